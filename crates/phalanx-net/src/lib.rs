@@ -1,1 +1,13 @@
+//! Links: the only sockets of phalanx, and the identities that open them.
+//!
+//! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] protects them,
+//! [`identity`] says who is at the other end, [`socket`] hides what the operating system calls a connection.
 
+pub mod address;
+pub mod body;
+pub mod frames;
+pub mod identity;
+pub mod link;
+pub mod preamble;
+pub mod socket;
+pub mod tls;

@@ -1,1 +1,14 @@
+//! The drivers: they turn the engines' commands into effects, and effects into events.
+//!
+//! The only crate that reads a clock, starts threads and processes, and touches the disk.
 
+pub mod connect;
+pub mod executor;
+pub mod interpreter;
+pub mod journal;
+pub mod manager;
+
+mod control;
+mod local;
+mod remote;
+mod sync;

@@ -1,1 +1,23 @@
+//! `phalanx._native`: the engines and drivers as Python sees them. Conversions and errors, no logic.
 
+mod buffers;
+mod errors;
+mod executor;
+mod grid;
+mod interpreter;
+mod manager;
+mod tokens;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<buffers::Region>()?;
+    module.add_class::<executor::Executor>()?;
+    module.add_class::<interpreter::Interpreter>()?;
+    module.add_class::<manager::Mailbox>()?;
+    module.add_class::<manager::Manager>()?;
+    module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+# Everything is run from here. `make` alone lists the targets.
+# Needs Rust, Python >= 3.10 and a C compiler; the rest comes into .venv and target.
+
+PYTHON ?= python3
+FUZZ_SECONDS ?= 60
+
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export VIRTUAL_ENV = $(VENV)
+# The environment in which maturin calls cargo, so that cargo called from here need not build pyo3 again.
+PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
+    PYO3_ENVIRONMENT_SIGNATURE=$$($(BIN)/python -c 'import sys; print("cpython-%d.%d-64bit" % sys.version_info[:2])')
+
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help setup build demo test check fix bench-farm fuzz lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/native ## the environment in .venv, with everything built; instant when nothing changed
+build: setup ## the same: rebuilds the native part when a Rust file changed
+
+demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
+	$(BIN)/phalanx demo $(ARGS)
+
+test: setup ## every test; ARGS go to pytest
+	cargo test --release --workspace --exclude phalanx-py
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## the gate: format, lints, types, stub, shown blocks, layers and cycles; writes nothing
+	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	$(PYO3) cargo clippy --locked --release --workspace --all-targets -- -D warnings
+	cargo clippy --locked --manifest-path fuzz/Cargo.toml --no-default-features -- -D warnings
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/docs
+
+fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person
+	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a table with ratios
+	$(BIN)/python -m bench.peers.farm $(ARGS)
+
+fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZZ_SECONDS; needs a C++ compiler
+	PATH=$(BIN):$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)
+
+lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
+	$(BIN)/pip install --quiet uv==0.13.9
+	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
+	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --no-annotate \
+    --custom-compile-command "make lock" pyproject.toml
+
+clean: ## remove what all the others made
+	rm -rf $(VENV) target fuzz/target fuzz/artifacts fuzz/corpus python/phalanx/_native*.so
+	rm -rf .mypy_cache .pytest_cache .ruff_cache demo-output bench-output
+
+# The stamps. Each is touched when what it stands for is done.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
+	    "phalanx needs Python 3.10 or newer; name yours like this: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/dependencies: requirements/dev.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --requirement requirements/dev.txt
+	@touch $@
+
+# The package itself: its metadata, the command `phalanx`, and a path to the sources.
+$(VENV)/package: pyproject.toml $(VENV)/dependencies
+	PIP_QUIET=1 $(BIN)/maturin develop --release
+	@touch $@
+
+# The old library is unlinked first: a process that still runs it keeps it.
+$(VENV)/native: $(RUST) $(VENV)/package
+	rm -f python/phalanx/_native*.so
+	$(BIN)/maturin develop --quiet --release --skip-install
+	@touch $@
+
+$(VENV)/peers: requirements/bench.txt $(VENV)/dependencies
+	$(BIN)/pip install --quiet --requirement requirements/bench.txt
+	@touch $@
+
+$(BIN)/cargo-fuzz: | $(BIN)/python
+	cargo install --quiet --locked --root $(VENV) --version 0.13.2 cargo-fuzz

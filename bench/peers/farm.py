@@ -1,0 +1,190 @@
+"""phalanx and its peers side by side: `python -m bench.peers.farm` from the top of the repository.
+
+Every peer is measured in fresh processes, two interpreters each, start-up excluded;
+bench/README.md says how each figure is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.peers.processes import adopt_orphans, end_descendants, machine_cpu_seconds, tree_cpu_seconds
+from bench.peers.registry import PEERS, ROWS, missing
+from bench.peers.settings import FULL, QUICK, Settings
+from bench.peers.table import report
+from bench.peers.versions import versions
+from bench.peers.work import iterations_per_millisecond
+
+Samples = dict[str, dict[str, Any]]
+
+_TOP = Path(__file__).resolve().parents[2]
+_TIMEOUT = 300.0
+# Rows that take their repeats, and the silent processes in between, within one process.
+_INTERLEAVED = ("grain", "pipeline", "memory")
+
+
+def main() -> None:
+    """Measure what was asked for and print the table."""
+    options = _options()
+    adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        os.environ["TMPDIR"] = folder  # whatever peers leave behind goes with it
+        results, facts = _run(options)
+    print(report(results, facts))
+    if options.json:
+        options.json.write_text(json.dumps({**facts, "results": results}, indent=1) + "\n")
+
+
+def _run(options: argparse.Namespace) -> tuple[dict[str, Samples], dict[str, Any]]:
+    """Return the samples of each peer and row, and what is to be known about the run."""
+    settings = (QUICK if options.quick else FULL)._replace(iterations_per_ms=iterations_per_millisecond())
+    results: dict[str, Samples] = {}
+    begin, others_before, stolen_before = time.monotonic(), *_disturbance()
+    for name, rows, repeats in _plan(_present(options.peers), options.only, settings):
+        _say(
+            f"{time.monotonic() - begin:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}"
+        )
+        samples = (
+            _first(name) if rows == ["first"] else _measure(name, rows, settings._replace(repeats=repeats))
+        )
+        _merge(results.setdefault(name, {}), samples)
+    seconds, others, stolen = time.monotonic() - begin, *_disturbance()
+    capacity = seconds * (os.cpu_count() or 1)
+    return results, {
+        "versions": versions(),
+        "seconds": seconds,
+        "others_percent": (others - others_before) / capacity * 100,
+        "stolen_percent": (stolen - stolen_before) / capacity * 100,
+        "settings": settings._asdict(),
+    }
+
+
+def _disturbance() -> tuple[float, float]:
+    """Return the CPU seconds that strangers on this machine used, and that other machines took from it."""
+    everybody, stolen = machine_cpu_seconds()
+    return everybody - tree_cpu_seconds(), stolen
+
+
+def _options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="phalanx and its peers side by side")
+    parser.add_argument("--quick", action="store_true", help="one short sample of each, to see that it runs")
+    parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--peers", metavar="LIST", default=",".join(PEERS), help=",".join(PEERS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    options = parser.parse_args()
+    options.only = options.only or list(ROWS)
+    options.peers = options.peers.split(",")
+    if unknown := set(options.peers) - set(PEERS):
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    return options
+
+
+def _present(names: list[str]) -> list[str]:
+    """Return the peers that are installed, and say which are not."""
+    for name in names:
+        if lacking := missing(name):
+            _say(f"absent: {PEERS[name].title} is skipped, not installed: {', '.join(lacking)}")
+    return [name for name in names if not missing(name)]
+
+
+def _plan(names: list[str], rows: list[str], settings: Settings) -> Iterator[tuple[str, list[str], int]]:
+    """Yield who measures which rows next, and with how many repeats.
+
+    Those that start fast take turns, row by row, so that what is compared was measured within seconds; those
+    that start slowly do all their rows at once.
+    """
+    for row in ROWS:
+        rounds = 1 if row in _INTERLEAVED else settings.repeats
+        for _ in range(rounds if row in rows else 0):
+            for name in names:
+                if row in PEERS[name].rows and (row == "first" or not PEERS[name].heavy):
+                    yield name, [row], settings.repeats // rounds
+    for name in names:
+        at_once = [row for row in rows if row in PEERS[name].rows and row != "first"]
+        if PEERS[name].heavy and at_once:
+            yield name, at_once, settings.repeats
+
+
+def _measure(name: str, rows: list[str], settings: Settings) -> Samples:
+    """Return the samples of the rows, taken in a fresh process; nothing when it fails, which is said."""
+    if PEERS[name].heavy:
+        settings = settings._replace(pipeline_tasks=settings.pipeline_tasks // 4)
+    with tempfile.TemporaryDirectory() as folder:
+        out, log = Path(folder, "out.json"), Path(folder, "log")
+        try:
+            with log.open("w") as stream:
+                subprocess.run(
+                    _command("run_one", name, json.dumps(settings._asdict()), str(out), *rows),
+                    **_surroundings(), stdout=stream, stderr=stream, timeout=_TIMEOUT, check=True,
+                )  # fmt: skip
+        except subprocess.SubprocessError as error:
+            _say(f"failed: {PEERS[name].title}: {error}\n{log.read_text()[-2000:]}")
+        finally:
+            end_descendants()
+        return json.loads(out.read_text()) if out.exists() else {}
+
+
+def _first(name: str) -> Samples:
+    """Return the time (s) from starting a script to reading its first result."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        _command("first_result", name),
+        **_surroundings(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout
+    try:
+        line = process.stdout.readline()
+        elapsed = time.perf_counter() - begin
+        process.communicate(timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        _say(f"{PEERS[name].title} did not stop by itself after its first result")
+    finally:
+        end_descendants()
+    if not line.strip().isdigit():
+        _say(f"failed: {PEERS[name].title}: no first result")
+        return {}
+    return {"first": {"s": [elapsed]}}
+
+
+def _command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of this folder."""
+    return [sys.executable, "-m", f"bench.peers.{module}", *arguments]
+
+
+def _surroundings() -> dict[str, Any]:
+    """Return where and in which environment peers run: this repository importable, their commands found."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {"cwd": _TOP, "env": {**os.environ, "PATH": path, "PYTHONPATH": str(_TOP)}}
+
+
+def _merge(into: Samples, samples: Samples) -> None:
+    """Append the samples of each row to those of earlier rounds."""
+    for row, figures in samples.items():
+        kept = into.setdefault(row, {})
+        for name, value in figures.items():
+            kept[name] = kept[name] + value if isinstance(kept.get(name), list) else value
+
+
+def _say(line: str) -> None:
+    """Tell how far it is, apart from the table."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        end_descendants()

@@ -1,0 +1,139 @@
+"""The grain from which a farm reaches 90 % of two unconnected processes, and the makespan of two stages.
+
+Both are ratios to silent processes that compute the same, measured just before, so that what
+the machine gives and takes from minute to minute cancels out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from bench.peers.interface import INTERPRETERS, Farm
+from bench.peers.settings import Settings
+from bench.peers.silent import SilentProcesses
+from bench.peers.work import filter_image, give_back, render_image, spin
+
+# Milliseconds of CPU.
+LADDER = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.8, 2.7, 4, 6, 9, 13, 20, 30, 45, 70, 100)
+REACH = 0.9
+_FEWEST_TASKS = 24
+# From where on a farm that costs as much as this fraction of the grain can still come near 90 %.
+_HOPELESS = 0.6
+
+
+def grain(farm: Farm, settings: Settings) -> dict[str, Any]:
+    """Return the efficiency at each grain, and the grain (ms) where it crosses 90 %, None if never.
+
+    Goes up the ladder, leaves out what the rate of null tasks makes hopeless, and ends after
+    two steps above 90 %.
+    """
+    limit = null_rate(farm)
+    silent = SilentProcesses()
+    steps: list[dict[str, Any]] = []
+    try:
+        for milliseconds in _worth_trying(limit):
+            steps.append(_step(farm, silent, milliseconds, limit, settings))
+            if len(steps) > 1 and min(step["efficiency"] for step in steps[-2:]) >= REACH:
+                break
+    finally:
+        silent.stop()
+    return {"grain_ms": crossing([(step["ms"], step["efficiency"]) for step in steps]), "steps": steps}
+
+
+def _worth_trying(limit: float) -> Iterator[float]:
+    """Yield the grains at which this rate of null tasks (per second) could come near 90 %."""
+    return (ms for ms in LADDER if limit * ms / 1000 / INTERPRETERS >= _HOPELESS or ms >= LADDER[-2])
+
+
+def _step(farm: Farm, silent: SilentProcesses, ms: float, limit: float, settings: Settings) -> dict[str, Any]:
+    """Measure one grain: silent processes and farm in turn, the farm against the mean of before and after.
+
+    Many short turns rather than few long ones: what disturbs a machine rarely lasts for less than a turn.
+    """
+    iterations = round(ms * settings.iterations_per_ms)
+    rate = min(INTERPRETERS * 1000 / ms, limit)
+    seconds = settings.seconds / 2
+    count = max(round(rate * seconds), _FEWEST_TASKS)
+    alone = [silent.rate(iterations, 0, seconds)]
+    efficiencies = []
+    for _ in range(2 * settings.repeats - 1):
+        reached = stream_rate(farm, spin, [iterations] * count)
+        alone.append(silent.rate(iterations, 0, seconds))
+        efficiencies.append(reached / ((alone[-2] + alone[-1]) / 2))
+    return {
+        "ms": ms,
+        "efficiency": median(efficiencies),
+        "samples": efficiencies,
+        "silent_speedup": median(alone) * ms / 1000,
+    }
+
+
+def crossing(steps: list[tuple[float, float]]) -> float | None:
+    """Return the grain where the efficiency rises past 90 % for good, interpolated on a logarithmic scale.
+
+    None when the coarsest is still below; the finest grain measured when that is above already.
+    """
+    if not steps or steps[-1][1] < REACH:
+        return None
+    for (finer, low), (coarser, high) in reversed(list(pairwise(steps))):
+        if low < REACH:
+            part = (REACH - low) / (high - low)
+            return math.exp(math.log(finer) + part * math.log(coarser / finer))
+    return steps[0][0]
+
+
+def pipeline(farm: Farm, settings: Settings) -> dict[str, Any]:
+    """Return makespan / ideal of a stream through filter (0.5 ms) and render (1.5 ms).
+
+    Ideal is what silent processes take for the same work, measured before and after.
+    """
+    task = (settings.iterations_per_ms // 2, settings.iterations_per_ms * 3 // 2)
+    warm_up(farm, settings)
+    silent = SilentProcesses()
+    alone = [silent.rate(*task, settings.seconds)]
+    ratios = []
+    try:
+        for _ in range(settings.repeats):
+            begin = time.perf_counter()
+            results = farm.two_stages(filter_image, render_image, [task] * settings.pipeline_tasks)
+            count = sum(result == task for result in results)
+            elapsed = time.perf_counter() - begin
+            if count != settings.pipeline_tasks:
+                raise RuntimeError(f"{count} results for {settings.pipeline_tasks} tasks")
+            alone.append(silent.rate(*task, settings.seconds))
+            ratios.append(elapsed * (alone[-2] + alone[-1]) / 2 / count)
+    finally:
+        silent.stop()
+    return {"ratio": ratios}
+
+
+def warm_up(farm: Farm, settings: Settings) -> None:
+    """Let every interpreter have everything it needs, the functions of the pipeline included."""
+    for _ in farm.two_stages(filter_image, render_image, [(settings.iterations_per_ms, 0)] * 20):
+        pass
+
+
+def stream_rate(farm: Farm, function: Any, tasks: Any) -> float:
+    """Return tasks per second, first task given to last result had; the results must be the tasks."""
+    begin = time.perf_counter()
+    total = sum(farm.stream(function, tasks))
+    elapsed = time.perf_counter() - begin
+    if total != sum(tasks):
+        raise RuntimeError("results were lost or repeated")
+    return len(tasks) / elapsed
+
+
+def null_rate(farm: Farm, seconds: float = 0.2) -> float:
+    """Return null tasks per second, of a stream made long enough to last that long. Warms the farm up."""
+    count = 50
+    stream_rate(farm, give_back, range(count))
+    while True:
+        rate = stream_rate(farm, give_back, range(count))
+        if count / rate >= seconds:
+            return rate
+        count = round(min(max(rate * seconds * 1.3, count * 1.5), count * 10))

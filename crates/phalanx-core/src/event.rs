@@ -1,0 +1,103 @@
+//! What goes into the flow engine, what comes out of it, and the facts it leaves behind.
+
+use crate::ids::{InterpreterId, RunId, TaskId};
+use crate::level::Level;
+use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
+use bytes::Bytes;
+use serde::Serialize;
+
+/// Something that happened at a manager.
+#[derive(Debug)]
+pub enum Event {
+    /// An interpreter is ready to be fed.
+    Recruited { id: InterpreterId, name: String, machine: String, pid: u32, level: Level },
+    /// One of the recruits that were commanded cannot be had now.
+    RecruitFailed { reason: String },
+    /// An interpreter answered.
+    Message { id: InterpreterId, message: FromInterpreter, body: Bytes },
+    /// Bytes arrived from an interpreter, whole message or not: it lives.
+    Heard { id: InterpreterId },
+    /// An interpreter's link ended.
+    Lost { id: InterpreterId, cause: Cause },
+    /// Time passed.
+    Tick,
+}
+
+/// Why an interpreter was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// Its process ended, so what it was firing is under suspicion.
+    Died { how: String },
+    /// Nothing was heard from it for this many milliseconds: frozen, or its cable is cut.
+    Silent { milliseconds: u64 },
+    /// It broke the protocol.
+    Protocol { what: String },
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cause::Died { how } => write!(f, "died: {how}"),
+            Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
+            Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
+        }
+    }
+}
+
+/// What the driver is to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Send a message; the commands' order is the order on the link.
+    Send { to: InterpreterId, message: ToInterpreter, body: Vec<Bytes> },
+    /// Find one more interpreter; answered by `Recruited` or `RecruitFailed`.
+    Recruit,
+    /// Close the link and end the process.
+    Dismiss { id: InterpreterId },
+    /// Hand an outcome to whoever reads the run.
+    Deliver { run: RunId, outcome: Outcome },
+    /// Write a fact into the journal.
+    Record(Fact),
+}
+
+/// What a run gives to its reader.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Results of the tasks `first ..`, one a token.
+    Results { first: TaskId, tokens: Tokens },
+    /// The task raised; `error` is the pickled exception as the interpreter `by` sent it.
+    Raised { task: TaskId, error: Bytes, by: String },
+    /// Firing the task, here as the token that was fired, ended these interpreters, one after the other.
+    Culprit { task: TaskId, token: Tokens, index: u32, killed: Vec<String> },
+    /// Every result was delivered.
+    Ended,
+    /// No interpreter is left and none can be recruited; `losses` says what happened to them.
+    Abandoned { losses: Vec<String> },
+}
+
+impl Outcome {
+    /// How many tasks this settles.
+    pub fn tasks(&self) -> u32 {
+        match self {
+            Outcome::Results { tokens, .. } => tokens.count(),
+            Outcome::Raised { .. } | Outcome::Culprit { .. } => 1,
+            Outcome::Ended | Outcome::Abandoned { .. } => 0,
+        }
+    }
+}
+
+/// A line of the journal. Bytes count bodies; `busy` and `protection` are nanoseconds, the latter what the
+/// interpreter's end of the link has spent in cryptography so far.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub enum Fact {
+    Recruited { interpreter: InterpreterId, name: String, machine: String, pid: u32, level: Level },
+    RecruitFailed { reason: String },
+    Fired { interpreter: InterpreterId, run: RunId, instruction: u16, tasks: u32, bytes: u64 },
+    Answered { interpreter: InterpreterId, run: RunId, instruction: u16, tasks: u32, bytes: u64, busy: u64, protection: u64 },
+    Raised { interpreter: InterpreterId, run: RunId, task: TaskId },
+    Returned { interpreter: InterpreterId, tasks: u32 },
+    Lost { interpreter: InterpreterId, cause: String, tasks: u32 },
+    Delivered { run: RunId, tasks: u32 },
+    /// The program ended and let the interpreter go.
+    Dismissed { interpreter: InterpreterId },
+}

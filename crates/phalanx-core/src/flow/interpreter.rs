@@ -1,0 +1,75 @@
+//! What the manager knows of one interpreter.
+
+use super::pace::Load;
+use super::repository::Work;
+use crate::ids::{FiringId, ProgramId};
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+/// Assumed until one is measured; a local round trip with two wake-ups in it.
+const FIRST_ROUND_TRIP: Duration = Duration::from_micros(200);
+
+/// A firing in flight; `work` shrinks from the front as answers come.
+#[derive(Debug)]
+pub struct Firing {
+    pub id: FiringId,
+    pub work: Work,
+    pub bytes: u64,
+    pub estimate: Option<Duration>,
+    pub sent: Duration,
+    /// Compute time that its answers have told of.
+    pub busy: Duration,
+    /// It was sent to an interpreter that had nothing else: its time tells the round trip.
+    pub alone: bool,
+}
+
+#[derive(Debug)]
+pub struct Interpreter {
+    pub name: String,
+    pub heard: Duration,
+    pub staged: HashSet<ProgramId>,
+    pub in_flight: VecDeque<Firing>,
+    round_trip: Duration,
+}
+
+impl Interpreter {
+    pub fn new(name: String, now: Duration) -> Interpreter {
+        Interpreter {
+            name,
+            heard: now,
+            staged: HashSet::new(),
+            in_flight: VecDeque::new(),
+            round_trip: FIRST_ROUND_TRIP,
+        }
+    }
+
+    /// What is in flight.
+    pub fn load(&self) -> Load {
+        let estimates = self.in_flight.iter().map(|firing| firing.estimate);
+        Load {
+            firings: self.in_flight.len(),
+            bytes: self.in_flight.iter().map(|firing| firing.bytes).sum(),
+            time: estimates.sum(),
+        }
+    }
+
+    /// Whether it should get one more firing now, and if so how much it has: less goes first.
+    pub fn room(&self) -> Option<Duration> {
+        let load = self.load();
+        load.has_room(self.round_trip).then(|| load.time.unwrap_or_default())
+    }
+
+    /// The first firing in flight is done at `now`.
+    pub fn complete(&mut self, now: Duration) {
+        let Some(firing) = self.in_flight.pop_front() else { return };
+        if firing.alone {
+            let sample = now.saturating_sub(firing.sent).saturating_sub(firing.busy);
+            self.round_trip = (self.round_trip * 3 + sample) / 4;
+        }
+    }
+
+    /// Tasks in flight.
+    pub fn tasks(&self) -> u32 {
+        self.in_flight.iter().map(|firing| firing.work.count).sum()
+    }
+}

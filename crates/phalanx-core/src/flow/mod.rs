@@ -1,0 +1,467 @@
+//! The flow engine: macro data flow on remote interpreters (paper 000).
+//!
+//! A task instantiates its own copy of the program's graph; instructions with all their tokens sit in the
+//! repository; an interpreter with room takes the next one. The engine decides, the manager's driver in
+//! `phalanx-node` does. Consecutive tasks travel together (one `Work`), so that a fine grain costs one
+//! decision a batch and not one a task.
+
+mod graph;
+mod interpreter;
+mod pace;
+mod repository;
+mod run;
+
+pub use graph::Graph;
+pub use run::RunOptions;
+
+use crate::error::WireError;
+use crate::event::{Cause, Command, Event, Fact, Outcome};
+use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
+use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
+use bytes::Bytes;
+use interpreter::{Firing, Interpreter};
+use pace::{Pace, SLICE};
+use repository::{Repository, Work};
+use run::Run;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// A task whose firing ended this many interpreters is the culprit.
+pub const KILLS: usize = 3;
+/// Interpreters are told that often that the manager lives.
+const BEAT: Duration = Duration::from_millis(400);
+/// Missing interpreters are looked for again that often.
+const RECRUIT_AGAIN: Duration = Duration::from_secs(1);
+/// Losses that an error names.
+const MOST_LOSSES: usize = 16;
+
+/// What the user's contract and patience are.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Interpreters to keep.
+    pub interpreters: u32,
+    /// An interpreter not heard from for this long is lost.
+    pub silence: Duration,
+}
+
+#[derive(Debug)]
+struct Program {
+    graph: Graph,
+    code: Bytes,
+    /// One for each instruction.
+    paces: Vec<Pace>,
+}
+
+/// State of one manager's computing. Times are since any fixed moment, the same in all calls.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    programs: HashMap<ProgramId, Program>,
+    runs: BTreeMap<RunId, Run>,
+    repository: Repository,
+    interpreters: BTreeMap<InterpreterId, Interpreter>,
+    recruiting: u32,
+    losses: VecDeque<String>,
+    last_tick: Duration,
+    last_beat: Duration,
+    last_recruit: Duration,
+    next_firing: u64,
+    next_name: u32,
+    commands: VecDeque<Command>,
+}
+
+impl Engine {
+    /// An engine that at once commands the recruiting of what the contract asks for.
+    pub fn new(config: Config) -> Engine {
+        let mut engine = Engine {
+            config,
+            programs: HashMap::new(),
+            runs: BTreeMap::new(),
+            repository: Repository::default(),
+            interpreters: BTreeMap::new(),
+            recruiting: 0,
+            losses: VecDeque::new(),
+            last_tick: Duration::ZERO,
+            last_beat: Duration::ZERO,
+            last_recruit: Duration::ZERO,
+            next_firing: 0,
+            next_name: 0,
+            commands: VecDeque::new(),
+        };
+        engine.recruit_missing(Duration::ZERO);
+        engine
+    }
+
+    /// The next thing to do; the order is binding.
+    pub fn next_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// Takes a program: a graph, and the pickled tuple of its instructions' functions.
+    pub fn stage(&mut self, graph: Graph, code: Bytes) -> ProgramId {
+        let id = ProgramId(self.new_name());
+        self.programs.insert(id, Program { graph, code, paces: vec![Pace::default(); graph.len()] });
+        id
+    }
+
+    /// Forgets a program, here and where it was staged. Its runs must be closed.
+    pub fn forget(&mut self, program: ProgramId) {
+        self.programs.remove(&program);
+        for (id, interpreter) in &mut self.interpreters {
+            if interpreter.staged.remove(&program) {
+                let message = ToInterpreter::Forget { program };
+                self.commands.push_back(Command::Send { to: *id, message, body: Vec::new() });
+            }
+        }
+    }
+
+    /// Opens a run of a staged program.
+    pub fn open(&mut self, now: Duration, program: ProgramId, options: RunOptions) -> RunId {
+        let id = RunId(self.new_name());
+        self.runs.insert(id, Run::new(program, options));
+        if self.interpreters.is_empty() {
+            self.recruit_missing(now);
+        }
+        id
+    }
+
+    /// How many tasks the run can take from its stream now; 0: none before more results were read.
+    pub fn room(&self, run: RunId) -> u32 {
+        let Some((run, program)) = self.run_and_program(run) else { return 0 };
+        let interpreters = (self.interpreters.len() as u32).max(self.recruiting).max(1);
+        run.room(&program.paces[0], interpreters)
+    }
+
+    /// The next tasks of a run's stream.
+    pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) {
+        let Some(run) = self.runs.get_mut(&run_id) else { return };
+        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
+        program.paces[0].weighed(tasks.count(), tasks.bytes());
+        let first = run.feed(tasks.count());
+        self.repository.append(Work::new(run_id, 0, first, tasks));
+        self.fire(now);
+    }
+
+    /// The run's stream has ended.
+    pub fn finish(&mut self, run: RunId) {
+        if let Some(open) = self.runs.get_mut(&run) {
+            open.finish();
+            self.end_if_done(run);
+        }
+    }
+
+    /// The run's reader took the outcomes of `tasks` tasks, which makes room.
+    pub fn read(&mut self, run: RunId, tasks: u64) {
+        if let Some(run) = self.runs.get_mut(&run) {
+            run.read(tasks);
+        }
+    }
+
+    /// Nobody reads the run any more: what it has left is not fired.
+    pub fn close(&mut self, run: RunId) {
+        self.runs.remove(&run);
+        self.repository.drop_run(run);
+    }
+
+    /// Something happened.
+    pub fn on(&mut self, now: Duration, event: Event) {
+        match event {
+            Event::Recruited { id, name, machine, pid, level } => {
+                self.recruiting = self.recruiting.saturating_sub(1);
+                self.record(Fact::Recruited { interpreter: id, name: name.clone(), machine, pid, level });
+                self.interpreters.insert(id, Interpreter::new(name, now));
+                self.fire(now);
+            }
+            Event::RecruitFailed { reason } => {
+                self.recruiting = self.recruiting.saturating_sub(1);
+                self.record(Fact::RecruitFailed { reason: reason.clone() });
+                self.remember_loss(reason);
+                self.abandon_if_alone();
+            }
+            Event::Message { id, message, body } => self.on_message(now, id, message, body),
+            Event::Heard { id } => self.on_heard(now, id),
+            Event::Lost { id, cause } => self.on_lost(now, id, cause),
+            Event::Tick => self.on_tick(now),
+        }
+    }
+
+    fn on_heard(&mut self, now: Duration, id: InterpreterId) {
+        if let Some(interpreter) = self.interpreters.get_mut(&id) {
+            interpreter.heard = now;
+        }
+    }
+
+    fn on_message(&mut self, now: Duration, id: InterpreterId, message: FromInterpreter, body: Bytes) {
+        if !self.interpreters.contains_key(&id) {
+            return; // replaced before: what it still says was fired elsewhere
+        }
+        self.on_heard(now, id);
+        let understood = match message {
+            FromInterpreter::Ready { .. } => Err(WireError::UnexpectedAnswer),
+            FromInterpreter::Beat => Ok(()),
+            FromInterpreter::Fired { firing, shape, busy, protection } => Tokens::from_wire(shape, body)
+                .and_then(|tokens| self.on_fired(now, id, firing, tokens, busy, protection)),
+            FromInterpreter::Failed { firing, busy } => {
+                self.on_failed(now, id, firing, body, Duration::from_nanos(busy))
+            }
+            FromInterpreter::Returned { firing } => self.on_returned(now, id, firing),
+        };
+        if let Err(error) = understood {
+            self.commands.push_back(Command::Dismiss { id });
+            self.on_lost(now, id, Cause::Protocol { what: error.to_string() });
+        }
+    }
+
+    /// Results came: they are the next instruction's tokens, or leave.
+    fn on_fired(
+        &mut self,
+        now: Duration,
+        id: InterpreterId,
+        firing: FiringId,
+        tokens: Tokens,
+        busy: u64,
+        protection: u64,
+    ) -> Result<(), WireError> {
+        let duration = Duration::from_nanos(busy);
+        let (tasks, bytes) = (tokens.count(), tokens.bytes());
+        let work = self.answered(now, id, firing, tasks, duration)?;
+        let (run, instruction) = (work.run, work.instruction);
+        self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
+        let Some(run) = self.runs.get(&work.run) else {
+            self.fire(now);
+            return Ok(());
+        };
+        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
+        program.paces[usize::from(instruction)].measured(tasks, duration);
+        match program.graph.target(instruction) {
+            Some(target) => {
+                program.paces[usize::from(target)].weighed(tasks, bytes);
+                self.repository.prepend(Work::new(work.run, target, work.task, tokens));
+            }
+            None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
+        }
+        self.fire(now);
+        Ok(())
+    }
+
+    fn on_failed(
+        &mut self,
+        now: Duration,
+        id: InterpreterId,
+        firing: FiringId,
+        error: Bytes,
+        busy: Duration,
+    ) -> Result<(), WireError> {
+        let work = self.answered(now, id, firing, 1, busy)?;
+        self.record(Fact::Raised { interpreter: id, run: work.run, task: work.task });
+        let by = self.interpreters[&id].name.clone();
+        self.settle(work.run, work.task, Outcome::Raised { task: work.task, error, by });
+        self.fire(now);
+        Ok(())
+    }
+
+    fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
+        let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
+        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.work.count;
+        let work = self.answered(now, id, firing, tasks, Duration::ZERO)?;
+        self.record(Fact::Returned { interpreter: id, tasks });
+        self.put_back(work);
+        self.fire(now);
+        Ok(())
+    }
+
+    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many.
+    fn answered(
+        &mut self,
+        now: Duration,
+        id: InterpreterId,
+        firing: FiringId,
+        tasks: u32,
+        busy: Duration,
+    ) -> Result<Work, WireError> {
+        let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
+        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.work.count >= tasks);
+        let head = head.ok_or(WireError::UnexpectedAnswer)?;
+        head.busy += busy;
+        let work = head.work.split_off(tasks);
+        if head.work.count == 0 {
+            interpreter.complete(now);
+        }
+        Ok(work)
+    }
+
+    /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
+    fn on_lost(&mut self, now: Duration, id: InterpreterId, cause: Cause) {
+        let Some(mut interpreter) = self.interpreters.remove(&id) else { return };
+        let loss = format!("{} {cause}", interpreter.name);
+        self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
+        self.remember_loss(loss.clone());
+        let died = matches!(cause, Cause::Died { .. });
+        if let Some(head) = interpreter.in_flight.front_mut().filter(|_| died) {
+            head.work.killed.push(loss); // firings are in order: only the first can be at fault
+        }
+        for firing in interpreter.in_flight.into_iter().rev() {
+            self.put_back(firing.work);
+        }
+        self.recruit_missing(now);
+        self.fire(now);
+    }
+
+    /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
+    fn put_back(&mut self, work: Work) {
+        if !self.runs.contains_key(&work.run) {
+            return;
+        }
+        if work.killed.len() < KILLS {
+            return self.repository.prepend(work);
+        }
+        let (token, index) = work.tokens.slice(work.start, 1);
+        let culprit = Outcome::Culprit { task: work.task, token, index, killed: work.killed };
+        self.settle(work.run, work.task, culprit);
+    }
+
+    fn on_tick(&mut self, now: Duration) {
+        let slept = now.saturating_sub(self.last_tick) > self.config.silence / 2;
+        self.last_tick = now;
+        if slept {
+            // It was us who did not listen (suspended, or starved): everybody gets a new chance.
+            self.interpreters.values_mut().for_each(|interpreter| interpreter.heard = now);
+        }
+        self.drop_silent(now);
+        if now.saturating_sub(self.last_beat) >= BEAT {
+            self.last_beat = now;
+            for id in self.interpreters.keys() {
+                let message = ToInterpreter::Beat;
+                self.commands.push_back(Command::Send { to: *id, message, body: Vec::new() });
+            }
+        }
+        if now.saturating_sub(self.last_recruit) >= RECRUIT_AGAIN && !self.interpreters.is_empty() {
+            self.recruit_missing(now);
+        }
+    }
+
+    fn drop_silent(&mut self, now: Duration) {
+        let silence = |interpreter: &Interpreter| now.saturating_sub(interpreter.heard);
+        let silent = self.interpreters.iter().filter(|(_, it)| silence(it) >= self.config.silence);
+        let silent: Vec<_> = silent.map(|(id, it)| (*id, silence(it).as_millis() as u64)).collect();
+        for (id, milliseconds) in silent {
+            self.commands.push_back(Command::Dismiss { id });
+            self.on_lost(now, id, Cause::Silent { milliseconds });
+        }
+    }
+
+    /// Gives fireable instructions to interpreters with room, the least loaded first.
+    fn fire(&mut self, now: Duration) {
+        while !self.repository.is_empty() {
+            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room()?, *id)));
+            let Some((_, id)) = room.min() else { return };
+            let (runs, programs) = (&self.runs, &self.programs);
+            let batch = |work: &Work| programs[&runs[&work.run].program].paces[usize::from(work.instruction)].batch();
+            // An estimate that is off by less than two is not worth cutting for.
+            let Some(work) = self.repository.take(|work| match batch(work) {
+                batch if work.count > batch.saturating_mul(2) => batch,
+                _ => work.count,
+            }) else {
+                return;
+            };
+            self.fire_at(now, id, work);
+        }
+    }
+
+    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) {
+        let program_id = self.runs[&work.run].program;
+        let program = &self.programs[&program_id];
+        let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
+        if interpreter.staged.insert(program_id) {
+            let message = ToInterpreter::Stage { program: program_id };
+            self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
+        }
+        let (tokens, first) = work.tokens.slice(work.start, work.count);
+        let firing = FiringId(self.next_firing);
+        self.next_firing += 1;
+        self.commands.push_back(Command::Send {
+            to: id,
+            message: ToInterpreter::Fire {
+                firing,
+                program: program_id,
+                instruction: work.instruction,
+                shape: tokens.shape().clone(),
+                first,
+                count: work.count,
+                slice: SLICE.as_nanos() as u64,
+            },
+            body: tokens.body(),
+        });
+        let bytes = tokens.bytes();
+        let (run, instruction, tasks) = (work.run, work.instruction, work.count);
+        interpreter.in_flight.push_back(Firing {
+            id: firing,
+            bytes,
+            estimate: program.paces[usize::from(instruction)].estimate(tasks),
+            sent: now,
+            busy: Duration::ZERO,
+            alone: interpreter.in_flight.is_empty(),
+            work,
+        });
+        self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });
+    }
+
+    fn settle(&mut self, run_id: RunId, first: u64, outcome: Outcome) {
+        let Some(run) = self.runs.get_mut(&run_id) else { return };
+        let commands = &mut self.commands;
+        run.settle(first, outcome, |outcome| {
+            commands.push_back(Command::Record(Fact::Delivered { run: run_id, tasks: outcome.tasks() }));
+            commands.push_back(Command::Deliver { run: run_id, outcome });
+        });
+        self.end_if_done(run_id);
+    }
+
+    fn end_if_done(&mut self, run: RunId) {
+        if self.runs.get_mut(&run).is_some_and(Run::take_end) {
+            self.commands.push_back(Command::Deliver { run, outcome: Outcome::Ended });
+        }
+    }
+
+    fn recruit_missing(&mut self, now: Duration) {
+        self.last_recruit = now;
+        let have = self.interpreters.len() as u32 + self.recruiting;
+        for _ in have..self.config.interpreters {
+            self.recruiting += 1;
+            self.commands.push_back(Command::Recruit);
+        }
+    }
+
+    /// Without any interpreter, and without hope of one, open runs end with an error.
+    fn abandon_if_alone(&mut self) {
+        if !self.interpreters.is_empty() || self.recruiting > 0 {
+            return;
+        }
+        let losses: Vec<String> = self.losses.iter().cloned().collect();
+        let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
+        for run in abandoned {
+            self.repository.drop_run(run);
+            self.commands.push_back(Command::Deliver { run, outcome: Outcome::Abandoned { losses: losses.clone() } });
+        }
+    }
+
+    fn remember_loss(&mut self, loss: String) {
+        self.losses.push_back(loss);
+        while self.losses.len() > MOST_LOSSES {
+            self.losses.pop_front();
+        }
+    }
+
+    fn run_and_program(&self, run: RunId) -> Option<(&Run, &Program)> {
+        let run = self.runs.get(&run)?;
+        if run.has_ended() { None } else { Some((run, &self.programs[&run.program])) }
+    }
+
+    fn new_name(&mut self) -> u32 {
+        self.next_name += 1;
+        self.next_name
+    }
+
+    fn record(&mut self, fact: Fact) {
+        self.commands.push_back(Command::Record(fact));
+    }
+}

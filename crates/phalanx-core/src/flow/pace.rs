@@ -1,0 +1,132 @@
+//! How much to fire at once: from the measured grain, so that nobody tunes a chunk size.
+
+use std::time::Duration;
+
+/// Work that one firing should hold. Long against a firing's fixed cost (some 50 µs on both ends
+/// together), short against what a person or a makespan notices.
+const BATCH: Duration = Duration::from_millis(2);
+/// Most tokens in one firing.
+const MOST_TOKENS: u32 = 16_384;
+/// Bytes of tokens beyond which a firing does not grow.
+const BATCH_BYTES: f64 = 262_144.0;
+/// After this long an interpreter gives back what it has not begun: the estimate was wrong.
+pub const SLICE: Duration = Duration::from_millis(20);
+/// An instruction this many times longer than the round trip is coarse: alone in flight it costs at most 2 %.
+const COARSE: u32 = 50;
+const MOST_IN_FLIGHT: usize = 64;
+const IN_FLIGHT_BYTES: u64 = 4 << 20;
+
+/// What is known of one instruction's grain.
+#[derive(Debug, Default, Clone)]
+pub struct Pace {
+    /// Nanoseconds a token, a moving average; `None` before the first answer.
+    grain: Option<f64>,
+    /// Bytes a token, in and out, a moving average.
+    bytes: f64,
+}
+
+impl Pace {
+    /// An interpreter took `busy` for `tokens` tokens.
+    pub fn measured(&mut self, tokens: u32, busy: Duration) {
+        let sample = busy.as_nanos() as f64 / f64::from(tokens.max(1));
+        self.grain = Some(self.grain.map_or(sample, |grain| (grain + sample) / 2.0));
+    }
+
+    /// `tokens` tokens had `bytes` bytes.
+    pub fn weighed(&mut self, tokens: u32, bytes: u64) {
+        let sample = bytes as f64 / f64::from(tokens.max(1));
+        self.bytes = if self.bytes == 0.0 { sample } else { (self.bytes + sample) / 2.0 };
+    }
+
+    /// How many tokens to fire together.
+    pub fn batch(&self) -> u32 {
+        let Some(grain) = self.grain else { return 1 };
+        let by_time = BATCH.as_nanos() as f64 / grain.max(1.0);
+        let by_bytes = BATCH_BYTES / self.bytes.max(1.0);
+        (by_time.min(by_bytes) as u32).clamp(1, MOST_TOKENS)
+    }
+
+    /// How long `tokens` tokens will take; unknown before the first answer.
+    pub fn estimate(&self, tokens: u32) -> Option<Duration> {
+        self.grain.map(|grain| Duration::from_nanos((grain * f64::from(tokens)) as u64))
+    }
+
+    /// How many tokens keep `interpreters` busy for `ahead`.
+    pub fn tokens_in(&self, ahead: Duration, interpreters: u32) -> f64 {
+        self.grain.map_or(0.0, |grain| ahead.as_nanos() as f64 * f64::from(interpreters) / grain.max(1.0))
+    }
+
+    /// Bytes a token, in and out.
+    pub fn bytes(&self) -> f64 {
+        self.bytes
+    }
+}
+
+/// What one interpreter has in flight, as far as deciding needs it.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Load {
+    pub firings: usize,
+    pub bytes: u64,
+    /// Estimated time for all of it; `None` while a firing of unknown grain is among it.
+    pub time: Option<Duration>,
+}
+
+impl Load {
+    /// Whether one more firing should be sent ahead of the answers: one in flight when the grain is
+    /// coarse, enough to hide the round trip when it is fine.
+    pub fn has_room(&self, round_trip: Duration) -> bool {
+        if self.firings == 0 {
+            return true;
+        }
+        let Some(time) = self.time else { return false };
+        if self.firings >= MOST_IN_FLIGHT || self.bytes >= IN_FLIGHT_BYTES && self.firings >= 2 {
+            return false;
+        }
+        let coarse = time >= round_trip * COARSE;
+        !coarse && (self.firings < 2 || time < (round_trip + BATCH) * 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn milliseconds(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn an_unknown_grain_goes_one_by_one() {
+        assert_eq!(Pace::default().batch(), 1);
+        assert!(!Load { firings: 1, bytes: 0, time: None }.has_room(milliseconds(1)));
+    }
+
+    #[test]
+    fn fine_grains_are_coalesced_and_coarse_ones_are_not() {
+        let mut fine = Pace::default();
+        fine.measured(1, Duration::from_micros(10));
+        assert_eq!(fine.batch(), 200);
+        let mut coarse = Pace::default();
+        coarse.measured(1, milliseconds(30));
+        assert_eq!(coarse.batch(), 1);
+    }
+
+    #[test]
+    fn heavy_tokens_are_not_coalesced() {
+        let mut heavy = Pace::default();
+        heavy.measured(1, Duration::from_micros(10));
+        heavy.weighed(1, 1 << 20);
+        assert_eq!(heavy.batch(), 1);
+    }
+
+    #[test]
+    fn the_window_hides_the_round_trip_only_where_it_is_felt() {
+        let round_trip = Duration::from_micros(200);
+        let load = |firings, time| Load { firings, bytes: 0, time: Some(time) };
+        assert!(!load(1, milliseconds(10)).has_room(round_trip));
+        assert!(load(1, milliseconds(9)).has_room(round_trip));
+        assert!(!load(2, milliseconds(9)).has_room(round_trip));
+        assert!(load(2, milliseconds(4)).has_room(round_trip));
+        assert!(load(1, milliseconds(900)).has_room(milliseconds(100)));
+    }
+}

@@ -1,0 +1,77 @@
+//! The repository: fireable instructions, each with all its tokens (paper 000, section 2).
+
+use crate::ids::{RunId, TaskId};
+use crate::wire::Tokens;
+use std::collections::VecDeque;
+
+/// One instruction, fireable for a number of consecutive tasks.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub run: RunId,
+    pub instruction: u16,
+    /// The task of the first token to fire.
+    pub task: TaskId,
+    /// The tokens `start .. start + count` are to be fired.
+    pub tokens: Tokens,
+    pub start: u32,
+    pub count: u32,
+    /// Interpreters that died firing it.
+    pub killed: Vec<String>,
+}
+
+impl Work {
+    /// All of `tokens`, for the tasks from `task` on.
+    pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
+        let count = tokens.count();
+        Work { run, instruction, task, tokens, start: 0, count, killed: Vec::new() }
+    }
+
+    /// Takes the first `count` tasks off.
+    pub fn split_off(&mut self, count: u32) -> Work {
+        let front = Work { count, ..self.clone() };
+        self.task += u64::from(count);
+        self.start += count;
+        self.count -= count;
+        front
+    }
+}
+
+/// Work in the order in which it is to be fired: what is further on, or was lost, comes before what is new.
+#[derive(Debug, Default)]
+pub struct Repository {
+    works: VecDeque<Work>,
+}
+
+impl Repository {
+    /// New tasks: behind everything else.
+    pub fn append(&mut self, work: Work) {
+        self.works.push_back(work);
+    }
+
+    /// Work of tasks that are already under way: before everything else, so that tasks are finished
+    /// before others are begun and memory stays bounded.
+    pub fn prepend(&mut self, work: Work) {
+        self.works.push_front(work);
+    }
+
+    /// The next one, cut to at most `most(&work)` tokens. What killed an interpreter goes one by one,
+    /// so that the culprit is found and the others are cleared.
+    pub fn take(&mut self, most: impl Fn(&Work) -> u32) -> Option<Work> {
+        let next = self.works.front_mut()?;
+        let most = if next.killed.is_empty() { most(next) } else { 1 };
+        if next.count > most {
+            return Some(next.split_off(most));
+        }
+        self.works.pop_front()
+    }
+
+    /// Forgets what a run has left.
+    pub fn drop_run(&mut self, run: RunId) {
+        self.works.retain(|work| work.run != run);
+    }
+
+    /// Whether nothing is fireable.
+    pub fn is_empty(&self) -> bool {
+        self.works.is_empty()
+    }
+}

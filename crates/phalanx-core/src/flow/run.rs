@@ -1,0 +1,111 @@
+//! A run: one stream of tasks through a program, and the order in which its results leave.
+
+use super::pace::Pace;
+use crate::event::Outcome;
+use crate::ids::{ProgramId, TaskId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Most tasks of a run between being taken from the stream and their results being read.
+const MOST_AHEAD: f64 = 131_072.0;
+/// Bytes of such tasks beyond which no more are taken, once every interpreter has something.
+const BYTES_AHEAD: f64 = (64 << 20) as f64;
+
+/// How a run wants to be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Results leave in the order of the tasks.
+    pub ordered: bool,
+    /// Time for which tasks are taken from the stream ahead of the results being read.
+    pub ahead: Duration,
+    /// Batches for each interpreter that are taken ahead in any case.
+    pub spare: u32,
+}
+
+#[derive(Debug)]
+pub struct Run {
+    pub program: ProgramId,
+    options: RunOptions,
+    fed: TaskId,
+    settled: u64,
+    read: u64,
+    stream_ended: bool,
+    ended: bool,
+    /// Outcomes that wait for an earlier task's, by their first task.
+    early: BTreeMap<TaskId, Outcome>,
+    next: TaskId,
+}
+
+impl Run {
+    pub fn new(program: ProgramId, options: RunOptions) -> Run {
+        Run {
+            program,
+            options,
+            fed: 0,
+            settled: 0,
+            read: 0,
+            stream_ended: false,
+            ended: false,
+            early: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// How many tasks may be taken from the stream now; 0 when enough are under way.
+    pub fn room(&self, first: &Pace, interpreters: u32) -> u32 {
+        let batch = first.batch();
+        let under_way = (self.fed - self.read) as f64;
+        let least = f64::from(self.options.spare.max(1) * interpreters * batch);
+        let most = first.tokens_in(self.options.ahead, interpreters).min(MOST_AHEAD).max(least);
+        let too_heavy = under_way * first.bytes() >= BYTES_AHEAD && under_way >= f64::from(2 * interpreters);
+        if under_way > 0.0 && (too_heavy || under_way + f64::from(batch) > most) { 0 } else { batch }
+    }
+
+    /// The next `count` tasks of the stream came; the first one's number.
+    pub fn feed(&mut self, count: u32) -> TaskId {
+        let first = self.fed;
+        self.fed += u64::from(count);
+        first
+    }
+
+    /// The stream has no more tasks.
+    pub fn finish(&mut self) {
+        self.stream_ended = true;
+    }
+
+    /// The reader took outcomes of `count` tasks.
+    pub fn read(&mut self, count: u64) {
+        self.read += count;
+    }
+
+    /// Whether nothing more will come from this run.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// An outcome of the tasks from `first` on; `deliver` gets what can leave now.
+    pub fn settle(&mut self, first: TaskId, outcome: Outcome, mut deliver: impl FnMut(Outcome)) {
+        self.settled += u64::from(outcome.tasks());
+        if !self.options.ordered {
+            return deliver(outcome);
+        }
+        self.early.insert(first, outcome);
+        while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() == self.next) {
+            let outcome = entry.remove();
+            self.next += u64::from(outcome.tasks());
+            deliver(outcome);
+        }
+    }
+
+    /// Says once, when the stream has ended and everything was settled, that the run has ended.
+    pub fn take_end(&mut self) -> bool {
+        let ends = self.stream_ended && self.settled == self.fed && !self.ended;
+        self.ended |= ends;
+        ends
+    }
+
+    /// Ends the run without its results.
+    pub fn abandon(&mut self) -> bool {
+        !std::mem::replace(&mut self.ended, true)
+    }
+}

@@ -1,0 +1,61 @@
+//! The messages of each conversation. A message's bulk (code, tokens, an error) is the frame's body.
+
+use super::Shape;
+use crate::ids::{FiringId, ProgramId};
+use serde::{Deserialize, Serialize};
+
+/// From a manager to one of its interpreters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToInterpreter {
+    /// The code of a program, once; the body is the pickled tuple of its instructions' functions.
+    Stage { program: ProgramId },
+    /// The program will not be fired again.
+    Forget { program: ProgramId },
+    /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body.
+    /// After `slice` nanoseconds the interpreter gives back what it has not begun.
+    Fire { firing: FiringId, program: ProgramId, instruction: u16, shape: Shape, first: u32, count: u32, slice: u64 },
+    /// The manager lives.
+    Beat,
+}
+
+/// From an interpreter to its manager. The answers to a firing come in the order of its tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromInterpreter {
+    /// First message: the interpreter can be fed.
+    Ready { pid: u32 },
+    /// Results of the firing's next tokens; the body holds them. `busy`: nanoseconds since the last answer
+    /// that this firing took, with unpickling and pickling; `protection`: nanoseconds that the interpreter has
+    /// spent in cryptography so far.
+    Fired { firing: FiringId, shape: Shape, busy: u64, protection: u64 },
+    /// The firing's next token raised; the body is the pickled exception.
+    Failed { firing: FiringId, busy: u64 },
+    /// The rest of the firing was not begun and is given back, so that others can take it.
+    Returned { firing: FiringId },
+    /// The interpreter lives.
+    Beat,
+}
+
+/// From a user's manager to an executor, on its control link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToExecutor {
+    /// Start an interpreter; `request` is the user's name for it. The body is the user's certificate that
+    /// the interpreter shall accept.
+    Recruit { request: u32 },
+    /// End an interpreter at once.
+    Release { request: u32 },
+    /// The user lives.
+    Beat,
+}
+
+/// From an executor to a user's manager, on the control link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromExecutor {
+    /// First message: what this machine offers. `python` is like `3.11`: code travels between equal versions only.
+    Offer { capacity: u32, python: String },
+    /// The interpreter is started. Its data link: connect again, show `token`, expect the certificate in the body.
+    Recruited { request: u32, token: [u8; 16] },
+    /// It cannot be had, and why.
+    Refused { request: u32, reason: String },
+    /// The executor lives.
+    Beat,
+}

@@ -1,0 +1,162 @@
+//! Tokens as they travel: n pickled objects, and beside them the large buffers (arrays) they refer to.
+
+use crate::error::WireError;
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+/// Every attached buffer begins at a multiple of this many bytes from the body's beginning, so that an
+/// array can lie where it arrived and still be aligned for vector instructions.
+pub const ALIGNMENT: usize = 64;
+static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
+
+/// How a body is to be cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Shape {
+    /// One pickle of a list of `count` plain immutable objects (numbers, strings): the cheapest form.
+    Packed { count: u32, bytes: u64 },
+    /// One pickle after another, of these lengths; behind them the attached buffers.
+    Separate { pickles: Vec<u64>, attached: Vec<Attached> },
+}
+
+/// A buffer that the pickle of token number `token` refers to (pickle protocol 5, out of band).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    pub token: u32,
+    pub bytes: u64,
+}
+
+impl Shape {
+    /// How many tokens.
+    pub fn count(&self) -> u32 {
+        match self {
+            Shape::Packed { count, .. } => *count,
+            Shape::Separate { pickles, .. } => pickles.len() as u32,
+        }
+    }
+
+    /// Bytes of the body that this shape describes; `None` where the sum overflows.
+    fn body(&self) -> Option<u64> {
+        match self {
+            Shape::Packed { bytes, .. } => Some(*bytes),
+            Shape::Separate { pickles, attached } => {
+                let mut sum = pickles.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes))?;
+                for buffer in attached {
+                    sum = sum.checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(buffer.bytes)?;
+                }
+                Some(sum)
+            }
+        }
+    }
+
+    /// Refuses a shape that does not fit a body of `body` bytes.
+    pub fn check(&self, body: u64) -> Result<(), WireError> {
+        if self.count() == 0 || self.body() != Some(body) {
+            return Err(WireError::Lengths);
+        }
+        let Shape::Separate { pickles, attached } = self else { return Ok(()) };
+        let in_order = attached.windows(2).all(|pair| pair[0].token <= pair[1].token);
+        let in_range = attached.last().is_none_or(|last| (last.token as usize) < pickles.len());
+        if in_order && in_range { Ok(()) } else { Err(WireError::Lengths) }
+    }
+}
+
+/// A number of tokens with their bytes. Cloning and slicing copy no bytes.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    shape: Shape,
+    /// The pickles, then each attached buffer.
+    parts: Vec<Bytes>,
+}
+
+impl Tokens {
+    /// `count` plain objects pickled as one list.
+    pub fn packed(count: u32, pickle: Bytes) -> Tokens {
+        Tokens { shape: Shape::Packed { count, bytes: pickle.len() as u64 }, parts: vec![pickle] }
+    }
+
+    /// Separately pickled objects: `lengths` cut `pickles`; `attached` come in the order of their tokens.
+    pub fn separate(pickles: Bytes, lengths: Vec<u64>, attached: Vec<(u32, Bytes)>) -> Tokens {
+        let shape = attached.iter().map(|(token, bytes)| Attached { token: *token, bytes: bytes.len() as u64 });
+        let shape = Shape::Separate { pickles: lengths, attached: shape.collect() };
+        let parts = std::iter::once(pickles).chain(attached.into_iter().map(|(_, bytes)| bytes)).collect();
+        Tokens { shape, parts }
+    }
+
+    /// From a peer's shape and body.
+    pub fn from_wire(shape: Shape, body: Bytes) -> Result<Tokens, WireError> {
+        shape.check(body.len() as u64)?;
+        let Shape::Separate { pickles, attached } = &shape else {
+            return Ok(Tokens { shape, parts: vec![body] });
+        };
+        let mut end = pickles.iter().sum::<u64>() as usize;
+        let mut parts = vec![body.slice(..end)];
+        for buffer in attached {
+            let start = end.next_multiple_of(ALIGNMENT);
+            end = start + buffer.bytes as usize;
+            parts.push(body.slice(start..end));
+        }
+        Ok(Tokens { shape, parts })
+    }
+
+    /// How many tokens.
+    pub fn count(&self) -> u32 {
+        self.shape.count()
+    }
+
+    /// How the parts are to be read.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The pickles, then each attached buffer.
+    pub fn parts(&self) -> &[Bytes] {
+        &self.parts
+    }
+
+    /// Bytes of the body.
+    pub fn bytes(&self) -> u64 {
+        self.shape.body().expect("a shape made or checked here adds up")
+    }
+
+    /// The parts as they follow each other in a body, with the padding between them.
+    pub fn body(&self) -> Vec<Bytes> {
+        let mut body = Vec::with_capacity(2 * self.parts.len());
+        let mut end = 0;
+        for (index, part) in self.parts.iter().enumerate() {
+            let start = if index == 0 { 0 } else { end_padded(end) };
+            if start > end {
+                body.push(Bytes::from_static(&PADDING[..start - end]));
+            }
+            end = start + part.len();
+            body.push(part.clone());
+        }
+        body
+    }
+
+    /// The tokens `first .. first + count` alone, and where they begin in what is returned: packed tokens
+    /// cannot be cut and come whole.
+    pub fn slice(&self, first: u32, count: u32) -> (Tokens, u32) {
+        let Shape::Separate { pickles, attached } = &self.shape else { return (self.clone(), first) };
+        let range = first as usize..(first + count) as usize;
+        if range == (0..pickles.len()) {
+            return (self.clone(), 0);
+        }
+        let start = pickles[..range.start].iter().sum::<u64>() as usize;
+        let end = start + pickles[range.clone()].iter().sum::<u64>() as usize;
+        let wanted = attached.iter().zip(&self.parts[1..]).filter(|(at, _)| range.contains(&(at.token as usize)));
+        let wanted = wanted.map(|(at, bytes)| (at.token - first, bytes.clone())).collect();
+        (Tokens::separate(self.parts[0].slice(start..end), pickles[range].to_vec(), wanted), 0)
+    }
+
+    /// Copies of all bytes, for tests and for small tokens whose owner must not be kept.
+    pub fn to_owned_bytes(&self) -> Bytes {
+        self.body().iter().fold(BytesMut::new(), |mut all, part| {
+            all.extend_from_slice(part);
+            all
+        }).freeze()
+    }
+}
+
+fn end_padded(end: usize) -> usize {
+    end.next_multiple_of(ALIGNMENT)
+}

@@ -1,0 +1,115 @@
+//! Memory for the body of an arriving frame.
+
+use bytes::Bytes;
+use phalanx_core::wire::ALIGNMENT;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// Memory taken on the peer's word alone; beyond it, only as much again as has arrived.
+const FIRST: usize = 64 << 20;
+
+/// Bytes that are filled from the front, aligned so that an array can be used where it lies. Filled by
+/// reading a socket straight into it: no copy, no zeroing.
+#[derive(Debug)]
+pub struct Body {
+    memory: NonNull<u8>,
+    capacity: usize,
+    filled: usize,
+    expected: usize,
+}
+
+// SAFETY: the memory is owned by this value alone.
+unsafe impl Send for Body {}
+// SAFETY: a shared body is only read.
+unsafe impl Sync for Body {}
+
+impl Body {
+    /// Room for `expected` bytes.
+    pub fn new(expected: usize) -> Body {
+        let mut body = Body { memory: NonNull::dangling(), capacity: 0, filled: 0, expected };
+        body.grow(expected.min(FIRST));
+        body
+    }
+
+    /// Bytes still to come.
+    pub fn missing(&self) -> usize {
+        self.expected - self.filled
+    }
+
+    /// Where the next bytes go; empty only when nothing is missing.
+    pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
+        if self.filled == self.capacity && self.missing() > 0 {
+            self.grow(self.expected.min(self.capacity.saturating_mul(2)));
+        }
+        // SAFETY: filled .. capacity is allocated, owned, and may be uninitialized.
+        unsafe {
+            let start = self.memory.as_ptr().add(self.filled).cast();
+            std::slice::from_raw_parts_mut(start, self.capacity - self.filled)
+        }
+    }
+
+    /// Says that the first `count` bytes of what [`Body::spare`] gave are written.
+    ///
+    /// # Safety
+    /// They must be.
+    pub unsafe fn advance(&mut self, count: usize) {
+        assert!(count <= self.capacity - self.filled);
+        self.filled += count;
+    }
+
+    /// Copies from `bytes` what is still missing; the count taken.
+    pub fn take_from(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() && self.missing() > 0 {
+            let spare = self.spare();
+            let count = spare.len().min(bytes.len() - taken);
+            spare[..count].write_copy_of_slice(&bytes[taken..taken + count]);
+            // SAFETY: just written.
+            unsafe { self.advance(count) };
+            taken += count;
+        }
+        taken
+    }
+
+    /// The finished body.
+    pub fn into_bytes(self) -> Bytes {
+        if self.filled == 0 { Bytes::new() } else { Bytes::from_owner(self) }
+    }
+
+    fn grow(&mut self, capacity: usize) {
+        if capacity <= self.capacity {
+            return;
+        }
+        let layout = Layout::from_size_align(capacity, ALIGNMENT).expect("bounded by MAX_BODY");
+        // SAFETY: sizes are not zero, and the old layout is the one the memory was allocated with.
+        let memory = unsafe {
+            match self.capacity {
+                0 => alloc(layout),
+                _ => realloc(self.memory.as_ptr(), self.layout(), capacity),
+            }
+        };
+        self.memory = NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout));
+        self.capacity = capacity;
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::from_size_align(self.capacity, ALIGNMENT).expect("was valid when allocated")
+    }
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the first `filled` bytes are initialized.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.filled) }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.memory.as_ptr(), self.layout()) }
+        }
+    }
+}

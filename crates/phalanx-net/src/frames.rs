@@ -1,0 +1,197 @@
+//! Frames from a stream of bytes, and onto it.
+
+use crate::body::Body;
+use bytes::{Buf, Bytes};
+use phalanx_core::error::WireError;
+use phalanx_core::wire::{PREFIX, Prefix};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// A frame that arrived: the header (one encoded message) and the body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    pub header: Vec<u8>,
+    pub body: Bytes,
+}
+
+/// Puts frames together from bytes that come in any portions.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    /// Prefix and header, as far as they came.
+    start: Vec<u8>,
+    prefix: Option<Prefix>,
+    body: Option<Body>,
+}
+
+impl Assembler {
+    /// Takes all of `bytes`; frames that become whole go to `on_frame`.
+    pub fn feed(&mut self, mut bytes: &[u8], on_frame: &mut impl FnMut(Frame)) -> Result<(), WireError> {
+        while !bytes.is_empty() {
+            if let Some(body) = &mut self.body {
+                let taken = body.take_from(bytes);
+                bytes = &bytes[taken..];
+            } else {
+                let wanted = PREFIX + self.prefix.map_or(0, |prefix| prefix.header);
+                let taken = bytes.len().min(wanted - self.start.len());
+                self.start.extend_from_slice(&bytes[..taken]);
+                bytes = &bytes[taken..];
+                self.advance_start()?;
+            }
+            self.finish(on_frame);
+        }
+        Ok(())
+    }
+
+    /// The body that is being filled, for reading straight into it. Call [`Assembler::finish`] after.
+    pub fn body(&mut self) -> Option<&mut Body> {
+        self.body.as_mut()
+    }
+
+    /// Hands out the frame if its last byte has come.
+    pub fn finish(&mut self, on_frame: &mut impl FnMut(Frame)) {
+        if self.body.as_ref().is_some_and(|body| body.missing() == 0) {
+            let body = self.body.take().expect("just seen").into_bytes();
+            let header = std::mem::take(&mut self.start).split_off(PREFIX);
+            self.prefix = None;
+            on_frame(Frame { header, body });
+        }
+    }
+
+    fn advance_start(&mut self) -> Result<(), WireError> {
+        if self.prefix.is_none() && self.start.len() == PREFIX {
+            let prefix: &[u8; PREFIX] = self.start[..].try_into().expect("16 bytes");
+            self.prefix = Some(Prefix::decode(prefix)?);
+        }
+        if let Some(prefix) = self.prefix.filter(|prefix| self.start.len() == PREFIX + prefix.header) {
+            self.body = Some(Body::new(prefix.body as usize));
+        }
+        Ok(())
+    }
+}
+
+/// Frames on their way out: encoded pieces in order. Bodies are referred to, not copied.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+/// Pieces given to one system call.
+const MOST_SLICES: usize = 64;
+
+impl Outbox {
+    /// A frame: the encoded message and its body.
+    pub fn push(&mut self, start: Vec<u8>, body: Vec<Bytes>) {
+        for piece in std::iter::once(Bytes::from(start)).chain(body) {
+            if !piece.is_empty() {
+                self.bytes += piece.len();
+                self.pieces.push_back(piece);
+            }
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes the first pieces off, up to about `most` bytes.
+    pub fn take(&mut self, most: usize) -> Outbox {
+        let mut taken = Outbox::default();
+        while taken.bytes < most && taken.pieces.len() < MOST_SLICES {
+            let Some(mut piece) = self.pieces.pop_front() else { break };
+            let wanted = piece.len().min(most - taken.bytes);
+            if wanted < piece.len() {
+                self.pieces.push_front(piece.split_off(wanted));
+            }
+            taken.bytes += piece.len();
+            self.bytes -= piece.len();
+            taken.pieces.push_back(piece);
+        }
+        taken
+    }
+
+    /// Replaces every piece by a copy.
+    pub fn own(&mut self) {
+        self.pieces.iter_mut().for_each(|piece| *piece = Bytes::copy_from_slice(piece));
+    }
+
+    /// The pieces, for writing them.
+    pub fn slices(&self) -> Vec<IoSlice<'_>> {
+        self.pieces.iter().map(|piece| IoSlice::new(piece)).collect()
+    }
+
+    /// The first `count` bytes are written.
+    pub fn advance(&mut self, mut count: usize) {
+        self.bytes -= count;
+        while count > 0 {
+            let first = self.pieces.front_mut().expect("not more was written than there was");
+            if first.len() > count {
+                return first.advance(count);
+            }
+            count -= first.len();
+            self.pieces.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phalanx_core::wire::{ToInterpreter, encode};
+    use proptest::prelude::*;
+
+    fn bytes_of(bodies: &[Vec<u8>]) -> (Vec<u8>, Vec<Frame>) {
+        let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+        for body in bodies {
+            let start = encode(&ToInterpreter::Beat, body.len() as u64);
+            frames.push(Frame { header: start[PREFIX..].to_vec(), body: body.clone().into() });
+            bytes.extend([start, body.clone()].concat());
+        }
+        (bytes, frames)
+    }
+
+    fn bodies() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 1..6)
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_whole_however_their_bytes_come(bodies in bodies(), portions in proptest::collection::vec(1usize..40, 1..50)) {
+            let (bytes, expected) = bytes_of(&bodies);
+            let (mut assembler, mut got, mut rest) = (Assembler::default(), Vec::new(), &bytes[..]);
+            for portion in portions.iter().cycle() {
+                let (now, later) = rest.split_at(rest.len().min(*portion));
+                assembler.feed(now, &mut |frame| got.push(frame)).unwrap();
+                rest = later;
+                if rest.is_empty() { break }
+            }
+            prop_assert_eq!(got, expected);
+        }
+
+        #[test]
+        fn an_outbox_gives_its_bytes_in_order(bodies in bodies(), most in 1usize..200, step in 1usize..50) {
+            let mut outbox = Outbox::default();
+            for body in &bodies {
+                outbox.push(encode(&ToInterpreter::Beat, body.len() as u64), vec![body.clone().into()]);
+            }
+            let mut written = Vec::new();
+            while outbox.bytes() > 0 {
+                let mut taken = outbox.take(most);
+                prop_assert!(taken.bytes() <= most);
+                while taken.bytes() > 0 {
+                    let all: Vec<u8> = taken.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+                    let count = all.len().min(step);
+                    written.extend_from_slice(&all[..count]);
+                    taken.advance(count);
+                }
+            }
+            prop_assert_eq!(written, bytes_of(&bodies).0);
+        }
+
+        #[test]
+        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Assembler::default().feed(&bytes, &mut |_| ());
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Who is at the other end: a grid's certificate authority, its members, and their roles.
+//!
+//! A member's certificate carries its role and its name as DNS names under `.phalanx`, so that the standard
+//! verification of a server's name is at once the check of its role.
+
+use crate::tls::Connection;
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ServerConfig, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use std::fmt;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// What a member may be in a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Runs programs.
+    User,
+    /// Gives its processors.
+    Executor,
+}
+
+impl Role {
+    /// The word users read and type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Executor => "executor",
+        }
+    }
+
+    fn dns(self) -> ServerName<'static> {
+        let name = match self {
+            Role::User => "user.role.phalanx",
+            Role::Executor => "executor.role.phalanx",
+        };
+        ServerName::try_from(name).expect("is a DNS name")
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum IdentityError {
+    #[error("{0:?} is no name for a member: use letters, digits and -, at most 63")]
+    Name(String),
+    #[error("no {0} in the identity file; make one with: phalanx grid create, phalanx grid issue")]
+    Missing(&'static str),
+    #[error("the identity file is damaged: {0}")]
+    Damaged(String),
+    #[error("this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME")]
+    Role { is: String, wanted: &'static str },
+    #[error(transparent)]
+    Generation(#[from] rcgen::Error),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
+/// A certificate with its private key.
+#[derive(Debug)]
+pub struct KeyedCertificate {
+    pub certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Clone for KeyedCertificate {
+    fn clone(&self) -> Self {
+        KeyedCertificate { certificate: self.certificate.clone(), key: self.key.clone_key() }
+    }
+}
+
+impl KeyedCertificate {
+    /// One for a single link: nobody vouches for it, its peer is told what to expect over a link that is secured.
+    pub fn ephemeral() -> Result<KeyedCertificate, IdentityError> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
+        Ok(KeyedCertificate::from_parts(certificate.der().to_vec(), key.serialize_der()))
+    }
+
+    /// From DER as [`KeyedCertificate::to_parts`] gave it.
+    pub fn from_parts(certificate: Vec<u8>, key: Vec<u8>) -> KeyedCertificate {
+        KeyedCertificate { certificate: certificate.into(), key: PrivatePkcs8KeyDer::from(key).into() }
+    }
+
+    /// Certificate and key as DER.
+    pub fn to_parts(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.certificate.to_vec(), self.key.secret_der().to_vec())
+    }
+
+    /// The client's side of a link to exactly the peer that owns `expected`.
+    pub fn client_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
+        let verifier = Arc::new(Pinned { expected: expected.to_vec().into(), provider: provider() });
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous() // replaced by a stricter one: a single certificate
+            .with_custom_certificate_verifier(verifier)
+            .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
+        config.resumption = Resumption::disabled();
+        let name = ServerName::try_from("interpreter.phalanx").expect("is a DNS name");
+        Ok(Connection::Client(UnbufferedClientConnection::new(Arc::new(config), name)?))
+    }
+
+    /// The server's side of a link from exactly the peer that owns `expected`.
+    pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
+        let verifier = Arc::new(Pinned { expected: expected.to_vec().into(), provider: provider() });
+        server(verifier, self)
+    }
+}
+
+/// A member of a grid: what an identity file holds.
+#[derive(Debug, Clone)]
+pub struct Member {
+    own: KeyedCertificate,
+    authority: CertificateDer<'static>,
+    /// The member's name, unique in its grid by the user's care.
+    pub name: String,
+}
+
+impl Member {
+    /// From the text of an identity file, for a certain role.
+    pub fn parse(pem: &str, role: Role) -> Result<Member, IdentityError> {
+        let damaged = |error: rustls::pki_types::pem::Error| IdentityError::Damaged(error.to_string());
+        let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
+        let mut next = |what| certificates.next().ok_or(IdentityError::Missing(what))?.map_err(damaged);
+        let certificate = next("certificate")?;
+        let authority = next("authority's certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| IdentityError::Missing("private key"))?;
+        let (is, name) = role_and_name(&certificate)?;
+        if is != role.name() {
+            return Err(IdentityError::Role { is, wanted: role.name() });
+        }
+        Ok(Member { own: KeyedCertificate { certificate, key }, authority, name })
+    }
+
+    /// This member's certificate with its key.
+    pub fn own(&self) -> &KeyedCertificate {
+        &self.own
+    }
+
+    /// The client's side of a link to a member of this grid in the given role.
+    pub fn client_of(&self, role: Role) -> Result<Connection, IdentityError> {
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(vec![self.own.certificate.clone()], self.own.key.clone_key())?;
+        config.resumption = Resumption::disabled();
+        Ok(Connection::Client(UnbufferedClientConnection::new(Arc::new(config), role.dns())?))
+    }
+
+    /// The server's side of a link from any member of this grid. Check [`role_and_name`] of the peer after.
+    pub fn server(&self) -> Result<Connection, IdentityError> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()?), provider());
+        let verifier = verifier.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
+        server(verifier, &self.own)
+    }
+
+    fn roots(&self) -> Result<RootCertStore, IdentityError> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.clone())?;
+        Ok(roots)
+    }
+}
+
+fn server(verifier: Arc<dyn ClientCertVerifier>, own: &KeyedCertificate) -> Result<Connection, IdentityError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![own.certificate.clone()], own.key.clone_key())?;
+    config.send_tls13_tickets = 0; // a link is made once; nothing is resumed
+    Ok(Connection::Server(UnbufferedServerConnection::new(Arc::new(config))?))
+}
+
+/// The role and the name in a member's certificate.
+pub fn role_and_name(certificate: &CertificateDer<'_>) -> Result<(String, String), IdentityError> {
+    let parsed = webpki::EndEntityCert::try_from(certificate);
+    let parsed = parsed.map_err(|error| IdentityError::Damaged(error.to_string()))?;
+    let find = |suffix: &str| parsed.valid_dns_names().find_map(|name| name.strip_suffix(suffix).map(str::to_owned));
+    let role = find(".role.phalanx").ok_or(IdentityError::Missing("role"))?;
+    Ok((role, find(".name.phalanx").ok_or(IdentityError::Missing("name"))?))
+}
+
+/// A grid's certificate authority. Its key makes members; keep it where only the grid's owner reads.
+#[derive(Debug)]
+pub struct Authority {
+    key: KeyPair,
+    certificate: String,
+}
+
+impl Authority {
+    /// A new grid.
+    pub fn create() -> Result<Authority, IdentityError> {
+        let key = KeyPair::generate()?;
+        let mut params = authority_params()?;
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Authority { key, certificate })
+    }
+
+    /// From the text of [`Authority::to_pem`].
+    pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
+        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::Missing("authority's certificate"))?;
+        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::Missing("authority's private key"))?;
+        Ok(Authority { key, certificate: pem[start..].to_owned() })
+    }
+
+    /// Key and certificate.
+    pub fn to_pem(&self) -> String {
+        format!("{}{}", self.key.serialize_pem(), self.certificate)
+    }
+
+    /// A new member's identity file.
+    pub fn issue(&self, role: Role, name: &str) -> Result<String, IdentityError> {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
+            return Err(IdentityError::Name(name.to_owned()));
+        }
+        let name = name.to_ascii_lowercase();
+        let key = KeyPair::generate()?;
+        let mut params =
+            CertificateParams::new(vec![format!("{}.role.phalanx", role.name()), format!("{name}.name.phalanx")])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.use_authority_key_identifier_extension = true;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if role == Role::Executor {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        }
+        let member = params.signed_by(&key, &Issuer::new(authority_params()?, &self.key))?;
+        Ok(format!("{}{}{}", member.pem(), self.certificate, key.serialize_pem()))
+    }
+}
+
+fn authority_params() -> Result<CertificateParams, IdentityError> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, "phalanx grid");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    Ok(params)
+}
+
+/// A number that nobody can guess.
+pub fn random_token() -> [u8; 16] {
+    let mut token = [0; 16];
+    provider().secure_random.fill(&mut token).expect("the system gives random bytes");
+    token
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    use std::sync::OnceLock;
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    let make = || {
+        let mut provider = rustls::crypto::ring::default_provider();
+        // Both ends are ours: the fastest suite first.
+        provider.cipher_suites.sort_by_key(|suite| suite.suite() != rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
+        Arc::new(provider)
+    };
+    PROVIDER.get_or_init(make).clone()
+}
+
+/// Accepts one certificate, byte for byte, and the proof that the peer owns its key.
+struct Pinned {
+    expected: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pinned")
+    }
+}
+
+impl Pinned {
+    fn check(&self, presented: &CertificateDer<'_>) -> Result<(), rustls::Error> {
+        let same = presented == &self.expected;
+        same.then_some(()).ok_or(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+}
+
+fn no_tls12<T>() -> Result<T, rustls::Error> {
+    Err(rustls::Error::General("TLS 1.2 is not spoken".into()))
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        presented: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.check(presented).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        presented: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.check(presented).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,147 @@
+//! A connected stream socket: TCP to other machines, a unix socket pair to processes of this one.
+
+use crate::address::Address;
+use socket2::{Domain, Socket as Raw, TcpKeepalive, Type};
+use std::io;
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Enough that a batch or a large array's piece fits without the writer waiting for the reader.
+const BUFFER: usize = 1 << 20;
+
+/// Connected, and either blocking (before a link is made of it) or not (after).
+#[derive(Debug)]
+pub struct Socket {
+    raw: Raw,
+}
+
+impl Socket {
+    /// Two ends of a new connection between processes of this machine.
+    pub fn pair() -> io::Result<(Socket, Socket)> {
+        let (one, other) = Raw::pair(Domain::UNIX, Type::STREAM, None)?;
+        for end in [&one, &other] {
+            end.set_send_buffer_size(BUFFER)?;
+        }
+        Ok((Socket { raw: one }, Socket { raw: other }))
+    }
+
+    /// Connects to an executor; tries every address the name has until `patience` is over.
+    pub fn dial(address: &Address, patience: Duration) -> io::Result<Socket> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for target in (address.host.as_str(), address.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&target, patience) {
+                Ok(stream) => return Socket::tcp(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// A connection that was accepted or dialled.
+    pub fn tcp(stream: TcpStream) -> io::Result<Socket> {
+        let raw = Raw::from(stream);
+        raw.set_tcp_nodelay(true)?;
+        raw.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(10)))?;
+        Ok(Socket { raw })
+    }
+
+    /// Whether the other end is a process of this machine that the kernel vouches for.
+    pub fn is_local(&self) -> bool {
+        self.raw.domain().is_ok_and(|domain| domain == Domain::UNIX)
+    }
+
+    /// How long a read or write may take while the socket is blocking; `None`: for ever.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.raw.set_read_timeout(patience)?;
+        self.raw.set_write_timeout(patience)
+    }
+
+    /// Reads and writes wait, or say `WouldBlock`.
+    pub fn set_blocking(&self, blocking: bool) -> io::Result<()> {
+        self.raw.set_nonblocking(!blocking)
+    }
+
+    /// Ends the connection for both sides and for every thread that waits on it.
+    pub fn shut_down(&self) {
+        let _ = self.raw.shutdown(Shutdown::Both);
+    }
+
+    /// Another handle of the same connection.
+    pub fn try_clone(&self) -> io::Result<Socket> {
+        Ok(Socket { raw: self.raw.try_clone()? })
+    }
+
+    pub(crate) fn raw(&self) -> &Raw {
+        &self.raw
+    }
+}
+
+impl io::Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.raw).read(buffer)
+    }
+}
+
+impl io::Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.raw.send(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::{Raw, Socket};
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
+    use std::io::{self, IoSlice, IoSliceMut};
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    impl From<OwnedFd> for Socket {
+        fn from(fd: OwnedFd) -> Socket {
+            Socket { raw: Raw::from(fd) }
+        }
+    }
+
+    impl From<Socket> for OwnedFd {
+        fn from(socket: Socket) -> OwnedFd {
+            socket.raw.into()
+        }
+    }
+
+    impl Socket {
+        /// Gives `passenger` to the process at the other end of this unix socket, with one byte.
+        pub fn send_socket(&self, passenger: &Socket) -> io::Result<()> {
+            let fds = [passenger.raw.as_fd()];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+            sendmsg(&self.raw, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+            Ok(())
+        }
+
+        /// Waits for a socket that the other end gives.
+        pub fn receive_socket(&self) -> io::Result<Socket> {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut byte = [0];
+            recvmsg(&self.raw, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+            let fd = control.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                _ => None,
+            });
+            fd.map(Socket::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        }
+
+        /// Whether the process at the other end of this unix socket runs as the same user as this one.
+        #[cfg(target_os = "linux")]
+        pub fn peer_is_same_user(&self) -> io::Result<bool> {
+            let peer = rustix::net::sockopt::socket_peercred(&self.raw)?;
+            Ok(peer.uid == rustix::process::geteuid())
+        }
+    }
+}

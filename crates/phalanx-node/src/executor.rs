@@ -1,0 +1,287 @@
+//! The executor's driver: the service on a donated machine. It starts interpreters for users it accepts and ends
+//! them when they are let go, when their user is gone, and when it ends itself.
+
+use crate::control::{Pulse, tell};
+use crate::interpreter::{Begin, Process, Secrets};
+use crate::sync::lock;
+use phalanx_core::wire::{FromExecutor, ToExecutor, decode, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
+use phalanx_net::tls::Channel;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// For a peer to say what it wants and to prove who it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections that have not yet proved anything; the oldest makes room for the newest.
+const MOST_UNPROVED: usize = 128;
+const PAUSE: Duration = Duration::from_millis(100);
+
+type Token = [u8; 16];
+
+/// What an executor gives, and to whom.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Interpreters at a time, over all users.
+    pub capacity: u32,
+    /// Names of the users that may run code here; empty: every user of the grid.
+    pub accepted: Vec<String>,
+    /// How an interpreter is started.
+    pub command: Vec<String>,
+    /// Python's version, like `3.11`.
+    pub python: String,
+}
+
+/// A running service.
+pub struct Executor {
+    service: Arc<Service>,
+    address: SocketAddr,
+}
+
+struct Service {
+    listener: TcpListener,
+    member: Member,
+    options: Options,
+    /// Started interpreters that wait for their data link.
+    expecting: Mutex<HashMap<Token, Arc<Mutex<Process>>>>,
+    unproved: Mutex<VecDeque<(u64, Socket)>>,
+    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    next: AtomicU64,
+    running: Mutex<u32>,
+    closed: AtomicBool,
+    /// Told of what the machine's owner may want to know.
+    log: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// One user's control link and the interpreters started over it.
+struct Session {
+    link: Arc<Link>,
+    user: String,
+    interpreters: Mutex<HashMap<u32, Started>>,
+}
+
+struct Started {
+    process: Arc<Mutex<Process>>,
+    token: Token,
+}
+
+impl Executor {
+    /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own.
+    pub fn start(
+        address: &str,
+        member: Member,
+        options: Options,
+        log: impl Fn(String) + Send + Sync + 'static,
+    ) -> io::Result<Executor> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let service = Arc::new(Service {
+            listener,
+            member,
+            options,
+            expecting: Mutex::default(),
+            unproved: Mutex::default(),
+            sessions: Mutex::default(),
+            next: AtomicU64::new(0),
+            running: Mutex::new(0),
+            closed: AtomicBool::new(false),
+            log: Box::new(log),
+        });
+        let accepting = service.clone();
+        thread::Builder::new().name("phalanx-accept".into()).spawn(move || accepting.accept())?;
+        Ok(Executor { service, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends every interpreter and stops serving.
+    pub fn close(&self) {
+        self.service.closed.store(true, Ordering::Release);
+        for session in std::mem::take(&mut *lock(&self.service.sessions)).into_values() {
+            session.link.close();
+            lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
+        }
+        let _ = std::net::TcpStream::connect_timeout(&loopback(self.address), PAUSE); // wakes the accepting thread
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// An address at which this machine reaches its own listener.
+fn loopback(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        let local = if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+        address.set_ip(local);
+    }
+    address
+}
+
+impl Service {
+    fn accept(self: Arc<Service>) {
+        loop {
+            let accepted = self.listener.accept();
+            if self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((stream, peer)) = accepted else {
+                thread::sleep(PAUSE); // out of descriptors: serve those who are here until some are free
+                continue;
+            };
+            let Ok(socket) = Socket::tcp(stream) else { continue };
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let service = self.clone();
+            if let Ok(handle) = socket.try_clone() {
+                self.make_room(number, handle);
+            }
+            let serve = move || {
+                if let Err(error) = service.serve(number, socket) {
+                    (service.log)(format!("refused {peer}: {error}"));
+                }
+            };
+            let _ = thread::Builder::new().name("phalanx-peer".into()).stack_size(512 << 10).spawn(serve);
+        }
+    }
+
+    /// A flood of connections that prove nothing costs the oldest of them, not the service.
+    fn make_room(&self, number: u64, handle: Socket) {
+        let mut unproved = lock(&self.unproved);
+        unproved.push_back((number, handle));
+        if unproved.len() > MOST_UNPROVED {
+            if let Some((_, oldest)) = unproved.pop_front() {
+                oldest.shut_down();
+            }
+        }
+    }
+
+    fn proved(&self, number: u64) {
+        lock(&self.unproved).retain(|(other, _)| *other != number);
+    }
+
+    fn serve(&self, number: u64, mut socket: Socket) -> io::Result<()> {
+        socket.set_patience(Some(PATIENCE))?;
+        let preamble = Preamble::read(&mut socket);
+        let outcome = match preamble {
+            Ok(Preamble::Control) => self.serve_user(number, socket),
+            Ok(Preamble::Data { token }) => self.pass_on(token, &socket),
+            Err(error) => Err(error),
+        };
+        self.proved(number);
+        outcome
+    }
+
+    /// A data link: the interpreter that was started under the token does the handshake.
+    fn pass_on(&self, token: Token, socket: &Socket) -> io::Result<()> {
+        let process = lock(&self.expecting).remove(&token);
+        let process = process.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, "an unknown token"))?;
+        lock(&process).give(socket)
+    }
+
+    /// A control link: who is it, may they, and then what they ask for until they are gone.
+    fn serve_user(&self, number: u64, mut socket: Socket) -> io::Result<()> {
+        let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
+        let connection = self.member.server().map_err(io::Error::other)?;
+        let channel = Channel::handshake(connection, &mut socket)?;
+        let certificate = channel.0.peer_certificate().ok_or_else(|| refused("no certificate".into()))?.clone();
+        let (role, user) = role_and_name(&certificate).map_err(|error| refused(error.to_string()))?;
+        if role != Role::User.name() {
+            return Err(refused(format!("{user} is no user but has the role {role}")));
+        }
+        if !self.options.accepted.is_empty() && !self.options.accepted.contains(&user) {
+            return Err(refused(format!("the user {user} is not among those accepted here")));
+        }
+        self.proved(number);
+        let (link, reader) = Link::new(socket, Some(channel))?;
+        let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
+        lock(&self.sessions).insert(number, session.clone());
+        (self.log)(format!("serving {}", session.user));
+        let Options { capacity, python, .. } = self.options.clone();
+        tell(&session.link, &FromExecutor::Offer { capacity, python });
+        let mut pulse = Pulse::new();
+        let on_frame = |frame: Frame| self.on_frame(&session, &certificate, frame);
+        reader.run(PAUSE, on_frame, |link| {
+            pulse.pause(link, &FromExecutor::Beat);
+            self.reap(&session);
+            if self.closed.load(Ordering::Acquire) {
+                link.close();
+            }
+        });
+        lock(&self.sessions).remove(&number);
+        let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
+        left.into_iter().for_each(|request| self.release(&session, request));
+        (self.log)(format!("{} is gone", session.user));
+        Ok(())
+    }
+
+    fn on_frame(&self, session: &Session, user: &[u8], frame: Frame) {
+        match decode(&frame.header) {
+            Ok(ToExecutor::Recruit { request }) => self.recruit(session, request, user),
+            Ok(ToExecutor::Release { request }) => self.release(session, request),
+            Ok(ToExecutor::Beat) => {}
+            Err(_) => session.link.close(),
+        }
+    }
+
+    fn recruit(&self, session: &Session, request: u32, user: &[u8]) {
+        match self.start_interpreter(session, request, user) {
+            Ok((token, certificate)) => {
+                let message = FromExecutor::Recruited { request, token };
+                session.link.queue(encode(&message, certificate.len() as u64), vec![certificate.into()]);
+                session.link.flush();
+            }
+            Err(error) => tell(&session.link, &FromExecutor::Refused { request, reason: error.to_string() }),
+        }
+    }
+
+    fn start_interpreter(&self, session: &Session, request: u32, user: &[u8]) -> io::Result<(Token, Vec<u8>)> {
+        let mut running = lock(&self.running);
+        if *running >= self.options.capacity {
+            return Err(io::Error::other(format!("all {} interpreters of this machine are in use", *running)));
+        }
+        if lock(&session.interpreters).contains_key(&request) {
+            return Err(io::Error::other("this request was made before"));
+        }
+        let identity = |error: IdentityError| io::Error::other(error);
+        let own = KeyedCertificate::ephemeral().map_err(identity)?;
+        let secrets = Some(Secrets::new(&own, user));
+        let begin = Begin { machine: self.member.name.clone(), path: Vec::new(), secrets };
+        let process = Process::start(&self.options.command, &begin)?;
+        let token = random_token();
+        let process = Arc::new(Mutex::new(process));
+        lock(&self.expecting).insert(token, process.clone());
+        lock(&session.interpreters).insert(request, Started { process, token });
+        *running += 1;
+        Ok((token, own.certificate.to_vec()))
+    }
+
+    /// Ends an interpreter; nothing where it has ended before.
+    fn release(&self, session: &Session, request: u32) {
+        let Some(started) = lock(&session.interpreters).remove(&request) else { return };
+        lock(&self.expecting).remove(&started.token);
+        lock(&started.process).end();
+        *lock(&self.running) -= 1;
+    }
+
+    /// Makes room for others where interpreters ended by themselves; their user sees it on their own link.
+    fn reap(&self, session: &Session) {
+        let ended = |started: &Started| lock(&started.process).ended().is_some();
+        let interpreters = lock(&session.interpreters);
+        let gone: Vec<u32> = interpreters.iter().filter(|(_, it)| ended(it)).map(|(request, _)| *request).collect();
+        drop(interpreters);
+        gone.into_iter().for_each(|request| self.release(session, request));
+    }
+}

@@ -1,0 +1,172 @@
+//! Interpreters as processes: how they are started and ended, and how they begin.
+//!
+//! The parent keeps a *tether* to each one, a unix socket that is the child's standard input: over it the child
+//! is told who it is and is given its data link; when it ends, because the parent ended in whatever way, the child
+//! ends too. The key with which an interpreter proves itself is made for it alone; the code that it runs never
+//! sees the machine's.
+
+use phalanx_net::identity::KeyedCertificate;
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::socket::Socket;
+use phalanx_net::tls::Channel;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A handshake with a live peer takes milliseconds.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// The tether carries a few paths and certificates.
+const MOST_BEGIN: u32 = 1 << 20;
+
+/// What an interpreter is told first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Begin {
+    /// The machine's name, for error messages.
+    pub machine: String,
+    /// Where the user's modules are found, on the user's own machine only.
+    pub path: Vec<String>,
+    /// Certificate, key, and the peer's certificate; none on a clear link.
+    pub secrets: Option<Secrets>,
+}
+
+/// For a private link: who the interpreter is, and who may talk to it.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Secrets {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    peer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+impl Secrets {
+    /// Those of an interpreter that owns `own` and talks to the owner of `peer`.
+    pub fn new(own: &KeyedCertificate, peer: &[u8]) -> Secrets {
+        let (certificate, key) = own.to_parts();
+        Secrets { certificate, key, peer: peer.to_vec() }
+    }
+}
+
+/// A started interpreter, seen from its parent. Dropping it ends it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    tether: Socket,
+}
+
+impl Process {
+    /// Starts an interpreter with `command` (the Python executable and its arguments).
+    pub fn start(command: &[String], begin: &Begin) -> io::Result<Process> {
+        let (mut tether, child_end) = Socket::pair()?;
+        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(stdio(child_end));
+        apart_from_terminal(&mut command);
+        let child = command.spawn()?;
+        let bytes = postcard::to_stdvec(begin).map_err(io::Error::other)?;
+        tether.write_all(&(bytes.len() as u32).to_le_bytes())?;
+        tether.write_all(&bytes)?;
+        Ok(Process { child, tether })
+    }
+
+    /// Gives the interpreter its data link.
+    pub fn give(&self, data: &Socket) -> io::Result<()> {
+        self.tether.send_socket(data)
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(describe)
+    }
+
+    /// Ends it now; how it ended, which may have been before.
+    pub fn end(&mut self) -> String {
+        if let Some(how) = self.ended() {
+            return how;
+        }
+        let _ = self.child.kill();
+        self.child.wait().map_or_else(|error| error.to_string(), describe)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(unix)]
+fn stdio(socket: Socket) -> Stdio {
+    Stdio::from(std::os::fd::OwnedFd::from(socket))
+}
+
+/// A Ctrl-C at the terminal is for the user's program, which then ends its interpreters.
+#[cfg(unix)]
+fn apart_from_terminal(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    command.process_group(0);
+}
+
+#[cfg(unix)]
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("killed by signal {signal}"),
+        (_, Some(code)) => format!("exited with status {code}"),
+        _ => status.to_string(),
+    }
+}
+
+/// The child's beginning: what its parent tells it, and its data link. Waits until the link is there. From
+/// then on the process ends when its parent does.
+pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
+    let mut tether = take_standard_input()?;
+    let mut length = [0; 4];
+    tether.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > MOST_BEGIN {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this process is started by an executor only"));
+    }
+    let mut bytes = vec![0; length as usize];
+    tether.read_exact(&mut bytes)?;
+    let begin: Begin = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
+    let mut data = tether.receive_socket()?;
+    std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+        let _ = tether.read(&mut [0]);
+        end_process(0);
+    })?;
+    let channel = begin.secrets.clone().map(|secrets| {
+        let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
+        let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
+        data.set_patience(Some(HANDSHAKE_PATIENCE))?;
+        Channel::handshake(connection, &mut data)
+    });
+    let (link, reader) = Link::new(data, channel.transpose()?)?;
+    Ok((begin, link, reader))
+}
+
+/// The socket that is this process' standard input; user code that reads standard input finds its end.
+#[cfg(unix)]
+fn take_standard_input() -> io::Result<Socket> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let tether = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    // SAFETY: both are open descriptors.
+    if unsafe { libc::dup2(nothing.as_raw_fd(), 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Socket::from(tether))
+}
+
+/// Ends this process at once, without running anything that the user's libraries left for its end.
+#[cfg(unix)]
+pub fn end_process(status: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,167 @@
+//! The journal: facts in the order in which they happened. The progress bar, the closing table and the
+//! benchmarks read it; nothing else counts on its own.
+
+use crate::sync::lock;
+use phalanx_core::event::Fact;
+use phalanx_core::ids::InterpreterId;
+use phalanx_core::level::Level;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// What the facts add up to. Times are seconds.
+#[derive(Debug, Default, Clone)]
+pub struct Summary {
+    /// Tasks whose outcome was delivered.
+    pub tasks: u64,
+    /// From the first firing to the last delivery.
+    pub wall: f64,
+    /// Interpreters lost, and recruited in their place.
+    pub lost: u64,
+    pub replaced: u64,
+    /// Tasks that were in flight at an interpreter that was lost.
+    pub refired: u64,
+    pub interpreters: BTreeMap<InterpreterId, InterpreterSummary>,
+    first_fired: Option<f64>,
+}
+
+/// One interpreter's part.
+#[derive(Debug, Clone)]
+pub struct InterpreterSummary {
+    pub name: String,
+    pub machine: String,
+    pub pid: u32,
+    pub level: Level,
+    pub state: &'static str,
+    pub tasks: u64,
+    /// Bytes of tokens to the interpreter, and from it.
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub busy: f64,
+    /// Time that the interpreter's end of the link, and the manager's, spent in cryptography.
+    pub protection_there: f64,
+    pub protection_here: f64,
+    pub cause: Option<String>,
+}
+
+/// Takes facts; keeps their sum, and the facts themselves in a file if asked to.
+#[derive(Debug)]
+pub struct Journal {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    summary: Summary,
+    file: Option<BufWriter<File>>,
+    /// Why the file was given up; the computation goes on without it.
+    file_error: Option<io::Error>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at: f64,
+    #[serde(flatten)]
+    fact: &'a Fact,
+}
+
+impl Journal {
+    /// A journal whose times begin now; with `file`, every fact is a line of JSON there.
+    pub fn new(began: Instant, file: Option<&Path>) -> io::Result<Journal> {
+        let file = file.map(File::create).transpose()?.map(BufWriter::new);
+        Ok(Journal { began, state: Mutex::new(State { summary: Summary::default(), file, file_error: None }) })
+    }
+
+    /// A fact that was just made.
+    pub fn record(&self, fact: &Fact) {
+        let at = self.began.elapsed().as_secs_f64();
+        let mut state = lock(&self.state);
+        state.summary.add(at, fact);
+        if let Some(Err(error)) = state.file.as_mut().map(|file| write_line(file, at, fact)) {
+            state.file = None;
+            state.file_error = Some(error);
+        }
+    }
+
+    /// What the manager's end of an interpreter's link has spent in cryptography so far.
+    pub fn protection_here(&self, id: InterpreterId, spent: Duration) {
+        if let Some(interpreter) = lock(&self.state).summary.interpreters.get_mut(&id) {
+            interpreter.protection_here = spent.as_secs_f64();
+        }
+    }
+
+    /// The sum of all facts so far.
+    pub fn summary(&self) -> Summary {
+        lock(&self.state).summary.clone()
+    }
+
+    /// Writes what waits for the file; says why the file is not whole if it is not.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        match (state.file.as_mut().map(Write::flush), state.file_error.take()) {
+            (_, Some(error)) => Err(error),
+            (outcome, None) => outcome.unwrap_or(Ok(())),
+        }
+    }
+}
+
+fn write_line(file: &mut BufWriter<File>, at: f64, fact: &Fact) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, &Line { at, fact })?;
+    file.write_all(b"\n")
+}
+
+impl Summary {
+    fn add(&mut self, at: f64, fact: &Fact) {
+        match fact {
+            Fact::Recruited { interpreter, name, machine, pid, level } => {
+                self.replaced += u64::from(self.lost > self.replaced);
+                let summary = InterpreterSummary {
+                    name: name.clone(),
+                    machine: machine.clone(),
+                    pid: *pid,
+                    level: *level,
+                    state: "working",
+                    tasks: 0,
+                    bytes_in: 0,
+                    bytes_out: 0,
+                    busy: 0.0,
+                    protection_there: 0.0,
+                    protection_here: 0.0,
+                    cause: None,
+                };
+                self.interpreters.insert(*interpreter, summary);
+            }
+            Fact::Fired { interpreter, bytes, .. } => {
+                self.first_fired.get_or_insert(at);
+                self.of(*interpreter, |it| it.bytes_in += bytes);
+            }
+            Fact::Answered { interpreter, tasks, bytes, busy, protection, .. } => self.of(*interpreter, |it| {
+                it.tasks += u64::from(*tasks);
+                it.bytes_out += bytes;
+                it.busy += Duration::from_nanos(*busy).as_secs_f64();
+                it.protection_there = Duration::from_nanos(*protection).as_secs_f64();
+            }),
+            Fact::Raised { interpreter, .. } => self.of(*interpreter, |it| it.tasks += 1),
+            Fact::Lost { interpreter, cause, tasks } => {
+                self.lost += 1;
+                self.refired += u64::from(*tasks);
+                self.of(*interpreter, |it| (it.state, it.cause) = ("lost", Some(cause.clone())));
+            }
+            Fact::Delivered { tasks, .. } => {
+                self.tasks += u64::from(*tasks);
+                self.wall = at - self.first_fired.unwrap_or(at);
+            }
+            Fact::Dismissed { interpreter } => self.of(*interpreter, |it| it.state = "dismissed"),
+            Fact::RecruitFailed { .. } | Fact::Returned { .. } => {}
+        }
+    }
+
+    fn of(&mut self, id: InterpreterId, change: impl FnOnce(&mut InterpreterSummary)) {
+        self.interpreters.get_mut(&id).map(change);
+    }
+}

@@ -1,0 +1,351 @@
+//! The manager's driver: the flow engine among threads, links and clocks.
+//!
+//! Each recruited interpreter has a control thread, as in paper 000: it reads answers, lets the engine decide,
+//! and writes what is fired next. Whoever makes the engine decide also carries out what it commands.
+
+use crate::connect::{Hold, Recruit, RecruitError, Source};
+use crate::journal::{Journal, Summary};
+use crate::sync::lock;
+use bytes::Bytes;
+use phalanx_core::error::WireError;
+use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
+use phalanx_core::flow::{Config, Engine, Graph, RunOptions};
+use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
+use phalanx_core::wire::{FromInterpreter, Tokens, decode, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::link::{Link, LinkError};
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often silence is looked for.
+const TICK: Duration = Duration::from_millis(150);
+/// An interpreter that is not ready after this long is not going to be.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// Control threads of a manager that is closed look up this often.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What a user's manager is to be.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Interpreters to keep; `None`: what the place offers.
+    pub interpreters: Option<u32>,
+    /// An interpreter not heard from for this long is lost.
+    pub silence: Duration,
+    /// Where the journal's facts are written as lines of JSON.
+    pub journal: Option<PathBuf>,
+}
+
+/// Where a reader of runs finds their outcomes.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    outcomes: Mutex<VecDeque<(RunId, Outcome)>>,
+    arrived: Condvar,
+}
+
+impl Mailbox {
+    /// All outcomes that are there; waits up to `patience` for the first one.
+    fn take(&self, patience: Duration) -> VecDeque<(RunId, Outcome)> {
+        let mut outcomes = lock(&self.outcomes);
+        if outcomes.is_empty() && !patience.is_zero() {
+            let waited = self.arrived.wait_timeout_while(outcomes, patience, |outcomes| outcomes.is_empty());
+            outcomes = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut outcomes)
+    }
+
+    fn put(&self, run: RunId, outcome: Outcome) {
+        lock(&self.outcomes).push_back((run, outcome));
+        self.arrived.notify_one();
+    }
+}
+
+/// Computes programs on recruited interpreters. Closing it ends everything it started.
+pub struct Manager {
+    core: Arc<Core>,
+}
+
+struct Core {
+    began: Instant,
+    engine: Mutex<Engine>,
+    /// Signalled when an outcome was read or measured: a stream may have room.
+    room: Condvar,
+    seats: Mutex<HashMap<InterpreterId, Arc<Seat>>>,
+    mailboxes: Mutex<HashMap<RunId, Arc<Mailbox>>>,
+    journal: Journal,
+    source: Box<dyn Source>,
+    next_id: AtomicU32,
+    closed: AtomicBool,
+    interpreters: u32,
+    myself: Weak<Core>,
+}
+
+/// A recruited interpreter's link and hold.
+struct Seat {
+    link: Arc<Link>,
+    hold: Mutex<Hold>,
+    received: Mutex<u64>,
+}
+
+impl Manager {
+    /// Starts recruiting; interpreters are fed as they become ready.
+    pub fn start(source: Box<dyn Source>, options: &Options) -> io::Result<Manager> {
+        let began = Instant::now();
+        let interpreters = options.interpreters.unwrap_or_else(|| source.offered());
+        let config = Config { interpreters, silence: options.silence };
+        let journal = Journal::new(began, options.journal.as_deref())?;
+        let core = Arc::new_cyclic(|myself| Core {
+            began,
+            engine: Mutex::new(Engine::new(config)),
+            room: Condvar::new(),
+            seats: Mutex::default(),
+            mailboxes: Mutex::default(),
+            journal,
+            source,
+            next_id: AtomicU32::new(1),
+            closed: AtomicBool::new(false),
+            interpreters,
+            myself: myself.clone(),
+        });
+        core.drive(|_, _| ());
+        let ticking = core.clone();
+        thread::Builder::new().name("phalanx-tick".into()).spawn(move || ticking.tick())?;
+        Ok(Manager { core })
+    }
+
+    /// How many interpreters the contract asks for.
+    pub fn interpreters(&self) -> u32 {
+        self.core.interpreters
+    }
+
+    /// Takes a program of a chain of `instructions`; `code` is the pickled tuple of their functions.
+    pub fn stage(&self, instructions: u16, code: Bytes) -> ProgramId {
+        self.core.drive(|engine, _| engine.stage(Graph::chain(instructions), code))
+    }
+
+    /// Forgets a program; its runs must be closed.
+    pub fn forget(&self, program: ProgramId) {
+        self.core.drive(|engine, _| engine.forget(program));
+    }
+
+    /// Opens a run whose outcomes go to `mailbox`.
+    pub fn open(&self, program: ProgramId, options: RunOptions, mailbox: &Arc<Mailbox>) -> RunId {
+        self.core.drive(|engine, now| {
+            let run = engine.open(now, program, options);
+            lock(&self.core.mailboxes).insert(run, mailbox.clone());
+            run
+        })
+    }
+
+    /// How many tasks of the stream the run can take now; waits up to `patience` for it to be more than 0.
+    pub fn room(&self, run: RunId, patience: Duration) -> u32 {
+        let engine = lock(&self.core.engine);
+        let room = engine.room(run);
+        if room > 0 || patience.is_zero() {
+            return room;
+        }
+        let waited = self.core.room.wait_timeout_while(engine, patience, |engine| engine.room(run) == 0);
+        waited.unwrap_or_else(PoisonError::into_inner).0.room(run)
+    }
+
+    /// The next tasks of a run's stream.
+    pub fn feed(&self, run: RunId, tasks: Tokens) {
+        self.core.drive(|engine, now| engine.feed(now, run, tasks));
+    }
+
+    /// The run's stream has ended.
+    pub fn finish(&self, run: RunId) {
+        self.core.drive(|engine, _| engine.finish(run));
+    }
+
+    /// Nobody reads the run any more.
+    pub fn close_run(&self, run: RunId) {
+        self.core.drive(|engine, _| engine.close(run));
+        lock(&self.core.mailboxes).remove(&run);
+    }
+
+    /// The outcomes in a mailbox; waits up to `patience` for the first one.
+    pub fn take(&self, mailbox: &Mailbox, patience: Duration) -> VecDeque<(RunId, Outcome)> {
+        let outcomes = mailbox.take(patience);
+        if !outcomes.is_empty() {
+            let mut engine = lock(&self.core.engine);
+            for (run, outcome) in &outcomes {
+                engine.read(*run, u64::from(outcome.tasks()));
+            }
+            drop(engine);
+            self.core.room.notify_all();
+        }
+        outcomes
+    }
+
+    /// What the journal's facts add up to so far.
+    pub fn summary(&self) -> Summary {
+        for (id, seat) in lock(&self.core.seats).iter() {
+            self.core.journal.protection_here(*id, seat.protection());
+        }
+        self.core.journal.summary()
+    }
+
+    /// Ends every interpreter at once, and every thread soon. Says if the journal's file is not whole.
+    pub fn close(&self) -> io::Result<()> {
+        self.core.closed.store(true, Ordering::Release);
+        let seats: Vec<_> = lock(&self.core.seats).drain().collect();
+        for (id, seat) in &seats {
+            self.core.journal.protection_here(*id, seat.protection());
+            self.core.journal.record(&Fact::Dismissed { interpreter: *id });
+            seat.link.close();
+        }
+        for (_, seat) in &seats {
+            lock(&seat.hold).end();
+        }
+        self.core.room.notify_all();
+        self.core.journal.flush()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
+impl Core {
+    /// Lets the engine decide, and carries out what it commands. Frames enter the links' outboxes in the order of the
+    /// commands; writing and everything that can take long happens after the engine is free again.
+    fn drive<T>(&self, decide: impl FnOnce(&mut Engine, Duration) -> T) -> T {
+        let mut engine = lock(&self.engine);
+        let decided = decide(&mut engine, self.began.elapsed());
+        let (mut written, mut dismissed, mut recruits) = (Vec::new(), Vec::new(), 0);
+        while let Some(command) = engine.next_command() {
+            match command {
+                Command::Send { to, message, body } => {
+                    let Some(seat) = lock(&self.seats).get(&to).cloned() else { continue };
+                    let bytes = body.iter().map(|part| part.len() as u64).sum();
+                    seat.link.queue(encode(&message, bytes), body);
+                    if !written.iter().any(|other| Arc::ptr_eq(other, &seat)) {
+                        written.push(seat);
+                    }
+                }
+                Command::Deliver { run, outcome } => {
+                    if let Some(mailbox) = lock(&self.mailboxes).get(&run) {
+                        mailbox.put(run, outcome);
+                    }
+                }
+                Command::Record(fact) => self.journal.record(&fact),
+                Command::Recruit => recruits += 1,
+                Command::Dismiss { id } => dismissed.extend(lock(&self.seats).get(&id).cloned()),
+            }
+        }
+        drop(engine);
+        written.iter().for_each(|seat| seat.link.flush());
+        dismissed.iter().for_each(|seat| seat.link.close());
+        for _ in 0..recruits {
+            self.recruit();
+        }
+        decided
+    }
+
+    /// Recruits in a thread of its own, which then is the interpreter's control.
+    fn recruit(&self) {
+        let Some(core) = self.myself.upgrade() else { return };
+        let id = InterpreterId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let control = move || {
+            let recruited = core.source.recruit(id);
+            match recruited {
+                Ok(recruit) => core.control(id, recruit),
+                Err(error) => core.recruit_failed(&error),
+            }
+        };
+        if let Err(error) = thread::Builder::new().name(format!("phalanx-control-{}", id.0)).spawn(control) {
+            self.recruit_failed(&RecruitError::Start(error));
+        }
+    }
+
+    fn recruit_failed(&self, error: &RecruitError) {
+        if !self.closed.load(Ordering::Acquire) {
+            self.drive(|engine, now| engine.on(now, Event::RecruitFailed { reason: error.to_string() }));
+        }
+    }
+
+    /// The control of one interpreter: from its first message to its end.
+    fn control(&self, id: InterpreterId, recruit: Recruit) {
+        let Recruit { link, reader, name, machine, hold } = recruit;
+        let seat = Arc::new(Seat { link: link.clone(), hold: Mutex::new(hold), received: Mutex::new(0) });
+        lock(&self.seats).insert(id, seat.clone());
+        if self.closed.load(Ordering::Acquire) {
+            return; // dropping the hold ends the interpreter
+        }
+        let (began, ready, mut violation) = (Instant::now(), Cell::new(false), None);
+        let on_frame = |frame: Frame| match decode(&frame.header) {
+            Ok(FromInterpreter::Ready { pid }) if !ready.replace(true) => {
+                let (name, machine, level) = (name.clone(), machine.clone(), link.level());
+                self.drive(|engine, now| engine.on(now, Event::Recruited { id, name, machine, pid, level }));
+            }
+            Ok(message) if ready.get() => {
+                self.drive(|engine, now| engine.on(now, Event::Message { id, message, body: frame.body }));
+            }
+            Ok(_) => link.close(),
+            Err(error) => {
+                violation = Some(error);
+                link.close();
+            }
+        };
+        let end = reader.run(PAUSE, on_frame, |link| {
+            let late = !ready.get() && began.elapsed() > READY_PATIENCE;
+            if self.closed.load(Ordering::Acquire) || late {
+                link.close();
+            }
+        });
+        lock(&self.seats).remove(&id);
+        self.journal.protection_here(id, seat.protection());
+        if !self.closed.load(Ordering::Acquire) {
+            self.ended(id, &name, ready.get(), cause_of(end, violation, &seat));
+        }
+    }
+
+    fn ended(&self, id: InterpreterId, name: &str, ready: bool, cause: Cause) {
+        self.drive(|engine, now| match ready {
+            true => engine.on(now, Event::Lost { id, cause }),
+            false => engine.on(now, Event::RecruitFailed { reason: format!("{name} did not start: {cause}") }),
+        });
+        self.room.notify_all();
+    }
+
+    /// Beats and silence, until the manager is closed.
+    fn tick(&self) {
+        while !self.closed.load(Ordering::Acquire) {
+            thread::sleep(TICK);
+            let heard: Vec<InterpreterId> = lock(&self.seats).iter().filter_map(|(id, seat)| seat.heard().then_some(*id)).collect();
+            self.drive(|engine, now| {
+                heard.into_iter().for_each(|id| engine.on(now, Event::Heard { id }));
+                engine.on(now, Event::Tick);
+            });
+        }
+    }
+}
+
+impl Seat {
+    fn protection(&self) -> Duration {
+        Duration::from_nanos(self.link.counters().protection.load(Ordering::Relaxed))
+    }
+
+    /// Whether bytes came since the last call.
+    fn heard(&self) -> bool {
+        let received = self.link.counters().received.load(Ordering::Relaxed);
+        std::mem::replace(&mut *lock(&self.received), received) != received
+    }
+}
+
+fn cause_of(end: LinkError, violation: Option<WireError>, seat: &Seat) -> Cause {
+    let how = lock(&seat.hold).end();
+    match (violation, end) {
+        (Some(error), _) | (None, LinkError::Wire(error)) => Cause::Protocol { what: error.to_string() },
+        (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
+        (None, LinkError::Ended | LinkError::Closed) => Cause::Died { how },
+    }
+}

@@ -1,0 +1,311 @@
+//! Interpreters on other machines, through their executors.
+//!
+//! One control link to each executor asks for interpreters and lets them go; to each interpreter goes a data
+//! link of its own, whose handshake the interpreter itself does. No byte of a program passes the executor.
+
+use crate::connect::{Hold, Recruit, RecruitError, Source};
+use crate::control::{Pulse, tell};
+use crate::sync::lock;
+use phalanx_core::ids::InterpreterId;
+use phalanx_core::level::{Level, Policy, Reach, decide};
+use phalanx_core::wire::{FromExecutor, ToExecutor, decode, encode};
+use phalanx_net::address::Address;
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
+use phalanx_net::tls::Channel;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For reaching a machine, and for each step of a handshake with it.
+const DIAL_PATIENCE: Duration = Duration::from_secs(3);
+/// For an executor to start an interpreter.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+/// An executor that could not be reached is left alone for this long.
+const REST: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The executors that the user named.
+pub struct Executors {
+    hosts: Vec<Arc<Host>>,
+    next_request: AtomicU32,
+}
+
+/// One executor, as far as it is known.
+struct Host {
+    address: Address,
+    member: Member,
+    python: String,
+    /// What it offered when it was first reached.
+    capacity: AtomicU32,
+    used: AtomicU32,
+    session: Mutex<SessionState>,
+}
+
+enum SessionState {
+    Open(Arc<Session>),
+    Closed { since: Instant },
+}
+
+/// A living control link.
+struct Session {
+    link: Arc<Link>,
+    name: String,
+    waiting: Mutex<HashMap<u32, Sender<Answer>>>,
+}
+
+enum Answer {
+    Recruited { token: [u8; 16], certificate: Vec<u8> },
+    Refused { reason: String },
+}
+
+/// An interpreter that an executor keeps for us; dropping it lets it go.
+pub struct Requested {
+    host: Arc<Host>,
+    session: Arc<Session>,
+    request: u32,
+    released: bool,
+}
+
+impl Executors {
+    /// Reaches all executors at once. An error if they cannot meet the contract `asked`.
+    pub fn connect(
+        addresses: Vec<Address>,
+        member: Member,
+        policy: Policy,
+        python: String,
+        asked: Option<u32>,
+    ) -> Result<Executors, RecruitError> {
+        assert!(decide(policy, Reach::Network) == Level::Private, "no weaker level is built");
+        let host = |address| {
+            let (capacity, used) = (AtomicU32::new(0), AtomicU32::new(0));
+            let session = Mutex::new(SessionState::Closed { since: Instant::now() });
+            Arc::new(Host { address, member: member.clone(), python: python.clone(), capacity, used, session })
+        };
+        let hosts: Vec<_> = addresses.into_iter().map(host).collect();
+        let reached: Vec<_> = thread::scope(|scope| {
+            let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
+            reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
+        });
+        let executors = Executors { hosts, next_request: AtomicU32::new(1) };
+        executors.check_contract(asked, &reached)?;
+        Ok(executors)
+    }
+
+    fn check_contract(
+        &self,
+        asked: Option<u32>,
+        reached: &[Result<Arc<Session>, RecruitError>],
+    ) -> Result<(), RecruitError> {
+        let offer = |(host, outcome): (&Arc<Host>, &Result<_, RecruitError>)| match outcome {
+            Ok(_) => format!("{} offers {}", host.address, host.capacity.load(Ordering::Relaxed)),
+            Err(error) => error.to_string(),
+        };
+        let offers = self.hosts.iter().zip(reached).map(offer).collect::<Vec<_>>().join("; ");
+        let offered = self.offered();
+        if offered == 0 {
+            return Err(RecruitError::Unreachable(offers));
+        }
+        match asked {
+            Some(asked) if asked > offered => Err(RecruitError::Contract { asked, offered, offers }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Source for Executors {
+    fn offered(&self) -> u32 {
+        self.hosts.iter().map(|host| host.capacity.load(Ordering::Relaxed)).sum()
+    }
+
+    /// From the executor with the most to spare; the next one where that fails.
+    fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
+        let mut failures = Vec::new();
+        let mut hosts: Vec<_> = self.hosts.iter().collect();
+        hosts.sort_by_key(|host| host.share_used());
+        for host in hosts {
+            let request = self.next_request.fetch_add(1, Ordering::Relaxed);
+            host.used.fetch_add(1, Ordering::Relaxed);
+            match host.recruit(id, request) {
+                Ok(recruit) => return Ok(recruit),
+                Err(error) => failures.push(error.to_string()),
+            }
+        }
+        Err(RecruitError::Unreachable(failures.join("; ")))
+    }
+}
+
+impl Host {
+    /// How much of the offer is in use, in thousandths; more than all of it when there is none.
+    fn share_used(&self) -> u32 {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        (self.used.load(Ordering::Relaxed) * 1000).checked_div(capacity).unwrap_or(u32::MAX)
+    }
+
+    /// The caller has counted the interpreter as used; here it is counted back when that comes to nothing.
+    fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32) -> Result<Recruit, RecruitError> {
+        let session = self.open().inspect_err(|_| self.give_back())?;
+        let (sender, answer) = channel();
+        lock(&session.waiting).insert(request, sender);
+        let requested = Requested { host: self.clone(), session: session.clone(), request, released: false };
+        let user = self.member.own().certificate.to_vec();
+        session.link.queue(encode(&ToExecutor::Recruit { request }, user.len() as u64), vec![user.into()]);
+        session.link.flush();
+        let (token, certificate) = self.await_answer(&answer)?;
+        let (link, reader) = self.data_link(token, &certificate).map_err(|error| self.unreachable(&error))?;
+        let name = format!("{}/{}", session.name, id.0);
+        Ok(Recruit { link, reader, name, machine: self.address.to_string(), hold: Hold::Requested(requested) })
+    }
+
+    fn await_answer(&self, answer: &Receiver<Answer>) -> Result<([u8; 16], Vec<u8>), RecruitError> {
+        match answer.recv_timeout(START_PATIENCE) {
+            Ok(Answer::Recruited { token, certificate }) => Ok((token, certificate)),
+            Ok(Answer::Refused { reason }) => {
+                Err(RecruitError::Unreachable(format!("{} gives no interpreter: {reason}", self.address)))
+            }
+            Err(_) => Err(RecruitError::Unreachable(format!("{} does not answer", self.address))),
+        }
+    }
+
+    fn data_link(&self, token: [u8; 16], certificate: &[u8]) -> io::Result<(Arc<Link>, Reader)> {
+        let mut socket = Socket::dial(&self.address, DIAL_PATIENCE)?;
+        socket.set_patience(Some(START_PATIENCE))?;
+        Preamble::Data { token }.write(&mut socket)?;
+        let connection = self.member.own().client_of(certificate).map_err(io::Error::other)?;
+        let channel = Channel::handshake(connection, &mut socket)?;
+        Link::new(socket, Some(channel))
+    }
+
+    /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
+    fn open(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
+        let mut state = lock(&self.session);
+        let first = self.capacity.load(Ordering::Relaxed) == 0;
+        match &*state {
+            SessionState::Open(session) if !session.link.is_closed() => return Ok(session.clone()),
+            SessionState::Closed { since } if !first && since.elapsed() < REST => {
+                return Err(RecruitError::Unreachable(format!("{} was out of reach a moment ago", self.address)));
+            }
+            _ => {}
+        }
+        *state = SessionState::Closed { since: Instant::now() };
+        let session = self.reach()?;
+        *state = SessionState::Open(session.clone());
+        Ok(session)
+    }
+
+    fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
+        let mut socket = Socket::dial(&self.address, DIAL_PATIENCE).map_err(|error| self.unreachable(&error))?;
+        let connection = self.member.client_of(Role::Executor)?;
+        let shake_hands = |socket: &mut Socket| {
+            socket.set_patience(Some(DIAL_PATIENCE))?;
+            Preamble::Control.write(socket)?;
+            Channel::handshake(connection, socket)
+        };
+        let shaken = shake_hands(&mut socket).map_err(|error| self.unreachable(&error))?;
+        let executor = shaken.0.peer_certificate().map(role_and_name).transpose()?;
+        let name = executor.map_or_else(String::new, |(_, name)| name);
+        let (link, reader) = Link::new(socket, Some(shaken))?;
+        let session = Arc::new(Session { link, name, waiting: Mutex::default() });
+        let (sender, offer) = channel();
+        let (host, reading) = (self.clone(), session.clone());
+        thread::Builder::new()
+            .name(format!("phalanx-executor-{}", self.address))
+            .spawn(move || host.read(reader, &reading, &sender))?;
+        match offer.recv_timeout(DIAL_PATIENCE) {
+            Ok((capacity, python)) if python == self.python => {
+                self.capacity.store(capacity, Ordering::Relaxed);
+                self.used.store(0, Ordering::Relaxed);
+                Ok(session)
+            }
+            Ok((_, python)) => {
+                session.link.close();
+                let (address, ours) = (&self.address, &self.python);
+                Err(RecruitError::Unreachable(format!(
+                    "{address} runs Python {python}, this program Python {ours}; code travels between equal versions only"
+                )))
+            }
+            Err(_) => Err(RecruitError::Unreachable(format!(
+                "{} refused this user (its executor's own output says why)",
+                self.address
+            ))),
+        }
+    }
+
+    /// Reads the control link until it ends.
+    fn read(&self, reader: Reader, session: &Session, offer: &Sender<(u32, String)>) {
+        let mut pulse = Pulse::new();
+        let on_frame = |frame: Frame| match decode(&frame.header) {
+            Ok(FromExecutor::Offer { capacity, python }) => drop(offer.send((capacity, python))),
+            Ok(FromExecutor::Recruited { request, token }) => {
+                session.answer(request, Answer::Recruited { token, certificate: frame.body.to_vec() });
+            }
+            Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
+            Ok(FromExecutor::Beat) => {}
+            Err(_) => session.link.close(),
+        };
+        reader.run(PAUSE, on_frame, |link| pulse.pause(link, &ToExecutor::Beat));
+        lock(&session.waiting).clear();
+    }
+
+    fn unreachable(&self, error: &io::Error) -> RecruitError {
+        let what = match error.kind() {
+            ErrorKind::ConnectionRefused => "no executor listens there (start one with: phalanx executor)".to_owned(),
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
+            _ => error.to_string(),
+        };
+        RecruitError::Unreachable(format!("{}: {what}", self.address))
+    }
+
+    fn give_back(&self) {
+        let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_sub(1));
+    }
+}
+
+impl Session {
+    fn answer(&self, request: u32, answer: Answer) {
+        if let Some(waiting) = lock(&self.waiting).remove(&request) {
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+impl Requested {
+    /// Lets the interpreter go. Nobody here saw how it ended.
+    pub fn end(&mut self) -> String {
+        if !std::mem::replace(&mut self.released, true) {
+            lock(&self.session.waiting).remove(&self.request);
+            tell(&self.session.link, &ToExecutor::Release { request: self.request });
+            self.host.give_back();
+        }
+        "its connection ended".to_owned()
+    }
+}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Requested {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Requested({} at {})", self.request, self.host.address)
+    }
+}
+
+impl Drop for Executors {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            if let SessionState::Open(session) = &*lock(&host.session) {
+                session.link.close();
+            }
+        }
+    }
+}

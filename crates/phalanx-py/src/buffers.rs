@@ -1,0 +1,91 @@
+//! Memory between Rust and Python without a copy, in both directions.
+
+use bytes::Bytes;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::mem::ManuallyDrop;
+use std::os::raw::c_int;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes that arrived on a link, as a writable buffer: an array can lie in them.
+#[pyclass(frozen)]
+pub struct Region {
+    bytes: Bytes,
+}
+
+impl Region {
+    pub fn new(bytes: Bytes) -> Region {
+        Region { bytes }
+    }
+}
+
+#[pymethods]
+impl Region {
+    fn __len__(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// # Safety
+    /// Called by Python with a view to fill in.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no view to fill in"));
+        }
+        let bytes = &slf.get().bytes;
+        // SAFETY: the memory is a frame's body, which lives as long as `slf`. It may be written: Rust handed it
+        // over with the frame and does not look at it again.
+        let filled = unsafe {
+            let start = bytes.as_ptr().cast_mut().cast();
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes.len() as isize, 0, flags)
+        };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// Bytes below this are copied rather than kept alive for a link.
+const COPIED: usize = 64 << 10;
+
+/// Python's buffers that links have done with; they are given back by the next thread that comes from Python,
+/// so that no control thread ever waits for the interpreter's lock.
+static RELEASED: Mutex<Vec<PyBuffer<u8>>> = Mutex::new(Vec::new());
+
+struct Held(ManuallyDrop<PyBuffer<u8>>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        let length = self.0.len_bytes();
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: contiguous (checked in `bytes_of`), and kept alive by the buffer. A program that changes an array
+        // which it has handed over sends either state of it; the contract of `Manager.compute` says so.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), length) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here.
+        let buffer = unsafe { ManuallyDrop::take(&mut self.0) };
+        RELEASED.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+}
+
+/// A Python buffer as bytes for a link: small ones copied, large ones referred to.
+pub fn bytes_of(py: Python<'_>, buffer: PyBuffer<u8>) -> PyResult<Bytes> {
+    if !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err("the buffer is not contiguous"));
+    }
+    if buffer.len_bytes() < COPIED {
+        return Ok(buffer.to_vec(py)?.into());
+    }
+    Ok(Bytes::from_owner(Held(ManuallyDrop::new(buffer))))
+}
+
+/// Gives back the buffers that links have done with.
+pub fn release(_: Python<'_>) {
+    let released = std::mem::take(&mut *RELEASED.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(released);
+}

@@ -1,0 +1,26 @@
+//! Errors of the drivers as the exceptions of `phalanx.errors`.
+
+use phalanx_net::identity::IdentityError;
+use phalanx_node::connect::RecruitError;
+use pyo3::prelude::*;
+
+/// The exception `phalanx.errors.<name>` with a message.
+pub fn raise(name: &str, message: impl ToString) -> PyErr {
+    let message = message.to_string();
+    Python::attach(|py| {
+        let class = py.import("phalanx.errors").and_then(|module| module.getattr(name));
+        class.and_then(|class| class.call1((message,))).map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+pub fn identity(error: IdentityError) -> PyErr {
+    raise("IdentityError", error)
+}
+
+pub fn recruit(error: RecruitError) -> PyErr {
+    match error {
+        RecruitError::Contract { .. } => raise("ContractError", error),
+        RecruitError::Identity(error) => identity(error),
+        RecruitError::Unreachable(_) | RecruitError::Start(_) => raise("RecruitError", error),
+    }
+}

@@ -1,0 +1,47 @@
+//! The executor's service for `phalanx executor`.
+
+use crate::errors::{identity, raise};
+use phalanx_net::identity::{Member, Role};
+use phalanx_node::executor as node;
+use pyo3::prelude::*;
+
+/// A running service on a donated machine.
+#[pyclass(frozen)]
+pub struct Executor {
+    executor: node::Executor,
+    #[pyo3(get)]
+    name: String,
+}
+
+#[pymethods]
+impl Executor {
+    /// Listens at `address`; what the machine's owner may want to know goes to standard error.
+    #[new]
+    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python))]
+    fn new(
+        address: &str,
+        identity_file: &str,
+        capacity: u32,
+        accepted: Vec<String>,
+        command: Vec<String>,
+        python: String,
+    ) -> PyResult<Executor> {
+        let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
+        let name = member.name.clone();
+        let options = node::Options { capacity, accepted, command, python };
+        let executor = node::Executor::start(address, member, options, |line| eprintln!("{line}"));
+        let executor = executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
+        Ok(Executor { executor, name })
+    }
+
+    /// Where it listens, as `host:port`.
+    #[getter]
+    fn address(&self) -> String {
+        self.executor.address().to_string()
+    }
+
+    /// Ends every interpreter and stops serving.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.executor.close());
+    }
+}

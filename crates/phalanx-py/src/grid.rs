@@ -1,0 +1,19 @@
+//! A grid's certificates, as texts of files.
+
+use crate::errors::{identity, raise};
+use phalanx_net::identity::{Authority, Role};
+use pyo3::prelude::*;
+
+/// A new grid's authority file.
+#[pyfunction]
+pub fn create_grid() -> PyResult<String> {
+    Authority::create().map(|authority| authority.to_pem()).map_err(identity)
+}
+
+/// A new member's identity file, from the authority's.
+#[pyfunction]
+pub fn issue_member(authority: &str, role: &str, name: &str) -> PyResult<String> {
+    let role = [Role::User, Role::Executor].into_iter().find(|known| known.name() == role);
+    let role = role.ok_or_else(|| raise("IdentityError", "a role is user or executor"))?;
+    Authority::parse(authority).and_then(|authority| authority.issue(role, name)).map_err(identity)
+}

@@ -1,0 +1,173 @@
+//! The manager's driver for `phalanx/manager.py`.
+
+use crate::buffers::{Region, release};
+use crate::errors::{identity, raise, recruit};
+use crate::tokens::{Packed, from_python, to_python};
+use bytes::Bytes;
+use phalanx_core::event::Outcome;
+use phalanx_core::flow::RunOptions;
+use phalanx_core::ids::{ProgramId, RunId};
+use phalanx_core::level::Policy;
+use phalanx_net::address::Address;
+use phalanx_net::identity::{Member, Role};
+use phalanx_node::connect::{Place, Start, connect};
+use phalanx_node::manager as node;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a reader of runs finds their outcomes.
+#[pyclass(frozen)]
+pub struct Mailbox(Arc<node::Mailbox>);
+
+#[pymethods]
+impl Mailbox {
+    #[new]
+    fn new() -> Mailbox {
+        Mailbox(Arc::default())
+    }
+}
+
+/// Computes programs on recruited interpreters.
+#[pyclass(frozen)]
+pub struct Manager(node::Manager);
+
+#[pymethods]
+impl Manager {
+    /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file.
+    #[new]
+    #[pyo3(signature = (*, addresses, identity_file, interpreters, private, command, path, python, silence, journal))]
+    #[expect(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        addresses: Option<Vec<String>>,
+        identity_file: Option<String>,
+        interpreters: Option<u32>,
+        private: bool,
+        command: Vec<String>,
+        path: Vec<String>,
+        python: String,
+        silence: f64,
+        journal: Option<PathBuf>,
+    ) -> PyResult<Manager> {
+        let place = match addresses {
+            None => Place::ThisMachine,
+            Some(addresses) => {
+                let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
+                let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
+                let member = Member::parse(&identity_file.unwrap_or_default(), Role::User).map_err(identity)?;
+                Place::Executors { addresses, member: Box::new(member) }
+            }
+        };
+        let policy = if private { Policy::All } else { Policy::Links };
+        let start = Start { command, path, python };
+        let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
+        let options = node::Options { interpreters, silence, journal };
+        py.detach(|| {
+            let source = connect(place, policy, start, interpreters).map_err(recruit)?;
+            Ok(Manager(node::Manager::start(source, &options)?))
+        })
+    }
+
+    /// How many interpreters the contract asks for.
+    #[getter]
+    fn interpreters(&self) -> u32 {
+        self.0.interpreters()
+    }
+
+    /// Takes a program: the pickled tuple of its instructions' functions.
+    fn stage(&self, py: Python<'_>, instructions: u16, code: Vec<u8>) -> u32 {
+        py.detach(|| self.0.stage(instructions, code.into()).0)
+    }
+
+    fn forget(&self, py: Python<'_>, program: u32) {
+        py.detach(|| self.0.forget(ProgramId(program)));
+    }
+
+    /// Opens a run that takes tasks `ahead` seconds ahead, and at least `spare` batches for each interpreter.
+    fn open(&self, py: Python<'_>, program: u32, ordered: bool, ahead: f64, spare: u32, mailbox: &Mailbox) -> u32 {
+        let options = RunOptions { ordered, ahead: Duration::from_secs_f64(ahead.clamp(0.0, 60.0)), spare };
+        py.detach(|| self.0.open(ProgramId(program), options, &mailbox.0).0)
+    }
+
+    /// How many tasks the run can take now; waits up to `patience` seconds for it to be more than 0.
+    fn room(&self, py: Python<'_>, run: u32, patience: f64) -> u32 {
+        py.detach(|| self.0.room(RunId(run), seconds(patience)))
+    }
+
+    fn feed(&self, py: Python<'_>, run: u32, tasks: Packed) -> PyResult<()> {
+        release(py);
+        let tasks = from_python(py, tasks)?;
+        py.detach(|| self.0.feed(RunId(run), tasks));
+        Ok(())
+    }
+
+    fn finish(&self, py: Python<'_>, run: u32) {
+        py.detach(|| self.0.finish(RunId(run)));
+    }
+
+    fn close_run(&self, py: Python<'_>, run: u32) {
+        py.detach(|| self.0.close_run(RunId(run)));
+    }
+
+    /// Outcomes as tuples `(run, kind, first task, what)`; waits up to `patience` seconds for the first one.
+    fn take<'py>(&self, py: Python<'py>, mailbox: &Mailbox, patience: f64) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let outcomes = py.detach(|| self.0.take(&mailbox.0, seconds(patience)));
+        release(py);
+        outcomes.into_iter().map(|(run, outcome)| outcome_to_python(py, run, outcome)).collect()
+    }
+
+    /// The journal's sum as plain objects.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let summary = py.detach(|| self.0.summary());
+        let interpreters = PyList::empty(py);
+        for it in summary.interpreters.values() {
+            let entry = PyDict::new(py);
+            entry.set_item("name", &it.name)?;
+            entry.set_item("machine", &it.machine)?;
+            entry.set_item("pid", it.pid)?;
+            entry.set_item("level", it.level.name())?;
+            entry.set_item("state", it.state)?;
+            entry.set_item("tasks", it.tasks)?;
+            entry.set_item("bytes_in", it.bytes_in)?;
+            entry.set_item("bytes_out", it.bytes_out)?;
+            entry.set_item("busy", it.busy)?;
+            entry.set_item("protection", it.protection_here + it.protection_there)?;
+            entry.set_item("cause", &it.cause)?;
+            interpreters.append(entry)?;
+        }
+        let all = PyDict::new(py);
+        all.set_item("tasks", summary.tasks)?;
+        all.set_item("wall", summary.wall)?;
+        all.set_item("lost", summary.lost)?;
+        all.set_item("replaced", summary.replaced)?;
+        all.set_item("refired", summary.refired)?;
+        all.set_item("interpreters", interpreters)?;
+        Ok(all)
+    }
+
+    /// Ends every interpreter.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.close())?)
+    }
+}
+
+fn seconds(patience: f64) -> Duration {
+    Duration::from_secs_f64(patience.clamp(0.0, 3600.0))
+}
+
+fn outcome_to_python(py: Python<'_>, run: RunId, outcome: Outcome) -> PyResult<Bound<'_, PyAny>> {
+    let region = |bytes: Bytes| Bound::new(py, Region::new(bytes));
+    Ok(match outcome {
+        Outcome::Results { first, tokens } => (run.0, "results", first, to_python(py, tokens)?).into_pyobject(py)?,
+        Outcome::Raised { task, error, by } => (run.0, "raised", task, (region(error)?, by)).into_pyobject(py)?,
+        Outcome::Culprit { task, token, index, killed } => {
+            (run.0, "culprit", task, (to_python(py, token)?, index, killed)).into_pyobject(py)?
+        }
+        Outcome::Abandoned { losses } => (run.0, "abandoned", 0, losses).into_pyobject(py)?,
+        Outcome::Ended => (run.0, "ended", 0, py.None()).into_pyobject(py)?,
+    }
+    .into_any())
+}

@@ -1,0 +1,2 @@
+import os
+from collections.abc import Buffer

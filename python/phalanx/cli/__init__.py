@@ -1,0 +1,37 @@
+"""The command line: ``phalanx demo``, ``phalanx executor``, ``phalanx grid``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from phalanx.cli.demo import demo
+from phalanx.cli.executor import executor
+from phalanx.cli.grid import grid
+from phalanx.errors import PhalanxError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="phalanx")
+def commands() -> None:
+    """One secure parallel computer out of the machines you already have."""
+
+
+commands.add_command(demo)
+commands.add_command(executor)
+commands.add_command(grid)
+
+
+def main() -> None:
+    """Runs a command; an error of phalanx is one line, Ctrl-C is quiet."""
+    try:
+        commands(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except PhalanxError as error:
+        click.echo(f"phalanx: {error}", err=True)
+        sys.exit(1)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)

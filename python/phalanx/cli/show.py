@@ -1,0 +1,130 @@
+"""What the user sees of a run: a progress bar while it lasts, tables or JSON at its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import TimeRemainingColumn as TimeLeftColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    import phalanx as px
+    from phalanx.demo.run import Report
+
+T = TypeVar("T")
+
+
+class RateColumn(ProgressColumn):
+    """Tasks a second."""
+
+    def render(self, task: Task) -> Text:
+        """As `12.3/s`, once it is known."""
+        rate = task.finished_speed or task.speed
+        return Text(f"{rate:.1f}/s" if rate else "", style="cyan")
+
+
+def watch(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """Pass `items` through under a progress bar, on standard error and only if that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield from items
+        return
+    columns = (TextColumn(f"{what:>12}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeLeftColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(what, total=total)
+        for done, item in enumerate(items, 1):
+            yield item
+            progress.update(bar, completed=done)
+        # Broken files make fewer tasks than were planned.
+        progress.update(bar, total=progress.tasks[0].completed)
+
+
+def tables(report: Report) -> None:
+    """Print the closing summary for a person."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    console.print(_work(report))
+    console.print(_interpreters(report.summary))
+    for line in report.skipped:
+        console.print(f"left out: {line}", style="dim", markup=False, highlight=False)
+    console.print(f"contact sheet: {report.sheet}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _work(report: Report) -> Table:
+    summary = report.summary
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row("tasks", f"{summary.tasks} pictures of {report.scans} scans")
+    table.add_row("wall time", f"{summary.wall:.2f} s")
+    if report.sequential is not None:
+        table.add_row("sequentially", f"{report.sequential:.2f} s")
+        interpreters = _count(len(summary.interpreters), "interpreter")
+        table.add_row("speedup", f"{report.speedup:.2f} with {interpreters}")
+        table.add_row("results", _compared(report.difference or 0))
+    if summary.lost or summary.refired:
+        lost, again = _count(summary.lost, "interpreter"), _count(summary.refired, "task")
+        table.add_row("survived", f"{lost} lost, {summary.replaced} replaced, {again} fired again")
+    table.add_row("protection", _protection(summary))
+    return table
+
+
+def _compared(difference: int) -> str:
+    if difference == 0:
+        return "the sequential ones, bit by bit"
+    if difference == 1:
+        return "the sequential ones within one grey level (another processor's rounding)"
+    return f"DIFFERENT from the sequential ones, by up to {difference} grey levels"
+
+
+def _protection(summary: px.Summary) -> str:
+    private = sum(one.level == "private" for one in summary.interpreters)
+    if not private:
+        return "none needed: every link stays inside this machine"
+    links = _count(private, "private link")
+    cost = sum(one.protection for one in summary.interpreters)
+    share = cost / (cost + sum(one.busy for one in summary.interpreters) or 1)
+    return f"{links} cost {1000 * cost:.0f} ms of computing at both ends, {share:.2%} of the work"
+
+
+def _interpreters(summary: px.Summary) -> Table:
+    table = Table("interpreter", "link", title_justify="left")
+    for heading in ("tasks", "sent to it", "sent back", "busy", "protection"):
+        table.add_column(heading, justify="right")
+    table.add_column("state")
+    for one in summary.interpreters:
+        amounts = (str(one.tasks), _bytes(one.bytes_in), _bytes(one.bytes_out))
+        times = (f"{one.busy:.2f} s", f"{1000 * one.protection:.1f} ms")
+        table.add_row(
+            one.name, one.level, *amounts, *times, f"{one.state}: {one.cause}" if one.cause else one.state
+        )
+    return table
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def as_json(report: Report) -> str:
+    """The same for a program: times in seconds, sizes in bytes."""
+    interpreters = report.summary.interpreters
+    facts: dict[str, Any] = dataclasses.asdict(report.summary)
+    facts |= {
+        "scans": report.scans,
+        "sequential": report.sequential,
+        "speedup": report.speedup,
+        "difference": report.difference,
+        "protection": sum(one.protection for one in interpreters),
+        "contact_sheet": str(report.sheet),
+        "skipped": report.skipped,
+    }
+    return json.dumps(facts, indent=2)

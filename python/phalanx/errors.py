@@ -1,0 +1,65 @@
+"""What can go wrong, who is at fault, and what to do next."""
+
+from __future__ import annotations
+
+
+class PhalanxError(Exception):
+    """The family of all errors that phalanx raises itself."""
+
+
+class ProgramError(PhalanxError, TypeError):
+    """The program is no skeleton: something in it is neither a function nor a skeleton."""
+
+
+class ContractError(PhalanxError, ValueError):
+    """The contract cannot be met by the machines it was given."""
+
+
+class RecruitError(PhalanxError, ConnectionError):
+    """No interpreter can be recruited: a machine cannot be reached, refuses, or is named wrongly."""
+
+
+class IdentityError(PhalanxError, PermissionError):
+    """A certificate is missing, damaged, or for another role."""
+
+
+class StagingError(PhalanxError):
+    """Code or data cannot travel: it cannot be pickled, or the other machine lacks a module it needs."""
+
+
+class CulpritError(PhalanxError):
+    """A task ended the interpreter that fired it, three times.
+
+    ``index`` is the task's place in the stream, from 0; ``task`` is the task.
+    """
+
+    def __init__(self, message: str, index: int = -1, task: object = None) -> None:
+        super().__init__(message)
+        self.index = index
+        self.task = task
+
+
+class LostError(PhalanxError):
+    """No interpreter is left, and none can be recruited; the message names the losses."""
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that a task raised at an interpreter.
+
+    ``traceback`` is the remote traceback as text, ``task`` the task's ``repr`` (shortened), ``index`` its place in the
+    stream from 0, ``interpreter`` the name of the interpreter that fired it.
+    """
+
+    def __init__(self, traceback: str, task: str, index: int, interpreter: str) -> None:
+        super().__init__(traceback, task, index, interpreter)
+        self.traceback = traceback
+        self.task = task
+        self.index = index
+        self.interpreter = interpreter
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.traceback}"""\nraised at {self.interpreter} by task {self.index}: {self.task}'
+
+
+class RemoteError(PhalanxError):
+    """Stands for a remote exception that cannot travel itself; the message names its type and its words."""

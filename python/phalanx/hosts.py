@@ -1,0 +1,64 @@
+"""The machines that a manager recruits from."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from phalanx.errors import IdentityError, RecruitError
+
+#: Starts an interpreter; its first words come over its standard input.
+COMMAND = [sys.executable, "-c", "from phalanx._interpreter import main; main()"]
+#: Code travels between equal versions of Python only.
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+_LINE = re.compile(r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?")
+
+
+class Hosts:
+    """Executors named in a file, one ``machine port`` a line (paper 000, section 2, version 1.0).
+
+    Also ``machine:port`` and ``<machine, port>``; without a port, 7400. What follows ``#`` is a comment.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecruitError(f"the hosts file {self.path} cannot be read: {error}") from None
+        self.addresses = [self._address(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
+        if not self.addresses:
+            raise RecruitError(f"the hosts file {self.path} names no machine; write a line for each: machine port")
+
+    def _address(self, number: int, line: str) -> str:
+        match = _LINE.fullmatch(_said(line))
+        if match is None:
+            raise RecruitError(f"{self.path}, line {number}: {line.strip()!r} is not: machine port")
+        return f"{match['host']}:{match['port'] or 7400}"
+
+    def __repr__(self) -> str:
+        return f"Hosts({str(self.path)!r})"
+
+
+def _said(line: str) -> str:
+    return line.partition("#")[0].strip()
+
+
+def home() -> Path:
+    """Where identity files are kept: $PHALANX_HOME, or ~/.phalanx."""
+    return Path(os.environ.get("PHALANX_HOME") or Path.home() / ".phalanx")
+
+
+def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
+    """The text of an identity file; without a path, of ``default`` in :func:`home`."""
+    file = Path(path) if path is not None else home() / default
+    try:
+        return file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise IdentityError(
+            f"no identity in {file} ({error}); make a grid with: phalanx grid create, "
+            "and a machine's file with: phalanx grid issue --role executor NAME"
+        ) from None

@@ -1,0 +1,224 @@
+"""The manager: recruits interpreters and computes programs on them (paper 000, section 2)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from types import TracebackType
+from typing import Any, TypeVar, Union
+
+from phalanx import _native
+from phalanx._stream import open_stream
+from phalanx._submissions import Submissions
+from phalanx._tokens import dumps_code, unpack
+from phalanx.errors import ContractError, CulpritError, LostError, PhalanxError, RemoteTraceback, StagingError
+from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
+from phalanx.skeletons import Program, compile_program
+from phalanx.summary import Summary
+
+T = TypeVar("T")
+Where = Union[None, str, Hosts]
+
+#: Seconds of work that a run takes from its stream ahead of its results being read.
+AHEAD = 0.25
+#: Batches for each interpreter that are taken ahead in any case.
+SPARE = 4
+#: Seconds after which a waiting reader looks whether somebody pressed Ctrl-C.
+PATIENCE = 0.1
+#: Seconds of silence after which an interpreter is lost: with the time between two looks, under two seconds.
+SILENCE = 1.6
+#: More interpreters than this on one machine are a mistake.
+MOST_LOCAL = 1024
+
+
+class ParDegree:
+    """The contract that asks for ``n`` interpreters (paper 000, figure 1)."""
+
+    def __init__(self, n: int) -> None:
+        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+            raise ContractError(f"a parallelism degree is a whole number from 1 on, not {n!r}")
+        self.n = n
+
+    def __repr__(self) -> str:
+        return f"ParDegree({self.n})"
+
+
+class Manager(Executor):
+    """Recruits interpreters, computes programs on them, and lets them go when it is closed.
+
+    ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
+    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link that leaves this
+    machine private, ``"all"`` every link. ``identity``: the user's identity file, by default that of the grid in
+    ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as lines of JSON.
+
+    A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
+    the contract, RecruitError where none can be reached, IdentityError where the identity is missing or refused.
+    """
+
+    def __init__(
+        self,
+        where: Where = None,
+        *,
+        contract: ParDegree | None = None,
+        policy: str = "links",
+        identity: str | os.PathLike[str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if policy not in ("links", "all"):
+            raise PhalanxError(f"a policy is 'links' or 'all', not {policy!r}")
+        if contract is not None and not isinstance(contract, ParDegree):
+            raise ContractError(f"{contract!r} is no contract: write px.ParDegree(n)")
+        addresses = _addresses(where)
+        if addresses is None and contract is not None and contract.n > MOST_LOCAL:
+            raise ContractError(f"{contract.n} interpreters on one machine are more than {MOST_LOCAL}")
+        self._native = _native.Manager(
+            addresses=addresses,
+            identity_file=None if addresses is None else read_identity(identity, "user.pem"),
+            interpreters=None if contract is None else contract.n,
+            private=policy == "all",
+            command=COMMAND,
+            path=[os.path.abspath(entry) for entry in sys.path],
+            python=PYTHON,
+            silence=SILENCE,
+            journal=journal,
+        )
+        self._closed = False
+        self._submissions = Submissions(self._native)
+        # An open manager at the end of the program is closed as the standard library's executors are.
+        self._at_exit = weakref.finalize(self, _native.Manager.close, self._native)
+        self._finish = _shut_down_at_exit(self)
+
+    @property
+    def interpreters(self) -> int:
+        """How many interpreters the contract asks for."""
+        return self._native.interpreters
+
+    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Iterator[Any]:
+        """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
+
+        Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they come.
+        An exception that a task raises is raised here in its place, with a :class:`RemoteTraceback` as its cause. A task
+        is not copied before it is sent: do not change an array that you have handed over until its result is there.
+
+        Raises ProgramError and StagingError at once, CulpritError and LostError while results are read.
+        """
+        self._check_open()
+        functions = compile_program(program)
+        code = stage_code(functions)
+        return self._results(code, len(functions), tasks, ordered)
+
+    def _results(self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool) -> Iterator[Any]:
+        native, mailbox = self._native, _native.Mailbox()
+        staged = native.stage(instructions, code)
+        run = native.open(staged, ordered, AHEAD, SPARE, mailbox)
+        stream = open_stream(native, run, tasks)
+        try:
+            while True:
+                stream.feed()
+                for _, kind, first, what in native.take(mailbox, stream.patience):
+                    if kind == "results":
+                        yield from unpack(what)
+                    elif kind == "ended":
+                        stream.check()
+                        return
+                    else:
+                        raise failure(kind, first, what)
+                stream.check()
+                self._check_open()
+        finally:
+            stream.close()
+            native.close_run(run)
+            native.forget(staged)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Calls ``fn(*args, **kwargs)`` at an interpreter; a :class:`concurrent.futures.Future` of what it returns."""
+        return self._submissions.submit(fn, args, kwargs)
+
+    def summary(self) -> Summary:
+        """What the journal adds up to so far: tasks, times, and what each interpreter did."""
+        return Summary.from_native(self._native.summary())
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Lets the interpreters go, as :meth:`concurrent.futures.Executor.shutdown`: after what was submitted."""
+        if self._submissions.shutdown(self._close, wait=wait, cancel=cancel_futures):
+            self._close()
+
+    def close(self) -> None:
+        """Ends everything now, also what was submitted."""
+        self._close()
+        self._submissions.shutdown(self._close, wait=False, cancel=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if kind is not None and not issubclass(kind, Exception):
+            self.close()  # Ctrl-C: at once
+        else:
+            self.shutdown(wait=True)
+        return None
+
+    def _close(self) -> None:
+        self._closed = True
+        self._at_exit()
+        atexit.unregister(self._finish)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this manager is closed")
+
+
+def stage_code(functions: tuple[Callable[..., Any], ...]) -> bytes:
+    """The functions of a program as code that an interpreter unpickles. Raises StagingError where that is impossible."""
+    try:
+        return dumps_code(functions)
+    except Exception as error:
+        names = ", ".join(getattr(function, "__qualname__", repr(function)) for function in functions)
+        raise StagingError(f"the program {names} cannot be pickled: {error}") from error
+
+
+def failure(kind: str, index: int, what: Any) -> BaseException:
+    """The exception that an outcome other than a result stands for."""
+    if kind == "raised":
+        error, by = what
+        pickled, text, task = pickle.loads(error)
+        try:
+            raised: BaseException = pickle.loads(pickled)
+        except Exception as unreadable:
+            raised = StagingError(f"a remote exception cannot be unpickled here: {unreadable}")
+        raised.__cause__ = RemoteTraceback(text, task, index, by)
+        return raised
+    if kind == "culprit":
+        token, place, killed = what
+        try:
+            task = next(unpack(token, place, 1))
+        except Exception as unreadable:
+            task = unreadable
+        return CulpritError(f"task {index} ended every interpreter that fired it: {task!r} ({'; '.join(killed)})", index, task)
+    return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
+
+
+def _addresses(where: Where) -> list[str] | None:
+    if where is None:
+        return None
+    if isinstance(where, Hosts):
+        return where.addresses
+    if isinstance(where, str):
+        return [where]
+    raise PhalanxError(f"{where!r} is no place: write None, 'host:port' or px.Hosts(path)")
+
+
+def _shut_down_at_exit(manager: Manager) -> Callable[[], None]:
+    reference = weakref.ref(manager)
+
+    def finish() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.shutdown(wait=True)
+
+    atexit.register(finish)
+    return finish

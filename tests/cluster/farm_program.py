@@ -1,0 +1,82 @@
+"""A manager program of the cluster tests: a farm in a pipeline over the numbers 0 … COUNT-1.
+
+Usage: `python farm_program.py OPTIONS`, a JSON object with the fields of `Options`. It prints JSON objects,
+one per line: {"result": …} for each, at the end {"summary": …} or {"error": its class, "text": what it says}.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import phalanx as px
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a test asks of the program."""
+
+    traces: str  # a folder: each firing leaves a file `<task>-<pid>` there
+    hosts: str | None = None  # a hosts file; None: this machine
+    identity: str | None = None
+    count: int = 100
+    seconds: float = 0.02  # of each task
+    degree: int = 4
+    task_marker: str = ""
+    code_marker: str = ""
+    module: str | None = None  # imported by the program's code, here and there
+    culprit: int = -1  # the task that kills its interpreter
+
+
+def say(**fact: Any) -> None:
+    print(json.dumps(fact, default=str), flush=True)
+
+
+def prepared(task: tuple[int, str]) -> tuple[int, str]:
+    return task[0] * 10, task[1]
+
+
+def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
+    """The heavy stage, as a closure: what it encloses travels with the code."""
+    library = importlib.import_module(options.module) if options.module else math
+
+    def render(task: tuple[int, str]) -> dict[str, Any]:
+        number = task[0] // 10
+        (Path(options.traces) / f"{number}-{os.getpid()}").touch()
+        if number == options.culprit:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(options.seconds)
+        where = {"machine": socket.gethostname(), "pid": os.getpid(), "library": library.__name__}
+        return {"value": task[0] + 1, "marker": task[1], **where}
+
+    return render
+
+
+def main() -> int:
+    options = Options(**json.loads(sys.argv[1]))
+    where = px.Hosts(options.hosts) if options.hosts else None
+    program = px.Pipeline(prepared, px.Farm(renderer(options)))
+    tasks = ((number, options.task_marker) for number in range(options.count))
+    try:
+        with px.Manager(where, contract=px.ParDegree(options.degree), identity=options.identity) as manager:
+            for result in manager.compute(program, tasks):
+                say(result=result)
+            say(summary=dataclasses.asdict(manager.summary()))
+    except px.PhalanxError as error:
+        say(error=type(error).__name__, text=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

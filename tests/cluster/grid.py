@@ -1,0 +1,133 @@
+"""A grid in a lab: real certificates, real executors and a manager program, each on its own host."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.farm_program import Options
+from cluster.lab import Host
+from cluster.processes import Process, until
+
+PHALANX = Path(sys.executable).with_name("phalanx")
+PROGRAM = Path(__file__).with_name("farm_program.py")
+PATIENCE = 60.0  # seconds until a test calls something hung
+
+
+@dataclass
+class Executor:
+    """`phalanx executor` on a host of its own."""
+
+    host: Host
+    process: Process
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"{self.host.address}:{self.port}"
+
+
+@dataclass
+class Grid:
+    """A grid made on `desk`, the user's machine, with `phalanx grid`."""
+
+    desk: Host
+    name: str = "grid"
+
+    def __post_init__(self) -> None:
+        self.phalanx("grid", "create")
+
+    @property
+    def home(self) -> Path:
+        return self.desk.home / self.name
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"PHALANX_HOME": str(self.home)}
+
+    def phalanx(self, *arguments: str | Path) -> Process:
+        """Run a `phalanx` command of the grid's owner."""
+        return self.desk.run([PHALANX, *arguments], env=self.env)
+
+    def issue(self, name: str, role: str = "executor") -> Path:
+        """A new member's identity."""
+        out = self.desk.home / f"{self.name}-{name}.pem"
+        self.phalanx("grid", "issue", "--role", role, name, "--out", out)
+        return out
+
+    def executor(
+        self, host: Host, *, identity: Path | None = None, interpreters: int = 2, options: Sequence[str] = ()
+    ) -> Executor:
+        """Start an executor and wait until it listens. It has the identity and nothing else of the grid."""
+        serve = [str(PHALANX), "executor", "--listen", f"{host.address}:0"]
+        identified = ["--identity", str(identity or self.issue(host.name))]
+        process = host.popen([*serve, *identified, "--interpreters", str(interpreters), *options])
+        ready = process.line("listening on ")
+        return Executor(host, process, int(ready.split()[2].rpartition(":")[2]))
+
+    def executors(self, *names: str) -> list[Executor]:
+        """One executor per name, each on a new host."""
+        return [self.executor(self.desk.lab.host(name)) for name in names]
+
+    def farm(self, executors: Sequence[Executor], **options: Any) -> Farm:
+        """Start the manager program on the desk; it recruits `executors`, or the desk when there are none."""
+        return Farm(self, executors, options)
+
+
+class Farm:
+    """A running `farm_program.py`."""
+
+    def __init__(self, grid: Grid, executors: Sequence[Executor], options: dict[str, Any]) -> None:
+        folder = grid.desk.lab.path / f"farm-{len(grid.desk.lab.processes)}"
+        self.traces = folder / "traces"
+        self.traces.mkdir(parents=True)
+        if executors:
+            lines = [f"{executor.host.address} {executor.port}\n" for executor in executors]
+            (folder / "hosts.txt").write_text("# the machines of this test\n" + "".join(lines))
+            options = {"hosts": str(folder / "hosts.txt"), **options}
+        self.options = Options(traces=str(self.traces), **options)
+        command = [sys.executable, str(PROGRAM), json.dumps(vars(self.options))]
+        self.process = grid.desk.popen(command, env={**grid.env, "PYTHONPATH": str(grid.desk.home)})
+
+    def facts(self, kind: str) -> list[Any]:
+        """What it has said of one kind ("result", "summary", "error", "text") so far."""
+        said = [json.loads(line) for line in self.process.lines() if line.startswith("{")]
+        return [fact[kind] for fact in said if kind in fact]
+
+    def results(self, at_least: int = 0) -> list[dict[str, Any]]:
+        """The results so far, once there are enough; AssertionError when they do not come."""
+
+        def enough() -> bool:
+            ended = self.process.code is not None
+            assert not ended or len(self.facts("result")) >= at_least, self.process.report()
+            return len(self.facts("result")) >= at_least
+
+        until(enough, timeout=PATIENCE, what=f"{at_least} results")
+        return self.facts("result")
+
+    def fired(self, at_least: int = 0) -> list[tuple[int, int]]:
+        """Every firing so far as (task, pid of the interpreter), once there are enough."""
+        until(
+            lambda: len(list(self.traces.iterdir())) >= at_least, timeout=PATIENCE, what=f"{at_least} firings"
+        )
+        names = [entry.name.split("-") for entry in self.traces.iterdir()]
+        return [(int(task), int(pid)) for task, pid in names]
+
+    def complete(self) -> dict[str, Any]:
+        """Wait for the end; every result must have come exactly once and in order. Returns the summary."""
+        code = self.process.wait(timeout=PATIENCE)
+        values = [result["value"] for result in self.facts("result")]
+        assert values == [number * 10 + 1 for number in range(self.options.count)], self.process.report()
+        assert code == 0, self.process.report()
+        summary: dict[str, Any] = self.facts("summary")[0]
+        return summary
+
+    def failure(self) -> tuple[str, str]:
+        """Wait for the end, which must be an error; returns its class and what it says."""
+        assert self.process.wait(timeout=PATIENCE) == 1, self.process.report()
+        assert self.facts("error"), self.process.report()
+        return self.facts("error")[0], self.facts("text")[0]

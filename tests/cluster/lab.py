@@ -1,0 +1,217 @@
+"""A laboratory of hosts on one machine: network namespaces, joined by cables to a switch, some behind a NAT.
+
+    with Lab() as lab:
+        a, b = lab.host("a"), lab.host("b")
+        server = b.popen(["python", "-m", "http.server", "8000"])
+        a.run(["ping", "-c", "1", b.address])
+        b.cable.silence()                       # from now on b is cut off, and nobody is told
+        c = lab.host("c", lab.nat("office"))    # c can reach a and b, nobody can reach c
+
+Every process that was started in a host, however deep, ends with the lab.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster import namespaces
+from cluster.cable import Cable
+from cluster.namespaces import ip
+from cluster.processes import Process
+
+GATEWAY = 254
+# Out: anything, under the gateway's address. In: only answers. The rest vanishes, as behind most firewalls.
+NAT_RULES = """
+table ip lab {
+    chain out {
+        type nat hook postrouting priority srcnat
+        oifname "eth0" masquerade
+    }
+    chain through {
+        type filter hook forward priority filter; policy drop
+        ct state established,related accept
+        iifname "eth1" accept
+    }
+}
+"""
+# Says its own name, as a machine of its own would, then becomes the command.
+NAMED = ("unshare", "--uts", "sh", "-c", 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"')
+
+_serials = itertools.count()
+
+
+@dataclass
+class Network:
+    """A bridge in the lab's switch and the addresses on it: `10.77.<number>.1` and up."""
+
+    number: int
+    router: Host | None = None
+    _next: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def bridge(self) -> str:
+        return f"net{self.number}"
+
+    def address(self, last: int | None = None) -> str:
+        return f"10.77.{self.number}.{last or next(self._next)}"
+
+
+@dataclass
+class Host:
+    """A machine of the lab: a network namespace, a name, an address on `eth0` and an empty home folder."""
+
+    name: str
+    address: str
+    namespace: str
+    cable: Cable
+    home: Path
+    lab: Lab
+
+    def popen(self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> Process:
+        """Start a command here, in the host's home folder."""
+        return self.lab.popen(self.namespace, [*NAMED, self.name, *command], home=self.home, env=env or {})
+
+    def run(
+        self,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 30,
+        check: bool = True,
+    ) -> Process:
+        """Run a command to its end; AssertionError when it takes longer, or fails and `check` is set."""
+        process = self.popen(command, env=env)
+        assert process.wait(timeout=timeout) == 0 or not check, process.report()
+        return process
+
+    def new_socket(self) -> socket.socket:
+        """A TCP socket of this host for the test itself, with a deadline on everything it does."""
+        with namespaces.inside(self.namespace):
+            made = self.lab.keep(socket.socket())
+        made.settimeout(30)
+        return made
+
+    def connect(self, address: str, port: int) -> socket.socket:
+        """A TCP connection from this host."""
+        made = self.new_socket()
+        made.connect((address, port))
+        return made
+
+    def listen(self, port: int = 0) -> socket.socket:
+        """A listening TCP socket of this host, on all its addresses."""
+        made = self.new_socket()
+        made.bind(("", port))
+        made.listen(1024)
+        return made
+
+    def pids(self) -> list[int]:
+        """All processes that live on this host."""
+        return namespaces.pids(self.namespace)
+
+
+class Lab:
+    """Hosts and networks within a `with` block; RuntimeError when this machine cannot have them."""
+
+    def __init__(self) -> None:
+        if obstacle := namespaces.obstacle():
+            raise RuntimeError(obstacle)
+        self._prefix = f"{namespaces.own_prefix()}{next(_serials)}."
+        self._numbers = itertools.count()
+        self._networks = itertools.count()
+        self.processes: list[Process] = []
+        self._sockets = ExitStack()
+        # With a dash before it, for a host may be called "switch" as well.
+        self.switch = f"{self._prefix}-switch"
+        self.path = namespaces.FOLDERS / f"{self._prefix}files"
+
+    def __enter__(self) -> Lab:
+        namespaces.collect_stale()
+        try:
+            self.path.mkdir(mode=0o700)
+            namespaces.add(self.switch)
+            self.lan = self.network()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process, remove hosts and files. What was printed is shown with a test that failed."""
+        self._sockets.close()
+        for process in self.processes:
+            process.kill()
+            print(process.report())
+        namespaces.remove(self._prefix)
+
+    def keep(self, opened: socket.socket) -> socket.socket:
+        """Close `opened` with the lab; those that hosts make are kept already, accepted ones are not."""
+        return self._sockets.enter_context(opened)
+
+    def network(self) -> Network:
+        """One more network, joined to the others by nothing."""
+        network = Network(next(self._networks))
+        bridge = ("add", network.bridge, "type", "bridge", "stp_state", "0", "forward_delay", "0")
+        ip("link", *bridge, namespace=self.switch)
+        ip("link", "set", network.bridge, "up", namespace=self.switch)
+        return network
+
+    def host(self, name: str, network: Network | None = None) -> Host:
+        """A new machine on `network`, the LAN by default."""
+        network = network or self.lan
+        namespace, home = f"{self._prefix}{name}", self.path / name
+        namespaces.add(namespace)
+        home.mkdir()
+        address = network.address()
+        host = Host(name, address, namespace, self._cable(namespace, network, "eth0", address), home, self)
+        if network.router:
+            ip("route", "add", "default", "via", network.address(GATEWAY), namespace=namespace)
+        return host
+
+    def nat(self, name: str) -> Network:
+        """A network behind the new host `name`: who is on it can connect to the LAN and cannot be reached."""
+        if shutil.which("nft") is None:
+            raise RuntimeError("a NAT needs the program `nft`: install Debian's package nftables")
+        network, router = self.network(), self.host(name)
+        self._cable(router.namespace, network, "eth1", network.address(GATEWAY))
+        router.run(["sh", "-c", f"echo 1 > /proc/sys/net/ipv4/ip_forward && echo '{NAT_RULES}' | nft -f -"])
+        network.router = router
+        return network
+
+    def popen(
+        self,
+        namespace: str,
+        command: Sequence[str | Path],
+        *,
+        home: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        """Start a command in a namespace of this lab; of the caller's `PHALANX_*` settings it gets none."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")}
+        process = Process(
+            ["ip", "netns", "exec", namespace, *map(str, command)],
+            files=self.path / f"process-{len(self.processes)}",
+            env={**inherited, "HOME": str(home or self.path), **(env or {})},
+            cwd=home or self.path,
+            title=f"{namespace.removeprefix(self._prefix)}$ {subprocess.list2cmdline(map(str, command))}",
+        )
+        self.processes.append(process)
+        return process
+
+    def _cable(self, namespace: str, network: Network, interface: str, address: str) -> Cable:
+        """Join a namespace to a network: its end of the cable is called `interface` and has `address`."""
+        cable = Cable(self, f"plug{next(self._numbers)}", network.bridge)
+        cable.connect(namespace, interface)
+        ip("address", "add", f"{address}/24", "dev", interface, namespace=namespace)
+        ip("link", "set", interface, "up", namespace=namespace)
+        return cable

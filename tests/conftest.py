@@ -1,0 +1,124 @@
+"""Fixtures of all tests: waiting with a deadline, and the proof that a test leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+from cluster.processes import until
+
+T = TypeVar("T")
+
+# All processes that a test starts inherit it, so they are found even when their parent is gone.
+MARK = "PHALANX_TEST_RUN"
+RUN = str(uuid.uuid4())
+# Where sockets and shared-memory files can be.
+FOLDERS = {
+    Path(tempfile.gettempdir()),
+    Path("/tmp"),
+    Path("/dev/shm"),
+    Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")),
+}
+# What a process that has ended may still take until the kernel has removed it.
+GRACE = 2.0
+
+
+class Eventually(Protocol):
+    """`eventually(condition)`: asks until the answer is true, returns it, fails after `timeout` seconds."""
+
+    def __call__(self, condition: Callable[[], T], *, timeout: float = ..., what: str = ...) -> T: ...
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Eventually:
+    """For what takes a moment: never sleep and hope."""
+
+    def wait(condition: Callable[[], T], *, timeout: float = 10, what: str = "what the test expects") -> T:
+        return until(condition, timeout=timeout, what=what)
+
+    return wait
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _marked() -> None:
+    os.environ[MARK] = RUN
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(_marked: None) -> Iterator[None]:
+    """After each test: no process, no socket and no shared-memory file that was not there before it.
+
+    What a fixture of a wider scope holds was there before. What is left is killed: only this test shall fail.
+    """
+    before = belongings()
+    yield
+    left: dict[str, int] = {}
+
+    def nothing_left() -> bool:
+        left.clear()
+        left.update({name: pid for name, pid in belongings().items() if name not in before})
+        return not left
+
+    with suppress(AssertionError):
+        until(nothing_left, timeout=GRACE, what="the end of all that the test started")
+    for pid in filter(None, left.values()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, "left behind: " + "; ".join(sorted(left))
+
+
+def belongings() -> dict[str, int]:
+    """What a test could leave, as it is now: described, with its pid if it is a process, else 0."""
+    return processes() | dict.fromkeys([*files(), *listeners(), *connections()], 0)
+
+
+def processes() -> dict[str, int]:
+    """Those that this one or its descendants started, alive or not waited for."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() or f"{MARK}={RUN}".encode() in (folder / "environ").read_bytes().split(
+                b"\0"
+            ):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[f"process {folder.name}: {command or 'ended, not waited for'}"] = int(folder.name)
+    return found
+
+
+def files() -> list[str]:
+    """Sockets, shared-memory files and folders of ours on disk."""
+    found = [path for folder in FOLDERS if folder.is_dir() for path in folder.glob("*phalanx*")]
+    return [f"file {path}" for path in found if not of_another(path.name)]
+
+
+def listeners() -> list[str]:
+    """Unix sockets of ours that are bound to a name, on disk or abstract."""
+    lines = Path("/proc/net/unix").read_text().splitlines()[1:]
+    names = {line.split()[7] for line in lines if len(line.split()) > 7}
+    return [f"unix socket {name}" for name in names if "phalanx" in name and not of_another(name)]
+
+
+def of_another(name: str) -> bool:
+    """Whether a name tells the pid of another living process: that one has not left it, not yet."""
+    pids = re.findall(r"phalanx-(\d+)\b", name)
+    return any(Path("/proc", pid).exists() for pid in pids if int(pid) != os.getpid())
+
+
+def connections() -> list[str]:
+    """Sockets that this process has open."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            target = entry.readlink()
+            if target.name.startswith("socket:"):
+                found.append(f"open {target.name}")
+    return found

@@ -1,0 +1,178 @@
+"""The order of the layers, and no cycles between modules, in the crates and in the Python package.
+
+A module stands on one line of the order; it may import what stands on the lines above, and nothing of its own
+line. What is inside a module's folder is free, without cycles. A module that does not exist yet is absent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from docs.imports import Graph, python_graph, rust_code, rust_graph
+
+ROOT = Path(__file__).parents[2]
+
+# The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
+MODULES = {
+    "phalanx-core": ["ids level error", "event wire", "flow space spmd transfer", "root"],
+    "phalanx-net": ["address identity", "link", "inproc shm unix tcp tls", "bundle connect", "root"],
+    "phalanx-node": ["journal files interpreter", "manager executor hub", "dashboard", "root"],
+    "python": [
+        "_native",
+        "errors security",
+        "skeletons",
+        "manager space bsp transfer",
+        "root",
+        "adapters demo",
+        "cli",
+    ],
+}
+# What each crate may depend on. phalanx-py has no modules worth an order: conversions, no logic.
+CRATES: dict[str, set[str]] = {
+    "phalanx-core": set(),
+    "phalanx-net": {"phalanx-core"},
+    "phalanx-node": {"phalanx-core", "phalanx-net"},
+    "phalanx-mpi": {"phalanx-core", "phalanx-net"},
+    "phalanx-py": {"phalanx-core", "phalanx-net", "phalanx-node"},
+}
+# The sentence for which a crate exists: whose business a library is, and what a crate must not name.
+ONLY_IN = {"pyo3": "phalanx-py", "rustls": "phalanx-net", "rcgen": "phalanx-net", "socket2": "phalanx-net"}
+SOCKETS = r"\b(Tcp|Udp|Unix)(Stream|Listener|Socket|Datagram)\b"
+MUST_NOT_NAME = {
+    "phalanx-core": r"std::(net|fs|thread|process|env|io)\b|\b(Instant|SystemTime)\b",
+    "phalanx-node": SOCKETS,
+    "phalanx-py": SOCKETS,
+}
+
+
+def graph_of(part: str) -> Graph:
+    """The modules of a crate, or of the Python package."""
+    if part == "python":
+        return python_graph(ROOT / "python" / "phalanx")
+    return rust_graph(ROOT / "crates" / part / "src")
+
+
+def place(module: str) -> str:
+    """`flow::graph` and `flow` stand where `flow` stands; the empty name is the root."""
+    return re.split(r"::|\.", module)[0] or "root"
+
+
+def misplaced(graph: Graph, order: list[str]) -> list[str]:
+    """What breaks the order, as sentences."""
+    below = {
+        name: set(" ".join(order[:at]).split()) for at, line in enumerate(order) for name in line.split()
+    }
+    found = []
+    for module, imported in sorted(graph.items()):
+        if place(module) not in below:
+            found.append(
+                f"{module} has no place in the order of layers: give it one in {Path(__file__).name}"
+            )
+            continue
+        wrong = {name for name in imported if place(name) not in below[place(module)] | {place(module)}}
+        found += [f"{module or 'root'} imports {name or 'root'}, not below it" for name in sorted(wrong)]
+    return found
+
+
+def in_a_cycle(graph: Graph) -> set[str]:
+    """Modules that import each other in a ring, and those on the way there.
+
+    A folder and its files count as one, and the root, which gathers what the others have, does not count.
+    """
+
+    def counts(one: str, other: str) -> bool:
+        a, b = re.split(r"::|\.", one), re.split(r"::|\.", other)
+        return bool(one and other) and a[: len(b)] != b and b[: len(a)] != a
+
+    left = {module: {name for name in names if counts(module, name)} for module, names in graph.items()}
+    while leaves := [module for module, names in left.items() if not names & left.keys()]:
+        for module in leaves:
+            del left[module]
+    return set(left)
+
+
+@pytest.mark.parametrize("part", MODULES)
+def test_modules_keep_the_order_and_make_no_cycles(part: str) -> None:
+    graph = graph_of(part)
+    assert graph, "no modules were found"
+    found = misplaced(graph, MODULES[part])
+    assert not found, "\n".join(found)
+    assert not in_a_cycle(graph)
+
+
+def test_crates_keep_the_order() -> None:
+    command = ["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    for package in json.loads(done.stdout)["packages"]:
+        name = package["name"]
+        for needed in {dependency["name"] for dependency in package["dependencies"]}:
+            assert needed not in CRATES or needed in CRATES[name], f"{name} must not depend on {needed}"
+            assert ONLY_IN.get(needed, name) == name, f"{name} must not depend on {needed}"
+
+
+@pytest.mark.parametrize("crate", MUST_NOT_NAME)
+def test_a_crate_names_only_what_is_its_business(crate: str) -> None:
+    for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+        named = re.search(MUST_NOT_NAME[crate], rust_code(path))
+        assert named is None, f"{path.relative_to(ROOT)} names {named[0]}"
+
+
+RUST = {
+    "lib.rs": "pub mod ids; pub mod flow; pub mod wire;",
+    "ids.rs": "use crate::flow::{run::{Run, Walk}, graph}; // use crate::wire::X;",
+    "wire.rs": "pub(crate) fn f() -> crate::ids::Id {}\n#[cfg(test)]\nmod tests { use crate::flow::x; }",
+    "flow/mod.rs": "mod run; mod graph; pub use run::Run;",
+    "flow/run.rs": "use super::{graph::Graph, Run};",
+    "flow/graph.rs": "use super::super::wire; use super::run::Run;",
+}
+PYTHON = {
+    "__init__.py": "from .manager import Manager",
+    "errors.py": "from phalanx import _native, Manager",
+    "manager.py": "def f():\n    from . import errors\n    import phalanx.cli.demo",
+    "cli/__init__.py": "from .demo import main",
+    "cli/demo.py": "from ..errors import Wrong\nfrom . import table\nimport sys",
+    "cli/table.py": "from phalanx.cli import demo",
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_imports_of_rust_are_seen(tmp_path: Path) -> None:
+    graph = rust_graph(write(tmp_path, RUST))
+    assert graph["ids"] == {"flow::run", "flow::graph"}
+    assert graph["wire"] == {"ids"}
+    assert graph["flow::run"] == {"flow::graph", "flow"}
+    assert graph["flow::graph"] == {"wire", "flow::run"}
+    assert misplaced(graph, ["ids", "wire", "flow", "root"]) == [
+        "ids imports flow::graph, not below it",
+        "ids imports flow::run, not below it",
+    ]
+    assert in_a_cycle(graph) == {"flow::graph", "flow::run", "ids", "wire"}
+
+
+def test_imports_of_python_are_seen(tmp_path: Path) -> None:
+    graph = python_graph(write(tmp_path, PYTHON))
+    assert graph["errors"] == {"_native", ""}
+    assert graph["manager"] == {"errors", "cli.demo"}
+    assert graph["cli.demo"] == {"errors", "cli.table"}
+    assert graph["cli.table"] == {"cli.demo"}
+    assert misplaced(graph, ["_native", "errors", "manager", "root"]) == [
+        "cli has no place in the order of layers: give it one in test_layers.py",
+        "cli.demo has no place in the order of layers: give it one in test_layers.py",
+        "cli.table has no place in the order of layers: give it one in test_layers.py",
+        "errors imports root, not below it",
+        "manager imports cli.demo, not below it",
+    ]
+    assert misplaced(graph, ["_native", "errors", "manager", "root", "cli"])[-1:] == [
+        "manager imports cli.demo, not below it"
+    ]
+    assert in_a_cycle(graph) == {"cli.demo", "cli.table", "manager"}
