@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 import click
-from phalanx.errors import PhalanxError
 
-from . import show
+from phalanx.cli import show
 
 
 @click.command()
@@ -64,10 +63,7 @@ def demo(
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"the demo needs {missing.name}: pip install 'phalanx[demo]'") from missing
     job = Job(folder, out, tasks, executors, interpreters, policy, journal, not no_sequential)
-    try:
-        report = run(job, show.watch)
-    except PhalanxError as error:
-        raise click.ClickException(str(error)) from error
+    report = run(job, show.watch)
     if as_json:
         click.echo(show.as_json(report))
     else:

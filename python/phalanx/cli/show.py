@@ -8,8 +8,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.progress import TimeRemainingColumn as TimeLeftColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +42,14 @@ def watch(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     if not console.is_terminal:
         yield from items
         return
-    columns = (TextColumn(f"{what:>12}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeLeftColumn())
+    columns = (
+        TextColumn(f"{what:>12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(what, total=total)
         for done, item in enumerate(items, 1):

@@ -3,8 +3,8 @@
 `denoise` and `render` are plain functions: a remote interpreter imports them from here.
 """
 
-from .filtering import denoise
-from .rendering import render
-from .slices import Picture, Slice, View
+from phalanx.demo.filtering import denoise
+from phalanx.demo.rendering import render
+from phalanx.demo.slices import Picture, Slice, View
 
 __all__ = ["Picture", "Slice", "View", "denoise", "render"]

@@ -16,12 +16,12 @@ from pydicom.pixels.processing import apply_rescale
 from pydicom.pixels.utils import pixel_array
 from scipy import ndimage
 
-from .finding import Scan, Skipped, quietly
-from .planning import Shot
-from .slices import Plane, Slab, Slice
+from phalanx.demo.finding import Scan, Skipped, quietly
+from phalanx.demo.planning import Shot
+from phalanx.demo.slices import Plane, Slab, Slice
 
+#: How many frames a projection looks through: the one asked for and those before it.
 LAYERS = 5
-"""How many frames a projection looks through: the one asked for and those before it."""
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 

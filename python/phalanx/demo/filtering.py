@@ -8,14 +8,14 @@ import numpy as np
 from scipy import ndimage
 from skimage.restoration import denoise_nl_means
 
-from .slices import Plane, Slab, Slice
+from phalanx.demo.slices import Plane, Slab, Slice
 
+#: Pixels a side of the surroundings that are compared.
 PATCH = 5
-"""Pixels a side of the surroundings that are compared."""
+#: How far away like surroundings are looked for, in pixels.
 REACH = 2
-"""How far away like surroundings are looked for, in pixels."""
+#: How different surroundings may be that are averaged, in standard deviations of the noise.
 STRENGTH = 0.8
-"""How different surroundings may be that are averaged, in standard deviations of the noise."""
 
 
 def denoise(slice_: Slice) -> Slice:

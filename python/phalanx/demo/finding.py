@@ -13,30 +13,30 @@ import pydicom
 import pydicom.data
 from pydicom import Dataset, FileDataset
 
+#: Pixels a side: what is smaller is a thumbnail.
 SMALLEST = 64
-"""Pixels a side: what is smaller is a thumbnail."""
+#: Those that show a body; the others are plans, doses, masks, reports and test patterns.
 MODALITIES = frozenset({"CT", "MR", "NM", "PT", "US", "CR", "DX", "MG", "XA", "RF", "OPT", "IVUS"})
-"""Those that show a body; the others are plans, doses, masks, reports and test patterns."""
 
+#: Photometric interpretations with one brightness to window; in the others colours carry the meaning.
 ONE_BRIGHTNESS = frozenset({"MONOCHROME1", "MONOCHROME2", "YBR_FULL", "YBR_FULL_422"})
-"""Photometric interpretations with one brightness to window; in the others colours carry the meaning."""
 
+#: Bits a pixel below which a narrow window shows only what the compression left.
 LEAST_BITS = {"CT": 0.25, "MR": 0.25}
-"""Bits a pixel below which a narrow window shows only what the compression left."""
 
 
 @dataclass(frozen=True)
 class Scan:
     """One scan as its header describes it."""
 
+    #: Files that hold it; the first that can be decoded is used.
     copies: tuple[Path, ...]
-    """Files that hold it; the first that can be decoded is used."""
     modality: str
+    #: Modality and body part, as a caption says them.
     title: str
-    """Modality and body part, as a caption says them."""
     frames: int
+    #: What a decoder must understand.
     encoding: str = ""
-    """What a decoder must understand."""
 
     @property
     def name(self) -> str:

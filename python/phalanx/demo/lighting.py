@@ -10,13 +10,13 @@ import math
 
 import numpy as np
 
-from .slices import Plane
+from phalanx.demo.slices import Plane
 
 DIRECTIONS = 12
 DISTANCES = (1, 2, 3, 5, 8, 12, 18, 27)
 SHADOW_STEPS = 24
+#: Of the light above the horizon, in degrees.
 ELEVATION = 42.0
-"""Of the light above the horizon, in degrees."""
 
 
 def illuminate(heights: Plane, azimuth: float) -> tuple[Plane, Plane]:

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .finding import Scan
-from .slices import View
+from phalanx.demo.finding import Scan
+from phalanx.demo.slices import View
 
+#: How many tasks a few single pictures are spread over; more frames make more tasks.
 USUAL_TASKS = 100
-"""How many tasks a few single pictures are spread over; more frames make more tasks."""
+#: From one light to the next, in degrees: no two are ever close.
 GOLDEN_ANGLE = 137.5
-"""From one light to the next, in degrees: no two are ever close."""
 
 LOOKS: dict[str, list[View]] = {
     "CT": [

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from phalanx.demo.decoding import decodable, slices
+from phalanx.demo.finding import Skipped, find_scans, shipped_scans
+from phalanx.demo.planning import Shot, plan
 from phalanx.errors import PhalanxError
-
-from .decoding import decodable, slices
-from .finding import Skipped, find_scans, shipped_scans
-from .planning import Shot, plan
 
 __all__ = ["shots_in", "slices"]
 

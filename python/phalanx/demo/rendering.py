@@ -11,19 +11,19 @@ import numpy.typing as npt
 from PIL import Image
 from scipy import ndimage
 
-from .lighting import illuminate
-from .slices import PaletteName, Picture, Plane, Slab, Slice
+from phalanx.demo.lighting import illuminate
+from phalanx.demo.slices import PaletteName, Picture, Plane, Slab, Slice
 
+#: Shape (rows, columns, 3), red, green and blue, 0 to 1.
 Colours: TypeAlias = npt.NDArray[np.float32]
-"""Shape (rows, columns, 3), red, green and blue, 0 to 1."""
+#: Pixels of a picture, whatever the size of the frame.
 AREA = 512 * 512
-"""Pixels of a picture, whatever the size of the frame."""
+#: Height of white above black in the strongest relief, in pixels of the picture.
 DEPTH = 60.0
-"""Height of white above black in the strongest relief, in pixels of the picture."""
+#: Elevation of the eye in an oblique view, in degrees.
 TILT = 42.0
-"""Elevation of the eye in an oblique view, in degrees."""
+#: Centre and width of usual CT windows, in Hounsfield units.
 PRESETS = {"soft tissue": (40.0, 400.0), "bone": (500.0, 2000.0)}
-"""Centre and width of usual CT windows, in Hounsfield units."""
 PERCENTILES = {"wide": (1.0, 99.9), "narrow": (25.0, 99.0)}
 PALETTES: dict[PaletteName, list[tuple[float, str]]] = {
     "gray": [(0, "#000000"), (1, "#ffffff")],

@@ -11,15 +11,15 @@ from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import phalanx as px
 from PIL import Image
 
-from . import denoise, render
-from .finding import Skipped
-from .planning import Shot
-from .reading import shots_in, slices
-from .sheet import contact_sheet
-from .slices import Picture
+import phalanx as px
+from phalanx.demo import denoise, render
+from phalanx.demo.finding import Skipped
+from phalanx.demo.planning import Shot
+from phalanx.demo.reading import shots_in, slices
+from phalanx.demo.sheet import contact_sheet
+from phalanx.demo.slices import Picture
 
 T = TypeVar("T")
 
@@ -53,10 +53,10 @@ class Report:
     sheet: Path
     scans: int
     summary: px.Summary
+    #: Wall time of the same work in this process alone, in seconds.
     sequential: float | None
-    """Wall time of the same work in this process alone, in seconds."""
+    #: Between the parallel and the sequential pictures: the largest, in grey levels.
     difference: int | None
-    """Between the parallel and the sequential pictures: the largest, in grey levels."""
     skipped: list[str]
 
     @property

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from PIL import Image, ImageDraw, ImageFont
 
-from .slices import Picture
+from phalanx.demo.slices import Picture
 
 T = TypeVar("T")
 
 COLUMNS = 6
+#: Pictures on a sheet; of more scans, some are shown.
 MOST = 60
-"""Pictures on a sheet; of more scans, some are shown."""
 SIDE, GAP, CAPTION, HEAD, MARGIN = 250, 14, 46, 84, 32
 PAGE, MAT, BRIGHT, DIM = "#14161a", "#000000", "#e8eaed", "#8b929c"
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+#: Shape (rows, columns).
 Plane: TypeAlias = npt.NDArray[np.float32]
-"""Shape (rows, columns)."""
+#: Shape (layers, rows, columns); one layer, or the neighbours that a projection looks through.
 Slab: TypeAlias = npt.NDArray[np.float32]
-"""Shape (layers, rows, columns); one layer, or the neighbours that a projection looks through."""
 Window: TypeAlias = Literal["scan", "soft tissue", "bone", "wide", "narrow"]
 PaletteName: TypeAlias = Literal["gray", "inverse", "bone", "copper", "hot iron", "sepia"]
 
@@ -26,15 +26,15 @@ class View:
     name: str
     window: Window = "scan"
     palette: PaletteName = "gray"
+    #: How much the light models the surface: 0 is a flat picture, 1 a sculpture.
     relief: float = 0.45
-    """How much the light models the surface: 0 is a flat picture, 1 a sculpture."""
     light: float = 135.0
+    #: Of the slice, when it is seen from the side.
     turn: float = 25.0
-    """Of the slice, when it is seen from the side."""
+    #: Seen from the side, as a landscape, instead of from above.
     oblique: bool = False
-    """Seen from the side, as a landscape, instead of from above."""
+    #: Made of several layers: the brightest along the line of sight (MIP).
     projection: bool = False
-    """Made of several layers: the brightest along the line of sight (MIP)."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Slice:
 
     pixels: Slab
     number: int
+    #: The file's name, without its folder and suffix.
     scan: str
-    """The file's name, without its folder and suffix."""
+    #: Modality and body part, as a caption says them.
     title: str
-    """Modality and body part, as a caption says them."""
     frame: int
     frames: int
+    #: The scan's own window: the values shown black and white, in the unit of the pixels (CT: Hounsfield).
     window: tuple[float, float]
-    """The scan's own window: the values shown black and white, in the unit of the pixels (CT: Hounsfield)."""
+    #: Height of a pixel / its width.
     aspect: float
-    """Height of a pixel / its width."""
     view: View
 
 
