@@ -16,7 +16,7 @@ PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test check fix bench-farm fuzz lock clean
+.PHONY: help setup build demo test check check-format check-lints check-types check-docs fix bench-farm fuzz lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -31,14 +31,24 @@ test: setup ## every test; ARGS go to pytest
 	cargo test --release --workspace --exclude phalanx-py
 	$(BIN)/python -m pytest $(ARGS)
 
-check: setup ## the gate: format, lints, types, stub, shown blocks, layers and cycles; writes nothing
+# In parts, so that `make -k check` tells everything at once.
+check: check-format check-lints check-types check-docs ## the gate; writes nothing
+
+check-format: setup
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	$(BIN)/ruff format --check
+
+check-lints: setup
 	$(PYO3) cargo clippy --locked --release --workspace --all-targets -- -D warnings
 	cargo clippy --locked --manifest-path fuzz/Cargo.toml --no-default-features -- -D warnings
-	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+
+check-types: setup
 	$(BIN)/mypy
+
+# The stub, every block that a page shows, the layers and cycles.
+check-docs: setup
 	$(BIN)/python -m pytest tests/docs
 
 fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person

@@ -5,9 +5,48 @@ use phalanx_core::wire::ALIGNMENT;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 /// Memory taken on the peer's word alone; beyond it, only as much again as has arrived.
 const FIRST: usize = 64 << 20;
+
+/// Memory of large bodies is kept for the next ones: fresh pages cost as much as the copy into them.
+const POOLED: std::ops::RangeInclusive<usize> = 128 << 10..=8 << 20;
+const MOST_POOLED: usize = 16 << 20;
+
+#[derive(Default)]
+struct Pool {
+    /// Addresses and capacities.
+    free: Vec<(usize, usize)>,
+    bytes: usize,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0 });
+
+impl Pool {
+    /// Memory of at least `capacity` bytes, and not more than twice that.
+    fn take(&mut self, capacity: usize) -> Option<(usize, usize)> {
+        let fits = |entry: &(usize, usize)| (capacity..=capacity.saturating_mul(2)).contains(&entry.1);
+        let index = self.free.iter().rposition(fits)?;
+        let entry = self.free.swap_remove(index);
+        self.bytes -= entry.1;
+        Some(entry)
+    }
+
+    /// Keeps the memory if there is room for it; false if not.
+    fn put(&mut self, address: usize, capacity: usize) -> bool {
+        let keeps = POOLED.contains(&capacity) && self.bytes + capacity <= MOST_POOLED;
+        if keeps {
+            self.free.push((address, capacity));
+            self.bytes += capacity;
+        }
+        keeps
+    }
+}
+
+fn pool() -> std::sync::MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Bytes that are filled from the front, aligned so that an array can be used where it lies. Filled by
 /// reading a socket straight into it: no copy, no zeroing.
@@ -28,7 +67,14 @@ impl Body {
     /// Room for `expected` bytes.
     pub fn new(expected: usize) -> Body {
         let mut body = Body { memory: NonNull::dangling(), capacity: 0, filled: 0, expected };
-        body.grow(expected.min(FIRST));
+        let pooled = if POOLED.contains(&expected) { pool().take(expected) } else { None };
+        match pooled {
+            Some((address, capacity)) => {
+                body.memory = NonNull::new(address as *mut u8).expect("only allocated memory is pooled");
+                body.capacity = capacity;
+            }
+            None => body.grow(expected.min(FIRST)),
+        }
         body
     }
 
@@ -42,11 +88,9 @@ impl Body {
         if self.filled == self.capacity && self.missing() > 0 {
             self.grow(self.expected.min(self.capacity.saturating_mul(2)));
         }
+        let room = self.capacity.min(self.expected) - self.filled;
         // SAFETY: filled .. capacity is allocated, owned, and may be uninitialized.
-        unsafe {
-            let start = self.memory.as_ptr().add(self.filled).cast();
-            std::slice::from_raw_parts_mut(start, self.capacity - self.filled)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.filled).cast(), room) }
     }
 
     /// Says that the first `count` bytes of what [`Body::spare`] gave are written.
@@ -54,7 +98,7 @@ impl Body {
     /// # Safety
     /// They must be.
     pub unsafe fn advance(&mut self, count: usize) {
-        assert!(count <= self.capacity - self.filled);
+        assert!(count <= self.capacity.min(self.expected) - self.filled);
         self.filled += count;
     }
 
@@ -107,7 +151,7 @@ impl AsRef<[u8]> for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if self.capacity > 0 {
+        if self.capacity > 0 && !pool().put(self.memory.as_ptr() as usize, self.capacity) {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(self.memory.as_ptr(), self.layout()) }
         }

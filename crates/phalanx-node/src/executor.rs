@@ -209,8 +209,8 @@ impl Service {
         let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
         (self.log)(format!("serving {}", session.user));
-        let Options { capacity, python, .. } = self.options.clone();
-        tell(&session.link, &FromExecutor::Offer { capacity, python });
+        let capacity = self.options.capacity.saturating_sub(*lock(&self.running));
+        tell(&session.link, &FromExecutor::Offer { capacity, python: self.options.python.clone() });
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, &certificate, frame);
         reader.run(PAUSE, on_frame, |link| {

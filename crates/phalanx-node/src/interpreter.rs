@@ -20,6 +20,8 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// The tether carries a few paths and certificates.
 const MOST_BEGIN: u32 = 1 << 20;
 
+const THREADS: [&str; 4] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
+
 /// What an interpreter is told first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
@@ -68,6 +70,9 @@ impl Process {
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdio(child_end));
         apart_from_terminal(&mut command);
+        // The interpreters are the parallelism: a library's own threads would only get into each other's way.
+        let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
+        command.envs(unset.map(|variable| (variable, "1")));
         let child = command.spawn()?;
         let bytes = postcard::to_stdvec(begin).map_err(io::Error::other)?;
         tether.write_all(&(bytes.len() as u32).to_le_bytes())?;
