@@ -37,7 +37,7 @@ def main() -> None:
     options = _options()
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        os.environ["TMPDIR"] = folder  # whatever peers leave behind goes with it
+        tempfile.tempdir = os.environ["TMPDIR"] = folder  # whatever peers leave behind goes with it
         results, facts = _run(options)
     print(report(results, facts))
     if options.json:
@@ -128,7 +128,8 @@ def _measure(name: str, rows: list[str], settings: Settings) -> Samples:
                     **_surroundings(), stdout=stream, stderr=stream, timeout=_TIMEOUT, check=True,
                 )  # fmt: skip
         except subprocess.SubprocessError as error:
-            _say(f"failed: {PEERS[name].title}: {error}\n{log.read_text()[-2000:]}")
+            what = "did not stop by itself" if out.exists() else "failed"
+            _say(f"{PEERS[name].title} {what}: {error}\n{log.read_text()[-2000:]}")
         finally:
             end_descendants()
         return json.loads(out.read_text()) if out.exists() else {}
@@ -154,7 +155,7 @@ def _first(name: str) -> Samples:
     finally:
         end_descendants()
     if not line.strip().isdigit():
-        _say(f"failed: {PEERS[name].title}: no first result")
+        _say(f"{PEERS[name].title} failed: no first result")
         return {}
     return {"first": {"s": [elapsed]}}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -19,25 +18,26 @@ from bench.peers.silent import SilentProcesses
 from bench.peers.work import filter_image, give_back, render_image, spin
 
 # Milliseconds of CPU.
-LADDER = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.8, 2.7, 4, 6, 9, 13, 20, 30, 45, 70, 100)
+LADDER = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, 2, 3, 4.5, 6.5, 10, 15, 20, 30, 45, 70, 100)
 REACH = 0.9
 _FEWEST_TASKS = 24
-# From where on a farm that costs as much as this fraction of the grain can still come near 90 %.
-_HOPELESS = 0.6
 
 
 def grain(farm: Farm, settings: Settings) -> dict[str, Any]:
     """Return the efficiency at each grain, and the grain (ms) where it crosses 90 %, None if never.
 
-    Goes up the ladder, leaves out what the rate of null tasks makes hopeless, and ends after
-    two steps above 90 %.
+    Goes up the ladder, leaves out steps that the one before makes hopeless, ends after two above 90 %.
     """
     limit = null_rate(farm)
     silent = SilentProcesses()
     steps: list[dict[str, Any]] = []
+    hopeless = 0.0
     try:
-        for milliseconds in _worth_trying(limit):
+        for milliseconds in LADDER:
+            if milliseconds < min(hopeless, LADDER[-2]):
+                continue
             steps.append(_step(farm, silent, milliseconds, limit, settings))
+            hopeless = _expected(milliseconds, steps[-1]["efficiency"]) / 4
             if len(steps) > 1 and min(step["efficiency"] for step in steps[-2:]) >= REACH:
                 break
     finally:
@@ -45,9 +45,10 @@ def grain(farm: Farm, settings: Settings) -> dict[str, Any]:
     return {"grain_ms": crossing([(step["ms"], step["efficiency"]) for step in steps]), "steps": steps}
 
 
-def _worth_trying(limit: float) -> Iterator[float]:
-    """Yield the grains at which this rate of null tasks (per second) could come near 90 %."""
-    return (ms for ms in LADDER if limit * ms / 1000 / INTERPRETERS >= _HOPELESS or ms >= LADDER[-2])
+def _expected(ms: float, efficiency: float) -> float:
+    """Return the grain of 90 % of a farm that adds the same cost to every task."""
+    cost = ms * (1 / efficiency - 1)
+    return cost * REACH / (1 - REACH)
 
 
 def _step(farm: Farm, silent: SilentProcesses, ms: float, limit: float, settings: Settings) -> dict[str, Any]:

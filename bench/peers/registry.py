@@ -40,7 +40,7 @@ PEERS = {
     "pipes": Peer("loop over pipes", "on_pipes", "clear"),
     "pipes-tls": Peer("loop over Python's ssl", "on_pipes", "tls", ("trustme",)),
     "dask": Peer("Dask", "on_dask", "default", ("distributed",), heavy=True),
-    "dask-tuned": Peer("Dask, tuned", "on_dask", "tuned", ("distributed",), heavy=True),
+    "dask-tuned": Peer("Dask, tuned", "on_dask_tuned", "", ("distributed",), heavy=True),
     "dask-tls": Peer(
         "Dask, TLS",
         "on_dask",

@@ -75,7 +75,7 @@ def _notes(results: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     )
     if others + stolen > _DISTURBED_PERCENT:
         lines.append(
-            "The machine was not silent: figures are uncertain, grain and makespan too kind to many processes."
+            "The machine was not silent: uncertain figures, grain and makespan too kind to many processes."
         )
     if speedups := sorted(_silent_speedups(results)):
         middle = speedups[len(speedups) // 2]

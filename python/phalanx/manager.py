@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from types import TracebackType
-from typing import Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from phalanx import _native
 from phalanx._stream import open_stream
@@ -19,7 +19,9 @@ from phalanx._tokens import dumps_code, unpack
 from phalanx.errors import ContractError, CulpritError, LostError, PhalanxError, RemoteTraceback, StagingError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
 from phalanx.skeletons import Program, compile_program
-from phalanx.summary import Summary
+
+if TYPE_CHECKING:
+    from phalanx.summary import Summary
 
 T = TypeVar("T")
 Where = Union[None, str, Hosts]
@@ -120,7 +122,7 @@ class Manager(Executor):
         try:
             while True:
                 stream.feed()
-                for _, kind, first, what in native.take(mailbox, stream.patience):
+                for _, kind, first, what in native.take(mailbox, stream.patience, True):
                     if kind == "results":
                         yield from unpack(what)
                     elif kind == "ended":
@@ -141,6 +143,8 @@ class Manager(Executor):
 
     def summary(self) -> Summary:
         """What the journal adds up to so far: tasks, times, and what each interpreter did."""
+        from phalanx.summary import Summary  # dataclasses are slow to import
+
         return Summary.from_native(self._native.summary())
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

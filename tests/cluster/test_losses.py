@@ -13,6 +13,10 @@ from cluster.namespaces import kill_all
 from cluster.processes import until
 
 
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
 def interpreter(farm: Farm, executor: Executor) -> int:
     """The pid of one that has delivered something and runs on `executor`'s machine."""
 
@@ -91,6 +95,17 @@ def test_a_machine_that_is_lost_at_the_very_start_costs_no_result(grid: Grid, fa
     farm.complete()
 
 
+def test_a_machine_that_comes_back_has_ended_what_it_ran_and_serves_again(grid: Grid) -> None:
+    left, right = grid.executors("left", "right")
+    farm = grid.farm([left, right], seconds=0.1)
+    orphan = interpreter(farm, left)
+    left.host.cable.silence()
+    farm.complete()
+    until(lambda: gone([orphan]), timeout=PATIENCE, what="the end of the interpreter that lost its manager")
+    left.host.cable.mend()
+    grid.farm([left], degree=2).complete()
+
+
 def test_one_interpreter_after_another_dies_and_each_is_replaced(grid: Grid) -> None:
     farm = grid.farm(grid.executors("left", "right"), count=200)
     for round_number in range(1, 6):
@@ -120,10 +135,6 @@ def test_when_all_machines_are_gone_the_program_ends_and_names_the_losses(grid: 
     assert kind == "LostError"
     for executor in executors:
         assert executor.address in text or executor.host.name in text
-
-
-def gone(pids: list[int]) -> bool:
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "interrupt", "kill"])

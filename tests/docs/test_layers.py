@@ -19,12 +19,29 @@ ROOT = Path(__file__).parents[2]
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
     "phalanx-core": ["ids level error", "event wire", "flow space spmd transfer", "root"],
-    "phalanx-net": ["address identity", "link", "inproc shm unix tcp tls", "bundle connect", "root"],
-    "phalanx-node": ["journal files interpreter", "manager executor hub", "dashboard", "root"],
+    "phalanx-net": [
+        "address identity body preamble",
+        "frames socket",
+        "link",
+        "inproc shm unix tcp tls",
+        "bundle connect",
+        "root",
+    ],
+    "phalanx-node": [
+        "control files interpreter sync",
+        "journal",
+        "local remote",
+        "connect",
+        "manager executor hub",
+        "dashboard",
+        "root",
+    ],
     "python": [
         "_native",
-        "errors security",
-        "skeletons",
+        "errors security summary",
+        "_tokens hosts skeletons",
+        "_interpreter _stream",
+        "_submissions",
         "manager space bsp transfer",
         "root",
         "adapters demo",
@@ -79,7 +96,7 @@ def misplaced(graph: Graph, order: list[str]) -> list[str]:
 
 
 def in_a_cycle(graph: Graph) -> set[str]:
-    """Modules that import each other in a ring, and those on the way there.
+    """Modules that import each other in a ring, and those between two rings.
 
     A folder and its files count as one, and the root, which gathers what the others have, does not count.
     """
@@ -89,8 +106,10 @@ def in_a_cycle(graph: Graph) -> set[str]:
         return bool(one and other) and a[: len(b)] != b and b[: len(a)] != a
 
     left = {module: {name for name in names if counts(module, name)} for module, names in graph.items()}
-    while leaves := [module for module, names in left.items() if not names & left.keys()]:
-        for module in leaves:
+    while ends := [
+        name for name in left if not left[name] & left.keys() or name not in set().union(*left.values())
+    ]:
+        for module in ends:
             del left[module]
     return set(left)
 
@@ -175,4 +194,4 @@ def test_imports_of_python_are_seen(tmp_path: Path) -> None:
     assert misplaced(graph, ["_native", "errors", "manager", "root", "cli"])[-1:] == [
         "manager imports cli.demo, not below it"
     ]
-    assert in_a_cycle(graph) == {"cli.demo", "cli.table", "manager"}
+    assert in_a_cycle(graph) == {"cli.demo", "cli.table"}

@@ -44,24 +44,48 @@ pub struct Options {
 /// Where a reader of runs finds their outcomes.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    outcomes: Mutex<VecDeque<(RunId, Outcome)>>,
+    state: Mutex<Outcomes>,
     arrived: Condvar,
+    arrived_for_eager: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Outcomes {
+    waiting: VecDeque<(RunId, Outcome)>,
+    /// Readers that wait for an outcome of their own, and are woken before one that reads for others.
+    eager: usize,
+    /// Of the two kinds of readers, those that shall look around though nothing arrived.
+    nudged: [bool; 2],
 }
 
 impl Mailbox {
-    /// All outcomes that are there; waits up to `patience` for the first one.
-    fn take(&self, patience: Duration) -> VecDeque<(RunId, Outcome)> {
-        let mut outcomes = lock(&self.outcomes);
-        if outcomes.is_empty() && !patience.is_zero() {
-            let waited = self.arrived.wait_timeout_while(outcomes, patience, |outcomes| outcomes.is_empty());
+    /// All outcomes that are there; waits up to `patience` for the first one, or for a nudge.
+    fn take(&self, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
+        let kind = usize::from(eager);
+        let mut outcomes = lock(&self.state);
+        if !patience.is_zero() {
+            outcomes.eager += kind;
+            let arrived = if eager { &self.arrived_for_eager } else { &self.arrived };
+            let nothing = |outcomes: &mut Outcomes| outcomes.waiting.is_empty() && !outcomes.nudged[kind];
+            let waited = arrived.wait_timeout_while(outcomes, patience, nothing);
             outcomes = waited.unwrap_or_else(PoisonError::into_inner).0;
+            outcomes.eager -= kind;
         }
-        std::mem::take(&mut outcomes)
+        outcomes.nudged[kind] = false;
+        std::mem::take(&mut outcomes.waiting)
+    }
+
+    /// Makes whoever waits, or waits next, look around: what they wait for may have come another way.
+    pub fn nudge(&self) {
+        lock(&self.state).nudged = [true; 2];
+        self.arrived.notify_all();
+        self.arrived_for_eager.notify_all();
     }
 
     fn put(&self, run: RunId, outcome: Outcome) {
-        lock(&self.outcomes).push_back((run, outcome));
-        self.arrived.notify_one();
+        let mut outcomes = lock(&self.state);
+        outcomes.waiting.push_back((run, outcome));
+        if outcomes.eager > 0 { self.arrived_for_eager.notify_one() } else { self.arrived.notify_one() }
     }
 }
 
@@ -169,9 +193,9 @@ impl Manager {
         lock(&self.core.mailboxes).remove(&run);
     }
 
-    /// The outcomes in a mailbox; waits up to `patience` for the first one.
-    pub fn take(&self, mailbox: &Mailbox, patience: Duration) -> VecDeque<(RunId, Outcome)> {
-        let outcomes = mailbox.take(patience);
+    /// The outcomes in a mailbox; waits up to `patience` for the first one, before others if `eager`.
+    pub fn take(&self, mailbox: &Mailbox, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
+        let outcomes = mailbox.take(patience, eager);
         if !outcomes.is_empty() {
             let mut engine = lock(&self.core.engine);
             for (run, outcome) in &outcomes {

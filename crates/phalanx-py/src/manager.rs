@@ -28,6 +28,11 @@ impl Mailbox {
     fn new() -> Mailbox {
         Mailbox(Arc::default())
     }
+
+    /// Makes whoever waits for outcomes, or waits next, look around.
+    fn nudge(&self, py: Python<'_>) {
+        py.detach(|| self.0.nudge());
+    }
 }
 
 /// Computes programs on recruited interpreters.
@@ -112,9 +117,16 @@ impl Manager {
         py.detach(|| self.0.close_run(RunId(run)));
     }
 
-    /// Outcomes as tuples `(run, kind, first task, what)`; waits up to `patience` seconds for the first one.
-    fn take<'py>(&self, py: Python<'py>, mailbox: &Mailbox, patience: f64) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let outcomes = py.detach(|| self.0.take(&mailbox.0, seconds(patience)));
+    /// Outcomes as tuples `(run, kind, first task, what)`; waits up to `patience` seconds for the first one, before
+    /// others if `eager`.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Mailbox,
+        patience: f64,
+        eager: bool,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let outcomes = py.detach(|| self.0.take(&mailbox.0, seconds(patience), eager));
         release(py);
         outcomes.into_iter().map(|(run, outcome)| outcome_to_python(py, run, outcome)).collect()
     }

@@ -17,7 +17,7 @@ from phalanx.demo.slices import PaletteName, Picture, Plane, Slab, Slice
 #: Shape (rows, columns, 3), red, green and blue, 0 to 1.
 Colours: TypeAlias = npt.NDArray[np.float32]
 #: Pixels of a picture, whatever the size of the frame.
-AREA = 512 * 512
+AREA = 448 * 448
 #: Height of white above black in the strongest relief, in pixels of the picture.
 DEPTH = 60.0
 #: Elevation of the eye in an oblique view, in degrees.

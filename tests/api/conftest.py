@@ -1,0 +1,44 @@
+"""Fixtures of the tests that use the library as its users do, on one machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from cluster.processes import Process
+
+import phalanx as px
+
+Script = Callable[..., Process]
+
+
+@pytest.fixture(scope="module")
+def manager() -> Iterator[px.Manager]:
+    """One with two interpreters, for all tests of a module that end none of them."""
+    with px.Manager(contract=px.ParDegree(2)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Script]:
+    """`script(source, *arguments)` starts a program of a user's own, as `python script.py`."""
+    started: list[Process] = []
+
+    def start(source: str, *arguments: str, python: tuple[str, ...] = ("script.py",), **env: str) -> Process:
+        number = len(started)
+        (tmp_path / "script.py").write_text(dedent(source))
+        command = [sys.executable, *python, *arguments]
+        files = tmp_path / f"output-{number}"
+        process = Process(command, title="the script", files=files, cwd=tmp_path, env={**os.environ, **env})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
+            process.kill()
