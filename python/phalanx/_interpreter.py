@@ -14,11 +14,10 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 from phalanx._native import Interpreter
-from phalanx._tokens import Unpacked, dumps, pack, unpack
+from phalanx._tokens import PLAIN, Token, Unpacked, dumps, pack, short, unpack
 from phalanx.errors import RemoteError, StagingError
 
 Function = Callable[[Any], Any]
-_LONGEST_REPR = 200
 
 
 def main() -> None:
@@ -91,7 +90,11 @@ class Firing:
         token: Any = _UNREADABLE
         try:
             for token in objects:
-                append(function(token))
+                result = function(token)
+                if type(result) not in PLAIN:
+                    result = frozen(result)
+                    end = 0.0 if result.buffers else end  # sent before the function can change them
+                append(result)
                 if clock() > end:
                     break
                 token = _UNREADABLE
@@ -100,21 +103,11 @@ class Firing:
         return results, None
 
     def _send_results(self, results: list[Any]) -> None:
-        if not results:
-            return
-        try:
-            packed = pack(results)
-        except Exception as error:
-            if len(results) == 1:
-                reason = f"the result {_short(results[0])} cannot be pickled: {error}"
-                return self._send_failure(StagingError(reason), _UNREADABLE)
-            for result in results:
-                self._send_results([result])
-            return
-        self._link.fired(self._firing, packed, self._busy())
+        if results:
+            self._link.fired(self._firing, pack(results), self._busy())
 
     def _send_failure(self, error: BaseException, token: Any) -> None:
-        if isinstance(error, ModuleNotFoundError) and token is _UNREADABLE:
+        if token is _UNREADABLE and not isinstance(error, StagingError):
             error = staging_error(error, self._link.machine, "a task")
         self._link.failed(self._firing, pack_failure(error, token), self._busy())
 
@@ -131,6 +124,14 @@ class _Unreadable:
 _UNREADABLE = _Unreadable()
 
 
+def frozen(result: Any) -> Token:
+    """A result as it is now: the function may keep it, and change it when it is called again."""
+    try:
+        return Token(result)
+    except Exception as error:
+        raise StagingError(f"the result {short(result)} cannot be pickled: {error}") from error
+
+
 def pack_failure(error: BaseException, token: Any) -> bytes:
     """The exception if it can travel, a stand-in if not; its traceback; the task in short."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -139,7 +140,7 @@ def pack_failure(error: BaseException, token: Any) -> bytes:
         pickle.loads(pickled)
     except Exception:
         pickled = dumps(RemoteError(f"{type(error).__qualname__}: {error}"))
-    return dumps((pickled, text, _short(token)))
+    return dumps((pickled, text, short(token)))
 
 
 def staging_error(error: BaseException, machine: str, what: str) -> StagingError:
@@ -158,10 +159,3 @@ def _raising(error: BaseException) -> Function:
 
     return function
 
-
-def _short(item: Any) -> str:
-    try:
-        text = repr(item)
-    except Exception:
-        text = f"<{type(item).__qualname__} without a repr>"
-    return text if len(text) <= _LONGEST_REPR else text[:_LONGEST_REPR] + "…"

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from time import perf_counter
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 from phalanx import _native
-from phalanx._tokens import pack
+from phalanx._tokens import Packed, pack, short
 from phalanx.errors import StagingError
 
 #: Seconds that a reader waits for results before it looks up again.
@@ -24,8 +24,8 @@ _AT_HAND = (list, tuple, range, str, bytes, dict, set, frozenset)
 
 
 def open_stream(native: _native.Manager, run: int, tasks: Iterable[Any]) -> Stream:
-    """The stream of a run. What may have to wait for its next task is read by a thread of its own, so that a result
-    never waits for the input behind it."""
+    """The stream of a run. What may have to wait for its next task is read by a thread of its own, so that a
+    result never waits for the input behind it."""
     if isinstance(tasks, _AT_HAND):
         return AtHand(native, run, iter(tasks))
     return Gathered(native, run, iter(tasks))
@@ -41,26 +41,28 @@ class AtHand:
         self._run = run
         self._tasks = tasks
         self._ended = False
+        self._error: StagingError | None = None
 
     def feed(self) -> None:
         """Takes what there is room for."""
         while not self._ended and (room := self._native.room(self._run, 0.0)):
             batch = list(islice(self._tasks, room))
-            if batch:
-                self._native.feed(self._run, pack_tasks(batch))
-            if len(batch) < room:
+            self._error = feed_tasks(self._native, self._run, batch)
+            if len(batch) < room or self._error is not None:
                 self._ended = True
                 self._native.finish(self._run)
 
     def check(self) -> None:
-        """Nothing can have gone wrong elsewhere."""
+        """Raises what ended the stream before its time: to be called when all results were read."""
+        if self._error is not None:
+            raise self._error
 
     def close(self) -> None:
         """Nothing to stop."""
 
 
 class Gathered:
-    """Tasks of an iterator, taken by a thread; a batch goes off when it is full, or its first task waited long."""
+    """Tasks of an iterator, taken by a thread; a batch goes off when it is full, or its first task waited."""
 
     patience = GATHERING_PATIENCE
 
@@ -78,11 +80,15 @@ class Gathered:
         """Sends off what was gathered."""
         with self._lock:
             gathered, self._gathered = self._gathered, []
-            if gathered and not self._closed:
-                self._native.feed(self._run, pack_tasks(gathered))
+            if self._closed:
+                return
+            error = feed_tasks(self._native, self._run, gathered)
+            if error is not None:
+                self._error, self._closed = error, True
+                self._native.finish(self._run)
 
     def check(self) -> None:
-        """Raises what the iterator raised."""
+        """Raises what ended the stream before its time: to be called when all results were read."""
         if self._error is not None:
             raise self._error
 
@@ -96,9 +102,9 @@ class Gathered:
                 room = self._native.room(self._run, PATIENCE)
                 if room and not self._gather_batch(tasks, room):
                     break
-            self.feed()
         except BaseException as error:
             self._error = error
+        self.feed()
         self._native.finish(self._run)
 
     def _gather_batch(self, tasks: Iterator[Any], room: int) -> bool:
@@ -114,17 +120,36 @@ class Gathered:
         return False
 
 
-Stream = Union[AtHand, Gathered]
+Stream: TypeAlias = AtHand | Gathered
 
 
-def pack_tasks(batch: list[Any]) -> Any:
-    """Tasks as tokens. Raises StagingError that names the task that cannot be pickled."""
+def feed_tasks(native: _native.Manager, run: int, batch: list[Any]) -> StagingError | None:
+    """Feeds tasks to a run, up to the first one that cannot be pickled; the error that names it."""
+    if not batch:
+        return None
     try:
-        return pack(batch)
+        packed = pack(batch)
     except Exception as error:
-        for task in batch:
-            try:
-                pack([task])
-            except Exception as own:
-                raise StagingError(f"the task {task!r} cannot be pickled: {own}") from own
-        raise StagingError(f"a task cannot be pickled: {error}") from error
+        good, reason = _until_it_fails(batch)
+        if good:
+            native.feed(run, pack(good))
+        return reason or StagingError(f"tasks cannot be pickled together: {error}")
+    native.feed(run, packed)
+    return None
+
+
+def pack_task(task: Any) -> Packed:
+    """One task as a token. Raises StagingError that names it where it cannot be pickled."""
+    try:
+        return pack([task])
+    except Exception as error:
+        raise StagingError(f"the task {short(task)} cannot be pickled: {error}") from error
+
+
+def _until_it_fails(batch: list[Any]) -> tuple[list[Any], StagingError | None]:
+    for index, task in enumerate(batch):
+        try:
+            pack_task(task)
+        except StagingError as error:
+            return batch[:index], error
+    return [], None

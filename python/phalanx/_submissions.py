@@ -11,8 +11,8 @@ from types import FunctionType
 from typing import Any
 
 from phalanx import _native
-from phalanx._stream import pack_tasks
-from phalanx._tokens import unpack
+from phalanx._stream import pack_task
+from phalanx._tokens import pack, unpack
 
 #: Calls are sent this many seconds ahead of the answers; what is not sent yet can be cancelled.
 AHEAD = 0.01
@@ -142,7 +142,8 @@ class Submissions:
     def _send(self, run: _Run) -> None:
         """Sends pending calls as far as there is room."""
         while run.pending and (room := self._native.room(run.run, 0.0)):
-            futures, tokens = [], []
+            futures: list[Future[Any]] = []
+            tokens: list[Any] = []
             while run.pending and len(futures) < room:
                 future, token = run.pending.popleft()
                 if future.set_running_or_notify_cancel():
@@ -153,7 +154,7 @@ class Submissions:
 
     def _feed(self, run: _Run, futures: list[Future[Any]], tokens: list[Any]) -> None:
         try:
-            packed = pack_tasks(tokens)
+            packed = pack(tokens) if len(tokens) > 1 else pack_task(tokens[0])
         except Exception as error:
             if len(futures) == 1:
                 futures[0].set_exception(error)

@@ -21,7 +21,11 @@ PROTOCOL = 5
 #: Buffers of fewer bytes stay inside the pickle: a view would keep the whole batch alive for a small array.
 LARGE = 64 << 10
 
-_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+#: Of a task's repr, as much as a message needs.
+LONGEST_REPR = 200
+
+#: Types of objects that cannot change.
+PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 #: How many, the pickles, their lengths (None: one pickle of a list of all), the buffers beside them by token.
 Packed = tuple[int, "bytes | bytearray", Optional[list[int]], list[tuple[int, memoryview]]]
@@ -30,11 +34,22 @@ Unpacked = tuple[int, "Region", Optional[list[int]], "list[tuple[int, Region]]"]
 
 def pack(objects: Sequence[Any]) -> Packed:
     """Objects as tokens. Raises what pickle raises for the first one that cannot be pickled."""
-    if _PLAIN.issuperset(map(type, objects)):
+    if PLAIN.issuperset(map(type, objects)):
         return len(objects), pickle.dumps(objects, PROTOCOL), None, []
-    attached: list[tuple[int, memoryview]] = []
-    pickles = [_dumps(item, index, attached) for index, item in enumerate(objects)]
+    tokens = [item if type(item) is Token else Token(item) for item in objects]
+    attached = [(index, buffer) for index, token in enumerate(tokens) for buffer in token.buffers]
+    pickles = [token.pickled for token in tokens]
     return len(objects), b"".join(pickles), list(map(len, pickles)), attached
+
+
+class Token:
+    """An object pickled alone, as it is now. Only its large ``buffers`` can still change."""
+
+    __slots__ = ("buffers", "pickled")
+
+    def __init__(self, item: Any) -> None:
+        self.buffers: list[memoryview] = []
+        self.pickled = _dumps(item, self.buffers)
 
 
 def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterator[Any]:
@@ -54,7 +69,7 @@ def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterat
 
 def dumps(item: Any) -> bytes:
     """An object, also one that only this program's main module knows, as one pickle."""
-    return _dumps(item, 0, None)
+    return _dumps(item, None)
 
 
 def dumps_code(code: Any) -> bytes:
@@ -62,6 +77,15 @@ def dumps_code(code: Any) -> bytes:
     import cloudpickle
 
     return bytes(cloudpickle.dumps(code, PROTOCOL))
+
+
+def short(item: Any) -> str:
+    """What a message shows of an object: its repr, cut."""
+    try:
+        text = repr(item)
+    except Exception:
+        text = f"<{type(item).__qualname__} without a repr>"
+    return text if len(text) <= LONGEST_REPR else text[:LONGEST_REPR] + "…"
 
 
 def _loader(view: memoryview, lengths: list[int], attached: list[tuple[int, Region]]) -> Any:
@@ -72,14 +96,12 @@ def _loader(view: memoryview, lengths: list[int], attached: list[tuple[int, Regi
     return lambda index: pickle.loads(view[ends[index] : ends[index + 1]], buffers=buffers.get(index, ()))
 
 
-def _dumps(item: Any, index: int, attached: list[tuple[int, memoryview]] | None) -> bytes:
-    before = len(attached) if attached is not None else 0
-
+def _dumps(item: Any, attached: list[memoryview] | None) -> bytes:
     def stays_inside(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if attached is None or raw.nbytes < LARGE:
             return True
-        attached.append((index, raw))
+        attached.append(raw)
         return False
 
     try:
@@ -91,6 +113,6 @@ def _dumps(item: Any, index: int, attached: list[tuple[int, memoryview]] | None)
     import cloudpickle
 
     if attached is not None:
-        del attached[before:]
+        attached.clear()
     # By value what only this main module knows; the interpreter's main module is another one.
     return bytes(cloudpickle.dumps(item, PROTOCOL, buffer_callback=stays_inside))

@@ -130,7 +130,6 @@ class Manager(Executor):
                         return
                     else:
                         raise failure(kind, first, what)
-                stream.check()
                 self._check_open()
         finally:
             stream.close()

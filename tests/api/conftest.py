@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from cluster.processes import Process
+from cluster.processes import Process, until
 
 import phalanx as px
 
@@ -21,6 +21,8 @@ Script = Callable[..., Process]
 def manager() -> Iterator[px.Manager]:
     """One with two interpreters, for all tests of a module that end none of them."""
     with px.Manager(contract=px.ParDegree(2)) as opened:
+        # A process that begins during a test would be taken for one that the test left behind.
+        until(lambda: len(opened.summary().interpreters) == 2, timeout=30, what="two interpreters")
         yield opened
 
 

@@ -109,6 +109,10 @@ class Farm:
         until(enough, timeout=PATIENCE, what=f"{at_least} results")
         return self.facts("result")
 
+    def interpreters(self, machine: str | None = None) -> set[int]:
+        """The pids of those that have delivered a result so far, on one machine or on all."""
+        return {r["pid"] for r in self.facts("result") if machine in (None, r["machine"])}
+
     def fired(self, at_least: int = 0) -> list[tuple[int, int]]:
         """Every firing so far as (task, pid of the interpreter), once there are enough."""
         until(

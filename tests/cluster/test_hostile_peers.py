@@ -76,9 +76,9 @@ def test_a_conversation_that_was_overheard_opens_no_door(grid: Grid) -> None:
     assert len(heard) >= 3  # the control link and two data links
     for payload in heard:
         steps = range(1, len(payload), max(1, len(payload) // 50))
-        attack(
-            villain, left, [payload, *(payload[:at] for at in steps), *(flipped(payload, at) for at in steps)]
-        )
+        attack(villain, left, [payload])
+        attack(villain, left, (payload[:at] for at in steps))
+        attack(villain, left, (flipped(payload, at) for at in steps))
     grid.farm([left], degree=2).complete()
     assert len(farm.fired()) == fired
     assert "panicked" not in left.process.stderr()

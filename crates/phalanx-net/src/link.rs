@@ -75,10 +75,14 @@ pub struct Link {
 #[derive(Debug, Default)]
 struct Writer {
     clear: Outbox,
+    /// Records; those from `written` to `filled` are still to be written.
     sealed: Vec<u8>,
     written: usize,
+    filled: usize,
     /// The socket was full: the reader's thread goes on when it has room.
     blocked: bool,
+    /// The reader's thread is not to be woken by bytes that arrive: another thread reads.
+    deaf: bool,
 }
 
 /// The receiving half, for one thread.
@@ -183,10 +187,32 @@ impl Link {
             writer.blocked = !writer.write_some(&self.socket, &self.counters)?;
         }
         if writer.blocked != was_blocked {
-            let interest = if writer.blocked { Event::all(KEY) } else { Event::readable(KEY) };
-            self.poller.modify_with_mode(self.socket.raw(), interest, PollMode::Level)?;
+            self.watch(writer)?;
         }
         Ok(())
+    }
+
+    fn watch(&self, writer: &Writer) -> io::Result<()> {
+        let interest = Event::new(KEY, !writer.deaf, writer.blocked);
+        self.poller.modify_with_mode(self.socket.raw(), interest, PollMode::Level)
+    }
+
+    /// Waits up to `pause` until there is something to read (true) or to go on writing with, which is done here.
+    pub fn wait(&self, pause: Duration) -> io::Result<bool> {
+        let mut events = Events::new();
+        self.poller.wait(&mut events, Some(pause))?;
+        if events.iter().any(|event| event.writable) {
+            self.flush();
+        }
+        Ok(events.iter().any(|event| event.readable) || self.is_closed())
+    }
+
+    /// Whether bytes that arrive end [`Link::wait`]. A thread that reads by itself ([`Reader::poll`]) says no, and yes
+    /// again before it turns to something else.
+    pub fn listen(&self, listens: bool) -> io::Result<()> {
+        let mut writer = lock(&self.writer);
+        writer.deaf = !listens;
+        self.watch(&writer)
     }
 
     /// Takes the next bytes off the outbox and seals them; false when there are none.
@@ -202,11 +228,10 @@ impl Link {
         }
         let Some(channel) = &self.channel else { return Ok(true) };
         let began = Instant::now();
-        writer.sealed.clear();
-        writer.written = 0;
         let slices = writer.clear.slices();
         let slices: Vec<&[u8]> = slices.iter().map(|slice| &slice[..]).collect();
-        lock(channel).seal(&slices, &mut writer.sealed)?;
+        writer.filled = lock(channel).seal(&slices, &mut writer.sealed)?;
+        writer.written = 0;
         writer.clear = Outbox::default();
         self.counters.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         Ok(true)
@@ -221,13 +246,13 @@ impl Drop for Link {
 
 impl Writer {
     fn has_rest(&self) -> bool {
-        self.clear.bytes() > 0 || self.written < self.sealed.len()
+        self.clear.bytes() > 0 || self.written < self.filled
     }
 
     /// One write; false when the socket is full.
     fn write_some(&mut self, socket: &Socket, counters: &Counters) -> Result<bool, LinkError> {
         let outcome = match self.clear.bytes() {
-            0 => socket.raw().send(&self.sealed[self.written..]),
+            0 => socket.raw().send(&self.sealed[self.written..self.filled]),
             _ => socket.raw().send_vectored(&self.clear.slices()),
         };
         let count = match outcome {
@@ -260,7 +285,7 @@ impl Reader {
                 break error;
             }
             on_pause(&link);
-            if let Err(error) = self.wait(pause) {
+            if let Err(error) = link.wait(pause) {
                 break error.into();
             }
         };
@@ -269,17 +294,14 @@ impl Reader {
         if was_closed_here { LinkError::Closed } else { error }
     }
 
-    fn wait(&self, pause: Duration) -> io::Result<()> {
-        let mut events = Events::new();
-        self.link.poller.wait(&mut events, Some(pause))?;
-        if events.iter().any(|event| event.writable) {
-            self.link.flush();
-        }
-        Ok(())
+    /// Waits up to `pause` for bytes, by the calling thread alone, and reads what is there.
+    pub fn poll(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        let first = self.buffer.is_empty(); // what the handshake read too much is not in the socket
+        if first || self.link.socket.wait_readable(pause)? { self.read_all(on_frame) } else { Ok(()) }
     }
 
     /// Reads until the socket has nothing more.
-    fn read_all(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+    pub fn read_all(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.buffer.is_empty() {
             self.begin(on_frame)?;
         }

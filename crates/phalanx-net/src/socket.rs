@@ -95,10 +95,13 @@ impl io::Write for Socket {
 #[cfg(unix)]
 mod unix {
     use super::{Raw, Socket};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
     use std::io::{self, IoSlice, IoSliceMut};
     use std::mem::MaybeUninit;
+    use std::time::Duration;
     use std::os::fd::{AsFd, OwnedFd};
 
     impl From<OwnedFd> for Socket {
@@ -114,6 +117,17 @@ mod unix {
     }
 
     impl Socket {
+        /// Waits up to `patience` for something to read, or for the connection's end.
+        pub fn wait_readable(&self, patience: Duration) -> io::Result<bool> {
+            let mut interest = [PollFd::new(&self.raw, PollFlags::IN)];
+            let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
+            match poll(&mut interest, Some(&patience)) {
+                Ok(ready) => Ok(ready > 0),
+                Err(Errno::INTR) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        }
+
         /// Gives `passenger` to the process at the other end of this unix socket, with one byte.
         pub fn send_socket(&self, passenger: &Socket) -> io::Result<()> {
             let fds = [passenger.raw.as_fd()];

@@ -102,12 +102,13 @@ impl Channel {
         self.connection.peer_certificates()?.first()
     }
 
-    /// Encrypts the concatenation of `plaintext` and appends the records to `out`.
+    /// Encrypts the concatenation of `plaintext` into records at the beginning of `out`, which grows where needed and
+    /// never shrinks; how many bytes they have.
     ///
     /// Long slices are encrypted where they lie, in full records; only what does not fill a record is gathered.
-    pub fn seal(&mut self, plaintext: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
+    pub fn seal(&mut self, plaintext: &[&[u8]], out: &mut Vec<u8>) -> io::Result<usize> {
         let total: usize = plaintext.iter().map(|piece| piece.len()).sum();
-        let mut sealer = Sealer::new(&mut self.connection, out, total)?;
+        let mut sealer = Sealer::new(&mut self.connection, out, total);
         for mut piece in plaintext.iter().copied() {
             if !self.gathered.is_empty() || piece.len() < RECORD_PLAINTEXT {
                 let taken = piece.len().min(RECORD_PLAINTEXT - self.gathered.len());
@@ -123,9 +124,9 @@ impl Channel {
             self.gathered.extend_from_slice(rest);
         }
         sealer.encrypt(&self.gathered)?;
+        let filled = sealer.filled;
         self.gathered.clear();
-        sealer.finish();
-        Ok(())
+        Ok(filled)
     }
 
     /// Decrypts, in place, every complete record in `incoming` and gives its plaintext to `on_plaintext`, in order.
@@ -173,7 +174,7 @@ fn check_rest(rest: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Encrypts into the tail of a buffer that is grown once.
+/// Encrypts into a buffer, one piece behind the other.
 struct Sealer<'a> {
     connection: &'a mut Connection,
     out: &'a mut Vec<u8>,
@@ -181,11 +182,12 @@ struct Sealer<'a> {
 }
 
 impl<'a> Sealer<'a> {
-    fn new(connection: &'a mut Connection, out: &'a mut Vec<u8>, plaintext: usize) -> io::Result<Self> {
-        let filled = out.len();
-        let records = plaintext.div_ceil(RECORD_PLAINTEXT);
-        out.resize(filled + plaintext + records * RECORD_OVERHEAD, 0);
-        Ok(Sealer { connection, out, filled })
+    fn new(connection: &'a mut Connection, out: &'a mut Vec<u8>, plaintext: usize) -> Self {
+        let needed = plaintext + plaintext.div_ceil(RECORD_PLAINTEXT) * RECORD_OVERHEAD;
+        if out.len() < needed {
+            out.resize(needed, 0); // once: zeroing it for every frame would cost as much as a copy
+        }
+        Sealer { connection, out, filled: 0 }
     }
 
     /// Encrypts `plaintext` in records of `RECORD_PLAINTEXT` bytes, the last perhaps shorter.
@@ -209,10 +211,6 @@ impl<'a> Sealer<'a> {
                 }
             }
         })
-    }
-
-    fn finish(self) {
-        self.out.truncate(self.filled);
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that have not yet proved anything; the oldest makes room for the newest.
 const MOST_UNPROVED: usize = 128;
+/// For a place to become free before an interpreter is refused.
+const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 type Token = [u8; 16];
@@ -56,6 +58,7 @@ struct Service {
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     next: AtomicU64,
     running: Mutex<u32>,
+    place_free: Condvar,
     closed: AtomicBool,
     /// Told of what the machine's owner may want to know.
     log: Box<dyn Fn(String) + Send + Sync>,
@@ -92,6 +95,7 @@ impl Executor {
             sessions: Mutex::default(),
             next: AtomicU64::new(0),
             running: Mutex::new(0),
+            place_free: Condvar::new(),
             closed: AtomicBool::new(false),
             log: Box::new(log),
         });
@@ -209,8 +213,8 @@ impl Service {
         let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
         (self.log)(format!("serving {}", session.user));
-        let capacity = self.options.capacity.saturating_sub(*lock(&self.running));
-        tell(&session.link, &FromExecutor::Offer { capacity, python: self.options.python.clone() });
+        let Options { capacity, python, .. } = self.options.clone();
+        tell(&session.link, &FromExecutor::Offer { capacity, python });
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, &certificate, frame);
         reader.run(PAUSE, on_frame, |link| {
@@ -248,7 +252,10 @@ impl Service {
     }
 
     fn start_interpreter(&self, session: &Session, request: u32, user: &[u8]) -> io::Result<(Token, Vec<u8>)> {
-        let mut running = lock(&self.running);
+        // A program that has just ended may still be giving its places back.
+        let full = |running: &mut u32| *running >= self.options.capacity;
+        let waited = self.place_free.wait_timeout_while(lock(&self.running), PLACE_PATIENCE, full);
+        let mut running = waited.unwrap_or_else(PoisonError::into_inner).0;
         if *running >= self.options.capacity {
             return Err(io::Error::other(format!("all {} interpreters of this machine are in use", *running)));
         }
@@ -274,6 +281,7 @@ impl Service {
         lock(&self.expecting).remove(&started.token);
         lock(&started.process).end();
         *lock(&self.running) -= 1;
+        self.place_free.notify_all();
     }
 
     /// Makes room for others where interpreters ended by themselves; their user sees it on their own link.

@@ -6,12 +6,12 @@ use crate::tokens::{Packed, from_python, to_python};
 use phalanx_core::ids::FiringId;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::link::{Link, Reader};
+use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_node::interpreter::{begin, end_process};
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often an interpreter says that it lives.
@@ -19,13 +19,18 @@ const BEAT: Duration = Duration::from_millis(300);
 /// A manager that is silent for this long is gone; its machine was cut off or switched off.
 const SILENCE: Duration = Duration::from_secs(30);
 
-type Inbox = Arc<(Mutex<VecDeque<Frame>>, Condvar)>;
+/// What arrived and was not taken yet, and the half of the link that it comes from. While the user's code runs, the
+/// link's thread reads; while Python waits for a message, Python's thread reads itself: one change of threads less.
+struct Inbox {
+    frames: Mutex<VecDeque<Frame>>,
+    reader: Mutex<Reader>,
+}
 
 /// The process' one link, from Python's side.
 #[pyclass(frozen)]
 pub struct Interpreter {
     link: Arc<Link>,
-    inbox: Inbox,
+    inbox: Arc<Inbox>,
     /// The name of this machine.
     #[pyo3(get)]
     machine: String,
@@ -40,9 +45,9 @@ impl Interpreter {
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link, reader) = py.detach(begin)?;
-        let inbox = Inbox::default();
-        let arriving = inbox.clone();
-        std::thread::Builder::new().name("phalanx-link".into()).spawn(move || read(reader, &arriving))?;
+        let inbox = Arc::new(Inbox { frames: Mutex::default(), reader: Mutex::new(reader) });
+        let (reading, alive) = (inbox.clone(), link.clone());
+        std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new()).map_err(ended)?;
         Ok(Interpreter { link, inbox, machine: begin.machine, path: begin.path })
     }
@@ -100,42 +105,69 @@ impl Interpreter {
 
 impl Interpreter {
     fn wait(&self) -> Frame {
-        let (frames, arrived) = &*self.inbox;
-        let mut frames = frames.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match frames.pop_front() {
-                Some(frame) => return frame,
-                None => frames = arrived.wait(frames).unwrap_or_else(PoisonError::into_inner),
-            }
+        if let Some(frame) = self.inbox.pop() {
+            return frame;
         }
+        self.must(self.link.listen(false).map_err(LinkError::from));
+        let frame = loop {
+            let read = lock(&self.inbox.reader).poll(BEAT, &mut |frame| self.inbox.push(frame));
+            self.must(read);
+            if let Some(frame) = self.inbox.pop() {
+                break frame;
+            }
+        };
+        self.must(self.link.listen(true).map_err(LinkError::from));
+        frame
+    }
+
+    /// Without its link an interpreter has nothing to live for.
+    fn must<T>(&self, outcome: Result<T, LinkError>) -> T {
+        outcome.unwrap_or_else(|_| end_process(0))
     }
 }
 
-/// Reads the link until it ends; then the process has nothing to live for. The manager bounds what it sends ahead of
-/// the answers, so the inbox is bounded too.
-fn read(reader: Reader, inbox: &Inbox) {
-    let on_frame = |frame| {
-        inbox.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(frame);
-        inbox.1.notify_one();
-    };
+impl Inbox {
+    fn pop(&self) -> Option<Frame> {
+        lock(&self.frames).pop_front()
+    }
+
+    /// The manager bounds what it sends ahead of the answers, so this is bounded too.
+    fn push(&self, frame: Frame) {
+        lock(&self.frames).push_back(frame);
+    }
+}
+
+/// The link's thread: it reads while Python does not, writes what the socket did not take at once, says that this
+/// interpreter lives, and ends the process when the link does or the manager is silent.
+fn attend(link: &Link, inbox: &Inbox) {
     let (mut last_beat, mut last_heard, mut received) = (Instant::now(), Instant::now(), 0);
-    reader.run(BEAT, on_frame, |link| {
+    loop {
+        let read = match link.wait(BEAT) {
+            // Where Python's thread is reading already, there is nothing to do here.
+            Ok(true) => inbox.reader.try_lock().map_or(Ok(()), |mut reader| reader.read_all(&mut |frame| inbox.push(frame))),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
         let now = Instant::now();
         let so_far = link.counters().received.load(Ordering::Relaxed);
         if std::mem::replace(&mut received, so_far) != so_far {
             last_heard = now;
         }
-        if now - last_heard > SILENCE {
-            link.close();
-        } else if now - last_beat >= BEAT {
+        if read.is_err() || now - last_heard > SILENCE {
+            end_process(0);
+        }
+        if now - last_beat >= BEAT {
             last_beat = now;
             link.queue(encode(&FromInterpreter::Beat, 0), Vec::new());
             link.flush();
         }
-    });
-    end_process(0);
+    }
 }
 
-fn ended(error: phalanx_net::link::LinkError) -> PyErr {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ended(error: LinkError) -> PyErr {
     pyo3::exceptions::PyConnectionError::new_err(error.to_string())
 }

@@ -50,7 +50,7 @@ pub enum ToExecutor {
 /// From an executor to a user's manager, on the control link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
-    /// First message: how many interpreters are free on this machine now. `python` is like `3.11`: code travels between equal versions only.
+    /// First message: how many interpreters this machine can have. `python` is like `3.11`: code travels between equal versions only.
     Offer { capacity: u32, python: String },
     /// The interpreter is started. Its data link: connect again, show `token`, expect the certificate in the body.
     Recruited { request: u32, token: [u8; 16] },
