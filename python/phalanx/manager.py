@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Union
@@ -100,7 +100,7 @@ class Manager(Executor):
         """How many interpreters the contract asks for."""
         return self._native.interpreters
 
-    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Iterator[Any]:
+    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Generator[Any, None, None]:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
         Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they come.
@@ -114,7 +114,7 @@ class Manager(Executor):
         code = stage_code(functions)
         return self._results(code, len(functions), tasks, ordered)
 
-    def _results(self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool) -> Iterator[Any]:
+    def _results(self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
         staged = native.stage(instructions, code)
         run = native.open(staged, ordered, AHEAD, SPARE, mailbox)

@@ -115,9 +115,7 @@ class Farm:
 
     def fired(self, at_least: int = 0) -> list[tuple[int, int]]:
         """Every firing so far as (task, pid of the interpreter), once there are enough."""
-        until(
-            lambda: len(list(self.traces.iterdir())) >= at_least, timeout=PATIENCE, what=f"{at_least} firings"
-        )
+        until(lambda: len(list(self.traces.iterdir())) >= at_least, timeout=PATIENCE, what=f"{at_least} firings")
         names = [entry.name.split("-") for entry in self.traces.iterdir()]
         return [(int(task), int(pid)) for task, pid in names]
 

@@ -30,9 +30,7 @@ def until(condition: Callable[[], T], *, timeout: float, what: str) -> T:
 class Process:
     """A command in a session and process group of its own. It prints to files, so it never blocks on us."""
 
-    def __init__(
-        self, command: Sequence[str], *, title: str, files: Path, cwd: Path, env: Mapping[str, str]
-    ) -> None:
+    def __init__(self, command: Sequence[str], *, title: str, files: Path, cwd: Path, env: Mapping[str, str]) -> None:
         self.title = title
         self._files = {name: files.with_suffix(f".{name}") for name in ("stdout", "stderr")}
         with self._files["stdout"].open("wb") as stdout, self._files["stderr"].open("wb") as stderr:

@@ -265,9 +265,7 @@ def test_two_labs_at_once_do_not_meet(lab: Lab) -> None:
     assert first.run(["true"]).code == 0  # the other's end did not touch this one
 
 
-def test_a_machine_that_lacks_a_program_is_told_what_to_install(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_lacks_a_program_is_told_what_to_install(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RuntimeError, match="iproute2"):
         Lab()

@@ -23,6 +23,11 @@ def interpreter(farm: Farm, executor: Executor) -> int:
     return until(lambda: farm.interpreters(name), timeout=PATIENCE, what=f"a result from {name}").pop()
 
 
+def newcomer(farm: Farm, known: set[int]) -> int:
+    """The pid of one that has delivered something and is not among `known`."""
+    return until(lambda: farm.interpreters() - known, timeout=PATIENCE, what=f"one not among {known}").pop()
+
+
 def kill_interpreter(farm: Farm, executor: Executor) -> None:
     os.kill(interpreter(farm, executor), signal.SIGKILL)
 
@@ -107,9 +112,8 @@ def test_one_interpreter_after_another_dies_and_each_is_replaced(grid: Grid) -> 
     farm = grid.farm(grid.executors("left", "right"), count=600)
     seen: set[int] = set()
     for _ in range(4):
-        newcomer = until(lambda: farm.interpreters() - seen, timeout=PATIENCE, what=f"one not among {seen}")
-        victim = newcomer.pop()
-        seen = farm.interpreters()
+        victim = newcomer(farm, seen)
+        seen |= farm.interpreters()
         os.kill(victim, signal.SIGKILL)
     summary = farm.complete()
     assert summary["lost"] == 4

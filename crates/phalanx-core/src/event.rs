@@ -90,14 +90,52 @@ impl Outcome {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
-    Recruited { interpreter: InterpreterId, name: String, machine: String, pid: u32, level: Level },
-    RecruitFailed { reason: String },
-    Fired { interpreter: InterpreterId, run: RunId, instruction: u16, tasks: u32, bytes: u64 },
-    Answered { interpreter: InterpreterId, run: RunId, instruction: u16, tasks: u32, bytes: u64, busy: u64, protection: u64 },
-    Raised { interpreter: InterpreterId, run: RunId, task: TaskId },
-    Returned { interpreter: InterpreterId, tasks: u32 },
-    Lost { interpreter: InterpreterId, cause: String, tasks: u32 },
-    Delivered { run: RunId, tasks: u32 },
+    Recruited {
+        interpreter: InterpreterId,
+        name: String,
+        machine: String,
+        pid: u32,
+        level: Level,
+    },
+    RecruitFailed {
+        reason: String,
+    },
+    Fired {
+        interpreter: InterpreterId,
+        run: RunId,
+        instruction: u16,
+        tasks: u32,
+        bytes: u64,
+    },
+    Answered {
+        interpreter: InterpreterId,
+        run: RunId,
+        instruction: u16,
+        tasks: u32,
+        bytes: u64,
+        busy: u64,
+        protection: u64,
+    },
+    Raised {
+        interpreter: InterpreterId,
+        run: RunId,
+        task: TaskId,
+    },
+    Returned {
+        interpreter: InterpreterId,
+        tasks: u32,
+    },
+    Lost {
+        interpreter: InterpreterId,
+        cause: String,
+        tasks: u32,
+    },
+    Delivered {
+        run: RunId,
+        tasks: u32,
+    },
     /// The program ended and let the interpreter go.
-    Dismissed { interpreter: InterpreterId },
+    Dismissed {
+        interpreter: InterpreterId,
+    },
 }

@@ -108,9 +108,12 @@ impl Body {
         while taken < bytes.len() && self.missing() > 0 {
             let spare = self.spare();
             let count = spare.len().min(bytes.len() - taken);
-            spare[..count].write_copy_of_slice(&bytes[taken..taken + count]);
-            // SAFETY: just written.
-            unsafe { self.advance(count) };
+            let source = &bytes[taken..taken + count];
+            // SAFETY: `spare` has room for `count` bytes, which are written before they count as filled.
+            unsafe {
+                std::ptr::copy_nonoverlapping(source.as_ptr(), spare.as_mut_ptr().cast(), count);
+                self.advance(count);
+            }
             taken += count;
         }
         taken

@@ -4,7 +4,9 @@
 //! verification of a server's name is at once the check of its role.
 
 use crate::tls::Connection;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, Resumption, UnbufferedClientConnection};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -52,7 +54,9 @@ pub enum IdentityError {
     Missing(&'static str),
     #[error("the identity file is damaged: {0}")]
     Damaged(String),
-    #[error("this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME")]
+    #[error(
+        "this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME"
+    )]
     Role { is: String, wanted: &'static str },
     #[error(transparent)]
     Generation(#[from] rcgen::Error),

@@ -42,7 +42,9 @@ pub enum LinkError {
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> LinkError {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => LinkError::Ended,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                LinkError::Ended
+            }
             _ => LinkError::Failed(error),
         }
     }
@@ -117,8 +119,7 @@ impl Link {
             closed: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let reader =
-            Reader { link: link.clone(), assembler: Assembler::default(), buffer: Vec::new(), kept: 0, early };
+        let reader = Reader { link: link.clone(), assembler: Assembler::default(), buffer: Vec::new(), kept: 0, early };
         Ok((link, reader))
     }
 
@@ -320,7 +321,7 @@ impl Reader {
 
     /// What the handshake read too much comes first.
     fn begin(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
-        self.buffer = vec![0; READ_AT_ONCE];
+        self.buffer = vec![0; READ_AT_ONCE.max(self.early.incoming.len())];
         let early = std::mem::take(&mut self.early);
         self.assembler.feed(&early.plaintext, on_frame)?;
         self.buffer[..early.incoming.len()].copy_from_slice(&early.incoming);

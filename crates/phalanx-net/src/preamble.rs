@@ -32,7 +32,7 @@ impl Preamble {
         let mut bytes = [0; MAGIC.len() + 17];
         from.read_exact(&mut bytes)?;
         let token = bytes[MAGIC.len() + 1..].try_into().expect("16 bytes");
-        match (&bytes[..MAGIC.len()] == MAGIC, bytes[MAGIC.len()]) {
+        match (bytes[..MAGIC.len()] == MAGIC, bytes[MAGIC.len()]) {
             (true, CONTROL) => Ok(Preamble::Control),
             (true, DATA) => Ok(Preamble::Data { token }),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),

@@ -101,8 +101,8 @@ mod unix {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
     use std::io::{self, IoSlice, IoSliceMut};
     use std::mem::MaybeUninit;
-    use std::time::Duration;
     use std::os::fd::{AsFd, OwnedFd};
+    use std::time::Duration;
 
     impl From<OwnedFd> for Socket {
         fn from(fd: OwnedFd) -> Socket {

@@ -37,11 +37,13 @@ macro_rules! with_state {
     ($connection:expr, $incoming:expr, |$discard:ident, $state:ident| $body:expr) => {
         match $connection {
             Connection::Client(connection) => {
-                let UnbufferedStatus { discard: $discard, state: $state, .. } = connection.process_tls_records($incoming);
+                let UnbufferedStatus { discard: $discard, state: $state, .. } =
+                    connection.process_tls_records($incoming);
                 $body
             }
             Connection::Server(connection) => {
-                let UnbufferedStatus { discard: $discard, state: $state, .. } = connection.process_tls_records($incoming);
+                let UnbufferedStatus { discard: $discard, state: $state, .. } =
+                    connection.process_tls_records($incoming);
                 $body
             }
         }
@@ -222,34 +224,34 @@ fn drive_handshake(connection: &mut Connection, socket: &mut Socket, early: &mut
         let mut finished = false;
         let Early { plaintext, incoming } = early;
         let (discard, outcome) = with_state!(&mut *connection, incoming, |discard, state| {
-          let mut discard = discard;
-          let outcome = state.map(|state| match state {
-            ConnectionState::EncodeTlsData(mut encoding) => encode(&mut outgoing, |space| encoding.encode(space)),
-            ConnectionState::TransmitTlsData(transmit) => {
-                socket.write_all(&outgoing)?;
-                outgoing.clear();
-                transmit.done();
-                Ok(())
-            }
-            ConnectionState::ReadTraffic(mut traffic) => {
-                while let Some(record) = traffic.next_record() {
-                    let record = record.map_err(invalid)?;
-                    discard += record.discard;
-                    plaintext.extend_from_slice(record.payload);
+            let mut discard = discard;
+            let outcome = state.map(|state| match state {
+                ConnectionState::EncodeTlsData(mut encoding) => encode(&mut outgoing, |space| encoding.encode(space)),
+                ConnectionState::TransmitTlsData(transmit) => {
+                    socket.write_all(&outgoing)?;
+                    outgoing.clear();
+                    transmit.done();
+                    Ok(())
                 }
-                Ok(())
-            }
-            ConnectionState::BlockedHandshake => {
-                wants_read = true;
-                Ok(())
-            }
-            ConnectionState::WriteTraffic(_) => {
-                finished = true;
-                Ok(())
-            }
-            _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "peer closed the connection in the handshake")),
-          });
-          (discard, outcome)
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record.map_err(invalid)?;
+                        discard += record.discard;
+                        plaintext.extend_from_slice(record.payload);
+                    }
+                    Ok(())
+                }
+                ConnectionState::BlockedHandshake => {
+                    wants_read = true;
+                    Ok(())
+                }
+                ConnectionState::WriteTraffic(_) => {
+                    finished = true;
+                    Ok(())
+                }
+                _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "peer closed the connection in the handshake")),
+            });
+            (discard, outcome)
         });
         early.incoming.drain(..discard);
         outcome.map_err(invalid)??;

@@ -344,7 +344,8 @@ impl Core {
     fn tick(&self) {
         while !self.closed.load(Ordering::Acquire) {
             thread::sleep(TICK);
-            let heard: Vec<InterpreterId> = lock(&self.seats).iter().filter_map(|(id, seat)| seat.heard().then_some(*id)).collect();
+            let heard: Vec<InterpreterId> =
+                lock(&self.seats).iter().filter_map(|(id, seat)| seat.heard().then_some(*id)).collect();
             self.drive(|engine, now| {
                 heard.into_iter().for_each(|id| engine.on(now, Event::Heard { id }));
                 engine.on(now, Event::Tick);

@@ -30,7 +30,8 @@ impl Executor {
         let name = member.name.clone();
         let options = node::Options { capacity, accepted, command, python };
         let executor = node::Executor::start(address, member, options, |line| eprintln!("{line}"));
-        let executor = executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
+        let executor =
+            executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
         Ok(Executor { executor, name })
     }
 

@@ -69,7 +69,9 @@ impl Interpreter {
                     let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
-                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count).into_pyobject(py)?.into_any()
+                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count)
+                        .into_pyobject(py)?
+                        .into_any()
                 }
             });
         }
@@ -144,7 +146,9 @@ fn attend(link: &Link, inbox: &Inbox) {
     loop {
         let read = match link.wait(BEAT) {
             // Where Python's thread is reading already, there is nothing to do here.
-            Ok(true) => inbox.reader.try_lock().map_or(Ok(()), |mut reader| reader.read_all(&mut |frame| inbox.push(frame))),
+            Ok(true) => {
+                inbox.reader.try_lock().map_or(Ok(()), |mut reader| reader.read_all(&mut |frame| inbox.push(frame)))
+            }
             Ok(false) => Ok(()),
             Err(error) => Err(error.into()),
         };

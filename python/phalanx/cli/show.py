@@ -67,14 +67,14 @@ def tables(report: Report) -> None:
     console.print(_work(report))
     console.print(_interpreters(report.summary))
     for line in report.skipped:
-        console.print(f"left out: {line}", style="dim", markup=False, highlight=False)
+        console.print(f"left out: {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
     console.print(f"contact sheet: {report.sheet}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _work(report: Report) -> Table:
     summary = report.summary
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("tasks", f"{summary.tasks} pictures of {report.scans} scans")
+    table.add_row("tasks", f"{_count(summary.tasks, 'picture')} of {_count(report.scans, 'scan')}")
     table.add_row("wall time", f"{summary.wall:.2f} s")
     if report.sequential is not None:
         table.add_row("sequentially", f"{report.sequential:.2f} s")
@@ -114,9 +114,7 @@ def _interpreters(summary: px.Summary) -> Table:
     for one in summary.interpreters:
         amounts = (str(one.tasks), _bytes(one.bytes_in), _bytes(one.bytes_out))
         times = (f"{one.busy:.2f} s", f"{1000 * one.protection:.1f} ms")
-        table.add_row(
-            one.name, one.level, *amounts, *times, f"{one.state}: {one.cause}" if one.cause else one.state
-        )
+        table.add_row(one.name, one.level, *amounts, *times, f"{one.state}: {one.cause}" if one.cause else one.state)
     return table
 
 

@@ -10,7 +10,7 @@ from phalanx.demo.finding import Scan
 from phalanx.demo.slices import View
 
 #: How many tasks a few single pictures are spread over; more frames make more tasks.
-USUAL_TASKS = 100
+USUAL_TASKS = 80
 #: From one light to the next, in degrees: no two are ever close.
 GOLDEN_ANGLE = 137.5
 

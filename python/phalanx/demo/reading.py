@@ -12,9 +12,7 @@ from phalanx.errors import PhalanxError
 __all__ = ["shots_in", "slices"]
 
 
-def shots_in(
-    folder: Path | None = None, tasks: int | None = None, skipped: Skipped | None = None
-) -> list[Shot]:
+def shots_in(folder: Path | None = None, tasks: int | None = None, skipped: Skipped | None = None) -> list[Shot]:
     """What to render of the scans in `folder`, or of those that pydicom ships; `slices` makes it a stream.
 
     Raises PhalanxError when there is no scan. What is left out is noted in `skipped`.

@@ -78,9 +78,7 @@ def run(job: Job, watch: Watch) -> Report:
     return Report(sheet, scans, summary, sequential, difference, _told(skipped, job.folder))
 
 
-def in_parallel(
-    job: Job, shots: Sequence[Shot], skipped: Skipped, watch: Watch
-) -> tuple[list[Picture], px.Summary]:
+def in_parallel(job: Job, shots: Sequence[Shot], skipped: Skipped, watch: Watch) -> tuple[list[Picture], px.Summary]:
     """Compute and save all pictures; returned without their pixels, so memory stays small."""
     program = px.Pipeline(denoise, px.Farm(render))
     saved = []
@@ -98,9 +96,7 @@ def _manager(job: Job) -> px.Manager:
     return px.Manager(where, contract=contract, policy=job.policy, journal=job.journal)
 
 
-def sequentially(
-    shots: Sequence[Shot], pictures: Sequence[Picture], saved: Path, watch: Watch
-) -> tuple[float, int]:
+def sequentially(shots: Sequence[Shot], pictures: Sequence[Picture], saved: Path, watch: Watch) -> tuple[float, int]:
     """The same work, saving included, in this process: wall time in s, difference to what is `saved`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -10,6 +10,8 @@ mod interpreter;
 mod pace;
 mod repository;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use graph::Graph;
 pub use run::RunOptions;

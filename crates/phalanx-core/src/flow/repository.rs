@@ -70,6 +70,12 @@ impl Repository {
         self.works.retain(|work| work.run != run);
     }
 
+    /// All of it, for tests.
+    #[cfg(test)]
+    pub fn works(&self) -> impl Iterator<Item = &Work> {
+        self.works.iter()
+    }
+
     /// Whether nothing is fireable.
     pub fn is_empty(&self) -> bool {
         self.works.is_empty()

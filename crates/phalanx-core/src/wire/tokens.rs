@@ -150,10 +150,13 @@ impl Tokens {
 
     /// Copies of all bytes, for tests and for small tokens whose owner must not be kept.
     pub fn to_owned_bytes(&self) -> Bytes {
-        self.body().iter().fold(BytesMut::new(), |mut all, part| {
-            all.extend_from_slice(part);
-            all
-        }).freeze()
+        self.body()
+            .iter()
+            .fold(BytesMut::new(), |mut all, part| {
+                all.extend_from_slice(part);
+                all
+            })
+            .freeze()
     }
 }
 

@@ -1,0 +1,95 @@
+//! When no interpreter is left and none can be had, runs end and name the losses; they never hang.
+
+use super::Grid;
+use super::plan::{Fault, Kind, Plan, Recruiting, Stream, milliseconds};
+
+fn recruiting(takes: u64, fails: bool) -> Recruiting {
+    Recruiting { takes: milliseconds(takes), fails }
+}
+
+fn dies(interpreter: u32, step: usize) -> Fault {
+    Fault { interpreter, step, kind: Kind::Dies }
+}
+
+fn losses(grid: &Grid) -> &[String] {
+    grid.readers[0].abandoned.as_deref().expect("abandoned")
+}
+
+#[test]
+fn where_nobody_can_be_recruited() {
+    let recruits = vec![recruiting(5, true), recruiting(900, true)];
+    let grid = Grid::run(Plan { recruits, ..Plan::default() });
+    assert_eq!(losses(&grid), ["no machine for 1", "no machine for 2"]);
+    assert!(grid.now >= milliseconds(900), "there was hope until then");
+}
+
+#[test]
+fn where_the_last_one_dies_and_is_not_replaced() {
+    let stream = Stream { grains: vec![milliseconds(50)], ..Stream::default() };
+    let recruits = [[recruiting(5, false); 2].as_slice(), &[recruiting(40, true); 100]].concat();
+    let faults = vec![dies(1, 9), dies(2, 15)];
+    let grid = Grid::run(Plan { streams: vec![stream.clone(), stream], recruits, faults, ..Plan::default() });
+    let died = |id: u32| format!("interpreter/{id} died: killed by signal 9");
+    for reader in &grid.readers {
+        reader.expect_nothing_wrong();
+        let losses = reader.abandoned.as_ref().expect("every run is abandoned");
+        assert!(losses.contains(&died(1)) && losses.contains(&died(2)), "{losses:?}");
+    }
+}
+
+#[test]
+fn not_where_one_is_left() {
+    let recruits = [[recruiting(5, false); 2].as_slice(), &[recruiting(40, true); 100]].concat();
+    let stream = Stream { grains: vec![milliseconds(50)], ..Stream::default() };
+    let grid = Grid::run(Plan { streams: vec![stream], recruits, faults: vec![dies(1, 9)], ..Plan::default() });
+    grid.readers[0].expect_everything();
+}
+
+#[test]
+fn not_where_a_late_recruit_comes() {
+    let recruits = vec![recruiting(5, true), recruiting(20_000, false)];
+    let grid = Grid::run(Plan { recruits, ..Plan::default() });
+    grid.readers[0].expect_everything();
+}
+
+#[test]
+fn a_missing_one_is_looked_for_again() {
+    let recruits = vec![recruiting(5, false), recruiting(5, true), recruiting(5, true), recruiting(5, false)];
+    let stream = Stream { grains: vec![milliseconds(100)], ..Stream::default() };
+    let grid = Grid::run(Plan { streams: vec![stream], recruits, ..Plan::default() });
+    grid.readers[0].expect_everything();
+    assert_eq!(grid.seats.len(), 2);
+}
+
+#[test]
+fn an_error_names_a_bounded_number_of_losses() {
+    let stream = Stream { grains: vec![milliseconds(50)], tasks: 200, ..Stream::default() };
+    let recruits = [[recruiting(5, false); 40].as_slice(), &[recruiting(5, true); 10]].concat();
+    let faults = (1..=40).map(|id| dies(id, 5)).collect();
+    let grid = Grid::run(Plan { streams: vec![stream], recruits, faults, ..Plan::default() });
+    assert_eq!(losses(&grid).len(), 16);
+}
+
+/// The user's thread may hand over tasks that it had taken before the run was abandoned, and others may compute again.
+#[test]
+fn an_abandoned_run_stays_abandoned_and_the_next_one_recruits_anew() {
+    use super::{integers, reader::Reader, remote::code_of};
+    use crate::event::{Command, Event};
+    use crate::ids::InterpreterId;
+    use std::time::Duration;
+
+    let recruits = vec![recruiting(5, true), recruiting(5, true)];
+    let mut grid = Grid::run(Plan { recruits, ..Plan::default() });
+    let abandoned = grid.readers[0].run;
+    grid.engine.feed(grid.now, abandoned, integers::tokens(integers::Form::Packed, &[0]));
+    assert_eq!(grid.engine.room(abandoned), 0);
+    let next = Reader::open(&mut grid.engine, 0, &Stream::default());
+    let (id, name, machine) = (InterpreterId(9), "interpreter/9".to_owned(), "machine".to_owned());
+    let level = crate::level::Level::Clear;
+    grid.engine.on(grid.now + Duration::from_secs(1), Event::Recruited { id, name, machine, pid: 9, level });
+    let commands: Vec<Command> = std::iter::from_fn(|| grid.engine.next_command()).collect();
+    assert_eq!(commands.iter().filter(|command| matches!(command, Command::Recruit)).count(), 2);
+    assert!(!commands.iter().any(|command| matches!(command, Command::Send { .. })), "an abandoned task is fired");
+    assert!(grid.engine.room(next.run) > 0);
+    assert_eq!(code_of(0).len(), 1);
+}

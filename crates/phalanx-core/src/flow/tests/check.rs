@@ -1,0 +1,65 @@
+//! What is true of an engine after every event, whatever happens.
+
+use super::reader::Reader;
+use crate::event::Fact;
+use crate::flow::Engine;
+use crate::flow::repository::Work;
+use crate::ids::TaskId;
+
+/// More firings are never sent ahead to one interpreter.
+const MOST_IN_FLIGHT: usize = 64;
+
+#[derive(Default)]
+pub struct Check {
+    tasks: Vec<(u32, TaskId)>,
+}
+
+impl Check {
+    /// Panics where a task is at two places, where work waits beside an idle interpreter, where too much is in flight,
+    /// or where a run waits for nothing.
+    pub fn check(&mut self, engine: &Engine, readers: &[Reader]) {
+        self.no_task_twice(engine);
+        let mut interpreters = engine.interpreters.values();
+        let idle = interpreters.any(|interpreter| interpreter.in_flight.is_empty());
+        assert!(engine.repository.is_empty() || !idle, "an interpreter is idle beside fireable work");
+        let most = engine.interpreters.values().map(|interpreter| interpreter.in_flight.len()).max();
+        assert!(most.unwrap_or_default() <= MOST_IN_FLIGHT, "too much is in flight");
+        for reader in readers.iter().filter(|reader| !reader.is_done()) {
+            self.waits_for_something(engine, reader);
+        }
+    }
+
+    fn no_task_twice(&mut self, engine: &Engine) {
+        let in_flight = engine.interpreters.values().flat_map(|interpreter| &interpreter.in_flight);
+        let works = in_flight.map(|firing| &firing.work).chain(engine.repository.works());
+        let open = works.filter(|work| engine.runs.contains_key(&work.run));
+        self.tasks.clear();
+        self.tasks.extend(open.flat_map(tasks_of));
+        self.tasks.sort_unstable();
+        assert!(self.tasks.windows(2).all(|pair| pair[0] < pair[1]), "a task is at two places");
+    }
+
+    fn waits_for_something(&self, engine: &Engine, reader: &Reader) {
+        let delivered = reader.got.len() as u64;
+        let under_way = self.tasks.iter().any(|(run, _)| *run == reader.run.0);
+        assert!(under_way || reader.fed == delivered, "tasks were lost: {delivered} of {} came", reader.fed);
+        let ended = reader.fed == reader.stream.tasks && reader.fed == delivered;
+        assert!(!ended, "all was delivered, and the run has not ended");
+        let busy = engine.interpreters.values().any(|interpreter| !interpreter.in_flight.is_empty());
+        let room = !under_way && !engine.interpreters.is_empty(); // the reader reads, and then there is room
+        assert!(busy || room || engine.recruiting > 0, "the run waits for nothing");
+    }
+
+    /// Panics where a closed run is fired or delivered.
+    pub fn record(&self, fact: &Fact, readers: &[Reader]) {
+        if let Fact::Fired { run, .. } | Fact::Delivered { run, .. } = fact {
+            let closed = readers.iter().any(|reader| reader.run == *run && reader.closed);
+            assert!(!closed, "a closed run goes on: {fact:?}");
+        }
+    }
+}
+
+fn tasks_of(work: &Work) -> impl Iterator<Item = (u32, TaskId)> + use<> {
+    let run = work.run.0;
+    (work.task..work.task + u64::from(work.count)).map(move |task| (run, task))
+}

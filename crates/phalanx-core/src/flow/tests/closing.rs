@@ -1,0 +1,42 @@
+//! A run that nobody reads any more is not fired, and what still comes of it is ignored.
+
+use super::Grid;
+use super::plan::{Fault, KINDS, Plan, Stream, microseconds, milliseconds};
+use crate::event::Fact;
+
+/// The first of two runs is closed while its tasks are in flight and in the repository. That it is not fired or
+/// delivered after that is checked at every fact.
+fn plan() -> Plan {
+    let grains = vec![milliseconds(4), microseconds(100)];
+    let closed = Stream { instructions: 2, tasks: 1000, close_after: Some(11), grains, ..Stream::default() };
+    let other = Stream { tasks: 100, grains: vec![milliseconds(1)], ..Stream::default() };
+    Plan { streams: vec![closed, other], ..Plan::default() }
+}
+
+#[test]
+fn others_go_on() {
+    let grid = Grid::run(plan());
+    grid.readers[0].expect_nothing_wrong();
+    grid.readers[1].expect_everything();
+    let fired = grid.facts.iter().filter(|fact| matches!(fact, Fact::Fired { run, .. } if *run == grid.readers[0].run));
+    let answered = grid.facts.iter().filter(|fact| matches!(fact, Fact::Answered { run, .. } if *run == grid.readers[0].run));
+    assert_eq!(fired.count(), answered.count(), "what was in flight is answered, late");
+}
+
+#[test]
+fn what_is_lost_with_an_interpreter_is_not_fired_again() {
+    let steps = Grid::run(plan()).seats.values().map(|seat| seat.steps).max().unwrap_or_default();
+    for (step, kind) in (0..steps).flat_map(|step| KINDS.map(|kind| (step, kind))) {
+        let grid = Grid::run(Plan { faults: vec![Fault { interpreter: 1, step, kind }], ..plan() });
+        grid.readers[0].expect_nothing_wrong();
+        grid.readers[1].expect_everything();
+    }
+}
+
+#[test]
+fn an_engine_with_nothing_but_a_closed_run_is_empty() {
+    let grid = Grid::run(Plan { streams: vec![plan().streams[0].clone()], ..plan() });
+    assert!(grid.engine.repository.is_empty() && grid.engine.runs.is_empty() && grid.engine.programs.is_empty());
+    let in_flight: usize = grid.engine.interpreters.values().map(|interpreter| interpreter.in_flight.len()).sum();
+    assert_eq!(in_flight, 0);
+}

@@ -1,0 +1,96 @@
+//! A task that ends its interpreters is found after exactly three, and nobody else is accused.
+
+use super::Grid;
+use super::integers::Form;
+use super::plan::{Fault, Garbage, Kind, Plan, Stream, microseconds, milliseconds};
+use crate::flow::KILLS;
+
+fn kills(grid: &Grid) -> usize {
+    grid.seats.len() - grid.plan.interpreters as usize
+}
+
+fn expect_culprits(grid: &Grid, tasks: &[u64]) {
+    grid.readers.iter().for_each(|reader| reader.expect_everything());
+    let mut culprits = grid.readers[0].culprits();
+    culprits.sort_unstable();
+    assert_eq!(culprits, tasks);
+}
+
+#[test]
+fn a_coarse_culprit_ends_three_interpreters() {
+    let stream = Stream { grains: vec![milliseconds(40)], killing: vec![11], ..Stream::default() };
+    let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+    expect_culprits(&grid, &[11]);
+    assert_eq!(kills(&grid), KILLS);
+}
+
+#[test]
+fn a_culprit_in_the_middle_of_a_batch_ends_three_and_the_others_of_its_batch_are_delivered() {
+    for form in [Form::Packed, Form::Separate] {
+        let grains = vec![microseconds(20)];
+        let stream = Stream { form, grains, tasks: 400, killing: vec![250], ..Stream::default() };
+        let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+        expect_culprits(&grid, &[250]);
+        assert_eq!(kills(&grid), KILLS);
+    }
+}
+
+#[test]
+fn culprits_that_are_neighbours_are_all_found() {
+    let (grains, killing) = (vec![microseconds(20)], vec![250, 251, 253]);
+    let stream = Stream { instructions: 2, grains, tasks: 400, killing, ..Stream::default() };
+    let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+    expect_culprits(&grid, &[250, 251, 253]);
+    // The first one's first kill puts its whole batch under suspicion, so that the others' kills count from one.
+    assert!((3 * KILLS - 2..=3 * KILLS).contains(&kills(&grid)), "{} were lost", kills(&grid));
+}
+
+#[test]
+fn a_culprit_alone_with_the_last_interpreter_is_found() {
+    let stream = Stream { tasks: 1, killing: vec![0], ..Stream::default() };
+    let grid = Grid::run(Plan { interpreters: 1, streams: vec![stream], ..Plan::default() });
+    expect_culprits(&grid, &[0]);
+    assert_eq!(kills(&grid), KILLS);
+}
+
+#[test]
+fn who_names_the_losses_names_them_in_order() {
+    let stream = Stream { tasks: 1, killing: vec![0], ..Stream::default() };
+    let grid = Grid::run(Plan { interpreters: 1, streams: vec![stream], ..Plan::default() });
+    let killed = (1..=KILLS).map(|id| format!("interpreter/{id} died: killed by signal 9")).collect();
+    assert_eq!(grid.readers[0].got, [(0, super::reader::Got::Culprit(killed))]);
+}
+
+/// The answers of those before it are under way when the culprit strikes, again and again, and are lost.
+#[test]
+fn nobody_is_accused_because_answers_were_lost() {
+    for killing in [vec![24], vec![24, 25], vec![40, 44, 47]] {
+        let grains = vec![microseconds(100), microseconds(600)];
+        let stream = Stream { grains, tasks: 80, killing: killing.clone(), ..Stream::default() };
+        let delays = vec![milliseconds(3)];
+        let grid = Grid::run(Plan { streams: vec![stream], delays, crashes_lose_answers: true, ..Plan::default() });
+        expect_culprits(&grid, &killing);
+    }
+}
+
+/// A result that cannot be said without breaking the protocol must not end one interpreter after the other for ever.
+#[test]
+fn firing_after_firing_that_breaks_the_protocol_makes_a_culprit() {
+    let faults = (1..=KILLS as u32).map(|interpreter| {
+        // Its first messages are the program and the firing; it answers with nonsense.
+        Fault { interpreter, step: 2, kind: Kind::Says(Garbage::LengthsThatDoNotAddUp) }
+    });
+    let stream = Stream { tasks: 1, ..Stream::default() };
+    let grid = Grid::run(Plan { interpreters: 1, streams: vec![stream], faults: faults.collect(), ..Plan::default() });
+    assert_eq!(grid.readers[0].culprits(), [0]);
+}
+
+/// Freezing, and a cable that is cut, are the machines' fault and not the task's.
+#[test]
+fn silence_accuses_nobody() {
+    let faults = (1..=2 * KILLS as u32).map(|interpreter| Fault { interpreter, step: 2, kind: Kind::Freezes });
+    let stream = Stream { tasks: 1, ..Stream::default() };
+    let grid = Grid::run(Plan { interpreters: 1, streams: vec![stream], faults: faults.collect(), ..Plan::default() });
+    grid.readers[0].expect_everything();
+    assert_eq!(kills(&grid), 2 * KILLS);
+}

@@ -1,0 +1,33 @@
+//! Answers that no interpreter must give, made from what the manager waits for at that moment.
+
+use super::plan::Garbage;
+use crate::flow::Engine;
+use crate::ids::{FiringId, InterpreterId};
+use crate::wire::{FromInterpreter, Shape};
+use bytes::Bytes;
+
+/// A firing that was never sent.
+const UNKNOWN: FiringId = FiringId(u64::MAX);
+
+/// An answer that breaks the protocol in one way.
+pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInterpreter, Bytes) {
+    let head = engine.interpreters.get(&id).and_then(|interpreter| interpreter.in_flight.front());
+    let (firing, count) = head.map_or((UNKNOWN, 1), |head| (head.id, head.work.count));
+    let fired = |firing, shape, body: u64| {
+        (FromInterpreter::Fired { firing, shape, busy: 1000, protection: 0 }, vec![0; body as usize].into())
+    };
+    match garbage {
+        Garbage::ReadyAgain => (FromInterpreter::Ready { pid: 1 }, Bytes::new()),
+        Garbage::UnknownFiring => fired(UNKNOWN, Shape::Packed { count: 1, bytes: 8 }, 8),
+        Garbage::TooManyResults => {
+            let bytes = u64::from(count + 1) * 8;
+            fired(firing, Shape::Packed { count: count + 1, bytes }, bytes)
+        }
+        Garbage::LengthsThatDoNotAddUp => {
+            fired(firing, Shape::Separate { pickles: vec![u64::MAX, 9], attached: Vec::new() }, 8)
+        }
+        Garbage::NoResults => fired(firing, Shape::Packed { count: 0, bytes: 0 }, 0),
+        Garbage::UnknownFailure => (FromInterpreter::Failed { firing: UNKNOWN, busy: 0 }, Bytes::new()),
+        Garbage::UnknownReturn => (FromInterpreter::Returned { firing: UNKNOWN }, Bytes::new()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Coarse instructions go one at a time, fine ones together, and changes of grain are followed.
+
+use super::Grid;
+use super::integers::Form;
+use super::plan::{Plan, Stream, microseconds, milliseconds};
+use crate::event::Fact;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn farm(grain: Duration, tasks: u64) -> Stream {
+    Stream { grains: vec![grain], tasks, ..Stream::default() }
+}
+
+/// Tasks in each firing, in the order of firing.
+fn firings(grid: &Grid) -> Vec<u32> {
+    let fired = grid.facts.iter().filter_map(|fact| if let Fact::Fired { tasks, .. } = fact { Some(*tasks) } else { None });
+    fired.collect()
+}
+
+/// Most tasks that one interpreter had in flight at once.
+fn most_in_flight(grid: &Grid) -> u32 {
+    let (mut in_flight, mut most) = (BTreeMap::<_, u32>::new(), 0);
+    for fact in &grid.facts {
+        match *fact {
+            Fact::Fired { interpreter, tasks, .. } => *in_flight.entry(interpreter).or_default() += tasks,
+            Fact::Answered { interpreter, tasks, .. } | Fact::Returned { interpreter, tasks } => {
+                *in_flight.entry(interpreter).or_default() -= tasks;
+            }
+            _ => {}
+        }
+        most = most.max(in_flight.values().copied().max().unwrap_or_default());
+    }
+    most
+}
+
+#[test]
+fn coarse_grains_go_one_at_a_time() {
+    for delay in [microseconds(50), milliseconds(1)] {
+        let streams = vec![farm(milliseconds(150), 30)];
+        let grid = Grid::run(Plan { streams, delays: vec![delay], ..Plan::default() });
+        grid.readers[0].expect_everything();
+        assert_eq!(most_in_flight(&grid), 1, "with a delay of {delay:?}");
+    }
+}
+
+#[test]
+fn also_where_making_the_code_ready_took_long() {
+    let stream = Stream { staging: milliseconds(1500), ..farm(milliseconds(150), 30) };
+    let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+    assert_eq!(most_in_flight(&grid), 1, "the time for imports is not the network's");
+}
+
+#[test]
+fn fine_grains_are_coalesced() {
+    let tasks = 100_000;
+    let grid = Grid::run(Plan { streams: vec![farm(microseconds(1), tasks)], ..Plan::default() });
+    grid.readers[0].expect_everything();
+    let firings = firings(&grid);
+    assert!(firings.len() < 100, "{} firings", firings.len());
+    assert!(firings.iter().all(|tasks| *tasks <= 2 * 2000), "more than 2 ms, twice");
+}
+
+#[test]
+fn enough_is_in_flight_to_hide_a_long_round_trip() {
+    let (delay, tasks) = (milliseconds(50), 20_000);
+    let streams = vec![farm(microseconds(500), tasks)];
+    let grid = Grid::run(Plan { interpreters: 1, streams, delays: vec![delay], ..Plan::default() });
+    grid.readers[0].expect_everything();
+    let last = grid.facts.len() - grid.facts.iter().rev().position(|fact| matches!(fact, Fact::Answered { .. })).expect("answers");
+    let _ = last;
+    let busy = microseconds(500) * tasks as u32;
+    assert!(grid.ended < busy * 11 / 10, "{busy:?} of work took {:?}", grid.ended);
+}
+
+#[test]
+fn what_gets_coarser_is_given_back_and_cut() {
+    for form in [Form::Packed, Form::Separate] {
+        let grains = [vec![microseconds(2); 250], vec![milliseconds(30); 250]].concat();
+        let stream = Stream { form, grains, ..farm(Duration::ZERO, 2200) };
+        let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+        grid.readers[0].expect_everything();
+        assert!(grid.facts.iter().any(|fact| matches!(fact, Fact::Returned { .. })));
+        assert_eq!(firings(&grid).last(), Some(&1), "coarse at the end");
+    }
+}
+
+#[test]
+fn heavy_tokens_go_alone_and_few_at_once() {
+    let stream = Stream { form: Form::Separate, ..farm(microseconds(1), 300) };
+    let mut grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+    let heavy = crate::wire::Tokens::packed(1, vec![0; 3 << 20].into());
+    let (run, now) = (super::reader::Reader::open(&mut grid.engine, 0, &Stream::default()).run, grid.now);
+    for _ in 0..100 {
+        grid.engine.feed(now, run, heavy.clone());
+    }
+    for interpreter in grid.engine.interpreters.values() {
+        assert_eq!(interpreter.in_flight.len(), 1, "the grain is unknown yet");
+    }
+}

@@ -1,0 +1,328 @@
+//! A simulated grid: an engine and what its driver, its interpreters, their network and its user would do.
+//!
+//! Time is a number here, and everything that is to happen waits in an agenda. Links keep their order. A computation
+//! is thus repeated exactly by its plan, which is printed when a test fails.
+
+use super::check::Check;
+use super::garbage;
+use super::plan::{Kind, Plan, TICK, milliseconds};
+use super::reader::Reader;
+use super::remote::{Act, Remote};
+use crate::event::{Cause, Command, Event, Fact};
+use crate::flow::{Config, Engine};
+use crate::ids::InterpreterId;
+use crate::level::Level;
+use crate::wire::{FromInterpreter, ToInterpreter};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Between two beats of an interpreter.
+const BEAT: Duration = milliseconds(400);
+/// A computation that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(600);
+/// So long one listens for what comes late, when all is done.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+
+/// Something on the agenda.
+#[derive(Debug)]
+enum Happening {
+    /// At the manager.
+    Tick,
+    Hear(InterpreterId, FromInterpreter, Bytes),
+    LinkEnds(InterpreterId, Cause),
+    Recruited(InterpreterId),
+    RecruitFails(InterpreterId),
+    Read(usize, u64),
+    /// At an interpreter.
+    Arrive(InterpreterId, ToInterpreter, Bytes),
+    Act(InterpreterId, Act),
+}
+
+impl Happening {
+    fn is_remote(&self) -> bool {
+        matches!(self, Happening::Arrive(..) | Happening::Act(..))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Up,
+    Down,
+    Frozen,
+    /// Works, but nothing is heard.
+    Unheard,
+}
+
+/// An interpreter's place: its process, and both directions of its link.
+pub struct Seat {
+    remote: Remote,
+    state: State,
+    /// Messages that arrived or left there.
+    pub steps: usize,
+    /// Something other than the user's code went wrong with it.
+    pub faulty: bool,
+    delay: Duration,
+    arrived: Duration,
+    /// When the manager heard from it last.
+    pub heard: Duration,
+    /// What it said is lost.
+    cut: bool,
+    held: Vec<(FromInterpreter, Bytes)>,
+}
+
+pub struct Grid {
+    pub plan: Plan,
+    pub engine: Engine,
+    pub now: Duration,
+    pub seats: BTreeMap<InterpreterId, Seat>,
+    /// One for each stream.
+    pub readers: Vec<Reader>,
+    pub facts: Vec<Fact>,
+    /// Whom the engine dismissed, and after which silence.
+    pub dismissed: Vec<(InterpreterId, Duration)>,
+    check: Check,
+    agenda: BTreeMap<(Duration, bool, u64), Happening>,
+    happenings: u64,
+    recruits: u32,
+}
+
+impl Grid {
+    /// Computes all streams of the plan, and a little longer.
+    pub fn run(plan: Plan) -> Grid {
+        let mut grid = Grid::start(plan);
+        while !grid.readers.iter().all(Reader::is_done) {
+            grid.next();
+        }
+        let end = grid.now + AFTERWARDS;
+        while grid.now < end {
+            grid.next();
+        }
+        grid
+    }
+
+    /// Everything until this moment.
+    pub fn run_until(plan: Plan, end: Duration) -> Grid {
+        let mut grid = Grid::start(plan);
+        while grid.now < end {
+            grid.next();
+        }
+        grid
+    }
+
+    fn start(plan: Plan) -> Grid {
+        let mut engine = Engine::new(Config { interpreters: plan.interpreters, silence: plan.silence });
+        let readers = plan.streams.iter().enumerate().map(|(index, stream)| Reader::open(&mut engine, index, stream));
+        let mut grid = Grid {
+            readers: readers.collect(),
+            plan,
+            engine,
+            now: Duration::ZERO,
+            seats: BTreeMap::new(),
+            facts: Vec::new(),
+            dismissed: Vec::new(),
+            check: Check::default(),
+            agenda: BTreeMap::new(),
+            happenings: 0,
+            recruits: 0,
+        };
+        grid.add(TICK, Happening::Tick);
+        grid.obey();
+        grid
+    }
+
+    fn add(&mut self, at: Duration, happening: Happening) {
+        self.happenings += 1;
+        let not_tick = !matches!(happening, Happening::Tick); // a driver may tick before it reads
+        self.agenda.insert((at, not_tick, self.happenings), happening);
+    }
+
+    fn next(&mut self) {
+        let ((at, ..), happening) = self.agenda.pop_first().expect("ticks go on");
+        assert!(at < LONGEST, "the computation hangs");
+        let awake = self.plan.sleep.filter(|(from, to)| (*from..*to).contains(&at)).map(|(_, to)| to);
+        match awake {
+            Some(awake) if !happening.is_remote() => self.add(awake, happening),
+            _ => {
+                self.now = at;
+                self.happen(happening);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive(id, message, body) => return self.arrive(id, message, body),
+            Happening::Act(id, act) => return self.act(id, act),
+            Happening::Tick => {
+                self.add(self.now + TICK, Happening::Tick);
+                self.engine.on(self.now, Event::Tick);
+            }
+            Happening::Hear(id, message, body) => self.hear(id, message, body),
+            Happening::LinkEnds(id, cause) => self.engine.on(self.now, Event::Lost { id, cause }),
+            Happening::Recruited(id) => self.recruited(id),
+            Happening::RecruitFails(id) => {
+                self.engine.on(self.now, Event::RecruitFailed { reason: format!("no machine for {}", id.0) });
+            }
+            Happening::Read(reader, tasks) => self.engine.read(self.readers[reader].run, tasks),
+        }
+        self.obey();
+    }
+
+    /// Carries out what the engine commands, while the user goes on feeding.
+    fn obey(&mut self) {
+        loop {
+            while let Some(command) = self.engine.next_command() {
+                self.carry_out(command);
+            }
+            let (engine, now) = (&mut self.engine, self.now);
+            let went_on = self.readers.iter_mut().any(|reader| reader.go_on(engine, now));
+            if !went_on {
+                break;
+            }
+        }
+        self.check.check(&self.engine, &self.readers);
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Send { to, message, body } => {
+                let Some(seat) = self.seats.get(&to) else { panic!("{message:?} to nobody") };
+                self.add(self.now + seat.delay, Happening::Arrive(to, message, body.concat().into()));
+            }
+            Command::Recruit => self.recruit(),
+            Command::Dismiss { id } => self.dismiss(id),
+            Command::Deliver { run, outcome } => {
+                let index = self.readers.iter().position(|reader| reader.run == run).expect("an open run");
+                let tasks = u64::from(outcome.tasks());
+                self.readers[index].take(outcome);
+                self.add(self.now + self.plan.reading, Happening::Read(index, tasks));
+            }
+            Command::Record(fact) => {
+                self.check.record(&fact, &self.readers);
+                self.facts.push(fact);
+            }
+        }
+    }
+
+    fn recruit(&mut self) {
+        let how = self.plan.recruits.get(self.recruits as usize).copied().unwrap_or_default();
+        self.recruits += 1;
+        let id = InterpreterId(self.recruits);
+        let happening = if how.fails { Happening::RecruitFails(id) } else { Happening::Recruited(id) };
+        self.add(self.now + how.takes, happening);
+    }
+
+    fn recruited(&mut self, id: InterpreterId) {
+        let seat = Seat {
+            remote: Remote::new(Rc::new(self.plan.streams.clone())),
+            state: State::Up,
+            steps: 0,
+            faulty: false,
+            delay: self.plan.delays[id.0 as usize % self.plan.delays.len()],
+            arrived: self.now,
+            heard: self.now,
+            cut: false,
+            held: Vec::new(),
+        };
+        self.seats.insert(id, seat);
+        self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));
+        let (name, machine) = (format!("interpreter/{}", id.0), "machine".to_owned());
+        self.engine.on(self.now, Event::Recruited { id, name, machine, pid: id.0, level: Level::Clear });
+    }
+
+    fn arrive(&mut self, id: InterpreterId, message: ToInterpreter, body: Bytes) {
+        self.step(id);
+        let seat = self.seats.get_mut(&id).expect("sent to a seat");
+        if matches!(seat.state, State::Down | State::Frozen) {
+            return;
+        }
+        for (at, act) in seat.remote.take(self.now, message, body) {
+            self.add(at, Happening::Act(id, act));
+        }
+    }
+
+    fn act(&mut self, id: InterpreterId, act: Act) {
+        self.step(id);
+        let seat = self.seats.get_mut(&id).expect("somebody acts");
+        match act {
+            _ if matches!(seat.state, State::Down | State::Frozen) => {}
+            Act::Die => self.die(id, self.plan.crashes_lose_answers),
+            Act::Say(message, body) => {
+                if message == FromInterpreter::Beat {
+                    self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));
+                }
+                self.say(id, message, body);
+            }
+        }
+    }
+
+    fn say(&mut self, id: InterpreterId, message: FromInterpreter, body: Bytes) {
+        let seat = self.seats.get_mut(&id).expect("somebody says it");
+        if seat.state == State::Unheard {
+            return seat.held.push((message, body));
+        }
+        seat.arrived = seat.arrived.max(self.now + seat.delay);
+        let at = seat.arrived;
+        self.add(at, Happening::Hear(id, message, body));
+    }
+
+    fn hear(&mut self, id: InterpreterId, message: FromInterpreter, body: Bytes) {
+        let seat = self.seats.get_mut(&id).expect("somebody said it");
+        if !seat.cut {
+            seat.heard = self.now;
+            self.engine.on(self.now, Event::Message { id, message, body });
+        }
+    }
+
+    fn die(&mut self, id: InterpreterId, answers_lost: bool) {
+        let seat = self.seats.get_mut(&id).expect("somebody dies");
+        (seat.state, seat.cut) = (State::Down, answers_lost);
+        let at = seat.arrived.max(self.now + seat.delay);
+        self.add(at, Happening::LinkEnds(id, Cause::Died { how: "killed by signal 9".to_owned() }));
+    }
+
+    /// The driver closes the link. What was under way may still be heard, and so may its end.
+    fn dismiss(&mut self, id: InterpreterId) {
+        let seat = self.seats.get_mut(&id).expect("somebody is dismissed");
+        assert!(seat.faulty, "{id:?} was dismissed, and had done nothing");
+        seat.state = State::Down;
+        let (silent, held, end) = (self.now - seat.heard, std::mem::take(&mut seat.held), seat.arrived);
+        self.dismissed.push((id, silent));
+        for (message, body) in held {
+            self.add(self.now, Happening::Hear(id, message, body));
+        }
+        let cause = Cause::Died { how: "dismissed".to_owned() };
+        self.add(end.max(self.now + milliseconds(1)), Happening::LinkEnds(id, cause));
+    }
+
+    /// Counts an interpreter's messages, and lets the fault happen that was planned for this one.
+    fn step(&mut self, id: InterpreterId) {
+        let seat = self.seats.get_mut(&id).expect("a seat's message");
+        let step = seat.steps;
+        seat.steps += 1;
+        let planned = self.plan.faults.iter().find(|fault| (fault.interpreter, fault.step) == (id.0, step));
+        let Some(kind) = planned.filter(|_| seat.state == State::Up).map(|fault| fault.kind) else { return };
+        seat.faulty = true;
+        match kind {
+            Kind::Dies => self.die(id, false),
+            Kind::DiesAnswersLost => self.die(id, true),
+            Kind::Freezes => seat.state = State::Frozen,
+            Kind::ComesLate => seat.state = State::Unheard,
+            Kind::Says(garbage) => {
+                let (message, body) = garbage::answer(garbage, &self.engine, id);
+                self.hear(id, message, body);
+                self.obey();
+            }
+        }
+    }
+}
+
+impl Drop for Grid {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed after {:?} of {:?}", self.now, self.plan);
+        }
+    }
+}

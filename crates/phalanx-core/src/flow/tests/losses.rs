@@ -1,0 +1,69 @@
+//! Every result exactly once, and in order, with one loss at every point of the conversation with every interpreter.
+
+use super::Grid;
+use super::integers::Form;
+use super::plan::{Fault, KINDS, Kind, Plan, Stream, microseconds, milliseconds};
+use crate::flow::RunOptions;
+
+/// Computes the plan with each way of failing at each of the first interpreters' messages.
+fn every_loss(plan: &Plan) {
+    let well = Grid::run(plan.clone());
+    well.readers.iter().for_each(|reader| reader.expect_everything());
+    assert_eq!(well.seats.len(), plan.interpreters as usize, "somebody was replaced without need");
+    for (id, seat) in &well.seats {
+        for (step, kind) in (0..seat.steps).flat_map(|step| KINDS.map(|kind| (step, kind))) {
+            let faults = vec![Fault { interpreter: id.0, step, kind }];
+            one_loss(Plan { faults, ..plan.clone() });
+        }
+    }
+}
+
+fn one_loss(plan: Plan) {
+    let (kind, silence) = (plan.faults[0].kind, plan.silence);
+    let grid = Grid::run(plan);
+    grid.readers.iter().for_each(|reader| reader.expect_everything());
+    let dismissed = usize::from(!matches!(kind, Kind::Dies | Kind::DiesAnswersLost));
+    assert_eq!(grid.dismissed.len(), dismissed);
+    if matches!(kind, Kind::Freezes | Kind::ComesLate) {
+        let (_, silent) = grid.dismissed[0];
+        assert!(silent >= silence && silent < silence + super::plan::TICK, "dismissed after {silent:?}");
+    }
+    assert_eq!(grid.seats.len(), grid.plan.interpreters as usize + 1, "one was lost, one replaces it");
+}
+
+fn options(ordered: bool) -> RunOptions {
+    RunOptions { ordered, ahead: milliseconds(250), spare: 4 }
+}
+
+#[test]
+fn in_a_farm_of_fine_grains() {
+    every_loss(&Plan { interpreters: 3, delays: vec![microseconds(50), microseconds(900)], ..Plan::default() });
+}
+
+#[test]
+fn in_a_farm_of_coarse_grains() {
+    let grains = vec![milliseconds(30), milliseconds(300)];
+    let stream = Stream { form: Form::Separate, options: options(false), tasks: 24, grains, ..Stream::default() };
+    every_loss(&Plan { streams: vec![stream], ..Plan::default() });
+}
+
+#[test]
+fn in_an_unfused_pipeline() {
+    let grains = vec![microseconds(50), milliseconds(3), microseconds(700)];
+    let stream = Stream { instructions: 3, form: Form::Separate, tasks: 40, grains, ..Stream::default() };
+    every_loss(&Plan { streams: vec![stream], delays: vec![milliseconds(2)], ..Plan::default() });
+}
+
+#[test]
+fn where_tasks_raise_and_interpreters_answer_in_pieces_and_give_back() {
+    let (raising, piece, patience) = (vec![3, 4, 17, 39], 3, 7);
+    let stream = Stream { instructions: 2, tasks: 40, raising, piece, patience, ..Stream::default() };
+    every_loss(&Plan { streams: vec![stream], ..Plan::default() });
+}
+
+#[test]
+fn between_two_runs() {
+    let grains = vec![milliseconds(5), microseconds(10)];
+    let second = Stream { options: options(false), form: Form::Separate, grains, tasks: 32, ..Stream::default() };
+    every_loss(&Plan { streams: vec![Stream { tasks: 30, ..Stream::default() }, second], ..Plan::default() });
+}

@@ -1,0 +1,75 @@
+//! What is taken from the stream ahead of the results being read is bounded.
+
+use super::Grid;
+use super::plan::{Plan, Stream, microseconds, milliseconds};
+use crate::flow::RunOptions;
+use std::time::Duration;
+
+/// Tasks taken from an endless stream whose results nobody reads, after five seconds.
+fn taken(interpreters: u32, stream: Stream) -> u64 {
+    let stream = Stream { tasks: u64::MAX, ..stream };
+    let reading = Duration::from_secs(1000);
+    let plan = Plan { interpreters, streams: vec![stream], reading, ..Plan::default() };
+    let grid = Grid::run_until(plan, Duration::from_secs(5));
+    let waiting: u64 = grid.engine.repository.works().map(|work| u64::from(work.count)).sum();
+    assert_eq!(waiting, 0, "all that was taken is computed");
+    assert_eq!(grid.readers[0].got.len() as u64, grid.readers[0].fed);
+    grid.readers[0].fed
+}
+
+fn options(ahead: u64, spare: u32) -> RunOptions {
+    RunOptions { ordered: true, ahead: milliseconds(ahead), spare }
+}
+
+#[test]
+fn by_the_spare_batches_where_no_time_is_given() {
+    let stream = |grain| Stream { options: options(0, 4), grains: vec![grain], ..Stream::default() };
+    assert_eq!(taken(2, stream(milliseconds(100))), 2 * 4);
+    assert_eq!(taken(3, stream(milliseconds(100))), 3 * 4);
+    assert_eq!(taken(2, stream(microseconds(100))), 2 * 4 * 20, "batches of 2 ms");
+}
+
+#[test]
+fn by_the_time_ahead() {
+    let stream = Stream { options: options(250, 1), grains: vec![milliseconds(2)], ..Stream::default() };
+    assert_eq!(taken(2, stream), 2 * 125);
+}
+
+#[test]
+fn by_the_time_ahead_in_all_instructions_together() {
+    let grains = vec![milliseconds(1)];
+    let stream = Stream { instructions: 4, options: options(400, 1), grains, ..Stream::default() };
+    assert_eq!(taken(2, stream), 2 * 100);
+}
+
+#[test]
+fn by_number_where_grains_are_very_fine() {
+    let options = options(60_000, 4);
+    let taken = taken(2, Stream { options, grains: vec![Duration::from_nanos(200)], ..Stream::default() });
+    assert!((100_000..=131_072).contains(&taken), "{taken}");
+}
+
+#[test]
+fn by_the_bytes_of_results() {
+    use crate::event::{Command, Event};
+    use crate::wire::{FromInterpreter, Shape, ToInterpreter};
+    let plan = Plan { streams: vec![Stream { tasks: 0, ..Stream::default() }], ..Plan::default() };
+    let mut grid = Grid::run(plan);
+    let run = super::reader::Reader::open(&mut grid.engine, 0, &Stream::default()).run;
+    let result = 1 << 20;
+    for _ in 0..1000 {
+        let room = grid.engine.room(run);
+        if room == 0 {
+            return;
+        }
+        grid.engine.feed(grid.now, run, super::integers::tokens(super::integers::Form::Separate, &vec![1; room as usize]));
+        grid.now += milliseconds(1);
+        while let Some(command) = grid.engine.next_command() {
+            let Command::Send { to: id, message: ToInterpreter::Fire { firing, count, .. }, .. } = command else { continue };
+            let shape = Shape::Packed { count, bytes: u64::from(count) * result };
+            let body = vec![0; count as usize * result as usize].into();
+            let message = FromInterpreter::Fired { firing, shape, busy: 100_000, protection: 0 };
+            grid.engine.on(grid.now, Event::Message { id, message, body });
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The flow engine by conversation: simulated interpreters behind a simulated network, and a clock that is a number.
+
+mod check;
+mod garbage;
+mod grid;
+mod integers;
+mod plan;
+mod reader;
+mod remote;
+
+mod abandoning;
+mod closing;
+mod culprits;
+mod grains;
+mod losses;
+mod memory;
+mod random;
+mod silence;
+mod staging;
+
+pub use grid::Grid;

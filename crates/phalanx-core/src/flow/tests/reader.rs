@@ -1,0 +1,138 @@
+//! The user's side of one run: feeds tasks as there is room, takes outcomes, and knows what should come.
+
+use super::integers;
+use super::plan::{Fate, Stream};
+use super::remote::code_of;
+use crate::event::Outcome;
+use crate::flow::{Engine, Graph};
+use crate::ids::{ProgramId, RunId, TaskId};
+use std::time::Duration;
+
+/// What came of one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Got {
+    Result(u64),
+    Raised,
+    /// With the interpreters that it ended.
+    Culprit(Vec<String>),
+}
+
+pub struct Reader {
+    pub stream: Stream,
+    program: ProgramId,
+    pub run: RunId,
+    pub fed: u64,
+    finished: bool,
+    pub got: Vec<(TaskId, Got)>,
+    pub ended: bool,
+    /// The losses that were named.
+    pub abandoned: Option<Vec<String>>,
+    pub closed: bool,
+}
+
+impl Reader {
+    /// Stages the stream's program and opens a run of it.
+    pub fn open(engine: &mut Engine, index: usize, stream: &Stream) -> Reader {
+        let program = engine.stage(Graph::chain(stream.instructions), code_of(index));
+        let run = engine.open(Duration::ZERO, program, stream.options);
+        Reader {
+            stream: stream.clone(),
+            program,
+            run,
+            fed: 0,
+            finished: false,
+            got: Vec::new(),
+            ended: false,
+            abandoned: None,
+            closed: false,
+        }
+    }
+
+    /// Whether nothing more is to come.
+    pub fn is_done(&self) -> bool {
+        self.ended || self.closed || self.abandoned.is_some()
+    }
+
+    /// One step, where there is one: closes, feeds, or ends the stream.
+    pub fn go_on(&mut self, engine: &mut Engine, now: Duration) -> bool {
+        if self.closed {
+            return false;
+        }
+        if self.stream.close_after.is_some_and(|tasks| self.got.len() as u64 >= tasks) {
+            engine.close(self.run);
+            engine.forget(self.program);
+            self.closed = true;
+            return true;
+        }
+        let count = u64::from(engine.room(self.run)).min(self.stream.tasks - self.fed);
+        if count > 0 {
+            let numbers: Vec<u64> = (self.fed..self.fed + count).map(integers::of_task).collect();
+            self.fed += count;
+            engine.feed(now, self.run, integers::tokens(self.stream.form, &numbers));
+            return true;
+        }
+        let finishes = self.fed == self.stream.tasks && !self.finished;
+        if finishes {
+            self.finished = true;
+            engine.finish(self.run);
+        }
+        finishes
+    }
+
+    /// Takes an outcome. Panics where one comes after the last one.
+    pub fn take(&mut self, outcome: Outcome) {
+        assert!(!self.is_done(), "after the end comes {outcome:?}");
+        match outcome {
+            Outcome::Results { first, tokens } => {
+                let results = integers::numbers(&tokens).into_iter().map(Got::Result);
+                self.got.extend((first..).zip(results));
+            }
+            Outcome::Raised { task, error, .. } => {
+                assert_eq!(error.as_ref(), task.to_le_bytes(), "another task's error");
+                self.got.push((task, Got::Raised));
+            }
+            Outcome::Culprit { task, token, index, killed } => {
+                let number = integers::numbers(&token)[index as usize];
+                assert_eq!(integers::task_of(number), task, "another task's token");
+                self.got.push((task, Got::Culprit(killed)));
+            }
+            Outcome::Ended => self.ended = true,
+            Outcome::Abandoned { losses } => self.abandoned = Some(losses),
+        }
+    }
+
+    /// Panics unless every task of the stream has come to what it should have, once, in order where asked.
+    pub fn expect_everything(&self) {
+        assert!(self.ended, "the run has not ended");
+        assert_eq!(self.got.len() as u64, self.stream.tasks, "some tasks are lost, or came twice");
+        self.expect_nothing_wrong();
+    }
+
+    /// Panics unless what came is right, each once, in order where asked.
+    pub fn expect_nothing_wrong(&self) {
+        let mut tasks: Vec<TaskId> = self.got.iter().map(|(task, _)| *task).collect();
+        if self.stream.options.ordered {
+            let in_order = tasks.iter().copied().eq(0..tasks.len() as u64);
+            assert!(in_order, "out of order: {tasks:?}");
+        }
+        tasks.sort_unstable();
+        assert!(tasks.windows(2).all(|pair| pair[0] < pair[1]), "a task came twice: {tasks:?}");
+        self.got.iter().for_each(|(task, got)| self.expect_right(*task, got));
+    }
+
+    fn expect_right(&self, task: TaskId, got: &Got) {
+        let fates = (0..self.stream.instructions).map(|instruction| self.stream.fate(task, instruction));
+        let fate = fates.into_iter().find(|fate| *fate != Fate::Gives).unwrap_or(Fate::Gives);
+        let right = match got {
+            Got::Result(number) => fate == Fate::Gives && *number == integers::result(task, self.stream.instructions),
+            Got::Raised => fate == Fate::Raises,
+            Got::Culprit(killed) => fate == Fate::Kills && killed.len() == crate::flow::KILLS,
+        };
+        assert!(right, "task {task} has come to {got:?}");
+    }
+
+    /// The tasks that were reported to have ended their interpreters.
+    pub fn culprits(&self) -> Vec<TaskId> {
+        self.got.iter().filter(|(_, got)| matches!(got, Got::Culprit(_))).map(|(task, _)| *task).collect()
+    }
+}
