@@ -10,6 +10,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
@@ -25,7 +26,8 @@ def main() -> None:
     link = Interpreter.begin()
     if link.path:
         sys.path[:] = link.path
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if sys.stdout is not None:  # a program without standard streams has none
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     programs: dict[int, Program] = {}
     while True:
         kind, program, *message = link.next()
@@ -75,6 +77,7 @@ class Firing:
             objects = map(_raising(staging_error(error, self._link.machine, "a task")), range(count))
         while count > 0:
             results, failure = self._fire_some(objects, end)
+            flush_output()
             self._send_results(results)
             count -= len(results)
             if failure is not None:
@@ -116,6 +119,12 @@ class Firing:
         return self._answered - before
 
 
+def flush_output() -> None:
+    """Writes what the user's code printed: after the last answer the process may be ended at any time."""
+    with suppress(AttributeError, OSError, ValueError):  # there is no standard output, or not any more
+        sys.stdout.flush()
+
+
 class _Unreadable:
     def __repr__(self) -> str:
         return "(not shown)"
@@ -139,7 +148,8 @@ def pack_failure(error: BaseException, token: Any) -> bytes:
         pickled = dumps(error)
         pickle.loads(pickled)
     except Exception:
-        pickled = dumps(RemoteError(f"{type(error).__qualname__}: {error}"))
+        words = traceback.format_exception_only(type(error), error)[-1].strip()
+        pickled = dumps(RemoteError(words))
     return dumps((pickled, text, short(token)))
 
 

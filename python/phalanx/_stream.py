@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from phalanx import _native
-from phalanx._tokens import Packed, pack, short
+from phalanx._tokens import PLAIN, Packed, Token, pack, short
 from phalanx.errors import StagingError
 
 #: Seconds that a reader waits for results before it looks up again.
@@ -111,8 +111,10 @@ class Gathered:
         """Up to ``room`` tasks; false at the end of the stream."""
         began = perf_counter()
         for task in tasks:
+            # As it is now: a generator may fill the same list or array again for its next task.
+            kept = task if type(task) in PLAIN else snapshot(task)
             with self._lock:
-                self._gathered.append(task)
+                self._gathered.append(kept)
                 full = len(self._gathered) >= room
             if full or self._closed or perf_counter() - began > GATHER:
                 self.feed()
@@ -136,6 +138,16 @@ def feed_tasks(native: _native.Manager, run: int, batch: list[Any]) -> StagingEr
         return reason or StagingError(f"tasks cannot be pickled together: {error}")
     native.feed(run, packed)
     return None
+
+
+def snapshot(task: Any) -> Token:
+    """A task pickled as it is now, with copies of what can still change. Raises StagingError that names it."""
+    try:
+        token = Token(task)
+    except Exception as error:
+        raise StagingError(f"the task {short(task)} cannot be pickled: {error}") from error
+    token.buffers = [buffer if buffer.readonly else memoryview(bytes(buffer)) for buffer in token.buffers]
+    return token
 
 
 def pack_task(task: Any) -> Packed:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from time import monotonic
 from types import FunctionType
@@ -52,7 +55,8 @@ class Submitted(Future[Any]):
 class _Run:
     """The calls of one staged function."""
 
-    def __init__(self, program: int, run: int) -> None:
+    def __init__(self, key: Any, program: int, run: int) -> None:
+        self.key = key
         self.program = program
         self.run = run
         self.pending: deque[tuple[Future[Any], tuple[Any, ...]]] = deque()
@@ -61,7 +65,10 @@ class _Run:
 
 
 class Submissions:
-    """The futures of one manager. A thread sets their results; it lives from the first call to the last result."""
+    """The futures of one manager, and its end: interpreters are let go when no future waits for them any more.
+
+    A thread collects what nobody waits for; it lives from the first call to the last result.
+    """
 
     def __init__(self, native: _native.Manager) -> None:
         self._native = native
@@ -72,10 +79,13 @@ class Submissions:
         self._thread: threading.Thread | None = None
         self._shut_down = False
         self._collecting = threading.Lock()
-        self._close: Callable[[], None] | None = None
+        self._pid = os.getpid()
+        self.closed = False
+        atexit.register(self._end_with_program)
 
     def submit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
         """A future of the call."""
+        self.check_process()
         future = Submitted(self)
         with self._lock:
             if self._shut_down:
@@ -92,24 +102,62 @@ class Submissions:
                 self._thread.start()
         return future
 
-    def shutdown(self, close: Callable[[], None], *, wait: bool, cancel: bool) -> bool:
-        """Takes no more calls; true when nothing is left to do, so that the manager can be closed now. Otherwise
-        ``close`` is called after the last result."""
+    def shutdown(self, *, wait: bool, cancel: bool = False) -> None:
+        """Takes no more calls, and lets the interpreters go after the last result; now if none is due."""
+        if os.getpid() != self._pid:
+            return  # a copy of the program: what it would end belongs to the original
         with self._lock:
             self._shut_down = True
-            self._close = close
-            if cancel:
-                for run in self._runs.values():
-                    for future, _ in run.pending:
-                        future.cancel()
-                    run.pending = deque(call for call in run.pending if not call[0].done())
+            cancelled = self._take(pending=True) if cancel else []
             thread = self._thread
+        for future in cancelled:
+            future.cancel()
+            future.set_running_or_notify_cancel()
         self._mailbox.nudge()
-        if thread is None or not thread.is_alive():
-            return True
-        if wait and thread is not threading.current_thread():
+        if thread is threading.current_thread():
+            return
+        if thread is not None and thread.is_alive():
+            if not wait:
+                return
             thread.join()
-        return False
+        self._end()
+
+    def close(self) -> None:
+        """Ends everything now: calls that were not sent are cancelled, those that were raise RuntimeError."""
+        self.shutdown(wait=False, cancel=True)
+        self._end()
+        with self._lock:
+            unanswered = self._take(pending=False)
+            self._runs.clear()  # answers that arrive yet are nobody's
+        for future in unanswered:
+            future.set_exception(RuntimeError("this manager is closed"))
+        self._mailbox.nudge()
+
+    def check_process(self) -> None:
+        """Raises RuntimeError in a process that was forked off the manager's."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(f"this manager belongs to the process {self._pid}; make one after the fork")
+
+    def _end(self) -> None:
+        if os.getpid() == self._pid:
+            self.closed = True
+            atexit.unregister(self._end_with_program)
+            self._native.close()
+
+    def _end_with_program(self) -> None:
+        """Waits for what was submitted, as the standard library's executors do; not if Ctrl-C ended the program."""
+        if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+            self.close()
+        else:
+            self.shutdown(wait=True)
+
+    def _take(self, *, pending: bool) -> list[Future[Any]]:
+        """Takes out the futures of all calls that were not sent yet, or of those that were."""
+        taken: list[Future[Any]] = []
+        for run in self._runs.values():
+            taken += (future for future, _ in run.pending) if pending else run.sent.values()
+            (run.pending if pending else run.sent).clear()
+        return taken
 
     def _run_of(self, function: Callable[..., Any]) -> _Run:
         from phalanx.manager import stage_code
@@ -123,21 +171,22 @@ class Submissions:
             key = key or code
         run = self._staged.get(key)
         if run is None:
-            program = self._native.stage(1, code)
-            run = _Run(program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
-            self._staged[key] = self._runs[run.run] = run
             self._unstage_oldest()
+            program = self._native.stage(1, code)
+            run = _Run(key, program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
+            self._staged[key] = self._runs[run.run] = run
         self._staged.move_to_end(key)
         return run
 
     def _unstage_oldest(self) -> None:
-        idle = (key for key, run in self._staged.items() if not run.pending and not run.sent)
-        while len(self._staged) > MOST_STAGED and (oldest := next(idle, None)) is not None:
-            run = self._staged.pop(oldest)
-            del self._runs[run.run]
-            self._native.close_run(run.run)
-            self._native.forget(run.program)
-            idle = (key for key, run in self._staged.items() if not run.pending and not run.sent)
+        idle = [run for run in self._staged.values() if not run.pending and not run.sent]
+        for run in idle[: max(0, len(self._staged) - MOST_STAGED + 1)]:
+            self._unstage(run)
+
+    def _unstage(self, run: _Run) -> None:
+        del self._staged[run.key], self._runs[run.run]
+        self._native.close_run(run.run)
+        self._native.forget(run.program)
 
     def _send(self, run: _Run) -> None:
         """Sends pending calls as far as there is room."""
@@ -189,8 +238,7 @@ class Submissions:
             if outcomes := self._native.take(self._mailbox, PATIENCE, False):
                 self._handle(outcomes)
                 self._mailbox.nudge()
-        if self._close is not None:
-            self._close()
+        self._end()
 
     def _is_finished(self) -> bool:
         with self._lock:
@@ -198,10 +246,11 @@ class Submissions:
 
     def _handle(self, outcomes: list[tuple[int, str, int, Any]]) -> None:
         """Sends what there is room for now, and settles futures."""
-        settled = []
+        settled: list[tuple[Callable[[Any], None], Any]] = []
         with self._lock:
             for number, kind, first, what in outcomes:
-                settled += self._settle(self._runs[number], kind, first, what)
+                if number in self._runs:
+                    settled += self._settle(self._runs[number], kind, first, what)
             for run in self._runs.values():
                 self._send(run)
             if self._shut_down:
@@ -209,14 +258,23 @@ class Submissions:
         for set_outcome, outcome in settled:
             set_outcome(outcome)
 
-    def _settle(self, run: _Run, kind: str, first: int, what: Any) -> list[tuple[Callable[[Any], None], Any]]:
-        from phalanx.manager import failure
+    def _settle(
+        self, run: _Run, kind: str, first: int, what: Any
+    ) -> Iterator[tuple[Callable[[Any], None], Any]]:
+        from phalanx.manager import failure, unreadable
 
         if kind == "results":
-            return [(run.sent.pop(first + offset).set_result, result) for offset, result in enumerate(unpack(what))]
-        if kind in ("raised", "culprit"):
-            return [(run.sent.pop(first).set_exception, failure(kind, first, what))]
-        lost = [*run.sent.values(), *(future for future, _ in run.pending)]
-        run.sent.clear()
-        run.pending.clear()
-        return [(future.set_exception, failure(kind, first, what)) for future in lost if not future.cancelled()]
+            results = unpack(what)
+            for index in range(first, first + what[0]):
+                future = run.sent.pop(index)
+                try:
+                    yield future.set_result, next(results)
+                except Exception as error:
+                    yield future.set_exception, unreadable(error)
+        elif kind in ("raised", "culprit"):
+            yield run.sent.pop(first).set_exception, failure(kind, first, what)
+        else:
+            self._unstage(run)  # a later call tries again to recruit
+            waiting = (future for future, _ in run.pending if future.set_running_or_notify_cancel())
+            for future in (*run.sent.values(), *waiting):
+                yield future.set_exception, failure(kind, first, what)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import pickle
 import sys
@@ -89,11 +88,9 @@ class Manager(Executor):
             silence=SILENCE,
             journal=journal,
         )
-        self._closed = False
         self._submissions = Submissions(self._native)
-        # An open manager at the end of the program is closed as the standard library's executors are.
-        self._at_exit = weakref.finalize(self, _native.Manager.close, self._native)
-        self._finish = _shut_down_at_exit(self)
+        # A manager that nobody has any more answers what was submitted, as the standard library's executors do.
+        weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
 
     @property
     def interpreters(self) -> int:
@@ -124,7 +121,10 @@ class Manager(Executor):
                 stream.feed()
                 for _, kind, first, what in native.take(mailbox, stream.patience, True):
                     if kind == "results":
-                        yield from unpack(what)
+                        try:
+                            yield from unpack(what)
+                        except Exception as error:
+                            raise unreadable(error) from error
                     elif kind == "ended":
                         stream.check()
                         return
@@ -148,13 +148,11 @@ class Manager(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Lets the interpreters go, as :meth:`concurrent.futures.Executor.shutdown`: after what was submitted."""
-        if self._submissions.shutdown(self._close, wait=wait, cancel=cancel_futures):
-            self._close()
+        self._submissions.shutdown(wait=wait, cancel=cancel_futures)
 
     def close(self) -> None:
         """Ends everything now, also what was submitted."""
-        self._close()
-        self._submissions.shutdown(self._close, wait=False, cancel=True)
+        self._submissions.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -165,13 +163,9 @@ class Manager(Executor):
             self.shutdown(wait=True)
         return None
 
-    def _close(self) -> None:
-        self._closed = True
-        self._at_exit()
-        atexit.unregister(self._finish)
-
     def _check_open(self) -> None:
-        if self._closed:
+        self._submissions.check_process()
+        if self._submissions.closed:
             raise RuntimeError("this manager is closed")
 
 
@@ -205,6 +199,11 @@ def failure(kind: str, index: int, what: Any) -> BaseException:
     return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
 
 
+def unreadable(error: Exception) -> StagingError:
+    """Stands for a result that cannot be unpickled here."""
+    return StagingError(f"a result cannot be unpickled here: {type(error).__qualname__}: {error}")
+
+
 def _addresses(where: Where) -> list[str] | None:
     if where is None:
         return None
@@ -214,14 +213,3 @@ def _addresses(where: Where) -> list[str] | None:
         return [where]
     raise PhalanxError(f"{where!r} is no place: write None, 'host:port' or px.Hosts(path)")
 
-
-def _shut_down_at_exit(manager: Manager) -> Callable[[], None]:
-    reference = weakref.ref(manager)
-
-    def finish() -> None:
-        alive = reference()
-        if alive is not None:
-            alive.shutdown(wait=True)
-
-    atexit.register(finish)
-    return finish

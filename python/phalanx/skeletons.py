@@ -56,7 +56,11 @@ class Fused:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
 
+    def __repr__(self) -> str:
+        return ", ".join(map(_name, self.functions))
+
     def __call__(self, token: Any) -> Any:
+        """What the last function gives."""
         for function in self.functions:
             token = function(token)
         return token

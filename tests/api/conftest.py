@@ -36,7 +36,9 @@ def script(tmp_path: Path) -> Iterator[Script]:
         (tmp_path / "script.py").write_text(dedent(source))
         command = [sys.executable, *python, *arguments]
         files = tmp_path / f"output-{number}"
-        process = Process(command, title="the script", files=files, cwd=tmp_path, env={**os.environ, **env})
+        # As on a user's machine, where output waits in buffers.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        process = Process(command, title="the script", files=files, cwd=tmp_path, env=inherited | env)
         started.append(process)
         return process
 

@@ -132,6 +132,9 @@ fn describe(status: ExitStatus) -> String {
 /// then on the process ends when its parent does.
 pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
     let mut tether = take_standard_input()?;
+    if !tether.peer_is_same_user()? {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "started by another user"));
+    }
     let mut length = [0; 4];
     tether.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);

@@ -302,7 +302,9 @@ impl Core {
         let seat = Arc::new(Seat { link: link.clone(), hold: Mutex::new(hold), received: Mutex::new(0) });
         lock(&self.seats).insert(id, seat.clone());
         if self.closed.load(Ordering::Acquire) {
-            return; // dropping the hold ends the interpreter
+            lock(&self.seats).remove(&id); // closed before it could see this seat
+            lock(&seat.hold).end();
+            return;
         }
         let (began, ready, mut violation) = (Instant::now(), Cell::new(false), None);
         let on_frame = |frame: Frame| match decode(&frame.header) {

@@ -298,8 +298,7 @@ impl Engine {
         let loss = format!("{} {cause}", interpreter.name);
         self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
         self.remember_loss(loss.clone());
-        let died = matches!(cause, Cause::Died { .. });
-        if let Some(head) = interpreter.in_flight.front_mut().filter(|_| died) {
+        if let Some(head) = interpreter.in_flight.front_mut() {
             head.work.killed.push(loss); // firings are in order: only the first can be at fault
         }
         for firing in interpreter.in_flight.into_iter().rev() {

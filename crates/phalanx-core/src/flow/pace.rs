@@ -1,4 +1,4 @@
-//! How much to fire at once: from the measured grain, so that nobody tunes a chunk size.
+//! How much to fire at once: from measured times, so that nobody tunes a chunk size.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const COARSE: u32 = 50;
 const MOST_IN_FLIGHT: usize = 64;
 const IN_FLIGHT_BYTES: u64 = 4 << 20;
 
-/// What is known of one instruction's grain.
+/// What is known of one instruction.
 #[derive(Debug, Default, Clone)]
 pub struct Pace {
     /// Nanoseconds a token, a moving average; `None` before the first answer.
-    grain: Option<f64>,
-    /// Bytes a token, in and out, a moving average.
+    time: Option<f64>,
+    /// Bytes of a token that goes in, a moving average.
     bytes: f64,
 }
 
@@ -29,7 +29,7 @@ impl Pace {
     /// An interpreter took `busy` for `tokens` tokens.
     pub fn measured(&mut self, tokens: u32, busy: Duration) {
         let sample = busy.as_nanos() as f64 / f64::from(tokens.max(1));
-        self.grain = Some(self.grain.map_or(sample, |grain| (grain + sample) / 2.0));
+        self.time = Some(self.time.map_or(sample, |time| (time + sample) / 2.0));
     }
 
     /// `tokens` tokens had `bytes` bytes.
@@ -40,23 +40,23 @@ impl Pace {
 
     /// How many tokens to fire together.
     pub fn batch(&self) -> u32 {
-        let Some(grain) = self.grain else { return 1 };
-        let by_time = BATCH.as_nanos() as f64 / grain.max(1.0);
+        let Some(time) = self.time else { return 1 };
+        let by_time = BATCH.as_nanos() as f64 / time.max(1.0);
         let by_bytes = BATCH_BYTES / self.bytes.max(1.0);
         (by_time.min(by_bytes) as u32).clamp(1, MOST_TOKENS)
     }
 
     /// How long `tokens` tokens will take; unknown before the first answer.
     pub fn estimate(&self, tokens: u32) -> Option<Duration> {
-        self.grain.map(|grain| Duration::from_nanos((grain * f64::from(tokens)) as u64))
+        self.time.map(|time| Duration::from_nanos((time * f64::from(tokens)) as u64))
     }
 
     /// How many tokens keep `interpreters` busy for `ahead`.
     pub fn tokens_in(&self, ahead: Duration, interpreters: u32) -> f64 {
-        self.grain.map_or(0.0, |grain| ahead.as_nanos() as f64 * f64::from(interpreters) / grain.max(1.0))
+        self.time.map_or(0.0, |time| ahead.as_nanos() as f64 * f64::from(interpreters) / time.max(1.0))
     }
 
-    /// Bytes a token, in and out.
+    /// Bytes of a token that goes in.
     pub fn bytes(&self) -> f64 {
         self.bytes
     }
@@ -67,7 +67,7 @@ impl Pace {
 pub struct Load {
     pub firings: usize,
     pub bytes: u64,
-    /// Estimated time for all of it; `None` while a firing of unknown grain is among it.
+    /// Estimated time for all of it; `None` while a firing of unknown length is among it.
     pub time: Option<Duration>,
 }
 

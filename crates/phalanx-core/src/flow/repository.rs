@@ -4,6 +4,9 @@ use crate::ids::{RunId, TaskId};
 use crate::wire::Tokens;
 use std::collections::VecDeque;
 
+/// Into how many parts work is cut that an interpreter was lost with.
+const PARTS: u32 = 64;
+
 /// One instruction, fireable for a number of consecutive tasks.
 #[derive(Debug, Clone)]
 pub struct Work {
@@ -54,11 +57,15 @@ impl Repository {
         self.works.push_front(work);
     }
 
-    /// The next one, cut to at most `most(&work)` tokens. What killed an interpreter goes one by one,
-    /// so that the culprit is found and the others are cleared.
+    /// The next one, cut to at most `most(&work)` tokens. What an interpreter was lost with goes in small parts, and
+    /// after a second loss one by one, so that the culprit is found and the others are cleared.
     pub fn take(&mut self, most: impl Fn(&Work) -> u32) -> Option<Work> {
         let next = self.works.front_mut()?;
-        let most = if next.killed.is_empty() { most(next) } else { 1 };
+        let most = match next.killed.len() {
+            0 => most(next),
+            1 => (next.count / PARTS).max(1),
+            _ => 1,
+        };
         if next.count > most {
             return Some(next.split_off(most));
         }

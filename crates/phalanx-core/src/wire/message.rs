@@ -38,8 +38,7 @@ pub enum FromInterpreter {
 /// From a user's manager to an executor, on its control link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// Start an interpreter; `request` is the user's name for it. The body is the user's certificate that
-    /// the interpreter shall accept.
+    /// Start an interpreter that talks to this user; `request` is the user's number for it.
     Recruit { request: u32 },
     /// End an interpreter at once.
     Release { request: u32 },

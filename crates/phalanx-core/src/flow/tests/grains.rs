@@ -66,10 +66,8 @@ fn enough_is_in_flight_to_hide_a_long_round_trip() {
     let streams = vec![farm(microseconds(500), tasks)];
     let grid = Grid::run(Plan { interpreters: 1, streams, delays: vec![delay], ..Plan::default() });
     grid.readers[0].expect_everything();
-    let last = grid.facts.len() - grid.facts.iter().rev().position(|fact| matches!(fact, Fact::Answered { .. })).expect("answers");
-    let _ = last;
     let busy = microseconds(500) * tasks as u32;
-    assert!(grid.ended < busy * 11 / 10, "{busy:?} of work took {:?}", grid.ended);
+    assert!(grid.done < busy * 11 / 10, "{busy:?} of work took {:?}", grid.done);
 }
 
 #[test]
@@ -81,19 +79,5 @@ fn what_gets_coarser_is_given_back_and_cut() {
         grid.readers[0].expect_everything();
         assert!(grid.facts.iter().any(|fact| matches!(fact, Fact::Returned { .. })));
         assert_eq!(firings(&grid).last(), Some(&1), "coarse at the end");
-    }
-}
-
-#[test]
-fn heavy_tokens_go_alone_and_few_at_once() {
-    let stream = Stream { form: Form::Separate, ..farm(microseconds(1), 300) };
-    let mut grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
-    let heavy = crate::wire::Tokens::packed(1, vec![0; 3 << 20].into());
-    let (run, now) = (super::reader::Reader::open(&mut grid.engine, 0, &Stream::default()).run, grid.now);
-    for _ in 0..100 {
-        grid.engine.feed(now, run, heavy.clone());
-    }
-    for interpreter in grid.engine.interpreters.values() {
-        assert_eq!(interpreter.in_flight.len(), 1, "the grain is unknown yet");
     }
 }

@@ -76,6 +76,8 @@ pub struct Grid {
     pub plan: Plan,
     pub engine: Engine,
     pub now: Duration,
+    /// When the last stream was done.
+    pub done: Duration,
     pub seats: BTreeMap<InterpreterId, Seat>,
     /// One for each stream.
     pub readers: Vec<Reader>,
@@ -95,7 +97,8 @@ impl Grid {
         while !grid.readers.iter().all(Reader::is_done) {
             grid.next();
         }
-        let end = grid.now + AFTERWARDS;
+        grid.done = grid.now;
+        let end = grid.done + AFTERWARDS;
         while grid.now < end {
             grid.next();
         }
@@ -119,6 +122,7 @@ impl Grid {
             plan,
             engine,
             now: Duration::ZERO,
+            done: Duration::ZERO,
             seats: BTreeMap::new(),
             facts: Vec::new(),
             dismissed: Vec::new(),

@@ -2,7 +2,10 @@
 
 use super::Grid;
 use super::plan::{Plan, Stream, microseconds, milliseconds};
+use super::reader::Reader;
+use crate::event::{Command, Event};
 use crate::flow::RunOptions;
+use crate::wire::{FromInterpreter, Shape, ToInterpreter, Tokens};
 use std::time::Duration;
 
 /// Tasks taken from an endless stream whose results nobody reads, after five seconds.
@@ -49,27 +52,29 @@ fn by_number_where_grains_are_very_fine() {
     assert!((100_000..=131_072).contains(&taken), "{taken}");
 }
 
-#[test]
-fn by_the_bytes_of_results() {
-    use crate::event::{Command, Event};
-    use crate::wire::{FromInterpreter, Shape, ToInterpreter};
-    let plan = Plan { streams: vec![Stream { tasks: 0, ..Stream::default() }], ..Plan::default() };
-    let mut grid = Grid::run(plan);
-    let run = super::reader::Reader::open(&mut grid.engine, 0, &Stream::default()).run;
-    let result = 1 << 20;
-    for _ in 0..1000 {
-        let room = grid.engine.room(run);
-        if room == 0 {
-            return;
-        }
-        grid.engine.feed(grid.now, run, super::integers::tokens(super::integers::Form::Separate, &vec![1; room as usize]));
+/// Answers a firing of small tasks with large results.
+fn answer_heavily(grid: &mut Grid, bytes: u64) {
+    while let Some(command) = grid.engine.next_command() {
+        let Command::Send { to: id, message: ToInterpreter::Fire { firing, count, .. }, .. } = command else { continue };
+        let bytes = u64::from(count) * bytes;
+        let message = FromInterpreter::Fired { firing, shape: Shape::Packed { count, bytes }, busy: 200_000, protection: 0 };
         grid.now += milliseconds(1);
-        while let Some(command) = grid.engine.next_command() {
-            let Command::Send { to: id, message: ToInterpreter::Fire { firing, count, .. }, .. } = command else { continue };
-            let shape = Shape::Packed { count, bytes: u64::from(count) * result };
-            let body = vec![0; count as usize * result as usize].into();
-            let message = FromInterpreter::Fired { firing, shape, busy: 100_000, protection: 0 };
-            grid.engine.on(grid.now, Event::Message { id, message, body });
+        grid.engine.on(grid.now, Event::Message { id, message, body: vec![0; bytes as usize].into() });
+    }
+}
+
+#[test]
+fn by_the_bytes_of_tasks_and_by_those_of_results() {
+    for (task, result) in [(1 << 20, 8), (8, 1 << 20)] {
+        let mut grid = Grid::run(Plan { streams: vec![Stream { tasks: 0, ..Stream::default() }], ..Plan::default() });
+        let run = Reader::open(&mut grid.engine, 0, &Stream::default()).run;
+        let mut taken = 0;
+        while let room @ 1.. = grid.engine.room(run) {
+            taken += room;
+            let tasks = Tokens::packed(room, vec![0; room as usize * task].into());
+            grid.engine.feed(grid.now, run, tasks);
+            answer_heavily(&mut grid, result);
         }
+        assert!((64..80).contains(&taken), "{taken} tasks with 1 MB each are taken");
     }
 }

@@ -1,0 +1,81 @@
+//! Computations of every kind, with several losses at once: every result exactly once, or an error that names losses.
+
+use super::Grid;
+use super::integers::Form;
+use super::plan::{Fault, KINDS, Kind, Plan, Recruiting, Stream, microseconds, milliseconds};
+use crate::flow::RunOptions;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::time::Duration;
+
+/// From nothing to a second, each order of magnitude as likely as the others.
+fn time() -> impl Strategy<Value = Duration> {
+    (select(vec![1, 10, 100, 1000, 10_000, 100_000]), 0..10u64).prop_map(|(unit, n)| microseconds(unit * n))
+}
+
+fn stream() -> impl Strategy<Value = Stream> {
+    let tasks = || vec(0..120u64, 0..4);
+    let options = (any::<bool>(), time(), 0..6u32).prop_map(|(ordered, ahead, spare)| RunOptions { ordered, ahead, spare });
+    let form = select(vec![Form::Packed, Form::Separate]);
+    let pieces = || prop_oneof![Just(usize::MAX), 1..9usize];
+    let closing = prop_oneof![4 => Just(None), 1 => (0..100u64).prop_map(Some)];
+    let costs = (vec(time(), 1..6), prop_oneof![Just(Duration::ZERO), time()]);
+    (1..5u16, 0..120u64, form, options, costs, tasks(), (pieces(), pieces()), closing).prop_map(
+        |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience), close_after)| {
+            let killing = Vec::new();
+            Stream { instructions, tasks, form, options, grains, staging, raising, killing, piece, patience, close_after }
+        },
+    )
+}
+
+fn fault(kinds: Vec<Kind>) -> impl Strategy<Value = Fault> {
+    (1..7u32, 0..60usize, select(kinds)).prop_map(|(interpreter, step, kind)| Fault { interpreter, step, kind })
+}
+
+/// Losses of which nobody could think that a task is to blame, and at most two of the others: a third one of those might
+/// hit the same task, which then would be accused with good reason.
+fn faults() -> impl Strategy<Value = Vec<Fault>> {
+    let (harmless, others) = KINDS.into_iter().partition(|kind| matches!(kind, Kind::Freezes | Kind::ComesLate));
+    (vec(fault(harmless), 0..4), vec(fault(others), 0..3)).prop_map(|(some, others)| [some, others].concat())
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let recruiting = (time(), prop::bool::weighted(0.2)).prop_map(|(takes, fails)| Recruiting { takes, fails });
+    let sleep = prop_oneof![3 => Just(None), 1 => (time(), time()).prop_map(|(from, long)| Some((from, from + long * 10)))];
+    let ways = (vec(recruiting, 0..10), vec(time(), 1..4), time(), sleep);
+    (1..5u32, vec(stream(), 1..4), faults(), ways).prop_map(|(interpreters, streams, faults, ways)| {
+        let (recruits, delays, reading, sleep) = ways;
+        let delays = delays.into_iter().map(|delay: Duration| delay.min(milliseconds(200))).collect();
+        Plan { interpreters, streams, faults, recruits, delays, reading, sleep, ..Plan::default() }
+    })
+}
+
+/// Panics unless the streams have come to what they should have; with failing recruits, also to an error.
+fn expect_right(grid: &Grid) {
+    let hopeless = grid.plan.recruits.iter().any(|recruiting| recruiting.fails);
+    for reader in &grid.readers {
+        reader.expect_nothing_wrong();
+        match &reader.abandoned {
+            Some(losses) => assert!(hopeless && !losses.is_empty(), "abandoned without need"),
+            None if reader.closed => {}
+            None => reader.expect_everything(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn results_come_exactly_once_whatever_is_lost(plan in plan()) {
+        expect_right(&Grid::run(plan));
+    }
+
+    #[test]
+    fn culprits_are_found_among_innocents(plan in plan(), killing in vec(0..120u64, 1..4), answers_lost in any::<bool>()) {
+        let streams = plan.streams.into_iter().map(|stream| Stream { killing: killing.clone(), ..stream });
+        let plan = Plan { streams: streams.collect(), faults: Vec::new(), crashes_lose_answers: answers_lost, ..plan };
+        expect_right(&Grid::run(plan));
+    }
+}
