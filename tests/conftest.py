@@ -86,9 +86,7 @@ def processes() -> dict[str, int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() or f"{MARK}={RUN}".encode() in (folder / "environ").read_bytes().split(
-                b"\0"
-            ):
+            if parent == os.getpid() or f"{MARK}={RUN}".encode() in (folder / "environ").read_bytes().split(b"\0"):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 found[f"process {folder.name}: {command or 'ended, not waited for'}"] = int(folder.name)
     return found

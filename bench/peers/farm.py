@@ -50,12 +50,8 @@ def _run(options: argparse.Namespace) -> tuple[dict[str, Samples], dict[str, Any
     results: dict[str, Samples] = {}
     begin, others_before, stolen_before = time.monotonic(), *_disturbance()
     for name, rows, repeats in _plan(_present(options.peers), options.only, settings):
-        _say(
-            f"{time.monotonic() - begin:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}"
-        )
-        samples = (
-            _first(name) if rows == ["first"] else _measure(name, rows, settings._replace(repeats=repeats))
-        )
+        _say(f"{time.monotonic() - begin:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}")
+        samples = _first(name) if rows == ["first"] else _measure(name, rows, settings._replace(repeats=repeats))
         _merge(results.setdefault(name, {}), samples)
     seconds, others, stolen = time.monotonic() - begin, *_disturbance()
     capacity = seconds * (os.cpu_count() or 1)

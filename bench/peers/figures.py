@@ -23,8 +23,10 @@ FIGURES = {
     "cpu": Figure("CPU per task", "null", "cpu_us", "µs", False),
     "round_trip": Figure("round trip", "round_trip", "us", "µs", False),
     "grain": Figure("grain of 90 %", "grain", "grain_ms", "ms", False),
+    "grain_cpu": Figure("by CPU", "grain", "grain_cpu_ms", "ms", False),
     "bytes": Figure("1 MB in, out", "bytes", "mb_per_s", "MB/s", True),
     "pipeline": Figure("makespan/ideal", "pipeline", "ratio", "", False),
+    "pipeline_cpu": Figure("by CPU", "pipeline", "cpu_ratio", "", False),
     "first": Figure("first result", "first", "s", "s", False),
     "rss": Figure("idle RSS", "memory", "rss_mb", "MB", False),
     "pss": Figure("idle PSS", "memory", "pss_mb", "MB", False),
@@ -60,9 +62,7 @@ CLAIMS = (
     Claim("grain of 90 %, clear", "grain", "phalanx", CLEAR_PEERS, 0.3, False),
     Claim("grain of 90 %, private", "grain", "phalanx-private", SECURED_PEERS, 0.4, False),
     Claim("1 MB in and out, clear, against the best peer", "bytes", "phalanx", CLEAR_PEERS, 1.3, True),
-    Claim(
-        "1 MB in and out, private, against ours clear", "bytes", "phalanx-private", ("phalanx",), 0.65, True
-    ),
+    Claim("1 MB in and out, private, against ours clear", "bytes", "phalanx-private", ("phalanx",), 0.65, True),
     Claim("filter 0.5 ms + render 1.5 ms, makespan/ideal", "pipeline", "phalanx", CLEAR_PEERS, 1.08, False),
     Claim("`python script.py` to first result", "first", "phalanx", CLEAR_PEERS, 0.35, False),
     Claim("resident memory of an idle interpreter", "rss", "phalanx", CLEAR_PEERS, 25, False),

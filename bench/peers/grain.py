@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from bench.peers.interface import INTERPRETERS, Farm
+from bench.peers.processes import tree_cpu_seconds
 from bench.peers.settings import Settings
-from bench.peers.silent import SilentProcesses
+from bench.peers.silent import Sample, SilentProcesses
 from bench.peers.work import filter_image, give_back, render_image, spin
 
 # Milliseconds of CPU.
@@ -42,7 +44,11 @@ def grain(farm: Farm, settings: Settings) -> dict[str, Any]:
                 break
     finally:
         silent.stop()
-    return {"grain_ms": crossing([(step["ms"], step["efficiency"]) for step in steps]), "steps": steps}
+    return {
+        "grain_ms": crossing([(step["ms"], step["efficiency"]) for step in steps]),
+        "grain_cpu_ms": crossing([(step["ms"], step["cpu_efficiency"]) for step in steps]),
+        "steps": steps,
+    }
 
 
 def _expected(ms: float, efficiency: float) -> float:
@@ -57,21 +63,39 @@ def _step(farm: Farm, silent: SilentProcesses, ms: float, limit: float, settings
     Many short turns rather than few long ones: what disturbs a machine rarely lasts for less than a turn.
     """
     iterations = round(ms * settings.iterations_per_ms)
-    rate = min(INTERPRETERS * 1000 / ms, limit)
     seconds = settings.seconds / 2
-    count = max(round(rate * seconds), _FEWEST_TASKS)
-    alone = [silent.rate(iterations, 0, seconds)]
-    efficiencies = []
+    count = max(round(min(INTERPRETERS * 1000 / ms, limit) * seconds), _FEWEST_TASKS)
+    alone = [silent.sample(iterations, 0, seconds)]
+    reached = []
     for _ in range(2 * settings.repeats - 1):
-        reached = stream_rate(farm, spin, [iterations] * count)
-        alone.append(silent.rate(iterations, 0, seconds))
-        efficiencies.append(reached / ((alone[-2] + alone[-1]) / 2))
+        reached.append(_sample(farm.stream(spin, [iterations] * count), count))
+        alone.append(silent.sample(iterations, 0, seconds))
     return {
         "ms": ms,
-        "efficiency": median(efficiencies),
-        "samples": efficiencies,
-        "silent_speedup": median(alone) * ms / 1000,
+        "efficiency": 1 / median(_slowdowns(reached, alone)),
+        "cpu_efficiency": 1 / _cpu_ratio(reached, alone),
+        "silent_speedup": median(sample.rate for sample in alone) * ms / 1000,
     }
+
+
+def _sample(results: Iterator[Any], count: int) -> Sample:
+    """Take all results of a farm that has just been given so many tasks."""
+    before, begin = tree_cpu_seconds(), time.perf_counter()
+    delivered = sum(1 for _ in results)
+    elapsed = time.perf_counter() - begin
+    if delivered != count:
+        raise RuntimeError(f"{delivered} results for {count} tasks")
+    return Sample(count / elapsed, (tree_cpu_seconds() - before) / count)
+
+
+def _slowdowns(reached: list[Sample], alone: list[Sample]) -> list[float]:
+    """Return how many times longer than silent processes, the mean of before and after, the farm took each time."""
+    return [(a.rate + b.rate) / 2 / farm.rate for farm, (a, b) in zip(reached, pairwise(alone), strict=True)]
+
+
+def _cpu_ratio(reached: list[Sample], alone: list[Sample]) -> float:
+    """Return how many times the CPU of silent processes the farm used: what remains visible on a busy machine."""
+    return mean(sample.cpu for sample in reached) / mean(sample.cpu for sample in alone)
 
 
 def crossing(steps: list[tuple[float, float]]) -> float | None:
@@ -94,23 +118,18 @@ def pipeline(farm: Farm, settings: Settings) -> dict[str, Any]:
     Ideal is what silent processes take for the same work, measured before and after.
     """
     task = (settings.iterations_per_ms // 2, settings.iterations_per_ms * 3 // 2)
+    tasks = [task] * settings.pipeline_tasks
     warm_up(farm, settings)
     silent = SilentProcesses()
-    alone = [silent.rate(*task, settings.seconds)]
-    ratios = []
+    alone = [silent.sample(*task, settings.seconds)]
+    reached = []
     try:
         for _ in range(settings.repeats):
-            begin = time.perf_counter()
-            results = farm.two_stages(filter_image, render_image, [task] * settings.pipeline_tasks)
-            count = sum(result == task for result in results)
-            elapsed = time.perf_counter() - begin
-            if count != settings.pipeline_tasks:
-                raise RuntimeError(f"{count} results for {settings.pipeline_tasks} tasks")
-            alone.append(silent.rate(*task, settings.seconds))
-            ratios.append(elapsed * (alone[-2] + alone[-1]) / 2 / count)
+            reached.append(_sample(farm.two_stages(filter_image, render_image, tasks), len(tasks)))
+            alone.append(silent.sample(*task, settings.seconds))
     finally:
         silent.stop()
-    return {"ratio": ratios}
+    return {"ratio": _slowdowns(reached, alone), "cpu_ratio": [_cpu_ratio(reached, alone)]}
 
 
 def warm_up(farm: Farm, settings: Settings) -> None:

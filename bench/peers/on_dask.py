@@ -57,7 +57,5 @@ def _security() -> Security:
 def start(variant: str) -> DaskFarm:
     """Start a local cluster of two processes with one thread each."""
     security = _security() if variant == "tls" else None
-    cluster = LocalCluster(
-        n_workers=INTERPRETERS, threads_per_worker=1, dashboard_address=None, security=security
-    )
+    cluster = LocalCluster(n_workers=INTERPRETERS, threads_per_worker=1, dashboard_address=None, security=security)
     return DaskFarm(Client(cluster, security=security))

@@ -24,9 +24,7 @@ class ParslFarm:
             provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),
         )
         self._apps: dict[Function, Any] = {}
-        parsl.load(
-            Config(executors=[executor], run_dir=tempfile.mkdtemp(prefix="bench-parsl-"), strategy="none")
-        )
+        parsl.load(Config(executors=[executor], run_dir=tempfile.mkdtemp(prefix="bench-parsl-"), strategy="none"))
 
     def _app(self, function: Function) -> Any:
         """Return the function as an app, made once."""

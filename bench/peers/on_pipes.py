@@ -97,9 +97,7 @@ def _secured(end: socket.socket, server: bool, certificates: tuple[str, ...]) ->
     context.verify_mode = ssl.CERT_REQUIRED
     if server:
         context.num_tickets = 0  # nobody comes back, and a ticket would be read as a result
-    return TlsChannel(
-        context.wrap_socket(end, server_side=server, server_hostname=None if server else "localhost")
-    )
+    return TlsChannel(context.wrap_socket(end, server_side=server, server_hostname=None if server else "localhost"))
 
 
 def _serve(connection: Connection) -> None:

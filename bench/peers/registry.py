@@ -50,9 +50,7 @@ PEERS = {
         rows=("null", "round_trip", "bytes"),
     ),
     "ray": Peer("Ray", "on_ray", "default", ("ray",), heavy=True),
-    "ray-tls": Peer(
-        "Ray, TLS", "on_ray", "tls", ("ray", "trustme"), heavy=True, rows=("null", "round_trip", "bytes")
-    ),
+    "ray-tls": Peer("Ray, TLS", "on_ray", "tls", ("ray", "trustme"), heavy=True, rows=("null", "round_trip", "bytes")),
     "parsl": Peer("Parsl", "on_parsl", "", ("parsl",), heavy=True),
 }
 

@@ -21,9 +21,7 @@ def main(name: str, settings: str, out: str, *rows: str) -> None:
     adopt_orphans()
     farm = start(name)
     try:
-        samples = {
-            row: MEASURES[row](farm, Settings(**json.loads(settings))) for row in MEASURES if row in rows
-        }
+        samples = {row: MEASURES[row](farm, Settings(**json.loads(settings))) for row in MEASURES if row in rows}
         Path(out).write_text(json.dumps(samples))
         farm.stop()
     finally:

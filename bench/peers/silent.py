@@ -2,7 +2,7 @@
 
 As a program (`python -m bench.peers.silent`): reads lines `SECONDS FILTER RENDER` from its standard input,
 computes `filter_and_render` with these iterations again and again for that long, and answers each line with
-the rate reached, in tasks per second.
+the number of tasks and the rate reached, in tasks per second.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 from bench.peers.interface import INTERPRETERS
+from bench.peers.processes import tree_cpu_seconds
 from bench.peers.work import filter_and_render
+
+
+class Sample(NamedTuple):
+    """What silent processes or a farm reached in one turn."""
+
+    rate: float  # tasks/s
+    cpu: float  # seconds per task, of all processes
 
 
 class SilentProcesses:
@@ -25,13 +34,16 @@ class SilentProcesses:
             for _ in range(INTERPRETERS)
         ]
 
-    def rate(self, first: int, second: int, seconds: float) -> float:
-        """Return tasks per second of all together, a task being `first` and then `second` iterations."""
+    def sample(self, first: int, second: int, seconds: float) -> Sample:
+        """Compute for that long, a task being `first` and then `second` iterations: the rates added up."""
+        before = tree_cpu_seconds()
         for process in self._processes:
             assert process.stdin
             process.stdin.write(f"{seconds} {first} {second}\n")
             process.stdin.flush()
-        return sum(float(process.stdout.readline()) for process in self._processes if process.stdout)
+        answers = [process.stdout.readline().split() for process in self._processes if process.stdout]
+        cpu = tree_cpu_seconds() - before
+        return Sample(sum(float(rate) for _, rate in answers), cpu / sum(int(count) for count, _ in answers))
 
     def stop(self) -> None:
         """End them. By force: a copy of the pipe to them may live on in a process that the farm forked."""
@@ -40,21 +52,21 @@ class SilentProcesses:
             process.communicate()
 
 
-def _rate(seconds: float, first: int, second: int) -> float:
-    """Return tasks per second of this process alone, over whole tasks only."""
+def _compute(seconds: float, first: int, second: int) -> str:
+    """Return tasks and tasks per second of this process alone, over whole tasks only."""
     count = 0
     begin = time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < seconds:
         filter_and_render((first, second))
         count += 1
-    return count / elapsed
+    return f"{count} {count / elapsed}"
 
 
 def main() -> None:
     """Answer each line of standard input until it ends."""
     for line in sys.stdin:
         seconds, first, second = line.split()
-        print(_rate(float(seconds), int(first), int(second)), flush=True)
+        print(_compute(float(seconds), int(first), int(second)), flush=True)
 
 
 if __name__ == "__main__":

@@ -74,14 +74,10 @@ def _notes(results: dict[str, Any], facts: dict[str, Any]) -> list[str]:
         f"{others:.0f} % of this machine's cores, and {stolen:.0f} % was taken from outside"
     )
     if others + stolen > _DISTURBED_PERCENT:
-        lines.append(
-            "The machine was not silent: uncertain figures, grain and makespan too kind to many processes."
-        )
+        lines.append("The machine was not silent: uncertain figures, grain and makespan too kind to many processes.")
     if speedups := sorted(_silent_speedups(results)):
         middle = speedups[len(speedups) // 2]
-        lines.append(
-            f"two silent processes reach {speedups[0]:.2f} to {speedups[-1]:.2f}, median {middle:.2f}"
-        )
+        lines.append(f"two silent processes reach {speedups[0]:.2f} to {speedups[-1]:.2f}, median {middle:.2f}")
     if chunk := results.get("pool-best", {}).get("null", {}).get("chunk"):
         lines.append(f"Pool's best chunksize: {chunk}")
     return ["\n".join(lines)]
@@ -89,9 +85,7 @@ def _notes(results: dict[str, Any], facts: dict[str, Any]) -> list[str]:
 
 def _silent_speedups(results: dict[str, Any]) -> list[float]:
     """Return what the silent processes reached beside each step of grain, as a multiple of one core."""
-    return [
-        step["silent_speedup"] for rows in results.values() for step in rows.get("grain", {}).get("steps", [])
-    ]
+    return [step["silent_speedup"] for rows in results.values() for step in rows.get("grain", {}).get("steps", [])]
 
 
 def _grid(head: Sequence[str], lines: list[Sequence[str]]) -> str:

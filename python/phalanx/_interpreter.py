@@ -12,11 +12,14 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter, perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phalanx._native import Interpreter
-from phalanx._tokens import PLAIN, Token, Unpacked, dumps, pack, short, unpack
+from phalanx._tokens import PLAIN, Token, dumps, pack, short, unpack
 from phalanx.errors import RemoteError, StagingError
+
+if TYPE_CHECKING:
+    from phalanx._tokens import Unpacked
 
 Function = Callable[[Any], Any]
 
@@ -168,4 +171,3 @@ def _raising(error: BaseException) -> Function:
         raise error
 
     return function
-

@@ -6,11 +6,14 @@ import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from phalanx import _native
-from phalanx._tokens import PLAIN, Packed, Token, pack, short
+from phalanx._tokens import PLAIN, Token, pack, short
 from phalanx.errors import StagingError
+
+if TYPE_CHECKING:
+    from phalanx._tokens import Packed
 
 #: Seconds that a reader waits for results before it looks up again.
 PATIENCE = 0.1

@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from phalanx import _native
+from phalanx._outcomes import stage_code
 from phalanx._stream import pack_task
 from phalanx._tokens import pack, unpack
 
@@ -160,8 +161,6 @@ class Submissions:
         return taken
 
     def _run_of(self, function: Callable[..., Any]) -> _Run:
-        from phalanx.manager import stage_code
-
         # A plain function's code is staged once; what carries state of its own is pickled anew, and staged if changed.
         plain = isinstance(function, FunctionType) and not function.__closure__
         key: Any = function if plain else None
@@ -208,7 +207,7 @@ class Submissions:
             if len(futures) == 1:
                 futures[0].set_exception(error)
                 return
-            for future, token in zip(futures, tokens):
+            for future, token in zip(futures, tokens, strict=True):
                 self._feed(run, [future], [token])
             return
         for future in futures:
@@ -258,11 +257,7 @@ class Submissions:
         for set_outcome, outcome in settled:
             set_outcome(outcome)
 
-    def _settle(
-        self, run: _Run, kind: str, first: int, what: Any
-    ) -> Iterator[tuple[Callable[[Any], None], Any]]:
-        from phalanx.manager import failure, unreadable
-
+    def _settle(self, run: _Run, kind: str, first: int, what: Any) -> Iterator[tuple[Callable[[Any], None], Any]]:
         if kind == "results":
             results = unpack(what)
             for index in range(first, first + what[0]):

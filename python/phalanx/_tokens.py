@@ -1,8 +1,8 @@
 """Tokens as bytes: how tasks, results and code are pickled.
 
-Plain immutable objects are pickled together as one list, which costs some 30 ns an object. Everything else is pickled
-object by object, so that no two tasks share an object that one of them might change, whatever the size of the batch. Large
-buffers (arrays) stay outside the pickles (protocol 5) and are never copied on this side of the system call.
+Plain immutable objects are pickled together as one list, which costs some 30 ns an object. Everything else is
+pickled object by object, so that no two tasks share an object that one of them might change, whatever the size of the
+batch. Large buffers (arrays) stay outside the pickles (protocol 5), to be sent from where they lie.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from phalanx._native import Region
 
-    Buffer = "bytes | memoryview | Region"
+    #: How many, the pickles, their lengths (None: one pickle of a list of all), the buffers beside them by token.
+    Packed: TypeAlias = tuple[int, bytes, list[int] | None, list[tuple[int, memoryview]]]
+    Unpacked: TypeAlias = tuple[int, Region, list[int] | None, list[tuple[int, Region]]]
 
 PROTOCOL = 5
 #: Buffers of fewer bytes stay inside the pickle: a view would keep the whole batch alive for a small array.
@@ -26,10 +30,6 @@ LONGEST_REPR = 200
 
 #: Types of objects that cannot change.
 PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
-
-#: How many, the pickles, their lengths (None: one pickle of a list of all), the buffers beside them by token.
-Packed = tuple[int, "bytes | bytearray", Optional[list[int]], list[tuple[int, memoryview]]]
-Unpacked = tuple[int, "Region", Optional[list[int]], "list[tuple[int, Region]]"]
 
 
 def pack(objects: Sequence[Any]) -> Packed:
@@ -63,7 +63,8 @@ def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterat
     view = memoryview(pickles)
     if not attached:
         ends = list(accumulate(lengths, initial=0))
-        return map(lambda index: pickle.loads(view[ends[index] : ends[index + 1]]), range(first, first + count))
+        parts = (view[ends[index] : ends[index + 1]] for index in range(first, first + count))
+        return map(pickle.loads, parts)
     return map(_loader(view, lengths, attached), range(first, first + count))
 
 

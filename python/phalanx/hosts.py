@@ -29,7 +29,8 @@ class Hosts:
             text = self.path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise RecruitError(f"the hosts file {self.path} cannot be read: {error}") from None
-        self.addresses = [self._address(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
+        lines = enumerate(text.splitlines(), 1)
+        self.addresses = [self._address(number, line) for number, line in lines if _said(line)]
         if not self.addresses:
             raise RecruitError(f"the hosts file {self.path} names no machine; write a line for each: machine port")
 

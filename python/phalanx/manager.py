@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from phalanx import _native
+from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._stream import open_stream
 from phalanx._submissions import Submissions
-from phalanx._tokens import dumps_code, unpack
-from phalanx.errors import ContractError, CulpritError, LostError, PhalanxError, RemoteTraceback, StagingError
+from phalanx._tokens import unpack
+from phalanx.errors import ContractError, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
 from phalanx.skeletons import Program, compile_program
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx.summary import Summary
 
 T = TypeVar("T")
-Where = Union[None, str, Hosts]
+Where: TypeAlias = str | Hosts | None
 
 #: Seconds of work that a run takes from its stream ahead of its results being read.
 AHEAD = 0.25
@@ -53,8 +54,8 @@ class Manager(Executor):
     """Recruits interpreters, computes programs on them, and lets them go when it is closed.
 
     ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
-    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link that leaves this
-    machine private, ``"all"`` every link. ``identity``: the user's identity file, by default that of the grid in
+    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link that leaves
+    this machine private, ``"all"`` every link. ``identity``: the user's identity file, by default that of the grid in
     ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as lines of JSON.
 
     A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
@@ -83,7 +84,7 @@ class Manager(Executor):
             interpreters=None if contract is None else contract.n,
             private=policy == "all",
             command=COMMAND,
-            path=[os.path.abspath(entry) for entry in sys.path],
+            path=[str(Path(entry).absolute()) for entry in sys.path],
             python=PYTHON,
             silence=SILENCE,
             journal=journal,
@@ -100,9 +101,10 @@ class Manager(Executor):
     def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Generator[Any, None, None]:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
-        Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they come.
-        An exception that a task raises is raised here in its place, with a :class:`RemoteTraceback` as its cause. A task
-        is not copied before it is sent: do not change an array that you have handed over until its result is there.
+        Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
+        come. An exception that a task raises is raised here in its place, with a :class:`RemoteTraceback` as its cause.
+        Arrays in a collection (a list, say) are sent from where they lie: do not change one before its result is there.
+        An iterator's tasks are frozen as they come, so a generator may fill the same array again.
 
         Raises ProgramError and StagingError at once, CulpritError and LostError while results are read.
         """
@@ -111,7 +113,9 @@ class Manager(Executor):
         code = stage_code(functions)
         return self._results(code, len(functions), tasks, ordered)
 
-    def _results(self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool) -> Generator[Any, None, None]:
+    def _results(
+        self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool
+    ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
         staged = native.stage(instructions, code)
         run = native.open(staged, ordered, AHEAD, SPARE, mailbox)
@@ -169,41 +173,6 @@ class Manager(Executor):
             raise RuntimeError("this manager is closed")
 
 
-def stage_code(functions: tuple[Callable[..., Any], ...]) -> bytes:
-    """The functions of a program as code that an interpreter unpickles. Raises StagingError where that is impossible."""
-    try:
-        return dumps_code(functions)
-    except Exception as error:
-        names = ", ".join(getattr(function, "__qualname__", repr(function)) for function in functions)
-        raise StagingError(f"the program {names} cannot be pickled: {error}") from error
-
-
-def failure(kind: str, index: int, what: Any) -> BaseException:
-    """The exception that an outcome other than a result stands for."""
-    if kind == "raised":
-        error, by = what
-        pickled, text, task = pickle.loads(error)
-        try:
-            raised: BaseException = pickle.loads(pickled)
-        except Exception as unreadable:
-            raised = StagingError(f"a remote exception cannot be unpickled here: {unreadable}")
-        raised.__cause__ = RemoteTraceback(text, task, index, by)
-        return raised
-    if kind == "culprit":
-        token, place, killed = what
-        try:
-            task = next(unpack(token, place, 1))
-        except Exception as unreadable:
-            task = unreadable
-        return CulpritError(f"task {index} ended every interpreter that fired it: {task!r} ({'; '.join(killed)})", index, task)
-    return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
-
-
-def unreadable(error: Exception) -> StagingError:
-    """Stands for a result that cannot be unpickled here."""
-    return StagingError(f"a result cannot be unpickled here: {type(error).__qualname__}: {error}")
-
-
 def _addresses(where: Where) -> list[str] | None:
     if where is None:
         return None
@@ -212,4 +181,3 @@ def _addresses(where: Where) -> list[str] | None:
     if isinstance(where, str):
         return [where]
     raise PhalanxError(f"{where!r} is no place: write None, 'host:port' or px.Hosts(path)")
-

@@ -1,9 +1,9 @@
 """Skeletons: how a program is put together from plain functions (paper 000, section 2).
 
-A program is a function, or a :class:`Farm` or :class:`Pipeline` of programs, nested to any depth. It becomes a graph of
-instructions in macro data flow. Because every instruction may be fired at any interpreter, a farm adds nothing to the
-graph: it says what the graph does anyway. A pipeline is a chain of instructions; by default the chain is *fused* into one
-(the normal form of stream parallel skeletons), since a task's stages then run where its token already is.
+A program is a function, or a :class:`Farm` or :class:`Pipeline` of programs, nested to any depth. It becomes a graph
+of instructions in macro data flow. Because every instruction may be fired at any interpreter, a farm adds nothing to
+the graph: it says what the graph does anyway. A pipeline is a chain of instructions; by default the chain is *fused*
+into one (the normal form of stream parallel skeletons), since a task's stages then run where its token already is.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import queue
 import resource
 import threading
+from array import array
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -111,6 +113,17 @@ def test_few_large_tasks_are_taken_ahead(manager: px.Manager) -> None:
         assert len(result) == 1 << 20
         assert stream.taken - read < 150
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # kilobytes
+
+
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_a_stream_may_use_its_task_again_for_the_next_one(manager: px.Manager, length: int) -> None:
+    def reusing() -> Iterator[Any]:
+        row, line = array("q", [0] * length), [0]
+        for number in range(200):
+            row[0] = line[0] = number
+            yield row if number % 2 else line
+
+    assert list(manager.compute(operator.itemgetter(0), reusing())) == list(range(200))
 
 
 @pytest.mark.parametrize("ordered", [True, False])

@@ -13,11 +13,15 @@ Graph = dict[str, set[str]]
 
 def rust_graph(source: Path) -> Graph:
     """The modules of the crate whose files are in `source`, as `flow::graph`."""
-    files = {module_name(path, source, "::"): rust_code(path) for path in source.rglob("*.rs")}
+    files = {module_name(path, source, "::"): rust_code(path) for path in rust_files(source)}
     return {
-        name: {longest(resolved(path, name), files, "::") for path in rust_paths(code)}
-        for name, code in files.items()
+        name: {longest(resolved(path, name), files, "::") for path in rust_paths(code)} for name, code in files.items()
     }
+
+
+def rust_files(source: Path) -> list[Path]:
+    """The files of a crate, without those that only hold tests: these may name everything."""
+    return [path for path in source.rglob("*.rs") if "tests" not in path.relative_to(source).with_suffix("").parts]
 
 
 def rust_code(path: Path) -> str:
@@ -57,8 +61,7 @@ def python_graph(source: Path) -> Graph:
     files = {module_name(path, source, "."): path for path in source.rglob("*.py")}
     names = {*files, "_native"}
     return {
-        name: {longest(parts, names, ".") for parts in python_imports(path, source)}
-        for name, path in files.items()
+        name: {longest(parts, names, ".") for parts in python_imports(path, source)} for name, path in files.items()
     }
 
 

@@ -76,12 +76,8 @@ def blocks(page: Path) -> Iterator[Block]:
         line = text.count("\n", 0, match.start("text")) + 1
         block = Block(page, line, match["language"], match["text"], match["how"] or "")
         assert block.language in RUN | SHOWN, f"{block.place}: say one of {RUN | SHOWN} behind the ```"
-        assert not block.how or HOW.fullmatch(block.how), (
-            f"{block.place}: `run: {block.how}` is no way to run it"
-        )
-        assert block.language != "console" or block.text.startswith("$ "), (
-            f"{block.place}: begins with no command"
-        )
+        assert not block.how or HOW.fullmatch(block.how), f"{block.place}: `run: {block.how}` is no way to run it"
+        assert block.language != "console" or block.text.startswith("$ "), f"{block.place}: begins with no command"
         yield block
 
 

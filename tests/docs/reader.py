@@ -96,9 +96,7 @@ class Reader:
         self._blocks_of_python += 1
 
         def ended() -> bool:
-            return process.code is not None or (
-                done.exists() and len(done.read_bytes()) == self._blocks_of_python
-            )
+            return process.code is not None or (done.exists() and len(done.read_bytes()) == self._blocks_of_python)
 
         until(ended, timeout=TIMEOUT, what=block.place)
         assert process.code is None, process.report()

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from docs.imports import Graph, python_graph, rust_code, rust_graph
+from docs.imports import Graph, python_graph, rust_code, rust_files, rust_graph
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +40,7 @@ MODULES = {
         "_native",
         "errors security summary",
         "_tokens hosts skeletons",
-        "_interpreter _stream",
+        "_interpreter _outcomes _stream",
         "_submissions",
         "manager space bsp transfer",
         "root",
@@ -80,15 +80,11 @@ def place(module: str) -> str:
 
 def misplaced(graph: Graph, order: list[str]) -> list[str]:
     """What breaks the order, as sentences."""
-    below = {
-        name: set(" ".join(order[:at]).split()) for at, line in enumerate(order) for name in line.split()
-    }
+    below = {name: set(" ".join(order[:at]).split()) for at, line in enumerate(order) for name in line.split()}
     found = []
     for module, imported in sorted(graph.items()):
         if place(module) not in below:
-            found.append(
-                f"{module} has no place in the order of layers: give it one in {Path(__file__).name}"
-            )
+            found.append(f"{module} has no place in the order of layers: give it one in {Path(__file__).name}")
             continue
         wrong = {name for name in imported if place(name) not in below[place(module)] | {place(module)}}
         found += [f"{module or 'root'} imports {name or 'root'}, not below it" for name in sorted(wrong)]
@@ -106,9 +102,7 @@ def in_a_cycle(graph: Graph) -> set[str]:
         return bool(one and other) and a[: len(b)] != b and b[: len(a)] != a
 
     left = {module: {name for name in names if counts(module, name)} for module, names in graph.items()}
-    while ends := [
-        name for name in left if not left[name] & left.keys() or name not in set().union(*left.values())
-    ]:
+    while ends := [name for name in left if not left[name] & left.keys() or name not in set().union(*left.values())]:
         for module in ends:
             del left[module]
     return set(left)
@@ -135,7 +129,7 @@ def test_crates_keep_the_order() -> None:
 
 @pytest.mark.parametrize("crate", MUST_NOT_NAME)
 def test_a_crate_names_only_what_is_its_business(crate: str) -> None:
-    for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+    for path in rust_files(ROOT / "crates" / crate / "src"):
         named = re.search(MUST_NOT_NAME[crate], rust_code(path))
         assert named is None, f"{path.relative_to(ROOT)} names {named[0]}"
 

@@ -15,7 +15,9 @@ from phalanx.hosts import COMMAND, PYTHON, read_identity
 
 @click.command()
 @click.option("--listen", metavar="HOST:PORT", default="0.0.0.0:7400", show_default=True, help="Port 0: any free one.")
-@click.option("--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx.")
+@click.option(
+    "--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx."
+)
 @click.option("--interpreters", type=click.IntRange(1, 4096), help="How many at a time; by default one a core.")
 @click.option("--accept", multiple=True, metavar="USER", help="Run code only for this user (may be repeated).")
 def executor(listen: str, identity: Path | None, interpreters: int | None, accept: tuple[str, ...]) -> None:

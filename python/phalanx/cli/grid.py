@@ -13,7 +13,9 @@ from phalanx import _native
 from phalanx.errors import IdentityError
 from phalanx.hosts import home
 
-_HOME = click.option("--home", "folder", type=click.Path(path_type=Path), help="Instead of $PHALANX_HOME or ~/.phalanx.")
+_HOME = click.option(
+    "--home", "folder", type=click.Path(path_type=Path), help="Instead of $PHALANX_HOME or ~/.phalanx."
+)
 
 
 @click.group()
@@ -64,7 +66,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
     except OSError as error:
         raise IdentityError(f"{path} cannot be written: {error}") from None
