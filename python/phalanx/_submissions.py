@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from phalanx import _native
-from phalanx._outcomes import stage_code
+from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._stream import pack_task
 from phalanx._tokens import pack, unpack
 
