@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -143,7 +144,8 @@ def _first(name: str) -> Samples:
     )
     assert process.stdout
     try:
-        line = process.stdout.readline()
+        answered, _, _ = select.select([process.stdout], [], [], _TIMEOUT)
+        line = process.stdout.readline() if answered else ""
         elapsed = time.perf_counter() - begin
         process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -183,5 +185,7 @@ def _say(line: str) -> None:
 if __name__ == "__main__":
     try:
         main()
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
         end_descendants()

@@ -27,7 +27,10 @@ def rust_files(source: Path) -> list[Path]:
 def rust_code(path: Path) -> str:
     """A file without its comments and without the tests at its end."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
-    return re.split(r"#\[cfg\(test\)\]\s*mod \w+ \{", code)[0]
+    code = re.split(r"#\[cfg\(test\)\]\s*mod \w+ \{", code)[0]
+    # In a module that is written inside of the file, `super` is the file itself.
+    inside = re.compile(r"^(?:pub )?mod \w+ \{.*?^\}", re.DOTALL | re.MULTILINE)
+    return inside.sub(lambda module: module[0].replace("super::", "self::"), code)
 
 
 def rust_paths(code: str) -> Iterator[str]:

@@ -137,7 +137,8 @@ def test_a_crate_names_only_what_is_its_business(crate: str) -> None:
 RUST = {
     "lib.rs": "pub mod ids; pub mod flow; pub mod wire;",
     "ids.rs": "use crate::flow::{run::{Run, Walk}, graph}; // use crate::wire::X;",
-    "wire.rs": "pub(crate) fn f() -> crate::ids::Id {}\n#[cfg(test)]\nmod tests { use crate::flow::x; }",
+    "wire.rs": "pub(crate) fn f() -> crate::ids::Id {}\nmod unix {\n    use super::f;\n}\n"
+    "#[cfg(test)]\nmod tests { use crate::flow::x; }",
     "flow/mod.rs": "mod run; mod graph; pub use run::Run;",
     "flow/run.rs": "use super::{graph::Graph, Run};",
     "flow/graph.rs": "use super::super::wire; use super::run::Run;",

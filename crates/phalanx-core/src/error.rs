@@ -7,8 +7,8 @@ use thiserror::Error;
 pub enum WireError {
     #[error("a header of {0} bytes is longer than the limit of {limit}", limit = crate::wire::MAX_HEADER)]
     HeaderTooLong(u64),
-    #[error("a body of {0} bytes is longer than the limit of {limit}", limit = crate::wire::MAX_BODY)]
-    BodyTooLong(u64),
+    #[error("a body of {is} bytes is longer than the limit of {most}")]
+    BodyTooLong { is: u64, most: u64 },
     #[error("the header is no message of this protocol")]
     NoMessage,
     #[error("the lengths in the header do not add up to the body")]

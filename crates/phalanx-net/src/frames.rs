@@ -15,8 +15,10 @@ pub struct Frame {
 }
 
 /// Puts frames together from bytes that come in any portions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Assembler {
+    /// Longest body that is taken.
+    most_body: u64,
     /// Prefix and header, as far as they came.
     start: Vec<u8>,
     prefix: Option<Prefix>,
@@ -24,6 +26,11 @@ pub struct Assembler {
 }
 
 impl Assembler {
+    /// Takes bodies of up to `most_body` bytes.
+    pub fn new(most_body: u64) -> Assembler {
+        Assembler { most_body, start: Vec::new(), prefix: None, body: None }
+    }
+
     /// Takes all of `bytes`; frames that become whole go to `on_frame`.
     pub fn feed(&mut self, mut bytes: &[u8], on_frame: &mut impl FnMut(Frame)) -> Result<(), WireError> {
         while !bytes.is_empty() {
@@ -60,7 +67,11 @@ impl Assembler {
     fn advance_start(&mut self) -> Result<(), WireError> {
         if self.prefix.is_none() && self.start.len() == PREFIX {
             let prefix: &[u8; PREFIX] = self.start[..].try_into().expect("16 bytes");
-            self.prefix = Some(Prefix::decode(prefix)?);
+            let prefix = Prefix::decode(prefix)?;
+            if prefix.body > self.most_body {
+                return Err(WireError::BodyTooLong { is: prefix.body, most: self.most_body });
+            }
+            self.prefix = Some(prefix);
         }
         if let Some(prefix) = self.prefix.filter(|prefix| self.start.len() == PREFIX + prefix.header) {
             self.body = Some(Body::new(prefix.body as usize));
@@ -138,7 +149,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phalanx_core::wire::{ToInterpreter, encode};
+    use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
     use proptest::prelude::*;
 
     fn bytes_of(bodies: &[Vec<u8>]) -> (Vec<u8>, Vec<Frame>) {
@@ -159,7 +170,7 @@ mod tests {
         #[test]
         fn frames_come_whole_however_their_bytes_come(bodies in bodies(), portions in proptest::collection::vec(1usize..40, 1..50)) {
             let (bytes, expected) = bytes_of(&bodies);
-            let (mut assembler, mut got, mut rest) = (Assembler::default(), Vec::new(), &bytes[..]);
+            let (mut assembler, mut got, mut rest) = (Assembler::new(MAX_BODY), Vec::new(), &bytes[..]);
             for portion in portions.iter().cycle() {
                 let (now, later) = rest.split_at(rest.len().min(*portion));
                 assembler.feed(now, &mut |frame| got.push(frame)).unwrap();
@@ -191,7 +202,7 @@ mod tests {
 
         #[test]
         fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Assembler::default().feed(&bytes, &mut |_| ());
+            let _ = Assembler::new(MAX_BODY).feed(&bytes, &mut |_| ());
         }
     }
 }

@@ -99,8 +99,9 @@ pub struct Reader {
 }
 
 impl Link {
-    /// A link over a connected socket; with a channel every byte on it is sealed.
-    pub fn new(socket: Socket, channel: Option<(Channel, Early)>) -> io::Result<(Arc<Link>, Reader)> {
+    /// A link over a connected socket; with a channel every byte on it is sealed. A frame with a body of more than
+    /// `most_body` bytes ends it.
+    pub fn new(socket: Socket, channel: Option<(Channel, Early)>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(false)?;
         let (channel, early) = match channel {
             Some((channel, early)) => (Some(Mutex::new(channel)), early),
@@ -119,7 +120,8 @@ impl Link {
             closed: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let reader = Reader { link: link.clone(), assembler: Assembler::default(), buffer: Vec::new(), kept: 0, early };
+        let reader =
+            Reader { link: link.clone(), assembler: Assembler::new(most_body), buffer: Vec::new(), kept: 0, early };
         Ok((link, reader))
     }
 

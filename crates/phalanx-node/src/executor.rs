@@ -4,7 +4,7 @@
 use crate::control::{Pulse, tell};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::sync::lock;
-use phalanx_core::wire::{FromExecutor, ToExecutor, decode, encode};
+use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
 use phalanx_net::link::Link;
@@ -209,7 +209,7 @@ impl Service {
             return Err(refused(format!("the user {user} is not among those accepted here")));
         }
         self.proved(number);
-        let (link, reader) = Link::new(socket, Some(channel))?;
+        let (link, reader) = Link::new(socket, Some(channel), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
         (self.log)(format!("serving {}", session.user));

@@ -5,6 +5,7 @@
 //! ends too. The key with which an interpreter proves itself is made for it alone; the code that it runs never
 //! sees the machine's.
 
+use phalanx_core::wire::MAX_BODY;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::socket::Socket;
@@ -155,7 +156,7 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
         data.set_patience(Some(HANDSHAKE_PATIENCE))?;
         Channel::handshake(connection, &mut data)
     });
-    let (link, reader) = Link::new(data, channel.transpose()?)?;
+    let (link, reader) = Link::new(data, channel.transpose()?, MAX_BODY)?;
     Ok((begin, link, reader))
 }
 

@@ -4,6 +4,7 @@ use crate::connect::{Hold, Recruit, RecruitError, Source, Start};
 use crate::interpreter::{Begin, Process, Secrets};
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Policy, Reach, decide};
+use phalanx_core::wire::MAX_BODY;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
@@ -52,7 +53,7 @@ impl Source for ThisMachine {
                 Some(Channel::handshake(self.own.client_of(&theirs.certificate)?, &mut data)?)
             }
         };
-        let (link, reader) = Link::new(data, channel)?;
+        let (link, reader) = Link::new(data, channel, MAX_BODY)?;
         let name = format!("{MACHINE}/{}", id.0);
         Ok(Recruit { link, reader, name, machine: MACHINE.to_owned(), hold: Hold::Process(process) })
     }

@@ -8,7 +8,7 @@ use crate::control::{Pulse, tell};
 use crate::sync::lock;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Policy, Reach, decide};
-use phalanx_core::wire::{FromExecutor, ToExecutor, decode};
+use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role, role_and_name};
@@ -178,7 +178,7 @@ impl Host {
         Preamble::Data { token }.write(&mut socket)?;
         let connection = self.member.own().client_of(certificate).map_err(io::Error::other)?;
         let channel = Channel::handshake(connection, &mut socket)?;
-        Link::new(socket, Some(channel))
+        Link::new(socket, Some(channel), MAX_BODY)
     }
 
     /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
@@ -209,7 +209,7 @@ impl Host {
         let shaken = shake_hands(&mut socket).map_err(|error| self.unreachable(&error))?;
         let executor = shaken.0.peer_certificate().map(role_and_name).transpose()?;
         let name = executor.map_or_else(String::new, |(_, name)| name);
-        let (link, reader) = Link::new(socket, Some(shaken))?;
+        let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session { link, name, waiting: Mutex::default() });
         let (sender, offer) = channel();
         let (host, reading) = (self.clone(), session.clone());

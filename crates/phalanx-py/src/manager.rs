@@ -16,7 +16,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+
+/// How often a wait looks whether somebody pressed Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(100);
 
 /// Where a reader of runs finds their outcomes.
 #[pyclass(frozen)]
@@ -70,10 +74,8 @@ impl Manager {
         let start = Start { command, path, python };
         let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
         let options = node::Options { interpreters, silence, journal };
-        py.detach(|| {
-            let source = connect(place, policy, start, interpreters).map_err(recruit)?;
-            Ok(Manager(node::Manager::start(source, &options)?))
-        })
+        let source = interruptibly(py, move || connect(place, policy, start, interpreters))?.map_err(recruit)?;
+        Ok(Manager(py.detach(|| node::Manager::start(source, &options))?))
     }
 
     /// How many interpreters the contract asks for.
@@ -163,6 +165,21 @@ impl Manager {
     /// Ends every interpreter.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.0.close())?)
+    }
+}
+
+/// Does what may wait for other machines in a thread of its own, so that Ctrl-C is heard meanwhile.
+fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    let (sender, mut done) = channel();
+    std::thread::spawn(move || drop(sender.send(work())));
+    loop {
+        let (outcome, back) = py.detach(move || (done.recv_timeout(SIGNALS), done));
+        done = back;
+        match outcome {
+            Ok(outcome) => return Ok(outcome),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(raise("RecruitError", "connecting failed unexpectedly")),
+        }
     }
 }
 

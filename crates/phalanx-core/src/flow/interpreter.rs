@@ -29,18 +29,12 @@ pub struct Interpreter {
     pub heard: Duration,
     pub staged: HashSet<ProgramId>,
     pub in_flight: VecDeque<Firing>,
-    round_trip: Duration,
+    round_trip: Option<Duration>,
 }
 
 impl Interpreter {
     pub fn new(name: String, now: Duration) -> Interpreter {
-        Interpreter {
-            name,
-            heard: now,
-            staged: HashSet::new(),
-            in_flight: VecDeque::new(),
-            round_trip: FIRST_ROUND_TRIP,
-        }
+        Interpreter { name, heard: now, staged: HashSet::new(), in_flight: VecDeque::new(), round_trip: None }
     }
 
     /// What is in flight.
@@ -53,10 +47,14 @@ impl Interpreter {
         }
     }
 
-    /// Whether it should get one more firing now, and if so how much it has: less goes first.
-    pub fn room(&self) -> Option<Duration> {
+    /// Whether it should be fed `work` now, and if so how much it has: less goes first.
+    pub fn room(&self, work: &Work) -> Option<Duration> {
+        let head = self.in_flight.front();
+        if head.is_some_and(|head| work.is_suspect() || head.work.is_suspect()) {
+            return None;
+        }
         let load = self.load();
-        load.has_room(self.round_trip).then(|| load.time.unwrap_or_default())
+        load.has_room(self.round_trip.unwrap_or(FIRST_ROUND_TRIP)).then(|| load.time.unwrap_or_default())
     }
 
     /// The first firing in flight is done at `now`.
@@ -64,7 +62,7 @@ impl Interpreter {
         let Some(firing) = self.in_flight.pop_front() else { return };
         if firing.alone {
             let sample = now.saturating_sub(firing.sent).saturating_sub(firing.busy);
-            self.round_trip = (self.round_trip * 3 + sample) / 4;
+            self.round_trip = Some(self.round_trip.map_or(sample, |round_trip| (round_trip * 3 + sample) / 4));
         }
     }
 

@@ -131,12 +131,12 @@ impl Engine {
     pub fn room(&self, run: RunId) -> u32 {
         let Some((run, program)) = self.run_and_program(run) else { return 0 };
         let interpreters = (self.interpreters.len() as u32).max(self.recruiting).max(1);
-        run.room(&program.paces[0], interpreters)
+        run.room(&program.paces, interpreters)
     }
 
     /// The next tasks of a run's stream.
     pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) {
-        let Some(run) = self.runs.get_mut(&run_id) else { return };
+        let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return };
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
         program.paces[0].weighed(tasks.count(), tasks.bytes());
         let first = run.feed(tasks.count());
@@ -234,7 +234,7 @@ impl Engine {
             return Ok(());
         };
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
-        program.paces[usize::from(instruction)].measured(tasks, duration);
+        program.paces[usize::from(instruction)].measured(tasks, duration, bytes);
         match program.graph.target(instruction) {
             Some(target) => {
                 program.paces[usize::from(target)].weighed(tasks, bytes);
@@ -322,11 +322,15 @@ impl Engine {
     }
 
     fn on_tick(&mut self, now: Duration) {
-        let slept = now.saturating_sub(self.last_tick) > self.config.silence / 2;
+        let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
-        if slept {
-            // It was us who did not listen (suspended, or starved): everybody gets a new chance.
-            self.interpreters.values_mut().for_each(|interpreter| interpreter.heard = now);
+        if since > self.config.silence / 2 {
+            // It was us who did not listen. That counts little, for who was suspended must not dismiss everybody; but
+            // not nothing, for who is starved all the time must notice silence in the end.
+            let excused = since - self.config.silence / 4;
+            self.interpreters
+                .values_mut()
+                .for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
         }
         self.drop_silent(now);
         if now.saturating_sub(self.last_beat) >= BEAT {
@@ -353,8 +357,8 @@ impl Engine {
 
     /// Gives fireable instructions to interpreters with room, the least loaded first.
     fn fire(&mut self, now: Duration) {
-        while !self.repository.is_empty() {
-            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room()?, *id)));
+        while let Some(next) = self.repository.next() {
+            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(next)?, *id)));
             let Some((_, id)) = room.min() else { return };
             let (runs, programs) = (&self.runs, &self.programs);
             let batch = |work: &Work| programs[&runs[&work.run].program].paces[usize::from(work.instruction)].batch();
@@ -373,7 +377,8 @@ impl Engine {
         let program_id = self.runs[&work.run].program;
         let program = &self.programs[&program_id];
         let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
-        if interpreter.staged.insert(program_id) {
+        let stages = interpreter.staged.insert(program_id);
+        if stages {
             let message = ToInterpreter::Stage { program: program_id };
             self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
         }
@@ -398,10 +403,11 @@ impl Engine {
         interpreter.in_flight.push_back(Firing {
             id: firing,
             bytes,
-            estimate: program.paces[usize::from(instruction)].estimate(tasks),
+            // How long the code's imports take is unknown, and tells nothing of the network.
+            estimate: program.paces[usize::from(instruction)].estimate(tasks).filter(|_| !stages),
             sent: now,
             busy: Duration::ZERO,
-            alone: interpreter.in_flight.is_empty(),
+            alone: interpreter.in_flight.is_empty() && !stages,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });

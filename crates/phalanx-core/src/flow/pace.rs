@@ -23,11 +23,20 @@ pub struct Pace {
     time: Option<f64>,
     /// Bytes of a token that goes in, a moving average.
     bytes: f64,
+    /// Bytes of the token that comes out, a moving average.
+    given: f64,
 }
 
 impl Pace {
-    /// An interpreter took `busy` for `tokens` tokens.
-    pub fn measured(&mut self, tokens: u32, busy: Duration) {
+    /// What a task needs on its way through all instructions: their times together, and the heaviest of its tokens.
+    pub fn whole(paces: &[Pace]) -> Pace {
+        let heaviest = paces.iter().map(Pace::heaviest).fold(0.0, f64::max);
+        Pace { time: paces.iter().map(|pace| pace.time).sum(), bytes: heaviest, given: heaviest }
+    }
+
+    /// An interpreter took `busy` for `tokens` tokens, and gave as many that have `bytes` bytes.
+    pub fn measured(&mut self, tokens: u32, busy: Duration, bytes: u64) {
+        self.given = average(self.given, bytes as f64 / f64::from(tokens.max(1)));
         let sample = busy.as_nanos() as f64 / f64::from(tokens.max(1));
         self.time = Some(self.time.map_or(sample, |time| (time + sample) / 2.0));
     }
@@ -35,14 +44,14 @@ impl Pace {
     /// `tokens` tokens had `bytes` bytes.
     pub fn weighed(&mut self, tokens: u32, bytes: u64) {
         let sample = bytes as f64 / f64::from(tokens.max(1));
-        self.bytes = if self.bytes == 0.0 { sample } else { (self.bytes + sample) / 2.0 };
+        self.bytes = average(self.bytes, sample);
     }
 
     /// How many tokens to fire together.
     pub fn batch(&self) -> u32 {
         let Some(time) = self.time else { return 1 };
         let by_time = BATCH.as_nanos() as f64 / time.max(1.0);
-        let by_bytes = BATCH_BYTES / self.bytes.max(1.0);
+        let by_bytes = BATCH_BYTES / self.heaviest().max(1.0);
         (by_time.min(by_bytes) as u32).clamp(1, MOST_TOKENS)
     }
 
@@ -56,10 +65,14 @@ impl Pace {
         self.time.map_or(0.0, |time| ahead.as_nanos() as f64 * f64::from(interpreters) / time.max(1.0))
     }
 
-    /// Bytes of a token that goes in.
-    pub fn bytes(&self) -> f64 {
-        self.bytes
+    /// Bytes of the token that goes in or of the one that comes out, whichever is heavier.
+    pub fn heaviest(&self) -> f64 {
+        self.bytes.max(self.given)
     }
+}
+
+fn average(before: f64, sample: f64) -> f64 {
+    if before == 0.0 { sample } else { (before + sample) / 2.0 }
 }
 
 /// What one interpreter has in flight, as far as deciding needs it.
@@ -104,19 +117,22 @@ mod tests {
     #[test]
     fn fine_grains_are_coalesced_and_coarse_ones_are_not() {
         let mut fine = Pace::default();
-        fine.measured(1, Duration::from_micros(10));
+        fine.measured(1, Duration::from_micros(10), 0);
         assert_eq!(fine.batch(), 200);
         let mut coarse = Pace::default();
-        coarse.measured(1, milliseconds(30));
+        coarse.measured(1, milliseconds(30), 0);
         assert_eq!(coarse.batch(), 1);
     }
 
     #[test]
     fn heavy_tokens_are_not_coalesced() {
         let mut heavy = Pace::default();
-        heavy.measured(1, Duration::from_micros(10));
+        heavy.measured(1, Duration::from_micros(10), 0);
         heavy.weighed(1, 1 << 20);
         assert_eq!(heavy.batch(), 1);
+        let mut heavy_result = Pace::default();
+        heavy_result.measured(1, Duration::from_micros(10), 1 << 20);
+        assert_eq!(heavy_result.batch(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::ids::{RunId, TaskId};
 use crate::wire::Tokens;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Into how many parts work is cut that an interpreter was lost with.
 const PARTS: u32 = 64;
@@ -15,7 +16,7 @@ pub struct Work {
     /// The task of the first token to fire.
     pub task: TaskId,
     /// The tokens `start .. start + count` are to be fired.
-    pub tokens: Tokens,
+    pub tokens: Arc<Tokens>,
     pub start: u32,
     pub count: u32,
     /// Interpreters that died firing it.
@@ -26,7 +27,12 @@ impl Work {
     /// All of `tokens`, for the tasks from `task` on.
     pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
         let count = tokens.count();
-        Work { run, instruction, task, tokens, start: 0, count, killed: Vec::new() }
+        Work { run, instruction, task, tokens: Arc::new(tokens), start: 0, count, killed: Vec::new() }
+    }
+
+    /// Whether an interpreter was lost with it. It then is fired alone, so that it is clear what ends the next one.
+    pub fn is_suspect(&self) -> bool {
+        !self.killed.is_empty()
     }
 
     /// Takes the first `count` tasks off.
@@ -83,8 +89,8 @@ impl Repository {
         self.works.iter()
     }
 
-    /// Whether nothing is fireable.
-    pub fn is_empty(&self) -> bool {
-        self.works.is_empty()
+    /// What is to be fired next.
+    pub fn next(&self) -> Option<&Work> {
+        self.works.front()
     }
 }

@@ -6,7 +6,8 @@ use crate::ids::{ProgramId, TaskId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most tasks of a run between being taken from the stream and their results being read.
+/// Most tasks of a run between being taken from the stream and their results being read, unless the spare batches
+/// are more.
 const MOST_AHEAD: f64 = 131_072.0;
 /// Bytes of such tasks beyond which no more are taken, once every interpreter has something.
 const BYTES_AHEAD: f64 = (64 << 20) as f64;
@@ -52,12 +53,12 @@ impl Run {
     }
 
     /// How many tasks may be taken from the stream now; 0 when enough are under way.
-    pub fn room(&self, first: &Pace, interpreters: u32) -> u32 {
-        let batch = first.batch();
+    pub fn room(&self, paces: &[Pace], interpreters: u32) -> u32 {
+        let (batch, whole) = (paces[0].batch(), Pace::whole(paces));
         let under_way = (self.fed - self.read) as f64;
-        let least = f64::from(self.options.spare.max(1) * interpreters * batch);
-        let most = first.tokens_in(self.options.ahead, interpreters).min(MOST_AHEAD).max(least);
-        let too_heavy = under_way * first.bytes() >= BYTES_AHEAD && under_way >= f64::from(2 * interpreters);
+        let least = f64::from(self.options.spare.max(1)) * f64::from(interpreters) * f64::from(batch);
+        let most = whole.tokens_in(self.options.ahead, interpreters).min(MOST_AHEAD).max(least);
+        let too_heavy = under_way * whole.heaviest() >= BYTES_AHEAD && under_way >= 2.0 * f64::from(interpreters);
         if under_way > 0.0 && (too_heavy || under_way + f64::from(batch) > most) { 0 } else { batch }
     }
 

@@ -20,6 +20,8 @@ use serde::{Serialize, de::DeserializeOwned};
 pub const MAX_HEADER: u64 = 1 << 20;
 /// Longest body in bytes. Memory for it is taken as the bytes arrive, never on the peer's word.
 pub const MAX_BODY: u64 = 1 << 36;
+/// Longest body in bytes on a control link, which carries certificates and no data.
+pub const MAX_CONTROL_BODY: u64 = 1 << 16;
 /// Bytes before the header.
 pub const PREFIX: usize = 16;
 
@@ -51,7 +53,7 @@ impl Prefix {
             return Err(WireError::HeaderTooLong(header));
         }
         if body > MAX_BODY {
-            return Err(WireError::BodyTooLong(body));
+            return Err(WireError::BodyTooLong { is: body, most: MAX_BODY });
         }
         Ok(Prefix { header: header as usize, body })
     }

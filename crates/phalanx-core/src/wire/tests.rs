@@ -97,7 +97,7 @@ fn lengths_over_the_limits_are_refused() {
         Prefix::decode(&bytes)
     };
     assert_eq!(long(u32::MAX, 0), Err(crate::error::WireError::HeaderTooLong(u64::from(u32::MAX))));
-    assert_eq!(long(0, MAX_BODY + 1), Err(crate::error::WireError::BodyTooLong(MAX_BODY + 1)));
+    assert_eq!(long(0, MAX_BODY + 1), Err(crate::error::WireError::BodyTooLong { is: MAX_BODY + 1, most: MAX_BODY }));
 }
 
 #[test]

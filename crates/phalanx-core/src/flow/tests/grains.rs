@@ -13,7 +13,8 @@ fn farm(grain: Duration, tasks: u64) -> Stream {
 
 /// Tasks in each firing, in the order of firing.
 fn firings(grid: &Grid) -> Vec<u32> {
-    let fired = grid.facts.iter().filter_map(|fact| if let Fact::Fired { tasks, .. } = fact { Some(*tasks) } else { None });
+    let fired =
+        grid.facts.iter().filter_map(|fact| if let Fact::Fired { tasks, .. } = fact { Some(*tasks) } else { None });
     fired.collect()
 }
 

@@ -91,13 +91,19 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Computes all streams of the plan, and a little longer.
-    pub fn run(plan: Plan) -> Grid {
+    /// Computes all streams of the plan.
+    pub fn compute(plan: Plan) -> Grid {
         let mut grid = Grid::start(plan);
         while !grid.readers.iter().all(Reader::is_done) {
             grid.next();
         }
         grid.done = grid.now;
+        grid
+    }
+
+    /// The same, and listens a little longer.
+    pub fn run(plan: Plan) -> Grid {
+        let mut grid = Grid::compute(plan);
         let end = grid.done + AFTERWARDS;
         while grid.now < end {
             grid.next();

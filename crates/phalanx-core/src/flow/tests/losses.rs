@@ -7,7 +7,7 @@ use crate::flow::RunOptions;
 
 /// Computes the plan with each way of failing at each of the first interpreters' messages.
 fn every_loss(plan: &Plan) {
-    let well = Grid::run(plan.clone());
+    let well = Grid::compute(plan.clone());
     well.readers.iter().for_each(|reader| reader.expect_everything());
     assert_eq!(well.seats.len(), plan.interpreters as usize, "somebody was replaced without need");
     for (id, seat) in &well.seats {

@@ -29,7 +29,9 @@ fn by_the_spare_batches_where_no_time_is_given() {
     let stream = |grain| Stream { options: options(0, 4), grains: vec![grain], ..Stream::default() };
     assert_eq!(taken(2, stream(milliseconds(100))), 2 * 4);
     assert_eq!(taken(3, stream(milliseconds(100))), 3 * 4);
-    assert_eq!(taken(2, stream(microseconds(100))), 2 * 4 * 20, "batches of 2 ms");
+    let batch = 20; // 2 ms of work
+    let taken = taken(2, stream(microseconds(100)));
+    assert!(taken <= 2 * 4 * batch && taken > 2 * 4 * batch - batch, "{taken}");
 }
 
 #[test]
@@ -55,9 +57,12 @@ fn by_number_where_grains_are_very_fine() {
 /// Answers a firing of small tasks with large results.
 fn answer_heavily(grid: &mut Grid, bytes: u64) {
     while let Some(command) = grid.engine.next_command() {
-        let Command::Send { to: id, message: ToInterpreter::Fire { firing, count, .. }, .. } = command else { continue };
+        let Command::Send { to: id, message: ToInterpreter::Fire { firing, count, .. }, .. } = command else {
+            continue;
+        };
         let bytes = u64::from(count) * bytes;
-        let message = FromInterpreter::Fired { firing, shape: Shape::Packed { count, bytes }, busy: 200_000, protection: 0 };
+        let (shape, busy) = (Shape::Packed { count, bytes }, u64::from(count) * 10_000);
+        let message = FromInterpreter::Fired { firing, shape, busy, protection: 0 };
         grid.now += milliseconds(1);
         grid.engine.on(grid.now, Event::Message { id, message, body: vec![0; bytes as usize].into() });
     }

@@ -2,8 +2,8 @@
 
 use super::Grid;
 use super::integers::Form;
-use super::plan::{Fault, KINDS, Kind, Plan, Recruiting, Stream, microseconds, milliseconds};
-use crate::flow::RunOptions;
+use super::plan::{Fault, KINDS, Plan, Recruiting, Stream, microseconds, milliseconds};
+use crate::flow::{KILLS, RunOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -16,7 +16,8 @@ fn time() -> impl Strategy<Value = Duration> {
 
 fn stream() -> impl Strategy<Value = Stream> {
     let tasks = || vec(0..120u64, 0..4);
-    let options = (any::<bool>(), time(), 0..6u32).prop_map(|(ordered, ahead, spare)| RunOptions { ordered, ahead, spare });
+    let options =
+        (any::<bool>(), time(), 0..6u32).prop_map(|(ordered, ahead, spare)| RunOptions { ordered, ahead, spare });
     let form = select(vec![Form::Packed, Form::Separate]);
     let pieces = || prop_oneof![Just(usize::MAX), 1..9usize];
     let closing = prop_oneof![4 => Just(None), 1 => (0..100u64).prop_map(Some)];
@@ -24,25 +25,40 @@ fn stream() -> impl Strategy<Value = Stream> {
     (1..5u16, 0..120u64, form, options, costs, tasks(), (pieces(), pieces()), closing).prop_map(
         |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience), close_after)| {
             let killing = Vec::new();
-            Stream { instructions, tasks, form, options, grains, staging, raising, killing, piece, patience, close_after }
+            Stream {
+                instructions,
+                tasks,
+                form,
+                options,
+                grains,
+                staging,
+                raising,
+                killing,
+                piece,
+                patience,
+                close_after,
+            }
         },
     )
 }
 
-fn fault(kinds: Vec<Kind>) -> impl Strategy<Value = Fault> {
-    (1..7u32, 0..60usize, select(kinds)).prop_map(|(interpreter, step, kind)| Fault { interpreter, step, kind })
+fn fault() -> impl Strategy<Value = Fault> {
+    (1..7u32, 0..60usize, select(KINDS.to_vec())).prop_map(|(interpreter, step, kind)| Fault {
+        interpreter,
+        step,
+        kind,
+    })
 }
 
-/// Losses of which nobody could think that a task is to blame, and at most two of the others: a third one of those might
-/// hit the same task, which then would be accused with good reason.
+/// At most two: a third one might hit the same task, which then would be accused with good reason.
 fn faults() -> impl Strategy<Value = Vec<Fault>> {
-    let (harmless, others) = KINDS.into_iter().partition(|kind| matches!(kind, Kind::Freezes | Kind::ComesLate));
-    (vec(fault(harmless), 0..4), vec(fault(others), 0..3)).prop_map(|(some, others)| [some, others].concat())
+    vec(fault(), 0..KILLS)
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
     let recruiting = (time(), prop::bool::weighted(0.2)).prop_map(|(takes, fails)| Recruiting { takes, fails });
-    let sleep = prop_oneof![3 => Just(None), 1 => (time(), time()).prop_map(|(from, long)| Some((from, from + long * 10)))];
+    let sleep =
+        prop_oneof![3 => Just(None), 1 => (time(), time()).prop_map(|(from, long)| Some((from, from + long * 10)))];
     let ways = (vec(recruiting, 0..10), vec(time(), 1..4), time(), sleep);
     (1..5u32, vec(stream(), 1..4), faults(), ways).prop_map(|(interpreters, streams, faults, ways)| {
         let (recruits, delays, reading, sleep) = ways;

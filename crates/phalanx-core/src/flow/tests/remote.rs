@@ -74,7 +74,8 @@ impl Remote {
         let stream = &self.streams[*self.programs.get(&program).expect("staged before it is fired")];
         assert!(instruction < stream.instructions, "no such instruction");
         let began = self.free_at.max(now);
-        let mut answers = Answers { firing, form: stream.form, now: began, answered: began, results: Vec::new(), acts: Vec::new() };
+        let mut answers =
+            Answers { firing, form: stream.form, now: began, answered: began, results: Vec::new(), acts: Vec::new() };
         for (done, number) in (1..).zip(numbers) {
             let task = integers::task_of(*number);
             answers.now += stream.grain(task, instruction);

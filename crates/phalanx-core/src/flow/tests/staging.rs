@@ -19,7 +19,8 @@ fn at_those_that_fire_it_and_at_their_replacements() {
 
 #[test]
 fn and_is_forgotten_only_where_it_was_staged() {
-    let mut grid = Grid::run(Plan { interpreters: 3, streams: vec![Stream { tasks: 1, ..Stream::default() }], ..Plan::default() });
+    let mut grid =
+        Grid::run(Plan { interpreters: 3, streams: vec![Stream { tasks: 1, ..Stream::default() }], ..Plan::default() });
     let (run, program) = (grid.readers[0].run, *grid.engine.programs.keys().next().expect("one program"));
     grid.engine.close(run);
     grid.engine.forget(program);

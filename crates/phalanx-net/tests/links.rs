@@ -1,0 +1,226 @@
+//! Links over real sockets: what is sent arrives, in order, at every level, and an attacker on the wire ends the link.
+
+use bytes::Bytes;
+use phalanx_core::level::Level;
+use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::KeyedCertificate;
+use phalanx_net::link::{Link, LinkError, Reader};
+use phalanx_net::socket::Socket;
+use phalanx_net::tls::{Channel, Early};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
+
+type End = (Arc<Link>, Reader);
+type Shaken = (Channel, Early);
+
+/// Two ends of a link; a private one shakes hands first.
+fn ends(level: Level) -> (End, End) {
+    let (one, other) = Socket::pair().unwrap();
+    match level {
+        Level::Clear => (Link::new(one, None, MAX_BODY).unwrap(), Link::new(other, None, MAX_BODY).unwrap()),
+        Level::Private => {
+            let ((one, client), (other, server)) = shake_hands(one, other);
+            (Link::new(one, Some(client), MAX_BODY).unwrap(), Link::new(other, Some(server), MAX_BODY).unwrap())
+        }
+    }
+}
+
+fn shake_hands(mut one: Socket, mut other: Socket) -> ((Socket, Shaken), (Socket, Shaken)) {
+    let (client, server) = (KeyedCertificate::ephemeral().unwrap(), KeyedCertificate::ephemeral().unwrap());
+    let accepting = server.server_of(&client.certificate).unwrap();
+    let serving = thread::spawn(move || {
+        let shaken = Channel::handshake(accepting, &mut other).unwrap();
+        (other, shaken)
+    });
+    let shaken = Channel::handshake(client.client_of(&server.certificate).unwrap(), &mut one).unwrap();
+    ((one, shaken), serving.join().unwrap())
+}
+
+/// Reads an end in a thread; frames and at last the error come over the channel.
+fn read(reader: Reader) -> Receiver<Result<Frame, LinkError>> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let error = reader.run(PAUSE, |frame| drop(sender.send(Ok(frame))), |_| ());
+        let _ = sender.send(Err(error));
+    });
+    receiver
+}
+
+fn start(body: &[u8]) -> Vec<u8> {
+    encode(&ToInterpreter::Beat, body.len() as u64)
+}
+
+fn body(number: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + number) as u8).collect()
+}
+
+#[test]
+fn frames_of_all_sizes_arrive_in_order_in_both_directions() {
+    for level in [Level::Clear, Level::Private] {
+        let (one, other) = ends(level);
+        assert_eq!(one.0.level(), level);
+        let (from_other, from_one) = (read(one.1), read(other.1));
+        let sizes = [0, 1, 100, 16_384, 65_536, 1 << 20, 5 << 20, 3];
+        for (sender, receiver) in [(&one.0, &from_one), (&other.0, &from_other)] {
+            let sent: Vec<_> = sizes.iter().enumerate().map(|(number, size)| body(number, *size)).collect();
+            for body in &sent {
+                sender.send(start(body), vec![Bytes::from(body.clone())]).unwrap();
+            }
+            for body in &sent {
+                assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().unwrap().body, *body, "{level:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_slows_the_writer_down() {
+    for level in [Level::Clear, Level::Private] {
+        let (one, other) = ends(level);
+        let _from_other = read(one.1);
+        let (sent, done) = channel();
+        let sender = one.0.clone();
+        thread::spawn(move || {
+            for number in 0..100 {
+                let body = body(number, 1 << 20);
+                sender.send(start(&body), vec![body.into()]).unwrap();
+                sent.send(number).unwrap();
+            }
+        });
+        // Nobody reads: what the sockets and the outbox do not hold stays with the writer.
+        while done.recv_timeout(Duration::from_millis(500)).is_ok() {}
+        let from_one = read(other.1);
+        for number in 0..100 {
+            assert_eq!(from_one.recv_timeout(PATIENCE).unwrap().unwrap().body, body(number, 1 << 20));
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_may_change_after_it_settled() {
+    let (one, other) = ends(Level::Clear);
+    let sent = body(1, 8 << 20);
+    let memory = Arc::new(sent.clone());
+    one.0.queue(start(&sent), vec![Bytes::from_owner(Owned(memory.clone()))]);
+    one.0.flush();
+    one.0.settle();
+    assert_eq!(Arc::strong_count(&memory), 1, "the link still refers to the sender's memory");
+    let _from_other = read(one.1);
+    assert_eq!(read(other.1).recv_timeout(PATIENCE).unwrap().unwrap().body, sent);
+}
+
+struct Owned(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn the_end_of_one_end_is_the_end_of_the_other() {
+    for level in [Level::Clear, Level::Private] {
+        let (one, other) = ends(level);
+        let from_one = read(other.1);
+        one.0.close();
+        assert!(matches!(from_one.recv_timeout(PATIENCE).unwrap(), Err(LinkError::Ended)));
+    }
+}
+
+#[test]
+fn a_body_over_the_limit_ends_the_link() {
+    let (one, other) = Socket::pair().unwrap();
+    let (link, _reader) = Link::new(one, None, MAX_BODY).unwrap();
+    let (_link, reader) = Link::new(other, None, 1000).unwrap();
+    link.send(start(&[0; 1001]), vec![vec![0; 1001].into()]).unwrap();
+    assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Wire(_))));
+}
+
+/// Passes what a private link's client sends through `attack`, record by record; what the server makes of it.
+fn attacked(attack: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<u8>>) -> Vec<Result<Frame, LinkError>> {
+    let (client, mut wire_in) = Socket::pair().unwrap();
+    let (mut wire_out, server) = Socket::pair().unwrap();
+    let ((client, shaken), (server, accepted)) = {
+        let relays = [
+            (wire_in.try_clone().unwrap(), wire_out.try_clone().unwrap()),
+            (wire_out.try_clone().unwrap(), wire_in.try_clone().unwrap()),
+        ];
+        for (mut from, mut to) in relays {
+            from.set_patience(Some(Duration::from_millis(300))).unwrap();
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = from.read(&mut buffer) {
+                    to.write_all(&buffer[..count]).unwrap();
+                }
+            });
+        }
+        let shaken = shake_hands(client, server);
+        thread::sleep(Duration::from_millis(700)); // until the relays of the handshake have given up
+        shaken
+    };
+    let (link, _reader) = Link::new(client, Some(shaken), MAX_BODY).unwrap();
+    for number in 0..3 {
+        link.send(start(&body(number, 100)), vec![body(number, 100).into()]).unwrap();
+    }
+    wire_in.set_patience(Some(Duration::from_millis(300))).unwrap();
+    let mut bytes = Vec::new();
+    let _ = wire_in.read_to_end(&mut bytes);
+    for record in attack(records(&bytes)) {
+        wire_out.write_all(&record).unwrap();
+    }
+    let (_link, reader) = Link::new(server, Some(accepted), MAX_BODY).unwrap();
+    let received = read(reader);
+    wire_out.shut_down();
+    received.iter().collect()
+}
+
+fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while bytes.len() >= 5 {
+        let (record, rest) = bytes.split_at(5 + usize::from(u16::from_be_bytes([bytes[3], bytes[4]])));
+        records.push(record.to_vec());
+        bytes = rest;
+    }
+    records
+}
+
+/// Whether the link ended with an error after some of the true frames, in order.
+fn caught(received: &[Result<Frame, LinkError>]) -> bool {
+    let (last, frames) = received.split_last().unwrap();
+    let true_so_far =
+        frames.iter().enumerate().all(|(number, frame)| frame.as_ref().unwrap().body == body(number, 100));
+    true_so_far && matches!(last, Err(LinkError::Failed(_)))
+}
+
+#[test]
+fn an_untouched_wire_delivers_everything() {
+    let received = attacked(|records| records);
+    assert_eq!(received.iter().filter(|frame| frame.is_ok()).count(), 3);
+}
+
+#[test]
+fn altered_dropped_repeated_and_swapped_records_end_a_private_link() {
+    assert!(caught(&attacked(|mut records| {
+        records[1][20] ^= 1;
+        records
+    })));
+    assert!(caught(&attacked(|mut records| {
+        records.remove(1);
+        records
+    })));
+    assert!(caught(&attacked(|mut records| {
+        records.insert(1, records[0].clone());
+        records
+    })));
+    assert!(caught(&attacked(|mut records| {
+        records.swap(0, 1);
+        records
+    })));
+}

@@ -1,0 +1,296 @@
+"""A manager is an executor of the standard library: calls, results, exceptions, cancelling, callbacks.
+
+After CPython's own tests of `concurrent.futures` (Lib/test/test_concurrent_futures: executor, process_pool).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api import tasks
+from conftest import Eventually
+
+import phalanx as px
+
+
+class Held:
+    """Calls that keep all interpreters of the manager busy until `release`."""
+
+    def __init__(self, manager: px.Manager, folder: Path) -> None:
+        self._end = folder / "end"
+        began = [folder / f"began-{number}" for number in range(manager.interpreters)]
+        self.calls = [manager.submit(tasks.hold, (str(path), str(self._end))) for path in began]
+        self.began = lambda: all(path.exists() for path in began)
+
+    def release(self) -> None:
+        self._end.touch()
+
+
+@pytest.fixture
+def unknown() -> Callable[[int], int]:
+    """Doubles; nobody knows how long that takes, so not many calls are sent ahead of answers."""
+    return lambda number: 2 * number
+
+
+@pytest.fixture
+def held(manager: px.Manager, tmp_path: Path, eventually: Eventually) -> Any:
+    calls = Held(manager, tmp_path)
+    eventually(calls.began)
+    yield calls
+    calls.release()
+    concurrent.futures.wait(calls.calls, timeout=30)
+
+
+def test_it_is_an_executor(manager: px.Manager) -> None:
+    assert isinstance(manager, concurrent.futures.Executor)
+    assert isinstance(manager.submit(tasks.double, 1), Future)
+
+
+def test_submit(manager: px.Manager) -> None:
+    assert manager.submit(pow, 2, 8).result() == 256
+    assert manager.submit(tasks.nap, 0).result(timeout=30) == 0
+    assert manager.submit(lambda: "no arguments").result() == "no arguments"
+
+
+def test_submit_with_keywords(manager: px.Manager) -> None:
+    def all_of(*args: Any, **kwargs: Any) -> Any:
+        return args, kwargs
+
+    assert manager.submit(tasks.divide, 6, denominator=3).result() == 2
+    assert manager.submit(all_of, 1, self=2, fn=3).result() == ((1,), {"self": 2, "fn": 3})
+    with pytest.raises(TypeError):
+        manager.submit(fn=all_of, arg=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        manager.submit()  # type: ignore[call-arg]
+
+
+def test_an_exception_of_a_call_is_that_of_its_future(manager: px.Manager) -> None:
+    future = manager.submit(tasks.divide, 1, 0)
+    error = future.exception(timeout=30)
+    assert type(error) is ZeroDivisionError
+    assert isinstance(error.__cause__, px.RemoteTraceback)
+    assert "return numerator / denominator" in error.__cause__.traceback
+    with pytest.raises(ZeroDivisionError):
+        future.result()
+    assert manager.submit(tasks.divide, 1, 1).exception() is None
+
+
+def test_what_cannot_be_called_is_an_exception_of_the_future(manager: px.Manager) -> None:
+    assert isinstance(manager.submit(5, 1).exception(timeout=30), TypeError)  # type: ignore[arg-type]
+    assert isinstance(manager.submit(tasks.double).exception(timeout=30), TypeError)
+
+
+def test_arguments_that_cannot_be_pickled(manager: px.Manager) -> None:
+    lock = threading.Lock()
+    futures = [manager.submit(tasks.identity, lock if number == 3 else number) for number in range(6)]
+    error = futures[3].exception(timeout=30)
+    assert isinstance(error, px.StagingError)
+    assert "lock" in str(error)
+    assert [future.result(30) for future in futures if future is not futures[3]] == [0, 1, 2, 4, 5]
+
+
+def test_map(manager: px.Manager) -> None:
+    assert list(manager.map(pow, range(10), range(10))) == list(map(pow, range(10), range(10)))
+    assert list(manager.map(pow, range(10), range(5, 20), chunksize=3)) == list(map(pow, range(10), range(5, 15)))
+    assert list(manager.map(tasks.double, [])) == []
+    assert list(manager.map(tasks.double, range(2000), chunksize=100)) == list(range(0, 4000, 2))
+
+
+def test_map_gives_results_up_to_an_exception(manager: px.Manager) -> None:
+    results = manager.map(divmod, [1, 1, 1, 1], [2, 3, 0, 5])
+    assert [next(results), next(results)] == [(0, 1), (0, 1)]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+def test_map_with_a_timeout(manager: px.Manager, held: Held) -> None:
+    with pytest.raises(concurrent.futures.TimeoutError):
+        list(manager.map(tasks.double, [1], timeout=0.05))
+    held.release()
+    assert list(manager.map(tasks.nap, [0, 0.01], timeout=30)) == [0, 0.01]
+
+
+def test_map_begins_before_its_results_are_read(manager: px.Manager, tmp_path: Path, eventually: Eventually) -> None:
+    results = manager.map(Path.touch, [tmp_path / "one", tmp_path / "two"])
+    eventually((tmp_path / "two").exists)
+    assert list(results) == [None, None]
+
+
+def test_a_result_that_is_not_there_in_time(held: Held) -> None:
+    for ask in (held.calls[0].result, held.calls[0].exception):
+        began = time.monotonic()
+        with pytest.raises(concurrent.futures.TimeoutError):
+            ask(timeout=0.2)
+        assert time.monotonic() - began >= 0.19
+        with pytest.raises(concurrent.futures.TimeoutError):
+            ask(timeout=0)
+    held.release()
+    assert held.calls[0].result(timeout=30) is None
+
+
+def test_the_states_of_a_call(
+    manager: px.Manager, held: Held, unknown: Callable[[int], int], eventually: Eventually
+) -> None:
+    queued = [manager.submit(unknown, number) for number in range(50)]
+    assert all(call.running() and not call.done() for call in held.calls)
+    assert not any(call.done() for call in queued)
+    assert not queued[-1].running()
+    held.release()
+    eventually(lambda: all(call.done() for call in queued))
+    assert not any(call.running() or call.cancelled() for call in [*queued, *held.calls])
+
+
+def test_a_queued_call_can_be_cancelled_and_a_running_one_cannot(
+    manager: px.Manager, held: Held, unknown: Callable[[int], int]
+) -> None:
+    queued = [manager.submit(unknown, number) for number in range(50)]
+    assert not any(call.cancel() for call in held.calls)
+    for call in queued[30:]:
+        assert call.cancel()
+        assert call.cancel()  # again
+        assert call.cancelled()
+        assert call.done()
+        assert not call.running()
+        with pytest.raises(CancelledError):
+            call.result()
+        with pytest.raises(CancelledError):
+            call.exception(timeout=5)
+    held.release()
+    assert [call.result(timeout=30) for call in queued[:30]] == list(range(0, 60, 2))
+    assert not queued[0].cancel()
+
+
+def test_a_cancelled_call_is_not_made(manager: px.Manager, tmp_path: Path, held: Held) -> None:
+    calls = [manager.submit(lambda number: (tmp_path / f"call-{number}").touch(), number) for number in range(40)]
+    cancelled = {number for number, call in enumerate(calls) if call.cancel()}
+    assert len(cancelled) >= 35
+    held.release()
+    done = concurrent.futures.wait(calls, timeout=30).done
+    assert len(done) == 40
+    assert not any((tmp_path / f"call-{number}").exists() for number in cancelled)
+
+
+def test_callbacks(
+    manager: px.Manager, held: Held, unknown: Callable[[int], int], eventually: Eventually
+) -> None:
+    called: list[tuple[str, Any]] = []
+    late = manager.submit(tasks.double, 21)
+    late.add_done_callback(lambda future: called.append(("late", future.result())))
+    late.add_done_callback(lambda future: called.append(("second", future.done())))
+    failing = manager.submit(tasks.inverse, 0)
+    failing.add_done_callback(lambda future: called.append(("failing", type(future.exception()))))
+    queued = [manager.submit(unknown, 1) for _ in range(20)]
+    queued[-1].add_done_callback(lambda future: called.append(("cancelled", future.cancelled())))
+    assert queued[-1].cancel()
+    assert called == [("cancelled", True)]
+    held.release()
+    eventually(lambda: len(called) == 4)
+    assert called.index(("late", 42)) < called.index(("second", True))
+    assert ("failing", ZeroDivisionError) in called
+    late.add_done_callback(lambda future: called.append(("at once", future.result())))
+    assert called[-1] == ("at once", 42)
+
+
+def test_a_callback_that_raises_harms_nobody(
+    manager: px.Manager, held: Held, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[int] = []
+    future = manager.submit(tasks.double, 4)
+    future.add_done_callback(lambda _: tasks.inverse(0))
+    future.add_done_callback(lambda done: called.append(done.result()))
+    held.release()
+    eventually(lambda: called == [8])
+    assert "ZeroDivisionError" in caplog.text
+    assert manager.submit(tasks.double, 5).result(timeout=30) == 10
+
+
+def test_a_callback_may_make_the_next_call_and_wait_for_it(manager: px.Manager, eventually: Eventually) -> None:
+    reached: list[int] = []
+
+    def follow(future: Future[int]) -> None:
+        reached.append(future.result())
+        if len(reached) < 20:
+            following = manager.submit(tasks.increment, future.result())
+            assert following.result(timeout=30) == future.result() + 1
+            following.add_done_callback(follow)
+
+    manager.submit(tasks.increment, 0).add_done_callback(follow)
+    eventually(lambda: len(reached) == 20, timeout=30)
+    assert reached == list(range(1, 21))
+
+
+def test_calls_from_many_threads(manager: px.Manager) -> None:
+    def call(offset: int) -> list[int]:
+        futures = [manager.submit(tasks.double, number + offset) for number in range(50)]
+        return [future.result(timeout=60) for future in reversed(futures)]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        for offset, results in enumerate(threads.map(call, range(16))):
+            assert results == [2 * (number + offset) for number in reversed(range(50))]
+
+
+def test_many_threads_wait_for_one_result(manager: px.Manager, held: Held) -> None:
+    future = manager.submit(tasks.double, 3)
+    with concurrent.futures.ThreadPoolExecutor(6) as threads:
+        asked = [threads.submit(future.result, 30) for _ in range(6)]
+        held.release()
+        assert [one.result() for one in asked] == [6] * 6
+
+
+def test_more_functions_than_are_kept_staged(manager: px.Manager, held: Held) -> None:
+    adders: list[Callable[[int], int]] = [partial(int.__add__, number) for number in range(150)]
+    futures = [manager.submit(adder, 1000) for adder in adders]
+    held.release()
+    assert [future.result(timeout=60) for future in futures] == [number + 1000 for number in range(150)]
+    assert manager.submit(adders[0], 5).result(timeout=30) == 5
+
+
+def test_a_function_with_state_is_staged_as_it_is_now(manager: px.Manager) -> None:
+    state = {"factor": 1}
+
+    def scale(number: int) -> int:
+        return state["factor"] * number
+
+    results = []
+    for factor in range(5):
+        state["factor"] = factor
+        results.append(manager.submit(scale, 10).result(timeout=30))
+    assert results == [0, 10, 20, 30, 40]
+
+
+def test_compute_and_submit_side_by_side(manager: px.Manager) -> None:
+    results = manager.compute(tasks.slowly, range(300))
+    futures = [manager.submit(tasks.double, number) for number in range(300)]
+    for number, (result, future) in enumerate(zip(results, futures)):
+        assert (result, future.result(timeout=30)) == (number, 2 * number)
+
+
+def test_nothing_is_kept_of_a_call_that_is_done(manager: px.Manager, eventually: Eventually) -> None:
+    """After CPython's test_no_stale_references and test_free_reference."""
+
+    class Thing:
+        def method(self) -> int:
+            return 5
+
+    thing = Thing()
+    future = manager.submit(tasks.identity, thing)
+    results = manager.map(tasks.identity, [Thing(), Thing()])
+    given = weakref.ref(thing), weakref.ref(future.result(timeout=30))
+    del thing, future
+    eventually(lambda: gc.collect() >= 0 and not any(reference() for reference in given))
+    for result in results:
+        one = weakref.ref(result)
+        del result
+        eventually(lambda one=one: gc.collect() >= 0 and one() is None)
