@@ -9,9 +9,10 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import chain
 from time import monotonic
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 from phalanx import _native
 from phalanx._outcomes import failure, stage_code, unreadable
@@ -24,6 +25,10 @@ SPARE = 2
 PATIENCE = 0.2
 #: Functions that stay staged.
 MOST_STAGED = 64
+
+
+#: A future, the method that settles it, and that method's argument.
+Settled: TypeAlias = tuple[Future[Any], str, Any]
 
 
 class Call:
@@ -80,6 +85,8 @@ class Submissions:
         self._thread: threading.Thread | None = None
         self._shut_down = False
         self._collecting = threading.Lock()
+        self._received: deque[tuple[int, str, int, Any]] = deque()
+        self._settled: deque[Settled] = deque()
         self._pid = os.getpid()
         self.closed = False
         atexit.register(self._end_with_program)
@@ -226,7 +233,8 @@ class Submissions:
                 left = PATIENCE if end is None else min(end - monotonic(), PATIENCE)
                 if left <= 0:
                     return 0
-                self._handle(self._native.take(self._mailbox, left, True))
+                self._receive(left, eager=True)
+                self._handle()
             return timeout
         finally:
             self._collecting.release()
@@ -234,8 +242,8 @@ class Submissions:
     def _collect(self) -> None:
         """Collects what nobody waits for, until the last outcome after the shutdown."""
         while not self._is_finished():
-            if outcomes := self._native.take(self._mailbox, PATIENCE, False):
-                self._handle(outcomes)
+            self._receive(PATIENCE, eager=False)
+            if self._handle():
                 self._mailbox.nudge()
         self._end()
 
@@ -243,33 +251,52 @@ class Submissions:
         with self._lock:
             return self._shut_down and not any(run.pending or run.sent for run in self._runs.values())
 
-    def _handle(self, outcomes: list[tuple[int, str, int, Any]]) -> None:
-        """Sends what there is room for now, and settles futures."""
-        settled: list[tuple[Callable[[Any], None], Any]] = []
+    def _receive(self, patience: float, *, eager: bool) -> None:
+        """Waits for outcomes. In one step of C, so that a Ctrl-C comes before it or after it and loses none."""
+        arrived = map(self._native.take, (self._mailbox,), (patience,), (eager,))
+        self._received.extend(chain.from_iterable(arrived))
+
+    def _handle(self) -> bool:
+        """Sends what there is room for now, and settles futures; whether there were any."""
         with self._lock:
-            for number, kind, first, what in outcomes:
+            while self._received:
+                number, kind, first, what = self._received[0]
                 if number in self._runs:
-                    settled += self._settle(self._runs[number], kind, first, what)
+                    self._settled.extend(self._settle(self._runs[number], kind, first, what))
+                self._received.popleft()
             for run in self._runs.values():
                 self._send(run)
             if self._shut_down:
                 self._mailbox.nudge()
-        for set_outcome, outcome in settled:
-            set_outcome(outcome)
+        settled = False
+        while (outcome := self._next_settled()) is not None:
+            future, method, value = outcome
+            getattr(future, method)(value)  # may call the user's code
+            settled = True
+        return settled
 
-    def _settle(self, run: _Run, kind: str, first: int, what: Any) -> Iterator[tuple[Callable[[Any], None], Any]]:
+    def _next_settled(self) -> Settled | None:
+        try:
+            return self._settled.popleft()
+        except IndexError:
+            return None
+
+    def _settle(self, run: _Run, kind: str, first: int, what: Any) -> list[Settled]:
         if kind == "results":
-            results = unpack(what)
-            for index in range(first, first + what[0]):
-                future = run.sent.pop(index)
-                try:
-                    yield future.set_result, next(results)
-                except Exception as error:
-                    yield future.set_exception, unreadable(error)
+            objects = unpack(what)
+            outcomes = [_read(objects) for _ in range(what[0])]
         elif kind in ("raised", "culprit"):
-            yield run.sent.pop(first).set_exception, failure(kind, first, what)
+            outcomes = [("set_exception", failure(kind, first, what))]
         else:
             self._unstage(run)  # a later call tries again to recruit
-            waiting = (future for future, _ in run.pending if future.set_running_or_notify_cancel())
-            for future in (*run.sent.values(), *waiting):
-                yield future.set_exception, failure(kind, first, what)
+            waiting = [future for future, _ in run.pending if future.set_running_or_notify_cancel()]
+            return [(future, "set_exception", failure(kind, 0, what)) for future in [*run.sent.values(), *waiting]]
+        futures = [run.sent.pop(index) for index in range(first, first + len(outcomes))]
+        return [(future, *outcome) for future, outcome in zip(futures, outcomes, strict=True)]
+
+
+def _read(objects: Iterator[Any]) -> tuple[str, Any]:
+    try:
+        return "set_result", next(objects)
+    except Exception as error:
+        return "set_exception", unreadable(error)

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 
+import phalanx as px
 import pytest
 from cluster.processes import Process, until
 
-import phalanx as px
-
 Script = Callable[..., Process]
+
+
+def gone(processes: Iterable[Path]) -> bool:
+    """Whether all of these folders of /proc belong to processes that have ended; their parent may not know yet."""
+
+    def ended(folder: Path) -> bool:
+        try:
+            return (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    return all(map(ended, processes))
 
 
 @pytest.fixture(scope="module")

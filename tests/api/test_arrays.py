@@ -6,10 +6,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -98,7 +97,8 @@ def test_arrays_inside_of_other_objects(manager: px.Manager) -> None:
 @pytest.mark.parametrize("fuse", [True, False])
 def test_stages_pass_arrays_on(manager: px.Manager, fuse: bool) -> None:
     program = px.Pipeline(lambda a: a + 1, np.transpose, np.ascontiguousarray, lambda a: 2 * a, fuse=fuse)
-    for size, result in zip((1, 10, 100, 400), manager.compute(program, map(square_of, (1, 10, 100, 400)))):
+    sizes = (1, 10, 100, 400)
+    for size, result in zip(sizes, manager.compute(program, map(square_of, sizes)), strict=True):
         np.testing.assert_array_equal(result, 2 * (square_of(size) + 1).T)
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, NoReturn
 
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 
 class OwnError(Exception):
@@ -125,7 +124,7 @@ def test_an_exception_of_a_local_class_is_caught_as_that_class(manager: px.Manag
 
 
 def test_the_chain_of_an_exception_is_in_the_remote_traceback(manager: px.Manager) -> None:
-    def chained(_: int) -> NoReturn:
+    def chained(_: int) -> None:
         try:
             tasks.inverse(0)
         except ZeroDivisionError as error:

@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
 from conftest import Eventually
-
-import phalanx as px
 
 
 class Held:
@@ -149,7 +148,8 @@ def test_the_states_of_a_call(
     assert not queued[-1].running()
     held.release()
     eventually(lambda: all(call.done() for call in queued))
-    assert not any(call.running() or call.cancelled() for call in [*queued, *held.calls])
+    assert not any(call.running() or call.cancelled() for call in queued)
+    assert not any(call.running() or call.cancelled() for call in held.calls)
 
 
 def test_a_queued_call_can_be_cancelled_and_a_running_one_cannot(
@@ -182,9 +182,7 @@ def test_a_cancelled_call_is_not_made(manager: px.Manager, tmp_path: Path, held:
     assert not any((tmp_path / f"call-{number}").exists() for number in cancelled)
 
 
-def test_callbacks(
-    manager: px.Manager, held: Held, unknown: Callable[[int], int], eventually: Eventually
-) -> None:
+def test_callbacks(manager: px.Manager, held: Held, unknown: Callable[[int], int], eventually: Eventually) -> None:
     called: list[tuple[str, Any]] = []
     late = manager.submit(tasks.double, 21)
     late.add_done_callback(lambda future: called.append(("late", future.result())))
@@ -273,7 +271,7 @@ def test_a_function_with_state_is_staged_as_it_is_now(manager: px.Manager) -> No
 def test_compute_and_submit_side_by_side(manager: px.Manager) -> None:
     results = manager.compute(tasks.slowly, range(300))
     futures = [manager.submit(tasks.double, number) for number in range(300)]
-    for number, (result, future) in enumerate(zip(results, futures)):
+    for number, (result, future) in enumerate(zip(results, futures, strict=True)):
         assert (result, future.result(timeout=30)) == (number, 2 * number)
 
 
@@ -287,10 +285,15 @@ def test_nothing_is_kept_of_a_call_that_is_done(manager: px.Manager, eventually:
     thing = Thing()
     future = manager.submit(tasks.identity, thing)
     results = manager.map(tasks.identity, [Thing(), Thing()])
-    given = weakref.ref(thing), weakref.ref(future.result(timeout=30))
+    given = [weakref.ref(thing), weakref.ref(future.result(timeout=30))]
+
+    def freed() -> bool:
+        gc.collect()
+        return not any(reference() for reference in given)
+
     del thing, future
-    eventually(lambda: gc.collect() >= 0 and not any(reference() for reference in given))
+    eventually(freed)
     for result in results:
-        one = weakref.ref(result)
+        given.append(weakref.ref(result))
         del result
-        eventually(lambda one=one: gc.collect() >= 0 and one() is None)
+        eventually(freed)

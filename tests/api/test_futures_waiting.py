@@ -11,10 +11,9 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, 
 from pathlib import Path
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 
 @pytest.fixture

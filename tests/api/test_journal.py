@@ -11,11 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
 from conftest import Eventually
-
-import phalanx as px
 
 
 def facts(path: Path) -> list[dict[str, Any]]:
@@ -24,7 +23,7 @@ def facts(path: Path) -> list[dict[str, Any]]:
 
 def total(lines: list[dict[str, Any]], fact: str, what: str, interpreter: int | None = None) -> int:
     chosen = (line for line in lines if line["fact"] == fact)
-    return sum(line[what] for line in chosen if interpreter in (None, line["interpreter"]))
+    return sum(line[what] for line in chosen if interpreter in (None, line.get("interpreter")))
 
 
 def count(lines: list[dict[str, Any]], fact: str) -> int:

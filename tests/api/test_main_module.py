@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from conftest import MARK
-
 from api.conftest import Script
+from conftest import MARK
 
 PROGRAM = """
     import dataclasses
@@ -96,13 +95,16 @@ def test_importing_the_library_starts_nothing(script: Script) -> None:
 
 
 def test_interpreters_have_the_environment_and_folder_of_their_program(script: Script) -> None:
-    program = script(f"""
+    program = script(
+        f"""
         import os
         import phalanx as px
         with px.Manager(contract=px.ParDegree(1)) as manager:
             print(*manager.compute(os.getenv, ["COLOUR", "{MARK}"]))
             print(os.getcwd() == manager.submit(os.getcwd).result())
-        """, COLOUR="green")
+        """,
+        COLOUR="green",
+    )
     assert program.wait() == 0, program.report()
     assert program.lines()[0].startswith("green ")
     assert program.lines()[1] == "True"

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from itertools import count, islice
 
 import numpy as np
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def test_the_same_results(private: px.Manager) -> None:
 def test_arrays_of_all_sizes(private: px.Manager) -> None:
     sizes = [0, 1, 1000, 8191, 8192, 8193, 100_000, 3_000_001]
     stream = [np.arange(size) % 251 for size in sizes]
-    for array, result in zip(stream, private.compute(lambda array: array + 1, stream)):
+    for array, result in zip(stream, private.compute(lambda array: array + 1, stream), strict=True):
         assert result.flags.writeable
         np.testing.assert_array_equal(result, array + 1)
 

@@ -8,10 +8,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 
 class Scale:

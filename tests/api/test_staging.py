@@ -8,10 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 
 class NotHere:
@@ -58,9 +57,7 @@ def test_a_program_that_cannot_be_pickled_is_an_error_at_once(manager: px.Manage
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_a_task_that_cannot_be_pickled_is_named_after_the_results_before_it(
-    manager: px.Manager, lazy: bool
-) -> None:
+def test_a_task_that_cannot_be_pickled_is_named_after_the_results_before_it(manager: px.Manager, lazy: bool) -> None:
     stream: list[Any] = [1, 2, "three", (n for n in "generator"), 5, 6]
     results = manager.compute(tasks.identity, iter(stream) if lazy else stream)
     assert list(islice(results, 3)) == [1, 2, "three"]

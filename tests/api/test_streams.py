@@ -14,11 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
 from conftest import Eventually
-
-import phalanx as px
 
 
 class Counted:
@@ -160,7 +159,7 @@ def test_interleaved_computes(manager: px.Manager) -> None:
     doubles = manager.compute(tasks.double, itertools.count())
     squares = manager.compute(tasks.square, range(300))
     negatives = manager.compute(tasks.negate, generated(300), ordered=False)
-    together = list(zip(squares, doubles, negatives))
+    together = list(zip(squares, doubles, negatives, strict=False))
     assert [square for square, _, _ in together] == [number * number for number in range(300)]
     assert [double for _, double, _ in together] == [2 * number for number in range(300)]
     assert sorted(-negative for _, _, negative in together) == list(range(300))
@@ -216,7 +215,7 @@ def test_an_exception_of_the_stream_comes_after_the_results_before_it(manager: p
         yield from range(100)
         raise KeyError("no more frames")
 
-    results = []
+    results: list[int] = []
     with pytest.raises(KeyError, match="no more frames") as raised:
         results.extend(manager.compute(tasks.double, broken()))
     assert results == [] or results == list(range(0, 200, 2))

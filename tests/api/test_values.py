@@ -13,10 +13,9 @@ import sys
 import uuid
 from typing import Any
 
+import phalanx as px
 import pytest
 from api import tasks
-
-import phalanx as px
 
 
 @dataclasses.dataclass(frozen=True)

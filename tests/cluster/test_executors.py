@@ -104,19 +104,6 @@ def test_an_executor_serves_only_the_users_it_accepts(grid: Grid) -> None:
     grid.farm([left], degree=1, identity=alice).complete()
 
 
-def test_a_manager_behind_a_nat_recruits_outside(lab: Lab) -> None:
-    home = Grid(lab.host("desk", lab.nat("office")))
-    farm = home.farm(home.executors("left"), degree=2)
-    farm.complete()
-
-
-def test_a_long_and_bad_line_changes_no_result(grid: Grid) -> None:
-    executors = grid.executors("left", "right")
-    grid.desk.cable.shape(delay=0.03, loss=0.02)
-    summary = grid.farm(executors, count=300).complete()
-    assert summary["tasks"] == 300
-
-
 def test_a_module_that_a_machine_lacks_is_named_with_the_machine(grid: Grid) -> None:
     (grid.desk.home / "only_here.py").write_text("answer = 42\n")
     grid.farm([], degree=1, module="only_here").complete()

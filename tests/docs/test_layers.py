@@ -18,18 +18,19 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["ids level error", "event wire", "flow space spmd transfer", "root"],
+    "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
     "phalanx-net": [
-        "address identity body preamble",
+        "address body preamble",
         "frames socket",
+        "tls",
+        "identity",
         "link",
-        "inproc shm unix tcp tls",
         "bundle connect",
         "root",
     ],
     "phalanx-node": [
         "control files interpreter sync",
-        "journal",
+        "journal recruit",
         "local remote",
         "connect",
         "manager executor hub",

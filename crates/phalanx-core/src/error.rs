@@ -5,8 +5,8 @@ use thiserror::Error;
 /// A frame that breaks the protocol. The peer is at fault, and its link ends.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WireError {
-    #[error("a header of {0} bytes is longer than the limit of {limit}", limit = crate::wire::MAX_HEADER)]
-    HeaderTooLong(u64),
+    #[error("a header of {is} bytes is longer than the limit of {most}")]
+    HeaderTooLong { is: u64, most: u64 },
     #[error("a body of {is} bytes is longer than the limit of {most}")]
     BodyTooLong { is: u64, most: u64 },
     #[error("the header is no message of this protocol")]

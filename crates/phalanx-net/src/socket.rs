@@ -3,7 +3,7 @@
 use crate::address::Address;
 use socket2::{Domain, Socket as Raw, TcpKeepalive, Type};
 use std::io;
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Enough that a batch or a large array's piece fits without the writer waiting for the reader.
@@ -68,6 +68,41 @@ impl Socket {
 
     pub(crate) fn raw(&self) -> &Raw {
         &self.raw
+    }
+}
+
+/// Where an executor is reached.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+}
+
+impl Listener {
+    /// Listens at `address`: `host:port`, port 0 for any free one.
+    pub fn bind(address: &str) -> io::Result<Listener> {
+        Ok(Listener { tcp: TcpListener::bind(address)? })
+    }
+
+    /// Where it really listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Waits for the next connection; whose it says it is.
+    pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        let (stream, peer) = self.tcp.accept()?;
+        Ok((Socket::tcp(stream)?, peer))
+    }
+
+    /// Makes a thread that waits in [`Listener::accept`] look up, by connecting to it.
+    pub fn wake(&self, patience: Duration) {
+        let Ok(mut address) = self.address() else { return };
+        match address {
+            SocketAddr::V4(_) if address.ip().is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            SocketAddr::V6(_) if address.ip().is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        let _ = TcpStream::connect_timeout(&address, patience);
     }
 }
 

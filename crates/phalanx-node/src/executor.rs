@@ -9,11 +9,11 @@ use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
+use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::tls::Channel;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -49,7 +49,7 @@ pub struct Executor {
 }
 
 struct Service {
-    listener: TcpListener,
+    listener: Listener,
     member: Member,
     options: Options,
     /// Started interpreters that wait for their data link.
@@ -84,8 +84,8 @@ impl Executor {
         options: Options,
         log: impl Fn(String) + Send + Sync + 'static,
     ) -> io::Result<Executor> {
-        let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
+        let listener = Listener::bind(address)?;
+        let address = listener.address()?;
         let service = Arc::new(Service {
             listener,
             member,
@@ -116,7 +116,7 @@ impl Executor {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
         }
-        let _ = std::net::TcpStream::connect_timeout(&loopback(self.address), PAUSE); // wakes the accepting thread
+        self.service.listener.wake(PAUSE);
     }
 }
 
@@ -126,15 +126,6 @@ impl Drop for Executor {
     }
 }
 
-/// An address at which this machine reaches its own listener.
-fn loopback(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        let local = if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
-        address.set_ip(local);
-    }
-    address
-}
-
 impl Service {
     fn accept(self: Arc<Service>) {
         loop {
@@ -142,11 +133,10 @@ impl Service {
             if self.closed.load(Ordering::Acquire) {
                 return;
             }
-            let Ok((stream, peer)) = accepted else {
+            let Ok((socket, peer)) = accepted else {
                 thread::sleep(PAUSE); // out of descriptors: serve those who are here until some are free
                 continue;
             };
-            let Ok(socket) = Socket::tcp(stream) else { continue };
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let service = self.clone();
             if let Ok(handle) = socket.try_clone() {

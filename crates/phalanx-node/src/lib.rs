@@ -7,6 +7,7 @@ pub mod executor;
 pub mod interpreter;
 pub mod journal;
 pub mod manager;
+pub mod recruit;
 
 mod control;
 mod local;

@@ -1,7 +1,7 @@
 //! Interpreters on this machine: children of the user's own process.
 
-use crate::connect::{Hold, Recruit, RecruitError, Source, Start};
 use crate::interpreter::{Begin, Process, Secrets};
+use crate::recruit::{Hold, Recruit, RecruitError, Source, Start};
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Policy, Reach, decide};
 use phalanx_core::wire::MAX_BODY;
@@ -30,6 +30,12 @@ impl ThisMachine {
     }
 }
 
+impl Hold for Process {
+    fn end(&mut self) -> String {
+        Process::end(self)
+    }
+}
+
 impl Source for ThisMachine {
     fn offered(&self) -> u32 {
         std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
@@ -55,6 +61,6 @@ impl Source for ThisMachine {
         };
         let (link, reader) = Link::new(data, channel, MAX_BODY)?;
         let name = format!("{MACHINE}/{}", id.0);
-        Ok(Recruit { link, reader, name, machine: MACHINE.to_owned(), hold: Hold::Process(process) })
+        Ok(Recruit { link, reader, name, machine: MACHINE.to_owned(), hold: Box::new(process) })
     }
 }

@@ -3,8 +3,8 @@
 //! Each recruited interpreter has a control thread, as in paper 000: it reads answers, lets the engine decide,
 //! and writes what is fired next. Whoever makes the engine decide also carries out what it commands.
 
-use crate::connect::{Hold, Recruit, RecruitError, Source};
 use crate::journal::{Journal, Summary};
+use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
@@ -112,7 +112,7 @@ struct Core {
 /// A recruited interpreter's link and hold.
 struct Seat {
     link: Arc<Link>,
-    hold: Mutex<Hold>,
+    hold: Mutex<Box<dyn Hold>>,
     received: Mutex<u64>,
 }
 

@@ -3,8 +3,8 @@
 //! One control link to each executor asks for interpreters and lets them go; to each interpreter goes a data
 //! link of its own, whose handshake the interpreter itself does. No byte of a program passes the executor.
 
-use crate::connect::{Hold, Recruit, RecruitError, Source};
 use crate::control::{Pulse, tell};
+use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use crate::sync::lock;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Policy, Reach, decide};
@@ -159,7 +159,7 @@ impl Host {
         let (token, certificate) = self.await_answer(&answer)?;
         let (link, reader) = self.data_link(token, &certificate).map_err(|error| self.unreachable(&error))?;
         let name = format!("{}/{}", session.name, id.0);
-        Ok(Recruit { link, reader, name, machine: self.address.to_string(), hold: Hold::Requested(requested) })
+        Ok(Recruit { link, reader, name, machine: self.address.to_string(), hold: Box::new(requested) })
     }
 
     fn await_answer(&self, answer: &Receiver<Answer>) -> Result<([u8; 16], Vec<u8>), RecruitError> {
@@ -274,9 +274,9 @@ impl Session {
     }
 }
 
-impl Requested {
+impl Hold for Requested {
     /// Lets the interpreter go. Nobody here saw how it ended.
-    pub fn end(&mut self) -> String {
+    fn end(&mut self) -> String {
         if !std::mem::replace(&mut self.released, true) {
             lock(&self.session.waiting).remove(&self.request);
             tell(&self.session.link, &ToExecutor::Release { request: self.request });
@@ -289,12 +289,6 @@ impl Requested {
 impl Drop for Requested {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl std::fmt::Debug for Requested {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Requested({} at {})", self.request, self.host.address)
     }
 }
 

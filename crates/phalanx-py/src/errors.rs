@@ -1,7 +1,7 @@
 //! Errors of the drivers as the exceptions of `phalanx.errors`.
 
 use phalanx_net::identity::IdentityError;
-use phalanx_node::connect::RecruitError;
+use phalanx_node::recruit::RecruitError;
 use pyo3::prelude::*;
 
 /// The exception `phalanx.errors.<name>` with a message.

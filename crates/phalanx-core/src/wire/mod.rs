@@ -50,7 +50,7 @@ impl Prefix {
             return Err(WireError::NoMessage);
         }
         if header > MAX_HEADER {
-            return Err(WireError::HeaderTooLong(header));
+            return Err(WireError::HeaderTooLong { is: header, most: MAX_HEADER });
         }
         if body > MAX_BODY {
             return Err(WireError::BodyTooLong { is: body, most: MAX_BODY });

@@ -96,7 +96,10 @@ fn lengths_over_the_limits_are_refused() {
         bytes[8..].copy_from_slice(&body.to_le_bytes());
         Prefix::decode(&bytes)
     };
-    assert_eq!(long(u32::MAX, 0), Err(crate::error::WireError::HeaderTooLong(u64::from(u32::MAX))));
+    assert_eq!(
+        long(u32::MAX, 0),
+        Err(crate::error::WireError::HeaderTooLong { is: u64::from(u32::MAX), most: MAX_HEADER })
+    );
     assert_eq!(long(0, MAX_BODY + 1), Err(crate::error::WireError::BodyTooLong { is: MAX_BODY + 1, most: MAX_BODY }));
 }
 

@@ -9,7 +9,7 @@ use super::plan::{Kind, Plan, TICK, milliseconds};
 use super::reader::Reader;
 use super::remote::{Act, Remote};
 use crate::event::{Cause, Command, Event, Fact};
-use crate::flow::{Config, Engine};
+use crate::flow::{Config, Engine, KILLS};
 use crate::ids::InterpreterId;
 use crate::level::Level;
 use crate::wire::{FromInterpreter, ToInterpreter};
@@ -122,6 +122,7 @@ impl Grid {
 
     fn start(plan: Plan) -> Grid {
         let mut engine = Engine::new(Config { interpreters: plan.interpreters, silence: plan.silence });
+        let unlucky = plan.losses_of_one_task() >= KILLS;
         let readers = plan.streams.iter().enumerate().map(|(index, stream)| Reader::open(&mut engine, index, stream));
         let mut grid = Grid {
             readers: readers.collect(),
@@ -137,6 +138,7 @@ impl Grid {
             happenings: 0,
             recruits: 0,
         };
+        grid.readers.iter_mut().for_each(|reader| reader.unlucky = unlucky);
         grid.add(TICK, Happening::Tick);
         grid.obey();
         grid

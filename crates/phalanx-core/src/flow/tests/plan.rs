@@ -1,7 +1,7 @@
 //! What is to happen in a simulated computation: streams, faults, and how the machines and their network are.
 
 use super::integers::Form;
-use crate::flow::RunOptions;
+use crate::flow::{KILLS, RunOptions};
 use std::time::Duration;
 
 /// Between two ticks of the driver.
@@ -47,6 +47,14 @@ impl Default for Plan {
             sleep: None,
             crashes_lose_answers: false,
         }
+    }
+}
+
+impl Plan {
+    /// How many losses a task can get to see that does nothing: all faults, and those of a culprit until it is alone.
+    pub fn losses_of_one_task(&self) -> usize {
+        let culprits = self.streams.iter().any(|stream| !stream.killing.is_empty());
+        self.faults.len() + if culprits { KILLS - 1 } else { 0 }
     }
 }
 

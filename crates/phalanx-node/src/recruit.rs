@@ -1,0 +1,55 @@
+//! What recruiting is, wherever the interpreters are.
+
+use phalanx_core::ids::InterpreterId;
+use phalanx_net::identity::IdentityError;
+use phalanx_net::link::{Link, Reader};
+use std::io;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// How to start an interpreter on this machine.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The Python executable and its arguments.
+    pub command: Vec<String>,
+    /// Where the user's modules are found.
+    pub path: Vec<String>,
+    /// Python's version, like `3.11`.
+    pub python: String,
+}
+
+/// Why no interpreter can be had.
+#[derive(Debug, Error)]
+pub enum RecruitError {
+    #[error("{asked} interpreters were asked for, but the machines offer {offered}: {offers}")]
+    Contract { asked: u32, offered: u32, offers: String },
+    #[error("{0}")]
+    Unreachable(String),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("an interpreter cannot be started: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// An interpreter that was recruited: its link, and what keeps it alive.
+pub struct Recruit {
+    pub link: Arc<Link>,
+    pub reader: Reader,
+    pub name: String,
+    pub machine: String,
+    pub hold: Box<dyn Hold>,
+}
+
+/// What keeps an interpreter alive; dropping it ends the interpreter.
+pub trait Hold: Send {
+    /// How the interpreter ended; ends it if it has not.
+    fn end(&mut self) -> String;
+}
+
+/// A place that interpreters are recruited from.
+pub trait Source: Send + Sync {
+    /// How many to recruit when the user does not say.
+    fn offered(&self) -> u32;
+    /// One more interpreter; takes as long as it takes to start one, or to find that none can be had.
+    fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError>;
+}

@@ -1,0 +1,79 @@
+"""Machines that cannot be recruited are named at once, and those that can do the work."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+from cluster.grid import PATIENCE, Executor, Grid
+from cluster.lab import Lab
+from cluster.processes import until
+
+
+def stop(executor: Executor) -> None:
+    """The machine is there, the executor is not."""
+    executor.process.signal(signal.SIGTERM)
+    executor.process.wait()
+
+
+def freeze(executor: Executor) -> None:
+    """The kernel still answers, nobody reads."""
+    executor.process.signal(signal.SIGSTOP)
+
+
+def silence(executor: Executor) -> None:
+    executor.host.cable.silence()
+
+
+Trouble = Callable[[Executor], None]
+TROUBLES: list[Trouble] = [stop, freeze, silence]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_machine_that_does_not_answer_is_named(grid: Grid, trouble: Trouble) -> None:
+    left = grid.executors("left")[0]
+    trouble(left)
+    kind, text = grid.farm([left], degree=2).failure()
+    assert kind == "RecruitError"
+    assert left.address in text
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_the_others_are_recruited_if_they_meet_the_contract(grid: Grid, trouble: Trouble) -> None:
+    left, right = grid.executors("left", "right")
+    trouble(left)
+    met = grid.farm([left, right], degree=2)
+    met.complete()
+    assert {result["machine"] for result in met.facts("result")} == {"right"}
+    kind, text = grid.farm([left, right], degree=3).failure()
+    assert kind == "ContractError"
+    assert left.address in text
+
+
+def test_ctrl_c_ends_a_manager_that_waits_for_an_answer(grid: Grid) -> None:
+    left = grid.executors("left")[0]
+    freeze(left)
+    with left.host.cable.capture() as capture:
+        farm = grid.farm([left], degree=2)
+        until(capture.flows, timeout=PATIENCE, what="the manager's knocking")
+        farm.process.signal(signal.SIGINT)
+        assert farm.process.wait(timeout=5) != 0
+
+
+def test_two_managers_share_a_machine(grid: Grid) -> None:
+    executors = grid.executors("left")
+    one, other = grid.farm(executors, degree=1), grid.farm(executors, degree=1)
+    one.complete()
+    other.complete()
+
+
+def test_a_manager_behind_a_nat_recruits_outside(lab: Lab) -> None:
+    grid = Grid(lab.host("desk", lab.nat("office")))
+    grid.farm(grid.executors("left"), degree=2).complete()
+
+
+def test_a_long_and_bad_line_changes_no_result(grid: Grid) -> None:
+    executors = grid.executors("left", "right")
+    grid.desk.cable.shape(delay=0.03, loss=0.02)
+    assert grid.farm(executors, count=300).complete()["tasks"] == 300
