@@ -7,6 +7,7 @@ the peer started is gone when this ends.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from bench.peers.settings import Settings
 def main(name: str, settings: str, out: str, *rows: str) -> None:
     """Start, measure, write, stop."""
     adopt_orphans()
-    farm = start(name)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
     try:
+        farm = start(name)
         samples = {row: MEASURES[row](farm, Settings(**json.loads(settings))) for row in MEASURES if row in rows}
         Path(out).write_text(json.dumps(samples))
         farm.stop()

@@ -1,4 +1,5 @@
 //! Who gets past a handshake, and who does not.
+#![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::socket::Socket;

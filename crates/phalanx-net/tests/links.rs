@@ -1,4 +1,5 @@
 //! Links over real sockets: what is sent arrives, in order, at every level, and an attacker on the wire ends the link.
+#![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use bytes::Bytes;
 use phalanx_core::level::Level;
