@@ -147,9 +147,6 @@ def test_a_program_goes_on_after_ctrl_c(script: Script, eventually: Eventually) 
     assert program.lines() == ["interrupted", "given up"] * 5
 
 
-@pytest.mark.xfail(
-    reason="the end of the copy drops the native manager, which ends the original's interpreters", strict=True
-)
 def test_a_fork_of_the_program_does_not_end_its_interpreters(script: Script) -> None:
     program = script(
         BEGINNING

@@ -29,21 +29,19 @@ pub struct Interpreter {
     pub heard: Duration,
     pub staged: HashSet<ProgramId>,
     pub in_flight: VecDeque<Firing>,
+    load: Load,
     round_trip: Option<Duration>,
 }
 
 impl Interpreter {
     pub fn new(name: String, now: Duration) -> Interpreter {
-        Interpreter { name, heard: now, staged: HashSet::new(), in_flight: VecDeque::new(), round_trip: None }
-    }
-
-    /// What is in flight.
-    pub fn load(&self) -> Load {
-        let estimates = self.in_flight.iter().map(|firing| firing.estimate);
-        Load {
-            firings: self.in_flight.len(),
-            bytes: self.in_flight.iter().map(|firing| firing.bytes).sum(),
-            time: estimates.sum(),
+        Interpreter {
+            name,
+            heard: now,
+            staged: HashSet::new(),
+            in_flight: VecDeque::new(),
+            load: Load::default(),
+            round_trip: None,
         }
     }
 
@@ -53,17 +51,33 @@ impl Interpreter {
         if head.is_some_and(|head| work.is_suspect() || head.work.is_suspect()) {
             return None;
         }
-        let load = self.load();
-        load.has_room(self.round_trip.unwrap_or(FIRST_ROUND_TRIP)).then(|| load.time.unwrap_or_default())
+        let round_trip = self.round_trip.unwrap_or(FIRST_ROUND_TRIP);
+        self.load.has_room(round_trip).then(|| self.load.time.unwrap_or_default())
+    }
+
+    /// One more firing is in flight.
+    pub fn add(&mut self, firing: Firing) {
+        self.in_flight.push_back(firing);
+        self.weigh();
     }
 
     /// The first firing in flight is done at `now`.
     pub fn complete(&mut self, now: Duration) {
         let Some(firing) = self.in_flight.pop_front() else { return };
+        self.weigh();
         if firing.alone {
             let sample = now.saturating_sub(firing.sent).saturating_sub(firing.busy);
             self.round_trip = Some(self.round_trip.map_or(sample, |round_trip| (round_trip * 3 + sample) / 4));
         }
+    }
+
+    /// Adds up what is in flight: only where it changes, for everybody's load is looked at with every firing.
+    fn weigh(&mut self) {
+        self.load = Load {
+            firings: self.in_flight.len(),
+            bytes: self.in_flight.iter().map(|firing| firing.bytes).sum(),
+            time: self.in_flight.iter().map(|firing| firing.estimate).sum(),
+        };
     }
 
     /// Tasks in flight.

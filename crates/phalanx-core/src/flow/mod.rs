@@ -400,7 +400,7 @@ impl Engine {
         });
         let bytes = tokens.bytes();
         let (run, instruction, tasks) = (work.run, work.instruction, work.count);
-        interpreter.in_flight.push_back(Firing {
+        interpreter.add(Firing {
             id: firing,
             bytes,
             // How long the code's imports take is unknown, and tells nothing of the network.
