@@ -1,7 +1,7 @@
 import os
 from typing import Any, final
 
-__all__: list[str]
+__all__ = ["Executor", "Interpreter", "Mailbox", "Manager", "Region", "create_grid", "issue_member"]
 
 _Packed = tuple[int, bytes | bytearray, list[int] | None, list[tuple[int, memoryview]]]
 
