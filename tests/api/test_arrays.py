@@ -119,6 +119,29 @@ def test_many_large_arrays(manager: px.Manager) -> None:
         assert (result == number + 1).all()
 
 
+def test_results_that_are_kept_stay_as_they_are(manager: px.Manager) -> None:
+    """Memory that arrays lie in is not used again while a part of one is looked at."""
+    kept = {}
+    for number, result in enumerate(manager.compute(lambda n: np.full(1 << 16, n), range(400))):
+        if number % 3 == 0:
+            kept[number] = result if number % 2 else result[1000:1010]
+    assert len(list(manager.compute(tasks.identity, (np.zeros(1 << 16) for _ in range(100))))) == 100
+    for number, result in kept.items():
+        assert (result == number).all()
+
+
+def test_tasks_that_are_kept_stay_as_they_are(manager: px.Manager) -> None:
+    kept: list[tuple[int, Array]] = []
+
+    def keep(task: tuple[int, Array]) -> bool:
+        number, array = task
+        if number % 3 == 0:
+            kept.append((number, array[-10:]))
+        return all((part == old).all() for old, part in kept)
+
+    assert all(manager.compute(keep, ((number, np.full(1 << 16, number)) for number in range(200))))
+
+
 def test_a_task_may_change_its_array(manager: px.Manager) -> None:
     """Each task has its own, whatever travelled together; the one of the program stays as it was."""
 

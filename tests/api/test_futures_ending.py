@@ -142,7 +142,7 @@ def test_a_manager_in_a_callback_may_shut_itself_down(eventually: Eventually) ->
 
 
 def test_shutdown_races_with_new_calls(eventually: Eventually) -> None:
-    """After CPython's issue 12456 and others: whoever asks gets a result or the error, nobody waits forever."""
+    """After CPython's bpo-12456 and others: whoever asks gets a result or the error, nobody waits forever."""
     for _ in range(3):
         manager = px.Manager(contract=px.ParDegree(1))
         calls: list[Future[int]] = []

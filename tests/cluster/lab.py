@@ -17,6 +17,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -130,7 +131,7 @@ class Lab:
         self._sockets = ExitStack()
         # With a dash before it, for a host may be called "switch" as well.
         self.switch = f"{self._prefix}-switch"
-        self.path = namespaces.FOLDERS / f"{self._prefix}files"
+        self.path = Path(tempfile.gettempdir(), f"{namespaces.FOLDER}{self._prefix}files")
 
     def __enter__(self) -> Lab:
         namespaces.collect_stale()

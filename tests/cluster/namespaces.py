@@ -19,7 +19,8 @@ from pathlib import Path
 from cluster.processes import until
 
 NAMES = Path("/run/netns")
-FOLDERS = Path(tempfile.gettempdir())
+# The files of a lab are in a folder of this name and the prefix of its namespaces.
+FOLDER = "lab-of-"
 CLONE_NEWNET = 0x40000000
 
 
@@ -71,8 +72,13 @@ def remove(prefix: str) -> None:
     for name in names:
         with suppress(RuntimeError):  # another test process collected it at the same time
             ip("netns", "delete", name)
-    for folder in FOLDERS.glob(f"{prefix}*"):
+    for folder in folders(prefix):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def folders(prefix: str) -> list[Path]:
+    """The folders of the labs whose names begin with `prefix`, which may be a pattern."""
+    return list(Path(tempfile.gettempdir()).glob(f"{FOLDER}{prefix}*"))
 
 
 def kill_all(namespace: str) -> list[int]:
@@ -89,10 +95,12 @@ def kill_all(namespace: str) -> list[int]:
 
 def collect_stale() -> None:
     """Remove what test processes that are gone left: namespaces, the processes in them, folders of files."""
-    for entry in [*NAMES.glob("phalanx-*-*-*.*"), *FOLDERS.glob("phalanx-*-*-*.*")]:
-        _, pid, started, _ = entry.name.split(".")[0].split("-")
+    names = {entry.name for entry in NAMES.glob("phalanx-*-*-*.*")}
+    names |= {entry.name.removeprefix(FOLDER) for entry in folders("phalanx-*-*-*.")}
+    for prefix in {name.split(".")[0] for name in names}:
+        _, pid, started, _ = prefix.split("-")
         if start_time(int(pid)) != started:
-            remove(entry.name)
+            remove(f"{prefix}.")
 
 
 @contextmanager

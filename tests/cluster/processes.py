@@ -34,8 +34,9 @@ class Process:
         self.title = title
         self._files = {name: files.with_suffix(f".{name}") for name in ("stdout", "stderr")}
         with self._files["stdout"].open("wb") as stdout, self._files["stderr"].open("wb") as stderr:
+            # A shell starts what it puts in the background with Ctrl-C ignored, and that is inherited.
             self._popen = subprocess.Popen(
-                command,
+                ["env", "--default-signal=INT", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,

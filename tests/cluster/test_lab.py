@@ -265,10 +265,14 @@ def test_two_labs_at_once_do_not_meet(lab: Lab) -> None:
     assert first.run(["true"]).code == 0  # the other's end did not touch this one
 
 
-def test_a_machine_that_lacks_a_program_is_told_what_to_install(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(RuntimeError, match="iproute2"):
-        Lab()
-    with pytest.raises(RuntimeError, match="nftables"):
-        lab.nat("office")
-    monkeypatch.undo()  # the lab needs its programs to close
+def test_a_machine_that_cannot_have_labs_is_told_what_to_do(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("PATH", "/nowhere")
+        with pytest.raises(RuntimeError, match="iproute2"):
+            Lab()
+        with pytest.raises(RuntimeError, match="nftables"):
+            lab.nat("office")
+    with monkeypatch.context() as changed:
+        changed.setattr(os, "geteuid", lambda: 1000)
+        with pytest.raises(RuntimeError, match="root"):
+            Lab()

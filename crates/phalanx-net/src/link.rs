@@ -166,7 +166,8 @@ impl Link {
 
     /// Copies what waits to be written, so that whoever sent it may change it.
     pub fn settle(&self) {
-        lock(&self.writer).clear.own();
+        let mut writer = lock(&self.writer); // held to the end: nothing moves from the outbox to the writer meanwhile
+        writer.clear.own();
         lock(&self.outbox).own();
     }
 

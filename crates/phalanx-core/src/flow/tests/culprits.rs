@@ -26,11 +26,11 @@ fn a_coarse_culprit_ends_three_interpreters() {
 
 #[test]
 fn a_culprit_in_the_middle_of_a_batch_ends_three_and_the_others_of_its_batch_are_delivered() {
-    for form in [Form::Packed, Form::Separate] {
-        let grains = vec![microseconds(20)];
-        let stream = Stream { form, grains, tasks: 400, killing: vec![250], ..Stream::default() };
+    for (form, grain, tasks) in [(Form::Packed, 1, 20_000), (Form::Separate, 20, 4000), (Form::Packed, 20, 400)] {
+        let (grains, culprit) = (vec![microseconds(grain)], tasks * 5 / 8);
+        let stream = Stream { form, grains, tasks, killing: vec![culprit], ..Stream::default() };
         let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
-        expect_culprits(&grid, &[250]);
+        expect_culprits(&grid, &[culprit]);
         assert_eq!(kills(&grid), KILLS);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Grid;
 use super::integers::Form;
-use super::plan::{Plan, Stream, microseconds, milliseconds};
+use super::plan::{Fault, Kind, Plan, Stream, microseconds, milliseconds};
 use crate::event::Fact;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,10 +65,14 @@ fn fine_grains_are_coalesced() {
 fn enough_is_in_flight_to_hide_a_long_round_trip() {
     let (delay, tasks) = (milliseconds(50), 20_000);
     let streams = vec![farm(microseconds(500), tasks)];
-    let grid = Grid::run(Plan { interpreters: 1, streams, delays: vec![delay], ..Plan::default() });
-    grid.readers[0].expect_everything();
-    let busy = microseconds(500) * tasks as u32;
-    assert!(grid.done < busy * 11 / 10, "{busy:?} of work took {:?}", grid.done);
+    let plan = Plan { interpreters: 1, streams, delays: vec![delay], ..Plan::default() };
+    let faults = vec![Fault { interpreter: 1, step: 20, kind: Kind::Dies }];
+    for plan in [plan.clone(), Plan { faults, ..plan }] {
+        let grid = Grid::run(plan);
+        grid.readers[0].expect_everything();
+        let busy = microseconds(500) * tasks as u32;
+        assert!(grid.done < busy * 11 / 10, "{busy:?} of work took {:?}", grid.done);
+    }
 }
 
 #[test]

@@ -36,6 +36,17 @@ fn options(ordered: bool) -> RunOptions {
 }
 
 #[test]
+fn what_was_lost_is_fired_again_first_and_in_its_order() {
+    let stream = Stream { options: options(false), tasks: 400, ..Stream::default() };
+    for step in 0..60 {
+        let faults = vec![Fault { interpreter: 1, step, kind: Kind::Dies }];
+        let grid = Grid::run(Plan { interpreters: 1, streams: vec![stream.clone()], faults, ..Plan::default() });
+        let tasks = grid.readers[0].got.iter().map(|(task, _)| *task);
+        assert!(tasks.eq(0..400), "a single interpreter's results come in order without being asked for it");
+    }
+}
+
+#[test]
 fn in_a_farm_of_fine_grains() {
     every_loss(&Plan { interpreters: 3, delays: vec![microseconds(50), microseconds(900)], ..Plan::default() });
 }

@@ -83,6 +83,17 @@ fn a_starved_manager_notices_silence_in_the_end() {
 }
 
 #[test]
+fn who_was_heard_while_ticks_were_late_has_no_credit_for_it() {
+    let mut engine = recruited(1, Duration::ZERO);
+    let late = Duration::from_secs(60);
+    engine.on(late - TICK, Event::Heard { id: InterpreterId(1) });
+    for tick in 0..12 {
+        engine.on(late + TICK * tick, Event::Tick);
+    }
+    assert_eq!(dismissed(&mut engine), [InterpreterId(1)]);
+}
+
+#[test]
 fn interpreters_are_told_that_the_manager_lives() {
     let grid = Grid::run_until(Plan { streams: Vec::new(), ..plan() }, Duration::from_secs(5));
     for seat in grid.seats.values() {
