@@ -19,7 +19,7 @@ pub struct Work {
     pub tokens: Arc<Tokens>,
     pub start: u32,
     pub count: u32,
-    /// Interpreters that died firing it.
+    /// Interpreters that were lost firing it.
     pub killed: Vec<String>,
 }
 

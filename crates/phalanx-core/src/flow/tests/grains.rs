@@ -2,7 +2,7 @@
 
 use super::Grid;
 use super::integers::Form;
-use super::plan::{Fault, Kind, Plan, Stream, microseconds, milliseconds};
+use super::plan::{Fault, Kind, Plan, Recruiting, Stream, microseconds, milliseconds};
 use crate::event::Fact;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,18 +61,28 @@ fn fine_grains_are_coalesced() {
     assert!(firings.iter().all(|tasks| *tasks <= 2 * 2000), "more than 2 ms, twice");
 }
 
+/// Ten seconds of fine work for interpreters that are far away; when it was done.
+fn far_away(plan: Plan) -> Duration {
+    let plan = Plan { streams: vec![farm(microseconds(500), 20_000)], delays: vec![milliseconds(50)], ..plan };
+    let grid = Grid::run(plan);
+    grid.readers[0].expect_everything();
+    grid.done
+}
+
 #[test]
 fn enough_is_in_flight_to_hide_a_long_round_trip() {
-    let (delay, tasks) = (milliseconds(50), 20_000);
-    let streams = vec![farm(microseconds(500), tasks)];
-    let plan = Plan { interpreters: 1, streams, delays: vec![delay], ..Plan::default() };
-    let faults = vec![Fault { interpreter: 1, step: 20, kind: Kind::Dies }];
-    for plan in [plan.clone(), Plan { faults, ..plan }] {
-        let grid = Grid::run(plan);
-        grid.readers[0].expect_everything();
-        let busy = microseconds(500) * tasks as u32;
-        assert!(grid.done < busy * 11 / 10, "{busy:?} of work took {:?}", grid.done);
-    }
+    let done = far_away(Plan { interpreters: 1, ..Plan::default() });
+    assert!(done < milliseconds(11_000), "{done:?} for ten seconds of work");
+}
+
+#[test]
+fn also_with_who_is_replaced_and_with_who_comes_late() {
+    let faults = vec![Fault { interpreter: 1, step: 300, kind: Kind::Dies }];
+    let done = far_away(Plan { interpreters: 1, faults, ..Plan::default() });
+    assert!(done < milliseconds(11_000), "{done:?} for ten seconds of work");
+    let recruits = vec![Recruiting::default(), Recruiting { takes: milliseconds(2000), fails: false }];
+    let done = far_away(Plan { recruits, ..Plan::default() });
+    assert!(done < milliseconds(6600), "{done:?} for six seconds of work");
 }
 
 #[test]

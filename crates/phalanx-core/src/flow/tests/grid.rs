@@ -8,6 +8,7 @@ use super::garbage;
 use super::plan::{Kind, Plan, TICK, milliseconds};
 use super::reader::Reader;
 use super::remote::{Act, Remote};
+use super::seat::{Happening, Seat, State};
 use crate::event::{Cause, Command, Event, Fact};
 use crate::flow::{Config, Engine, KILLS};
 use crate::ids::InterpreterId;
@@ -24,53 +25,6 @@ const BEAT: Duration = milliseconds(400);
 const LONGEST: Duration = Duration::from_secs(600);
 /// So long one listens for what comes late, when all is done.
 const AFTERWARDS: Duration = Duration::from_secs(3);
-
-/// Something on the agenda.
-#[derive(Debug)]
-enum Happening {
-    /// At the manager.
-    Tick,
-    Hear(InterpreterId, FromInterpreter, Bytes),
-    LinkEnds(InterpreterId, Cause),
-    Recruited(InterpreterId),
-    RecruitFails(InterpreterId),
-    Read(usize, u64),
-    /// At an interpreter.
-    Arrive(InterpreterId, ToInterpreter, Bytes),
-    Act(InterpreterId, Act),
-}
-
-impl Happening {
-    fn is_remote(&self) -> bool {
-        matches!(self, Happening::Arrive(..) | Happening::Act(..))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Up,
-    Down,
-    Frozen,
-    /// Works, but nothing is heard.
-    Unheard,
-}
-
-/// An interpreter's place: its process, and both directions of its link.
-pub struct Seat {
-    remote: Remote,
-    state: State,
-    /// Messages that arrived or left there.
-    pub steps: usize,
-    /// Something other than the user's code went wrong with it.
-    pub faulty: bool,
-    delay: Duration,
-    arrived: Duration,
-    /// When the manager heard from it last.
-    pub heard: Duration,
-    /// What it said is lost.
-    cut: bool,
-    held: Vec<(FromInterpreter, Bytes)>,
-}
 
 pub struct Grid {
     pub plan: Plan,
@@ -227,17 +181,8 @@ impl Grid {
     }
 
     fn recruited(&mut self, id: InterpreterId) {
-        let seat = Seat {
-            remote: Remote::new(Rc::new(self.plan.streams.clone())),
-            state: State::Up,
-            steps: 0,
-            faulty: false,
-            delay: self.plan.delays[id.0 as usize % self.plan.delays.len()],
-            arrived: self.now,
-            heard: self.now,
-            cut: false,
-            held: Vec::new(),
-        };
+        let delay = self.plan.delays[id.0 as usize % self.plan.delays.len()];
+        let seat = Seat::new(Remote::new(Rc::new(self.plan.streams.clone())), delay, self.now);
         self.seats.insert(id, seat);
         self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));
         let (name, machine) = (format!("interpreter/{}", id.0), "machine".to_owned());

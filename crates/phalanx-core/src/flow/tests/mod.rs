@@ -7,6 +7,7 @@ mod integers;
 mod plan;
 mod reader;
 mod remote;
+mod seat;
 
 mod abandoning;
 mod closing;

@@ -3,19 +3,21 @@
 //! A member's certificate carries its role and its name as DNS names under `.phalanx`, so that the standard
 //! verification of a server's name is at once the check of its role.
 
+mod authority;
+mod pinned;
+
+pub use authority::Authority;
+
 use crate::tls::Connection;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use pinned::Pinned;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::RootCertStore;
 use rustls::client::{ClientConfig, Resumption, UnbufferedClientConnection};
-use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, UnbufferedServerConnection, WebPkiClientVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
-use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -97,7 +99,7 @@ impl KeyedCertificate {
 
     /// The client's side of a link to exactly the peer that owns `expected`.
     pub fn client_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
-        let verifier = Arc::new(Pinned { expected: expected.to_vec().into(), provider: provider() });
+        let verifier = Arc::new(Pinned::new(expected, provider()));
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous() // replaced by a stricter one: a single certificate
@@ -110,7 +112,7 @@ impl KeyedCertificate {
 
     /// The server's side of a link from exactly the peer that owns `expected`.
     pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
-        let verifier = Arc::new(Pinned { expected: expected.to_vec().into(), provider: provider() });
+        let verifier = Arc::new(Pinned::new(expected, provider()));
         server(verifier, self)
     }
 }
@@ -187,63 +189,6 @@ pub fn role_and_name(certificate: &CertificateDer<'_>) -> Result<(String, String
     Ok((role, find(".name.phalanx").ok_or(IdentityError::Missing("name"))?))
 }
 
-/// A grid's certificate authority. Its key makes members; keep it where only the grid's owner reads.
-#[derive(Debug)]
-pub struct Authority {
-    key: KeyPair,
-    certificate: String,
-}
-
-impl Authority {
-    /// A new grid.
-    pub fn create() -> Result<Authority, IdentityError> {
-        let key = KeyPair::generate()?;
-        let mut params = authority_params()?;
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = params.self_signed(&key)?.pem();
-        Ok(Authority { key, certificate })
-    }
-
-    /// From the text of [`Authority::to_pem`].
-    pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
-        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::Missing("authority's certificate"))?;
-        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::Missing("authority's private key"))?;
-        Ok(Authority { key, certificate: pem[start..].to_owned() })
-    }
-
-    /// Key and certificate.
-    pub fn to_pem(&self) -> String {
-        format!("{}{}", self.key.serialize_pem(), self.certificate)
-    }
-
-    /// A new member's identity file.
-    pub fn issue(&self, role: Role, name: &str) -> Result<String, IdentityError> {
-        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
-            return Err(IdentityError::Name(name.to_owned()));
-        }
-        let name = name.to_ascii_lowercase();
-        let key = KeyPair::generate()?;
-        let mut params =
-            CertificateParams::new(vec![format!("{}.role.phalanx", role.name()), format!("{name}.name.phalanx")])?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.use_authority_key_identifier_extension = true;
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        if role == Role::Executor {
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        }
-        let member = params.signed_by(&key, &Issuer::new(authority_params()?, &self.key))?;
-        Ok(format!("{}{}{}", member.pem(), self.certificate, key.serialize_pem()))
-    }
-}
-
-fn authority_params() -> Result<CertificateParams, IdentityError> {
-    let mut params = CertificateParams::new(Vec::new())?;
-    params.distinguished_name.push(DnType::CommonName, "phalanx grid");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    Ok(params)
-}
-
 /// A number that nobody can guess.
 pub fn random_token() -> [u8; 16] {
     let mut token = [0; 16];
@@ -261,108 +206,4 @@ fn provider() -> Arc<CryptoProvider> {
         Arc::new(provider)
     };
     PROVIDER.get_or_init(make).clone()
-}
-
-/// Accepts one certificate, byte for byte, and the proof that the peer owns its key.
-struct Pinned {
-    expected: CertificateDer<'static>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl fmt::Debug for Pinned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pinned")
-    }
-}
-
-impl Pinned {
-    fn check(&self, presented: &CertificateDer<'_>) -> Result<(), rustls::Error> {
-        let same = presented == &self.expected;
-        same.then_some(()).ok_or(CertificateError::ApplicationVerificationFailure.into())
-    }
-
-    fn signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-}
-
-fn no_tls12<T>() -> Result<T, rustls::Error> {
-    Err(rustls::Error::General("TLS 1.2 is not spoken".into()))
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        presented: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.check(presented).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-impl ClientCertVerifier for Pinned {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        presented: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.check(presented).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -1,0 +1,63 @@
+//! A grid's certificate authority, which makes members.
+
+use super::{IdentityError, Role};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// A grid's certificate authority. Its key makes members; keep it where only the grid's owner reads.
+#[derive(Debug)]
+pub struct Authority {
+    key: KeyPair,
+    certificate: String,
+}
+
+impl Authority {
+    /// A new grid.
+    pub fn create() -> Result<Authority, IdentityError> {
+        let key = KeyPair::generate()?;
+        let mut params = authority_params()?;
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Authority { key, certificate })
+    }
+
+    /// From the text of [`Authority::to_pem`].
+    pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
+        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::Missing("authority's certificate"))?;
+        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::Missing("authority's private key"))?;
+        Ok(Authority { key, certificate: pem[start..].to_owned() })
+    }
+
+    /// Key and certificate.
+    pub fn to_pem(&self) -> String {
+        format!("{}{}", self.key.serialize_pem(), self.certificate)
+    }
+
+    /// A new member's identity file.
+    pub fn issue(&self, role: Role, name: &str) -> Result<String, IdentityError> {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
+            return Err(IdentityError::Name(name.to_owned()));
+        }
+        let name = name.to_ascii_lowercase();
+        let key = KeyPair::generate()?;
+        let mut params =
+            CertificateParams::new(vec![format!("{}.role.phalanx", role.name()), format!("{name}.name.phalanx")])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.use_authority_key_identifier_extension = true;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if role == Role::Executor {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        }
+        let member = params.signed_by(&key, &Issuer::new(authority_params()?, &self.key))?;
+        Ok(format!("{}{}{}", member.pem(), self.certificate, key.serialize_pem()))
+    }
+}
+
+fn authority_params() -> Result<CertificateParams, IdentityError> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, "phalanx grid");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    Ok(params)
+}
