@@ -9,8 +9,10 @@ from pathlib import Path
 
 from phalanx.errors import IdentityError, RecruitError
 
-#: Starts an interpreter; its first words come over its standard input.
-COMMAND = [sys.executable, "-c", "from phalanx._interpreter import main; main()"]
+#: Starts an interpreter; its first words come over its standard input. What `-c` puts first on the path, the current
+#: directory, is taken off: whoever can write there must not be imported from.
+_START = f"import sys; sys.path.pop(0); sys.path.append({str(Path(__file__).parents[1])!r}); "
+COMMAND = [sys.executable, "-c", _START + "from phalanx._interpreter import main; main()"]
 #: Code travels between equal versions of Python only.
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

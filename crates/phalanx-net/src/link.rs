@@ -143,7 +143,11 @@ impl Link {
 
     /// Writes what the socket takes now. Errors end the link; its reader tells.
     pub fn flush(&self) {
-        if let Err(error) = self.write(&mut lock(&self.writer)) {
+        let mut writer = lock(&self.writer);
+        if let Err(error) = self.write(&mut writer) {
+            writer.blocked = false; // room in a socket that failed would wake the reader's thread for nothing
+            let _ = self.watch(&writer);
+            drop(writer);
             if !matches!(error, LinkError::Ended | LinkError::Closed) {
                 self.close();
             }
@@ -256,8 +260,8 @@ impl Writer {
     /// One write; false when the socket is full.
     fn write_some(&mut self, socket: &Socket, counters: &Counters) -> Result<bool, LinkError> {
         let outcome = match self.clear.bytes() {
-            0 => socket.raw().send(&self.sealed[self.written..self.filled]),
-            _ => socket.raw().send_vectored(&self.clear.slices()),
+            0 => socket.send(&self.sealed[self.written..self.filled]),
+            _ => socket.send_vectored(&self.clear.slices()),
         };
         let count = match outcome {
             Ok(count) => count,

@@ -4,10 +4,15 @@ use crate::address::Address;
 use socket2::{Domain, Socket as Raw, TcpKeepalive, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Enough that a batch or a large array's piece fits without the writer waiting for the reader.
 const BUFFER: usize = 1 << 20;
+
+#[cfg(target_os = "linux")]
+const NO_SIGNAL: i32 = rustix::net::SendFlags::NOSIGNAL.bits() as i32;
+#[cfg(not(target_os = "linux"))]
+const NO_SIGNAL: i32 = 0;
 
 /// Connected, and either blocking (before a link is made of it) or not (after).
 #[derive(Debug)]
@@ -66,8 +71,57 @@ impl Socket {
         Ok(Socket { raw: self.raw.try_clone()? })
     }
 
+    /// Sends what the socket takes now. A peer that is gone is an error, never a signal.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.raw.send_with_flags(bytes, NO_SIGNAL)
+    }
+
+    /// The same from several places.
+    pub(crate) fn send_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.raw.send_vectored_with_flags(slices, NO_SIGNAL)
+    }
+
+    /// For reading and writing with one deadline for all of it, however little comes at a time.
+    pub fn until(&mut self, deadline: Instant) -> Timed<'_> {
+        Timed { socket: self, deadline }
+    }
+
     pub(crate) fn raw(&self) -> &Raw {
         &self.raw
+    }
+}
+
+/// A blocking socket until a deadline; see [`Socket::until`].
+#[derive(Debug)]
+pub struct Timed<'a> {
+    socket: &'a mut Socket,
+    deadline: Instant,
+}
+
+impl Timed<'_> {
+    fn ready(&mut self) -> io::Result<&mut Socket> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_patience(Some(left))?;
+        Ok(self.socket)
+    }
+}
+
+impl io::Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.ready()?.read(buffer)
+    }
+}
+
+impl io::Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.ready()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -112,9 +166,19 @@ impl io::Read for Socket {
     }
 }
 
+impl io::Write for &Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl io::Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.raw.send(bytes)
+        self.send(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

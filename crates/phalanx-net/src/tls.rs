@@ -1,7 +1,7 @@
 //! TLS 1.3 through rustls' unbuffered API: frames are sealed from where they lie into one buffer, and opened in
 //! place where they arrived.
 
-use crate::socket::Socket;
+use crate::socket::Timed;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
@@ -84,11 +84,11 @@ pub struct Early {
 }
 
 impl Channel {
-    /// Drives the handshake to its end over a blocking socket.
+    /// Drives the handshake to its end over a blocking socket, until its deadline.
     ///
     /// On an error the peer is told by an alert, best effort. Note that a TLS 1.3 client is done before the server
     /// has judged its certificate: a refusal arrives with the client's first `open`.
-    pub fn handshake(mut connection: Connection, socket: &mut Socket) -> io::Result<(Self, Early)> {
+    pub fn handshake(mut connection: Connection, socket: &mut Timed<'_>) -> io::Result<(Self, Early)> {
         let mut early = Early::default();
         let outcome = drive_handshake(&mut connection, socket, &mut early);
         if let Err(error) = outcome {
@@ -217,7 +217,7 @@ impl<'a> Sealer<'a> {
 }
 
 /// Runs the handshake; on success `early` holds whatever arrived after the peer's last handshake message.
-fn drive_handshake(connection: &mut Connection, socket: &mut Socket, early: &mut Early) -> io::Result<()> {
+fn drive_handshake(connection: &mut Connection, socket: &mut Timed<'_>, early: &mut Early) -> io::Result<()> {
     let mut outgoing = Vec::new();
     loop {
         let mut wants_read = false;
@@ -291,7 +291,7 @@ fn encode(outgoing: &mut Vec<u8>, mut into: impl FnMut(&mut [u8]) -> Result<usiz
 }
 
 /// Sends the alert that explains a failed handshake, if there is one.
-fn send_alert(connection: &mut Connection, socket: &mut Socket, incoming: &mut [u8]) {
+fn send_alert(connection: &mut Connection, socket: &mut Timed<'_>, incoming: &mut [u8]) {
     let mut alert = Vec::new();
     let mut more = true;
     while more {

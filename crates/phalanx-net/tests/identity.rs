@@ -6,7 +6,7 @@ use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Channel, Connection};
 use std::io::{self, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Both ends' outcomes. A client is done before the server has judged it, so it then asks for the server's word.
 fn shake_hands(client: Connection, server: Connection) -> (io::Result<()>, io::Result<String>) {
@@ -14,7 +14,7 @@ fn shake_hands(client: Connection, server: Connection) -> (io::Result<()>, io::R
     one.set_patience(Some(Duration::from_secs(10))).unwrap();
     other.set_patience(Some(Duration::from_secs(10))).unwrap();
     let serving = thread::spawn(move || {
-        let (mut channel, _) = Channel::handshake(server, &mut other)?;
+        let (mut channel, _) = Channel::handshake(server, &mut other.until(soon()))?;
         let mut sealed = Vec::new();
         let filled = channel.seal(&[b"welcome"], &mut sealed)?;
         other.write_all(&sealed[..filled])?;
@@ -27,7 +27,7 @@ fn shake_hands(client: Connection, server: Connection) -> (io::Result<()>, io::R
 }
 
 fn hear_welcome(client: Connection, socket: &mut Socket) -> io::Result<()> {
-    let (mut channel, early) = Channel::handshake(client, socket)?;
+    let (mut channel, early) = Channel::handshake(client, &mut socket.until(soon()))?;
     let (mut heard, mut bytes) = (early.plaintext, early.incoming);
     while heard.len() < 7 {
         let mut more = [0; 4096];
@@ -108,4 +108,8 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
         assert!(authority.issue(Role::User, name).is_err(), "{name:?}");
     }
     assert!(Authority::parse(&user).is_err());
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
 }

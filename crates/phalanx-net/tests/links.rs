@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -37,10 +37,10 @@ fn shake_hands(mut one: Socket, mut other: Socket) -> ((Socket, Shaken), (Socket
     let (client, server) = (KeyedCertificate::ephemeral().unwrap(), KeyedCertificate::ephemeral().unwrap());
     let accepting = server.server_of(&client.certificate).unwrap();
     let serving = thread::spawn(move || {
-        let shaken = Channel::handshake(accepting, &mut other).unwrap();
+        let shaken = Channel::handshake(accepting, &mut other.until(soon())).unwrap();
         (other, shaken)
     });
-    let shaken = Channel::handshake(client.client_of(&server.certificate).unwrap(), &mut one).unwrap();
+    let shaken = Channel::handshake(client.client_of(&server.certificate).unwrap(), &mut one.until(soon())).unwrap();
     ((one, shaken), serving.join().unwrap())
 }
 
@@ -224,4 +224,8 @@ fn altered_dropped_repeated_and_swapped_records_end_a_private_link() {
         records.swap(0, 1);
         records
     })));
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
 }

@@ -4,20 +4,20 @@
 use crate::control::{Pulse, tell};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::sync::lock;
-use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
+use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::tls::Channel;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// For a peer to say what it wants and to prove who it is.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ struct Service {
     options: Options,
     /// Started interpreters that wait for their data link.
     expecting: Mutex<HashMap<Token, Arc<Mutex<Process>>>>,
-    unproved: Mutex<VecDeque<(u64, Socket)>>,
+    unproved: Mutex<Vec<Unproved>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     next: AtomicU64,
     running: Mutex<u32>,
@@ -62,6 +62,29 @@ struct Service {
     closed: AtomicBool,
     /// Told of what the machine's owner may want to know.
     log: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// A connection that has not yet proved anything.
+struct Unproved {
+    number: u64,
+    from: IpAddr,
+    socket: Socket,
+}
+
+/// Ends what a session started, however its serving ends.
+struct Leaving<'a> {
+    service: &'a Service,
+    number: u64,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let Some(session) = lock(&self.service.sessions).remove(&self.number) else { return };
+        session.link.close();
+        let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
+        left.into_iter().for_each(|request| self.service.release(&session, request));
+        (self.service.log)(format!("{} is gone", session.user));
+    }
 }
 
 /// One user's control link and the interpreters started over it.
@@ -112,7 +135,7 @@ impl Executor {
     /// Ends every interpreter and stops serving.
     pub fn close(&self) {
         self.service.closed.store(true, Ordering::Release);
-        for session in std::mem::take(&mut *lock(&self.service.sessions)).into_values() {
+        for session in lock(&self.service.sessions).values() {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
         }
@@ -139,8 +162,8 @@ impl Service {
             };
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let service = self.clone();
-            if let Ok(handle) = socket.try_clone() {
-                self.make_room(number, handle);
+            if let Ok(socket) = socket.try_clone() {
+                self.make_room(Unproved { number, from: peer.ip(), socket });
             }
             let serve = move || {
                 if let Err(error) = service.serve(number, socket) {
@@ -151,26 +174,27 @@ impl Service {
         }
     }
 
-    /// A flood of connections that prove nothing costs the oldest of them, not the service.
-    fn make_room(&self, number: u64, handle: Socket) {
+    /// A flood of connections that prove nothing costs the oldest of them from where most come, not the service.
+    fn make_room(&self, newest: Unproved) {
         let mut unproved = lock(&self.unproved);
-        unproved.push_back((number, handle));
+        unproved.push(newest);
         if unproved.len() > MOST_UNPROVED {
-            if let Some((_, oldest)) = unproved.pop_front() {
-                oldest.shut_down();
+            let from = |address| unproved.iter().filter(|other| other.from == address).count();
+            let most = unproved.iter().map(|it| from(it.from)).max().unwrap_or_default();
+            if let Some(index) = unproved.iter().position(|it| from(it.from) == most) {
+                unproved.remove(index).socket.shut_down();
             }
         }
     }
 
     fn proved(&self, number: u64) {
-        lock(&self.unproved).retain(|(other, _)| *other != number);
+        lock(&self.unproved).retain(|other| other.number != number);
     }
 
     fn serve(&self, number: u64, mut socket: Socket) -> io::Result<()> {
-        socket.set_patience(Some(PATIENCE))?;
-        let preamble = Preamble::read(&mut socket);
-        let outcome = match preamble {
-            Ok(Preamble::Control) => self.serve_user(number, socket),
+        let deadline = Instant::now() + PATIENCE;
+        let outcome = match Preamble::read(&mut socket.until(deadline)) {
+            Ok(Preamble::Control) => self.serve_user(number, socket, deadline),
             Ok(Preamble::Data { token }) => self.pass_on(token, &socket),
             Err(error) => Err(error),
         };
@@ -186,25 +210,28 @@ impl Service {
     }
 
     /// A control link: who is it, may they, and then what they ask for until they are gone.
-    fn serve_user(&self, number: u64, mut socket: Socket) -> io::Result<()> {
+    fn serve_user(&self, number: u64, mut socket: Socket, deadline: Instant) -> io::Result<()> {
         let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
         let connection = self.member.server().map_err(io::Error::other)?;
-        let channel = Channel::handshake(connection, &mut socket)?;
+        let channel = Channel::handshake(connection, &mut socket.until(deadline))?;
         let certificate = channel.0.peer_certificate().ok_or_else(|| refused("no certificate".into()))?.clone();
         let (role, user) = role_and_name(&certificate).map_err(|error| refused(error.to_string()))?;
         if role != Role::User.name() {
             return Err(refused(format!("{user} is no user but has the role {role}")));
         }
-        if !self.options.accepted.is_empty() && !self.options.accepted.contains(&user) {
+        if !self.options.accepted.is_empty()
+            && !self.options.accepted.iter().any(|name| name.eq_ignore_ascii_case(&user))
+        {
             return Err(refused(format!("the user {user} is not among those accepted here")));
         }
         self.proved(number);
         let (link, reader) = Link::new(socket, Some(channel), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
+        let _leaving = Leaving { service: self, number };
         (self.log)(format!("serving {}", session.user));
         let Options { capacity, python, .. } = self.options.clone();
-        tell(&session.link, &FromExecutor::Offer { capacity, python });
+        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx: VERSION.to_owned() });
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, &certificate, frame);
         reader.run(PAUSE, on_frame, |link| {
@@ -214,10 +241,6 @@ impl Service {
                 link.close();
             }
         });
-        lock(&self.sessions).remove(&number);
-        let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
-        left.into_iter().for_each(|request| self.release(&session, request));
-        (self.log)(format!("{} is gone", session.user));
         Ok(())
     }
 
@@ -252,6 +275,16 @@ impl Service {
         if lock(&session.interpreters).contains_key(&request) {
             return Err(io::Error::other("this request was made before"));
         }
+        *running += 1; // counted before it is started, so that nobody waits for that
+        drop(running);
+        let started = self.start_process(session, request, user);
+        if started.is_err() {
+            self.give_place_back();
+        }
+        started
+    }
+
+    fn start_process(&self, session: &Session, request: u32, user: &[u8]) -> io::Result<(Token, Vec<u8>)> {
         let identity = |error: IdentityError| io::Error::other(error);
         let own = KeyedCertificate::ephemeral().map_err(identity)?;
         let secrets = Some(Secrets::new(&own, user));
@@ -261,7 +294,6 @@ impl Service {
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, process.clone());
         lock(&session.interpreters).insert(request, Started { process, token });
-        *running += 1;
         Ok((token, own.certificate.to_vec()))
     }
 
@@ -270,13 +302,17 @@ impl Service {
         let Some(started) = lock(&session.interpreters).remove(&request) else { return };
         lock(&self.expecting).remove(&started.token);
         lock(&started.process).end();
+        self.give_place_back();
+    }
+
+    fn give_place_back(&self) {
         *lock(&self.running) -= 1;
         self.place_free.notify_all();
     }
 
     /// Makes room for others where interpreters ended by themselves; their user sees it on their own link.
     fn reap(&self, session: &Session) {
-        let ended = |started: &Started| lock(&started.process).ended().is_some();
+        let ended = |started: &Started| lock(&started.process).has_ended();
         let interpreters = lock(&session.interpreters);
         let gone: Vec<u32> = interpreters.iter().filter(|(_, it)| ended(it)).map(|(request, _)| *request).collect();
         drop(interpreters);

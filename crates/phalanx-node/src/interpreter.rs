@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A handshake with a live peer takes milliseconds.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
@@ -61,12 +61,14 @@ impl Secrets {
 pub struct Process {
     child: Child,
     tether: Socket,
+    /// How it ended, once that was asked for.
+    end: Option<String>,
 }
 
 impl Process {
     /// Starts an interpreter with `command` (the Python executable and its arguments).
     pub fn start(command: &[String], begin: &Begin) -> io::Result<Process> {
-        let (mut tether, child_end) = Socket::pair()?;
+        let (tether, child_end) = Socket::pair()?;
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdio(child_end));
@@ -75,10 +77,11 @@ impl Process {
         let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
         command.envs(unset.map(|variable| (variable, "1")));
         let child = command.spawn()?;
+        let process = Process { child, tether, end: None }; // ended with whatever goes wrong from here on
         let bytes = postcard::to_stdvec(begin).map_err(io::Error::other)?;
-        tether.write_all(&(bytes.len() as u32).to_le_bytes())?;
-        tether.write_all(&bytes)?;
-        Ok(Process { child, tether })
+        (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
+        (&process.tether).write_all(&bytes)?;
+        Ok(process)
     }
 
     /// Gives the interpreter its data link.
@@ -86,18 +89,18 @@ impl Process {
         self.tether.send_socket(data)
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<String> {
-        self.child.try_wait().ok().flatten().map(describe)
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.end.is_some() || is_zombie(&self.child)
     }
 
-    /// Ends it now; how it ended, which may have been before.
+    /// Ends it and what it has started, now; how it ended, which may have been before.
     pub fn end(&mut self) -> String {
-        if let Some(how) = self.ended() {
-            return how;
+        if self.end.is_none() {
+            end_group(&mut self.child);
+            self.end = Some(self.child.wait().map_or_else(|error| error.to_string(), describe));
         }
-        let _ = self.child.kill();
-        self.child.wait().map_or_else(|error| error.to_string(), describe)
+        self.end.clone().unwrap_or_default()
     }
 }
 
@@ -117,6 +120,26 @@ fn stdio(socket: Socket) -> Stdio {
 fn apart_from_terminal(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
+}
+
+/// Whether the child has ended; it stays as it is, so that its group still is its own.
+#[cfg(unix)]
+fn is_zombie(child: &Child) -> bool {
+    // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` lives as long as the call; the process id is that of our child.
+    let waited = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut info, options) };
+    // SAFETY: filled in by waitid; zero where nothing has ended.
+    waited == 0 && unsafe { info.si_pid() } != 0
+}
+
+/// Kills the child and every process that it left in its group.
+#[cfg(unix)]
+fn end_group(child: &mut Child) {
+    // SAFETY: sends a signal; the child was not waited for yet, so the number still is its own.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+    let _ = child.kill();
 }
 
 #[cfg(unix)]
@@ -153,8 +176,7 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
     let channel = begin.secrets.clone().map(|secrets| {
         let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
         let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
-        data.set_patience(Some(HANDSHAKE_PATIENCE))?;
-        Channel::handshake(connection, &mut data)
+        Channel::handshake(connection, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))
     });
     let (link, reader) = Link::new(data, channel.transpose()?, MAX_BODY)?;
     Ok((begin, link, reader))
@@ -173,9 +195,15 @@ fn take_standard_input() -> io::Result<Socket> {
     Ok(Socket::from(tether))
 }
 
-/// Ends this process at once, without running anything that the user's libraries left for its end.
+/// Ends this process at once, with what it has started, and without running anything that the user's libraries left
+/// for its end.
 #[cfg(unix)]
 pub fn end_process(status: i32) -> ! {
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(status) }
+    // SAFETY: ends the group that this process was started as the leader of, or, where it was not, the process.
+    unsafe {
+        if libc::getpgrp() == libc::getpid() {
+            libc::kill(0, libc::SIGKILL);
+        }
+        libc::_exit(status)
+    }
 }

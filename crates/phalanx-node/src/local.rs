@@ -9,7 +9,7 @@ use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::Channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The name users see for where they are.
 const MACHINE: &str = "this-machine";
@@ -34,6 +34,10 @@ impl Hold for Process {
     fn end(&mut self) -> String {
         Process::end(self)
     }
+
+    fn has_ended(&self) -> bool {
+        Process::has_ended(self)
+    }
 }
 
 impl Source for ThisMachine {
@@ -55,8 +59,8 @@ impl Source for ThisMachine {
         let channel = match theirs {
             None => None,
             Some(theirs) => {
-                data.set_patience(Some(START_PATIENCE))?;
-                Some(Channel::handshake(self.own.client_of(&theirs.certificate)?, &mut data)?)
+                let connection = self.own.client_of(&theirs.certificate)?;
+                Some(Channel::handshake(connection, &mut data.until(Instant::now() + START_PATIENCE))?)
             }
         };
         let (link, reader) = Link::new(data, channel, MAX_BODY)?;

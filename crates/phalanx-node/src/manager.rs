@@ -232,6 +232,7 @@ impl Manager {
         for (_, seat) in &seats {
             lock(&seat.hold).end();
         }
+        self.core.source.close();
         self.core.room.notify_all();
         self.core.journal.flush()
     }
@@ -347,10 +348,18 @@ impl Core {
         self.room.notify_all();
     }
 
+    /// A process that a task has forked may keep an ended interpreter's link open.
+    fn end_links_of_the_dead(&self) {
+        let dead = |seat: &&Arc<Seat>| seat.hold.try_lock().is_ok_and(|hold| hold.has_ended());
+        let dead: Vec<_> = lock(&self.seats).values().filter(dead).cloned().collect();
+        dead.into_iter().for_each(|seat| seat.link.close());
+    }
+
     /// Beats and silence, until the manager is closed.
     fn tick(&self) {
         while !self.closed.load(Ordering::Acquire) {
             thread::sleep(TICK);
+            self.end_links_of_the_dead();
             let heard: Vec<InterpreterId> =
                 lock(&self.seats).iter().filter_map(|(id, seat)| seat.heard().then_some(*id)).collect();
             self.drive(|engine, now| {

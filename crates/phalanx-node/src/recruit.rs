@@ -44,6 +44,10 @@ pub struct Recruit {
 pub trait Hold: Send {
     /// How the interpreter ended; ends it if it has not.
     fn end(&mut self) -> String;
+    /// Whether the interpreter is seen to have ended by itself.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// A place that interpreters are recruited from.
@@ -52,4 +56,6 @@ pub trait Source: Send + Sync {
     fn offered(&self) -> u32;
     /// One more interpreter; takes as long as it takes to start one, or to find that none can be had.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError>;
+    /// Lets go of the machines; nothing is recruited any more.
+    fn close(&self) {}
 }

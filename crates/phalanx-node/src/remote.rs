@@ -8,7 +8,7 @@ use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use crate::sync::lock;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Policy, Reach, decide};
-use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
+use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role, role_and_name};
@@ -18,7 +18,7 @@ use phalanx_net::socket::Socket;
 use phalanx_net::tls::Channel;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -30,6 +30,8 @@ const DIAL_PATIENCE: Duration = Duration::from_secs(3);
 const START_PATIENCE: Duration = Duration::from_secs(5);
 /// An executor that could not be reached is left alone for this long.
 const REST: Duration = Duration::from_secs(1);
+/// Interpreters that are believed of one executor, and that are recruited without a contract that asks for more.
+const MOST: u32 = 4096;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The executors that the user named.
@@ -46,6 +48,7 @@ struct Host {
     /// What it offered when it was first reached.
     capacity: AtomicU32,
     used: AtomicU32,
+    closed: AtomicBool,
     session: Mutex<SessionState>,
 }
 
@@ -59,6 +62,13 @@ struct Session {
     link: Arc<Link>,
     name: String,
     waiting: Mutex<HashMap<u32, Sender<Answer>>>,
+}
+
+/// What an executor says of itself.
+struct Offer {
+    capacity: u32,
+    python: String,
+    phalanx: String,
 }
 
 enum Answer {
@@ -85,9 +95,9 @@ impl Executors {
     ) -> Result<Executors, RecruitError> {
         assert!(decide(policy, Reach::Network) == Level::Private, "no weaker level is built");
         let host = |address| {
-            let (capacity, used) = (AtomicU32::new(0), AtomicU32::new(0));
+            let (capacity, used, closed) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
             let session = Mutex::new(SessionState::Closed { since: Instant::now() });
-            Arc::new(Host { address, member: member.clone(), python: python.clone(), capacity, used, session })
+            Arc::new(Host { address, member: member.clone(), python: python.clone(), capacity, used, closed, session })
         };
         let hosts: Vec<_> = addresses.into_iter().map(host).collect();
         let reached: Vec<_> = thread::scope(|scope| {
@@ -122,7 +132,7 @@ impl Executors {
 
 impl Source for Executors {
     fn offered(&self) -> u32 {
-        self.hosts.iter().map(|host| host.capacity.load(Ordering::Relaxed)).sum()
+        self.hosts.iter().fold(0, |sum, host| host.capacity.load(Ordering::Relaxed).saturating_add(sum)).min(MOST)
     }
 
     /// From the executor with the most to spare; the next one where that fails.
@@ -139,6 +149,23 @@ impl Source for Executors {
             }
         }
         Err(RecruitError::Unreachable(failures.join("; ")))
+    }
+
+    fn close(&self) {
+        for host in &self.hosts {
+            host.closed.store(true, Ordering::Release);
+            if let Ok(state) = host.session.try_lock() {
+                if let SessionState::Open(session) = &*state {
+                    session.link.close();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Executors {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -166,7 +193,7 @@ impl Host {
         match answer.recv_timeout(START_PATIENCE) {
             Ok(Answer::Recruited { token, certificate }) => Ok((token, certificate)),
             Ok(Answer::Refused { reason }) => {
-                Err(RecruitError::Unreachable(format!("{} gives no interpreter: {reason}", self.address)))
+                Err(RecruitError::Unreachable(format!("{} gives no interpreter: {}", self.address, printable(&reason))))
             }
             Err(_) => Err(RecruitError::Unreachable(format!("{} does not answer", self.address))),
         }
@@ -174,16 +201,19 @@ impl Host {
 
     fn data_link(&self, token: [u8; 16], certificate: &[u8]) -> io::Result<(Arc<Link>, Reader)> {
         let mut socket = Socket::dial(&self.address, DIAL_PATIENCE)?;
-        socket.set_patience(Some(START_PATIENCE))?;
-        Preamble::Data { token }.write(&mut socket)?;
         let connection = self.member.own().client_of(certificate).map_err(io::Error::other)?;
-        let channel = Channel::handshake(connection, &mut socket)?;
+        let mut timed = socket.until(Instant::now() + START_PATIENCE);
+        Preamble::Data { token }.write(&mut timed)?;
+        let channel = Channel::handshake(connection, &mut timed)?;
         Link::new(socket, Some(channel), MAX_BODY)
     }
 
     /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
     fn open(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
         let mut state = lock(&self.session);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(RecruitError::Unreachable("the manager is closed".to_owned()));
+        }
         let first = self.capacity.load(Ordering::Relaxed) == 0;
         match &*state {
             SessionState::Open(session) if !session.link.is_closed() => return Ok(session.clone()),
@@ -202,45 +232,47 @@ impl Host {
         let mut socket = Socket::dial(&self.address, DIAL_PATIENCE).map_err(|error| self.unreachable(&error))?;
         let connection = self.member.client_of(Role::Executor)?;
         let shake_hands = |socket: &mut Socket| {
-            socket.set_patience(Some(DIAL_PATIENCE))?;
-            Preamble::Control.write(socket)?;
-            Channel::handshake(connection, socket)
+            let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
+            Preamble::Control.write(&mut timed)?;
+            Channel::handshake(connection, &mut timed)
         };
         let shaken = shake_hands(&mut socket).map_err(|error| self.unreachable(&error))?;
         let executor = shaken.0.peer_certificate().map(role_and_name).transpose()?;
         let name = executor.map_or_else(String::new, |(_, name)| name);
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session { link, name, waiting: Mutex::default() });
-        let (sender, offer) = channel();
+        let (sender, offer) = channel::<Offer>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
             .name(format!("phalanx-executor-{}", self.address))
             .spawn(move || host.read(reader, &reading, &sender))?;
-        match offer.recv_timeout(DIAL_PATIENCE) {
-            Ok((capacity, python)) if python == self.python => {
-                self.capacity.store(capacity, Ordering::Relaxed);
+        let refused = match offer.recv_timeout(DIAL_PATIENCE) {
+            Ok(offer) if offer.python == self.python && offer.phalanx == VERSION => {
+                self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
                 self.used.store(0, Ordering::Relaxed);
-                Ok(session)
+                return Ok(session);
             }
-            Ok((_, python)) => {
-                session.link.close();
-                let (address, ours) = (&self.address, &self.python);
-                Err(RecruitError::Unreachable(format!(
-                    "{address} runs Python {python}, this program Python {ours}; code travels between equal versions only"
-                )))
-            }
-            Err(_) => Err(RecruitError::Unreachable(format!(
-                "{} refused this user (its executor's own output says why)",
-                self.address
-            ))),
-        }
+            Ok(Offer { python, phalanx, .. }) => format!(
+                "{} runs Python {} with phalanx {}, this program Python {} with phalanx {VERSION}; code travels between \
+                 equal versions only",
+                self.address,
+                printable(&python),
+                printable(&phalanx),
+                self.python,
+            ),
+            Err(_) => format!("{} refused this user (its executor's own output says why)", self.address),
+        };
+        session.link.close();
+        Err(RecruitError::Unreachable(refused))
     }
 
     /// Reads the control link until it ends.
-    fn read(&self, reader: Reader, session: &Session, offer: &Sender<(u32, String)>) {
+    fn read(&self, reader: Reader, session: &Session, offer: &Sender<Offer>) {
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
-            Ok(FromExecutor::Offer { capacity, python }) => drop(offer.send((capacity, python))),
+            Ok(FromExecutor::Offer { capacity, python, phalanx }) => {
+                drop(offer.send(Offer { capacity, python, phalanx }));
+            }
             Ok(FromExecutor::Recruited { request, token }) => {
                 session.answer(request, Answer::Recruited { token, certificate: frame.body.to_vec() });
             }
@@ -248,7 +280,12 @@ impl Host {
             Ok(FromExecutor::Beat) => {}
             Err(_) => session.link.close(),
         };
-        reader.run(PAUSE, on_frame, |link| pulse.pause(link, &ToExecutor::Beat));
+        reader.run(PAUSE, on_frame, |link| {
+            pulse.pause(link, &ToExecutor::Beat);
+            if self.closed.load(Ordering::Acquire) {
+                link.close();
+            }
+        });
         lock(&session.waiting).clear();
     }
 
@@ -264,6 +301,11 @@ impl Host {
     fn give_back(&self) {
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_sub(1));
     }
+}
+
+/// A peer's words, for a terminal: short, and without anything that would steer it.
+fn printable(words: &str) -> String {
+    words.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 impl Session {
@@ -289,15 +331,5 @@ impl Hold for Requested {
 impl Drop for Requested {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl Drop for Executors {
-    fn drop(&mut self) {
-        for host in &self.hosts {
-            if let SessionState::Open(session) = &*lock(&host.session) {
-                session.link.close();
-            }
-        }
     }
 }

@@ -4,6 +4,7 @@ use crate::errors::{identity, raise};
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::executor as node;
 use pyo3::prelude::*;
+use std::io::Write;
 
 /// A running service on a donated machine.
 #[pyclass(frozen)]
@@ -29,7 +30,8 @@ impl Executor {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
         let name = member.name.clone();
         let options = node::Options { capacity, accepted, command, python };
-        let executor = node::Executor::start(address, member, options, |line| eprintln!("{line}"));
+        let executor =
+            node::Executor::start(address, member, options, |line| drop(writeln!(std::io::stderr(), "{line}")));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
         Ok(Executor { executor, name })

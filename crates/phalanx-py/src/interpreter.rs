@@ -58,7 +58,7 @@ impl Interpreter {
         loop {
             let frame = py.detach(|| self.wait());
             release(py);
-            let message = decode(&frame.header).unwrap_or(ToInterpreter::Beat);
+            let Ok(message) = decode(&frame.header) else { end_process(1) };
             return Ok(match message {
                 ToInterpreter::Beat => continue,
                 ToInterpreter::Stage { program } => {
@@ -79,6 +79,7 @@ impl Interpreter {
 
     /// Results of the firing's next tokens; `busy` in nanoseconds.
     fn fired(&self, py: Python<'_>, firing: u64, results: Packed, busy: u64) -> PyResult<()> {
+        release(py);
         let tokens = from_python(py, results)?;
         let protection = self.link.counters().protection.load(Ordering::Relaxed);
         let shape = tokens.shape().clone();
@@ -112,11 +113,12 @@ impl Interpreter {
         }
         self.must(self.link.listen(false).map_err(LinkError::from));
         let frame = loop {
-            let read = lock(&self.inbox.reader).poll(BEAT, &mut |frame| self.inbox.push(frame));
-            self.must(read);
+            let mut reader = lock(&self.inbox.reader);
+            // Frames are pushed under the reader's lock: none can have come unseen once it is held.
             if let Some(frame) = self.inbox.pop() {
                 break frame;
             }
+            self.must(reader.poll(BEAT, &mut |frame| self.inbox.push(frame)));
         };
         self.must(self.link.listen(true).map_err(LinkError::from));
         frame

@@ -118,6 +118,7 @@ impl Manager {
 
     fn close_run(&self, py: Python<'_>, run: u32) {
         py.detach(|| self.0.close_run(RunId(run)));
+        release(py);
     }
 
     /// Outcomes as tuples `(run, kind, first task, what)`; waits up to `patience` seconds for the first one, before
@@ -165,7 +166,9 @@ impl Manager {
 
     /// Ends every interpreter.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.0.close())?)
+        let closed = py.detach(|| self.0.close());
+        release(py);
+        Ok(closed?)
     }
 }
 

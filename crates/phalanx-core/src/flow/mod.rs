@@ -30,6 +30,8 @@ use std::time::Duration;
 
 /// A task whose firing ended this many interpreters is the culprit.
 pub const KILLS: usize = 3;
+/// So is one that as many were lost with, dead or silent: it may stop the processes that fire it.
+pub const LOSSES: usize = 6;
 /// Interpreters are told that often that the manager lives.
 const BEAT: Duration = Duration::from_millis(400);
 /// Missing interpreters are looked for again that often.
@@ -300,6 +302,7 @@ impl Engine {
         self.remember_loss(loss.clone());
         if let Some(head) = interpreter.in_flight.front_mut() {
             head.work.killed.push(loss); // firings are in order: only the first can be at fault
+            head.work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
         }
         for firing in interpreter.in_flight.into_iter().rev() {
             self.put_back(firing.work);
@@ -313,7 +316,7 @@ impl Engine {
         if !self.runs.contains_key(&work.run) {
             return;
         }
-        if work.killed.len() < KILLS {
+        if work.deaths < KILLS && work.killed.len() < LOSSES {
             return self.repository.prepend(work);
         }
         let (token, index) = work.tokens.slice(work.start, 1);

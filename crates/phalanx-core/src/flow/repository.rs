@@ -21,13 +21,15 @@ pub struct Work {
     pub count: u32,
     /// Interpreters that were lost firing it.
     pub killed: Vec<String>,
+    /// How many of them died; the others fell silent, which may have been the network's fault.
+    pub deaths: usize,
 }
 
 impl Work {
     /// All of `tokens`, for the tasks from `task` on.
     pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
         let count = tokens.count();
-        Work { run, instruction, task, tokens: Arc::new(tokens), start: 0, count, killed: Vec::new() }
+        Work { run, instruction, task, tokens: Arc::new(tokens), start: 0, count, killed: Vec::new(), deaths: 0 }
     }
 
     /// Whether an interpreter was lost with it. It then is fired alone, so that it is clear what ends the next one.

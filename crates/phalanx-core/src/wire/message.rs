@@ -50,7 +50,7 @@ pub enum ToExecutor {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
     /// First message: how many interpreters this machine can have. `python` is like `3.11`: code travels between equal versions only.
-    Offer { capacity: u32, python: String },
+    Offer { capacity: u32, python: String, phalanx: String },
     /// The interpreter is started. Its data link: connect again, show `token`, expect the certificate in the body.
     Recruited { request: u32, token: [u8; 16] },
     /// It cannot be had, and why.

@@ -16,6 +16,8 @@ pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
 use crate::error::WireError;
 use serde::{Serialize, de::DeserializeOwned};
 
+/// Peers of another version are told so, and not talked to.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Longest header in bytes: the shape of a full batch fits many times.
 pub const MAX_HEADER: u64 = 1 << 20;
 /// Longest body in bytes. Memory for it is taken as the bytes arrive, never on the peer's word.
