@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -181,8 +180,6 @@ class Lab:
 
     def nat(self, name: str) -> Network:
         """A network behind the new host `name`: who is on it can connect to the LAN and cannot be reached."""
-        if shutil.which("nft") is None:
-            raise RuntimeError("a NAT needs the program `nft`: install Debian's package nftables")
         network, router = self.network(), self.host(name)
         self._cable(router.namespace, network, "eth1", network.address(GATEWAY))
         router.run(["sh", "-c", f"echo 1 > /proc/sys/net/ipv4/ip_forward && echo '{NAT_RULES}' | nft -f -"])

@@ -30,6 +30,8 @@ def obstacle() -> str | None:
         return "tests in network namespaces need root: run them with sudo"
     if shutil.which("ip") is None:
         return "tests in network namespaces need the program `ip`: install Debian's package iproute2"
+    if shutil.which("nft") is None:
+        return "tests in network namespaces need the program `nft` for a NAT: install Debian's package nftables"
     return None
 
 
