@@ -126,7 +126,7 @@ def _measure(name: str, rows: list[str], settings: Settings) -> Samples:
                 )  # fmt: skip
         except subprocess.SubprocessError as error:
             what = "did not stop by itself" if out.exists() else "failed"
-            _say(f"{PEERS[name].title} {what}: {error}\n{log.read_text()[-2000:]}")
+            _say(f"{PEERS[name].title} {what}, {type(error).__name__}:\n{log.read_text()[-1000:]}")
         finally:
             end_descendants()
         return json.loads(out.read_text()) if out.exists() else {}
@@ -147,11 +147,9 @@ def _first(name: str) -> Samples:
         answered, _, _ = select.select([process.stdout], [], [], _TIMEOUT)
         line = process.stdout.readline() if answered else ""
         elapsed = time.perf_counter() - begin
-        process.communicate(timeout=_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        _say(f"{PEERS[name].title} did not stop by itself after its first result")
     finally:
         end_descendants()
+        process.communicate()
     if not line.strip().isdigit():
         _say(f"{PEERS[name].title} failed: no first result")
         return {}

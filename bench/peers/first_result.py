@@ -11,10 +11,8 @@ from bench.peers.work import give_back
 def main() -> None:
     """Start a farm, compute, print."""
     farm = start(sys.argv[1])
-    results = farm.stream(give_back, range(1, 11))
-    print(next(results), flush=True)
-    for _ in results:
-        pass
+    for result in farm.stream(give_back, range(1, 11)):
+        print(result, flush=True)
     farm.stop()
 
 

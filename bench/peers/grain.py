@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import mean, median
 from typing import Any
@@ -65,10 +65,11 @@ def _step(farm: Farm, silent: SilentProcesses, ms: float, limit: float, settings
     iterations = round(ms * settings.iterations_per_ms)
     seconds = settings.seconds / 2
     count = max(round(min(INTERPRETERS * 1000 / ms, limit) * seconds), _FEWEST_TASKS)
+    tasks = [iterations] * count
     alone = [silent.sample(iterations, 0, seconds)]
     reached = []
     for _ in range(2 * settings.repeats - 1):
-        reached.append(_sample(farm.stream(spin, [iterations] * count), count))
+        reached.append(_sample(lambda: farm.stream(spin, tasks), count))
         alone.append(silent.sample(iterations, 0, seconds))
     return {
         "ms": ms,
@@ -78,10 +79,10 @@ def _step(farm: Farm, silent: SilentProcesses, ms: float, limit: float, settings
     }
 
 
-def _sample(results: Iterator[Any], count: int) -> Sample:
-    """Take all results of a farm that has just been given so many tasks."""
+def _sample(give: Callable[[], Iterator[Any]], count: int) -> Sample:
+    """Give so many tasks to a farm and take all its results; some compute before they return the iterator."""
     before, begin = tree_cpu_seconds(), time.perf_counter()
-    delivered = sum(1 for _ in results)
+    delivered = sum(1 for _ in give())
     elapsed = time.perf_counter() - begin
     if delivered != count:
         raise RuntimeError(f"{delivered} results for {count} tasks")
@@ -125,7 +126,7 @@ def pipeline(farm: Farm, settings: Settings) -> dict[str, Any]:
     reached = []
     try:
         for _ in range(settings.repeats):
-            reached.append(_sample(farm.two_stages(filter_image, render_image, tasks), len(tasks)))
+            reached.append(_sample(lambda: farm.two_stages(filter_image, render_image, tasks), len(tasks)))
             alone.append(silent.sample(*task, settings.seconds))
     finally:
         silent.stop()

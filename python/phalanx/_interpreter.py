@@ -57,6 +57,7 @@ class Program:
         if self._functions is None:
             try:
                 self._functions = pickle.loads(self._code)
+                self._code = None  # may be large
             except BaseException as error:
                 return _raising(staging_error(error, self._machine, "the program"))
         return self._functions[instruction]
@@ -80,6 +81,8 @@ class Firing:
             objects = map(_raising(staging_error(error, self._link.machine, "a task")), range(count))
         while count > 0:
             results, failure = self._fire_some(objects, end)
+            if not results and failure is None:
+                failure = (RuntimeError("tasks are missing"), _UNREADABLE)
             flush_output()
             self._send_results(results)
             count -= len(results)
@@ -149,8 +152,10 @@ def pack_failure(error: BaseException, token: Any) -> bytes:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         pickled = dumps(error)
-        pickle.loads(pickled)
-    except Exception:
+        travels = isinstance(pickle.loads(pickled), BaseException)
+    except BaseException:
+        travels = False
+    if not travels:
         words = traceback.format_exception_only(type(error), error)[-1].strip()
         pickled = dumps(RemoteError(words))
     return dumps((pickled, text, short(token)))

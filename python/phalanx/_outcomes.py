@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 from phalanx._tokens import dumps_code, short, unpack
@@ -20,16 +23,55 @@ def stage_code(functions: tuple[Callable[..., Any], ...]) -> bytes:
 
 
 def failure(kind: str, index: int, what: Any) -> BaseException:
-    """The exception that an outcome other than a result stands for."""
+    """The exception that an outcome other than a result stands for. Raises nothing but the user's Ctrl-C."""
+    try:
+        return _failure(kind, index, what)
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        return StagingError(f"what became of task {index} cannot be read here: {words(error)}")
+
+
+def unreadable(error: BaseException) -> StagingError:
+    """Stands for a result that cannot be unpickled here."""
+    return StagingError(f"a result cannot be unpickled here: {words(error)}")
+
+
+def read_outcome(kind: str, first: int, what: Any) -> Iterator[tuple[str, Any]]:
+    """What an outcome is for the futures of its calls: the method that settles each, and the method's argument."""
+    if kind != "results":
+        return repeat(("set_exception", failure(kind, first, what)))
+    try:
+        objects = unpack(what)
+    except Exception as error:
+        return repeat(("set_exception", unreadable(error)))
+    return (_read_one(objects) for _ in range(what[0]))
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether it came from outside: only the main thread hears Ctrl-C. Else the user's pickles raised it."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def words(error: BaseException) -> str:
+    """The exception's class and message; also where its ``__str__`` raises."""
+    return traceback.format_exception_only(type(error), error)[-1].strip()
+
+
+def _read_one(objects: Iterator[Any]) -> tuple[str, Any]:
+    try:
+        return "set_result", next(objects)
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        return "set_exception", unreadable(error)
+
+
+def _failure(kind: str, index: int, what: Any) -> BaseException:
     if kind == "raised":
         error, by = what
         pickled, text, task = pickle.loads(error)
-        try:
-            raised: BaseException = pickle.loads(pickled)
-        except Exception as unread:
-            raised = StagingError(f"a remote exception cannot be unpickled here: {unread}")
-        raised.__cause__ = RemoteTraceback(text, task, index, by)
-        return raised
+        return _raised(pickled, RemoteTraceback(text, task, index, by))
     if kind == "culprit":
         token, place, killed = what
         try:
@@ -41,6 +83,17 @@ def failure(kind: str, index: int, what: Any) -> BaseException:
     return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
 
 
-def unreadable(error: Exception) -> StagingError:
-    """Stands for a result that cannot be unpickled here."""
-    return StagingError(f"a result cannot be unpickled here: {type(error).__qualname__}: {error}")
+def _raised(pickled: bytes, cause: RemoteTraceback) -> BaseException:
+    try:
+        raised = pickle.loads(pickled)
+        raised.__cause__ = cause
+        if isinstance(raised, BaseException):
+            return raised
+        reason = f"{short(raised)} is no exception"
+    except BaseException as unread:
+        if is_ctrl_c(unread):
+            raise
+        reason = words(unread)
+    stand_in = StagingError(f"a remote exception cannot be unpickled here: {reason}")
+    stand_in.__cause__ = cause
+    return stand_in

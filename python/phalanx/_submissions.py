@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from itertools import chain
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import chain, count, islice, repeat, starmap
 from time import monotonic
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from phalanx import _native
-from phalanx._outcomes import failure, stage_code, unreadable
-from phalanx._stream import pack_task
-from phalanx._tokens import pack, unpack
+from phalanx._outcomes import is_ctrl_c, read_outcome, stage_code, words
+from phalanx._tokens import Token, pack, short
+from phalanx.errors import StagingError
 
 #: Calls are sent this many seconds ahead of the answers; what is not sent yet can be cancelled.
 AHEAD = 0.01
 SPARE = 2
 PATIENCE = 0.2
-#: Functions that stay staged.
+#: Functions that stay staged, and bytes of their code; what calls are made of stays in any case.
 MOST_STAGED = 64
+MOST_BYTES = 64 << 20
 
+#: The kind of an outcome, the number of its first call, and what came.
+Outcome: TypeAlias = tuple[str, int, Any]
 
-#: A future, the method that settles it, and that method's argument.
-Settled: TypeAlias = tuple[Future[Any], str, Any]
+T = TypeVar("T")
 
 
 class Call:
@@ -57,23 +62,40 @@ class Submitted(Future[Any]):
         """What the call raised, as :meth:`concurrent.futures.Future.exception`."""
         return super().exception(self._submissions.collect_for(self, timeout))
 
+    def begin(self) -> bool:
+        """Whether the call is to be made: it cannot be cancelled any more. May be asked again."""
+        if self._state in ("PENDING", "CANCELLED"):
+            return self.set_running_or_notify_cancel()
+        return self.running()
+
+    def settle(self, method: str, value: Any) -> None:
+        """Sets the outcome with one of the methods of a future. May be done again, if Ctrl-C came between."""
+        if self._state != "FINISHED":
+            getattr(self, method)(value)
+        else:
+            with self._condition:
+                self._condition.notify_all()
+
 
 class _Run:
     """The calls of one staged function."""
 
-    def __init__(self, key: Any, program: int, run: int) -> None:
+    def __init__(self, key: Any, size: int, program: int, run: int) -> None:
         self.key = key
+        self.size = size
         self.program = program
         self.run = run
-        self.pending: deque[tuple[Future[Any], tuple[Any, ...]]] = deque()
-        self.sent: dict[int, Future[Any]] = {}
-        self.fed = 0
+        self.pending: deque[tuple[Submitted, tuple[Any, ...]]] = deque()
+        self.sent: dict[int, Submitted] = {}
+        self.numbers = count()
+        self.sending = False
 
 
 class Submissions:
     """The futures of one manager, and its end: interpreters are let go when no future waits for them any more.
 
-    A thread collects what nobody waits for; it lives from the first call to the last result.
+    A thread collects what nobody waits for; it lives from the first call to the last result. A Ctrl-C may interrupt
+    the main thread anywhere, so what must not come apart is done :func:`at_once`, and the rest can be done again.
     """
 
     def __init__(self, native: _native.Manager) -> None:
@@ -86,7 +108,8 @@ class Submissions:
         self._shut_down = False
         self._collecting = threading.Lock()
         self._received: deque[tuple[int, str, int, Any]] = deque()
-        self._settled: deque[Settled] = deque()
+        self._answers: deque[tuple[list[Submitted], Outcome]] = deque()
+        self._settled: deque[tuple[Submitted, str, Any]] = deque()
         self._pid = os.getpid()
         self.closed = False
         atexit.register(self._end_with_program)
@@ -95,19 +118,21 @@ class Submissions:
         """A future of the call."""
         self.check_process()
         future = Submitted(self)
+        error: Exception | None = None
+        try:
+            key, code = self._identify(function)
+        except Exception as unstaged:
+            error = unstaged
         with self._lock:
             if self._shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            try:
-                run = self._run_of(function)
-            except Exception as error:
-                future.set_exception(error)
-                return future
-            run.pending.append((future, (args, kwargs)))
-            self._send(run)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._collect, name="phalanx-futures", daemon=True)
-                self._thread.start()
+            if error is None:
+                run = self._run_of(key, code)
+                run.pending.append((future, (args, kwargs)))
+                self._send(run)
+                self._start_to_collect()
+        if error is not None:
+            future.set_exception(error)
         return future
 
     def shutdown(self, *, wait: bool, cancel: bool = False) -> None:
@@ -120,7 +145,8 @@ class Submissions:
             thread = self._thread
         for future in cancelled:
             future.cancel()
-            future.set_running_or_notify_cancel()
+            if future.begin():  # a Ctrl-C came while it was sent
+                future.set_exception(RuntimeError("this call was interrupted"))
         self._mailbox.nudge()
         if thread is threading.current_thread():
             return
@@ -138,7 +164,7 @@ class Submissions:
             unanswered = self._take(pending=False)
             self._runs.clear()  # answers that arrive yet are nobody's
         for future in unanswered:
-            future.set_exception(RuntimeError("this manager is closed"))
+            future.settle("set_exception", RuntimeError("this manager is closed"))
         self._mailbox.nudge()
 
     def check_process(self) -> None:
@@ -159,68 +185,90 @@ class Submissions:
         else:
             self.shutdown(wait=True)
 
-    def _take(self, *, pending: bool) -> list[Future[Any]]:
+    def _take(self, *, pending: bool) -> list[Submitted]:
         """Takes out the futures of all calls that were not sent yet, or of those that were."""
-        taken: list[Future[Any]] = []
+        taken: list[Submitted] = []
         for run in self._runs.values():
             taken += (future for future, _ in run.pending) if pending else run.sent.values()
             (run.pending if pending else run.sent).clear()
         return taken
 
-    def _run_of(self, function: Callable[..., Any]) -> _Run:
+    def _identify(self, function: Callable[..., Any]) -> tuple[Any, bytes]:
+        """What the function is staged under, and its code if it is not staged yet."""
         # A plain function's code is staged once; what carries state of its own is pickled anew, and staged if changed.
-        plain = isinstance(function, FunctionType) and not function.__closure__
-        key: Any = function if plain else None
-        code = b""
-        if key is None or key not in self._staged:
+        if not isinstance(function, FunctionType) or function.__closure__:
             code = stage_code((Call(function),))
-            key = key or code
+            return blake2b(code).digest(), code
+        staged = self._staged.get(function)
+        return function, stage_code((Call(function),)) if staged is None else b""
+
+    def _run_of(self, key: Any, code: bytes) -> _Run:
         run = self._staged.get(key)
         if run is None:
-            self._unstage_oldest()
+            code = code or stage_code((Call(key),))  # it was unstaged in this moment
+            self._make_room(len(code))
             program = self._native.stage(1, code)
-            run = _Run(key, program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
-            self._staged[key] = self._runs[run.run] = run
+            run = _Run(key, len(code), program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
+            at_once(map(self._staged.__setitem__, (key,), (run,)), map(self._runs.__setitem__, (run.run,), (run,)))
         self._staged.move_to_end(key)
         return run
 
-    def _unstage_oldest(self) -> None:
-        idle = [run for run in self._staged.values() if not run.pending and not run.sent]
-        for run in idle[: max(0, len(self._staged) - MOST_STAGED + 1)]:
-            self._unstage(run)
+    def _make_room(self, size: int) -> None:
+        """Unstages idle functions, those not called for longest first, until code of this size has room."""
+        held = sum(run.size for run in self._staged.values())
+        for run in list(self._staged.values()):
+            if len(self._staged) < MOST_STAGED and held + size <= MOST_BYTES:
+                return
+            if not run.pending and not run.sent:
+                held -= run.size
+                self._unstage(run)
 
-    def _unstage(self, run: _Run) -> None:
-        del self._staged[run.key], self._runs[run.run]
+    def _unstage(self, run: _Run, *others: Iterable[Any]) -> None:
+        at_once(map(self._staged.pop, (run.key,)), map(self._runs.pop, (run.run,)), *others)
         self._native.close_run(run.run)
         self._native.forget(run.program)
 
     def _send(self, run: _Run) -> None:
-        """Sends pending calls as far as there is room."""
-        while run.pending and (room := self._native.room(run.run, 0.0)):
-            futures: list[Future[Any]] = []
-            tokens: list[Any] = []
-            while run.pending and len(futures) < room:
-                future, token = run.pending.popleft()
-                if future.set_running_or_notify_cancel():
-                    futures.append(future)
-                    tokens.append(token)
-            if futures:
-                self._feed(run, futures, tokens)
-
-    def _feed(self, run: _Run, futures: list[Future[Any]], tokens: list[Any]) -> None:
+        """Sends pending calls as far as there is room. They stay pending until that is done."""
+        if run.sending:
+            return  # pickling an argument made another call
         try:
-            packed = pack(tokens) if len(tokens) > 1 else pack_task(tokens[0])
-        except Exception as error:
-            if len(futures) == 1:
-                futures[0].set_exception(error)
-                return
-            for future, token in zip(futures, tokens, strict=True):
-                self._feed(run, [future], [token])
-            return
-        for future in futures:
-            run.sent[run.fed] = future
-            run.fed += 1
-        self._native.feed(run.run, packed)
+            run.sending = True
+            while run.pending and (room := self._native.room(run.run, 0.0)):
+                batch = list(islice(run.pending, room))
+                futures, tokens = self._pickle(batch)
+                at_once(
+                    map(self._native.feed, (run.run,), (pack(tokens),)) if tokens else (),
+                    map(run.sent.update, (zip(islice(run.numbers, len(futures)), futures, strict=True),)),
+                    starmap(run.pending.popleft, repeat((), len(batch))),
+                )
+        finally:
+            run.sending = False
+
+    def _pickle(self, calls: list[tuple[Submitted, tuple[Any, ...]]]) -> tuple[list[Submitted], list[Token]]:
+        """The calls that are to be made, with their arguments as tokens."""
+        futures: list[Submitted] = []
+        tokens: list[Token] = []
+        for future, arguments in calls:
+            if not future.begin():
+                continue
+            try:
+                tokens.append(Token(arguments))
+                futures.append(future)
+            except BaseException as error:
+                if is_ctrl_c(error):
+                    raise
+                unsent = StagingError(f"the task {short(arguments)} cannot be pickled: {words(error)}")
+                unsent.__cause__ = error
+                self._settled.append((future, "set_exception", unsent))
+                self._mailbox.nudge()
+        return futures, tokens
+
+    def _start_to_collect(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._collect, name="phalanx-futures", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def collect_for(self, future: Future[Any], timeout: float | None) -> float | None:
         """Collects outcomes until the future is done or ``timeout`` seconds are over; what is left of them. Returns at
@@ -243,13 +291,17 @@ class Submissions:
         """Collects what nobody waits for, until the last outcome after the shutdown."""
         while not self._is_finished():
             self._receive(PATIENCE, eager=False)
-            if self._handle():
-                self._mailbox.nudge()
+            try:
+                if self._handle():
+                    self._mailbox.nudge()
+            except BaseException:  # sys.exit() in a callback, say: other futures still need this thread
+                logging.getLogger("concurrent.futures").exception("exception while settling futures")
         self._end()
 
     def _is_finished(self) -> bool:
         with self._lock:
-            return self._shut_down and not any(run.pending or run.sent for run in self._runs.values())
+            left = self._received or self._answers or self._settled
+            return self._shut_down and not left and not any(run.pending or run.sent for run in self._runs.values())
 
     def _receive(self, patience: float, *, eager: bool) -> None:
         """Waits for outcomes. In one step of C, so that a Ctrl-C comes before it or after it and loses none."""
@@ -260,43 +312,54 @@ class Submissions:
         """Sends what there is room for now, and settles futures; whether there were any."""
         with self._lock:
             while self._received:
-                number, kind, first, what = self._received[0]
-                if number in self._runs:
-                    self._settled.extend(self._settle(self._runs[number], kind, first, what))
-                self._received.popleft()
-            for run in self._runs.values():
+                self._match(*self._received[0])
+            for run in list(self._runs.values()):
                 self._send(run)
             if self._shut_down:
                 self._mailbox.nudge()
-        settled = False
-        while (outcome := self._next_settled()) is not None:
-            future, method, value = outcome
-            getattr(future, method)(value)  # may call the user's code
-            settled = True
-        return settled
+        # These two run the user's code, so not under the lock.
+        _drain(self._answers, self._read)
+        return _drain(self._settled, lambda outcome: outcome[0].settle(*outcome[1:]))
 
-    def _next_settled(self) -> Settled | None:
-        try:
-            return self._settled.popleft()
-        except IndexError:
-            return None
-
-    def _settle(self, run: _Run, kind: str, first: int, what: Any) -> list[Settled]:
-        if kind == "results":
-            objects = unpack(what)
-            outcomes = [_read(objects) for _ in range(what[0])]
-        elif kind in ("raised", "culprit"):
-            outcomes = [("set_exception", failure(kind, first, what))]
+    def _match(self, number: int, kind: str, first: int, what: Any) -> None:
+        """Finds the futures that the first received outcome is for."""
+        received = map(deque.popleft, (self._received,))
+        run = self._runs.get(number)
+        if run is None:
+            at_once(received)  # nobody's any more
+        elif kind in ("results", "raised", "culprit"):
+            indices = range(first, first + (what[0] if kind == "results" else 1))
+            answer = ([run.sent[index] for index in indices], (kind, first, what))
+            at_once(map(self._answers.append, (answer,)), map(run.sent.pop, indices), received)
         else:
-            self._unstage(run)  # a later call tries again to recruit
-            waiting = [future for future, _ in run.pending if future.set_running_or_notify_cancel()]
-            return [(future, "set_exception", failure(kind, 0, what)) for future in [*run.sent.values(), *waiting]]
-        futures = [run.sent.pop(index) for index in range(first, first + len(outcomes))]
-        return [(future, *outcome) for future, outcome in zip(futures, outcomes, strict=True)]
+            waiting = [future for future, _ in run.pending if future.begin()]
+            answer = ([*run.sent.values(), *waiting], (kind, 0, what))
+            # A later call tries again to recruit.
+            self._unstage(run, map(self._answers.append, (answer,)), received)
+
+    def _read(self, answer: tuple[list[Submitted], Outcome]) -> None:
+        futures, outcome = answer
+        self._settled.extend([(future, *read) for future, read in zip(futures, read_outcome(*outcome), strict=False)])
 
 
-def _read(objects: Iterator[Any]) -> tuple[str, Any]:
-    try:
-        return "set_result", next(objects)
-    except Exception as error:
-        return "set_exception", unreadable(error)
+def at_once(*steps: Iterable[Any]) -> None:
+    """Does steps that are written in C, given as iterators, as one step of C: Ctrl-C comes before it or after it."""
+    deque(chain(*steps), maxlen=0)
+
+
+def _drain(queue: deque[T], work: Callable[[T], None]) -> bool:
+    """Does the work for what is in a queue, from which other threads take too; whether there was any. Work that is
+    interrupted is put back, to be done again."""
+    any_done = False
+    while queue:
+        hand: list[T] = []
+        try:
+            with suppress(IndexError):  # another thread was faster
+                hand.extend(map(deque.popleft, (queue,)))
+            for item in hand:
+                work(item)
+                any_done = True
+        except BaseException:
+            queue.extendleft(hand)
+            raise
+    return any_done

@@ -8,7 +8,7 @@ batch. Large buffers (arrays) stay outside the pickles (protocol 5), to be sent 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterat
     if not attached:
         ends = list(accumulate(lengths, initial=0))
         parts = (view[ends[index] : ends[index + 1]] for index in range(first, first + count))
-        return map(pickle.loads, parts)
+        return map(_load, parts)
     return map(_loader(view, lengths, attached), range(first, first + count))
 
 
@@ -94,7 +94,14 @@ def _loader(view: memoryview, lengths: list[int], attached: list[tuple[int, Regi
     buffers: dict[int, list[Any]] = {}
     for index, buffer in attached:
         buffers.setdefault(index, []).append(buffer)
-    return lambda index: pickle.loads(view[ends[index] : ends[index + 1]], buffers=buffers.get(index, ()))
+    return lambda index: _load(view[ends[index] : ends[index + 1]], buffers.get(index, ()))
+
+
+def _load(pickled: memoryview, buffers: Iterable[Any] = ()) -> Any:
+    try:
+        return pickle.loads(pickled, buffers=buffers)
+    except StopIteration as error:  # whoever iterates over the objects would take it for their end
+        raise RuntimeError("unpickling raised StopIteration") from error
 
 
 def _dumps(item: Any, attached: list[memoryview] | None) -> bytes:
