@@ -29,8 +29,6 @@ Samples = dict[str, dict[str, Any]]
 
 _TOP = Path(__file__).resolve().parents[2]
 _TIMEOUT = 300.0
-# Rows that take their repeats, and the silent processes in between, within one process.
-_INTERLEAVED = ("grain", "pipeline", "memory")
 
 
 def main() -> None:
@@ -101,11 +99,10 @@ def _plan(names: list[str], rows: list[str], settings: Settings) -> Iterator[tup
     that start slowly do all their rows at once.
     """
     for row in ROWS:
-        rounds = 1 if row in _INTERLEAVED else settings.repeats
-        for _ in range(rounds if row in rows else 0):
+        for _ in range(settings.repeats if row in rows else 0):
             for name in names:
                 if row in PEERS[name].rows and (row == "first" or not PEERS[name].heavy):
-                    yield name, [row], settings.repeats // rounds
+                    yield name, [row], 1
     for name in names:
         at_once = [row for row in rows if row in PEERS[name].rows and row != "first"]
         if PEERS[name].heavy and at_once:

@@ -70,14 +70,9 @@ CLAIMS = (
 
 
 def measured(results: dict[str, Any], peer: str, figure: str) -> float | None:
-    """Return the median of a figure of a peer; infinity for a grain never reached, None when not measured."""
+    """Return the median of a figure of a peer, infinite for a grain never reached; None when not measured."""
     row = results.get(peer, {}).get(FIGURES[figure].row)
-    if row is None:
-        return None
-    value = row[FIGURES[figure].sample]
-    if value is None:
-        return float("inf")
-    return float(median(value)) if isinstance(value, list) else float(value)
+    return None if row is None else float(median(row[FIGURES[figure].sample]))
 
 
 def best(results: dict[str, Any], peers: tuple[str, ...], figure: str) -> tuple[str, float] | None:

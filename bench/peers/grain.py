@@ -22,31 +22,28 @@ from bench.peers.work import filter_image, give_back, render_image, spin
 # Milliseconds of CPU.
 LADDER = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, 2, 3, 4.5, 6.5, 10, 15, 20, 30, 45, 70, 100)
 REACH = 0.9
+_TURNS = 3
 _FEWEST_TASKS = 24
 
 
 def grain(farm: Farm, settings: Settings) -> dict[str, Any]:
-    """Return the efficiency at each grain, and the grain (ms) where it crosses 90 %, None if never.
+    """Return the efficiency at each grain, and the grain (ms) where it crosses 90 %, infinite if never.
 
     Goes up the ladder, leaves out steps that the one before makes hopeless, ends after two above 90 %.
     """
     limit = null_rate(farm)
-    silent = SilentProcesses()
-    steps: list[dict[str, Any]] = []
+    steps: list[dict[str, float]] = []
     hopeless = 0.0
-    try:
-        for milliseconds in LADDER:
-            if milliseconds < min(hopeless, LADDER[-2]):
-                continue
-            steps.append(_step(farm, silent, milliseconds, limit, settings))
-            hopeless = _expected(milliseconds, steps[-1]["efficiency"]) / 4
-            if len(steps) > 1 and min(step["efficiency"] for step in steps[-2:]) >= REACH:
-                break
-    finally:
-        silent.stop()
+    for milliseconds in LADDER:
+        if milliseconds < min(hopeless, LADDER[-2]):
+            continue
+        steps.append(_step(farm, milliseconds, limit, settings))
+        hopeless = _expected(milliseconds, steps[-1]["efficiency"]) / 4
+        if len(steps) > 1 and min(step["efficiency"] for step in steps[-2:]) >= REACH:
+            break
     return {
-        "grain_ms": crossing([(step["ms"], step["efficiency"]) for step in steps]),
-        "grain_cpu_ms": crossing([(step["ms"], step["cpu_efficiency"]) for step in steps]),
+        "grain_ms": [crossing([(step["ms"], step["efficiency"]) for step in steps])],
+        "grain_cpu_ms": [crossing([(step["ms"], step["cpu_efficiency"]) for step in steps])],
         "steps": steps,
     }
 
@@ -57,20 +54,22 @@ def _expected(ms: float, efficiency: float) -> float:
     return cost * REACH / (1 - REACH)
 
 
-def _step(farm: Farm, silent: SilentProcesses, ms: float, limit: float, settings: Settings) -> dict[str, Any]:
+def _step(farm: Farm, ms: float, limit: float, settings: Settings) -> dict[str, float]:
     """Measure one grain: silent processes and farm in turn, the farm against the mean of before and after.
 
-    Many short turns rather than few long ones: what disturbs a machine rarely lasts for less than a turn.
+    The silent processes are new ones for each step: two processes may slow each other down by where their
+    memory happens to lie, when their cores are two threads of one.
     """
     iterations = round(ms * settings.iterations_per_ms)
-    seconds = settings.seconds / 2
+    seconds = settings.seconds / _TURNS
     count = max(round(min(INTERPRETERS * 1000 / ms, limit) * seconds), _FEWEST_TASKS)
     tasks = [iterations] * count
-    alone = [silent.sample(iterations, 0, seconds)]
-    reached = []
-    for _ in range(2 * settings.repeats - 1):
-        reached.append(_sample(lambda: farm.stream(spin, tasks), count))
-        alone.append(silent.sample(iterations, 0, seconds))
+    with SilentProcesses() as silent:
+        alone = [silent.sample(iterations, 0, seconds)]
+        reached = []
+        for _ in range(_TURNS):
+            reached.append(_sample(lambda: farm.stream(spin, tasks), count))
+            alone.append(silent.sample(iterations, 0, seconds))
     return {
         "ms": ms,
         "efficiency": 1 / median(_slowdowns(reached, alone)),
@@ -99,13 +98,13 @@ def _cpu_ratio(reached: list[Sample], alone: list[Sample]) -> float:
     return mean(sample.cpu for sample in reached) / mean(sample.cpu for sample in alone)
 
 
-def crossing(steps: list[tuple[float, float]]) -> float | None:
+def crossing(steps: list[tuple[float, float]]) -> float:
     """Return the grain where the efficiency rises past 90 % for good, interpolated on a logarithmic scale.
 
-    None when the coarsest is still below; the finest grain measured when that is above already.
+    Infinite when the coarsest is still below, the finest grain measured when that is above already.
     """
     if not steps or steps[-1][1] < REACH:
-        return None
+        return math.inf
     for (finer, low), (coarser, high) in reversed(list(pairwise(steps))):
         if low < REACH:
             part = (REACH - low) / (high - low)
@@ -121,15 +120,12 @@ def pipeline(farm: Farm, settings: Settings) -> dict[str, Any]:
     task = (settings.iterations_per_ms // 2, settings.iterations_per_ms * 3 // 2)
     tasks = [task] * settings.pipeline_tasks
     warm_up(farm, settings)
-    silent = SilentProcesses()
-    alone = [silent.sample(*task, settings.seconds)]
-    reached = []
-    try:
+    with SilentProcesses() as silent:
+        alone = [silent.sample(*task, settings.seconds)]
+        reached = []
         for _ in range(settings.repeats):
             reached.append(_sample(lambda: farm.two_stages(filter_image, render_image, tasks), len(tasks)))
             alone.append(silent.sample(*task, settings.seconds))
-    finally:
-        silent.stop()
     return {"ratio": _slowdowns(reached, alone), "cpu_ratio": [_cpu_ratio(reached, alone)]}
 
 

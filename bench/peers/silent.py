@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class SilentProcesses:
-    """As many processes as a farm has interpreters, each computing from its own loop."""
+    """As many processes as a farm has interpreters, each computing from its own loop. A context manager."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "bench.peers.silent"]
@@ -33,6 +33,7 @@ class SilentProcesses:
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for _ in range(INTERPRETERS)
         ]
+        self.sample(0, 0, 0.001)  # they have started now
 
     def sample(self, first: int, second: int, seconds: float) -> Sample:
         """Compute for that long, a task being `first` and then `second` iterations: the rates added up."""
@@ -45,7 +46,10 @@ class SilentProcesses:
         cpu = tree_cpu_seconds() - before
         return Sample(sum(float(rate) for _, rate in answers), cpu / sum(int(count) for count, _ in answers))
 
-    def stop(self) -> None:
+    def __enter__(self) -> SilentProcesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """End them. By force: a copy of the pipe to them may live on in a process that the farm forked."""
         for process in self._processes:
             process.kill()

@@ -9,8 +9,7 @@ import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Future, InvalidStateError
 from hashlib import blake2b
 from itertools import chain, count, islice, repeat, starmap
 from time import monotonic
@@ -68,13 +67,14 @@ class Submitted(Future[Any]):
             return self.set_running_or_notify_cancel()
         return self.running()
 
-    def settle(self, method: str, value: Any) -> None:
-        """Sets the outcome with one of the methods of a future. May be done again, if Ctrl-C came between."""
-        if self._state != "FINISHED":
-            getattr(self, method)(value)
-        else:
-            with self._condition:
-                self._condition.notify_all()
+    def wake(self) -> None:
+        """Wakes who waits for the outcome that is there: a Ctrl-C may have come between."""
+        with self._condition:
+            self._condition.notify_all()
+
+
+#: A future, the method that settles it, and that method's argument.
+Settled: TypeAlias = tuple[Submitted, str, Any]
 
 
 class _Run:
@@ -109,7 +109,7 @@ class Submissions:
         self._collecting = threading.Lock()
         self._received: deque[tuple[int, str, int, Any]] = deque()
         self._answers: deque[tuple[list[Submitted], Outcome]] = deque()
-        self._settled: deque[tuple[Submitted, str, Any]] = deque()
+        self._settled: deque[Settled] = deque()
         self._pid = os.getpid()
         self.closed = False
         atexit.register(self._end_with_program)
@@ -164,7 +164,7 @@ class Submissions:
             unanswered = self._take(pending=False)
             self._runs.clear()  # answers that arrive yet are nobody's
         for future in unanswered:
-            future.settle("set_exception", RuntimeError("this manager is closed"))
+            _settle((future, "set_exception", RuntimeError("this manager is closed")))
         self._mailbox.nudge()
 
     def check_process(self) -> None:
@@ -273,9 +273,13 @@ class Submissions:
     def collect_for(self, future: Future[Any], timeout: float | None) -> float | None:
         """Collects outcomes until the future is done or ``timeout`` seconds are over; what is left of them. Returns at
         once when another thread does this already: it collects for all."""
-        if future.done() or not self._collecting.acquire(blocking=False):
+        if future.done():
             return timeout
+        acquired: list[bool] = []
         try:
+            acquired.extend(map(self._collecting.acquire, (False,)))  # in one step of C
+            if not acquired[0]:
+                return timeout
             end = None if timeout is None else monotonic() + timeout
             while not future.done():
                 left = PATIENCE if end is None else min(end - monotonic(), PATIENCE)
@@ -285,7 +289,8 @@ class Submissions:
                 self._handle()
             return timeout
         finally:
-            self._collecting.release()
+            if any(acquired):
+                self._collecting.release()
 
     def _collect(self) -> None:
         """Collects what nobody waits for, until the last outcome after the shutdown."""
@@ -314,12 +319,13 @@ class Submissions:
             while self._received:
                 self._match(*self._received[0])
             for run in list(self._runs.values()):
-                self._send(run)
+                if run.pending:
+                    self._send(run)
             if self._shut_down:
                 self._mailbox.nudge()
         # These two run the user's code, so not under the lock.
         _drain(self._answers, self._read)
-        return _drain(self._settled, lambda outcome: outcome[0].settle(*outcome[1:]))
+        return _drain(self._settled, _settle)
 
     def _match(self, number: int, kind: str, first: int, what: Any) -> None:
         """Finds the futures that the first received outcome is for."""
@@ -347,6 +353,15 @@ def at_once(*steps: Iterable[Any]) -> None:
     deque(chain(*steps), maxlen=0)
 
 
+def _settle(outcome: Settled) -> None:
+    """Settles a future; may be done again."""
+    future, method, value = outcome
+    try:
+        getattr(future, method)(value)
+    except InvalidStateError:
+        future.wake()
+
+
 def _drain(queue: deque[T], work: Callable[[T], None]) -> bool:
     """Does the work for what is in a queue, from which other threads take too; whether there was any. Work that is
     interrupted is put back, to be done again."""
@@ -354,11 +369,12 @@ def _drain(queue: deque[T], work: Callable[[T], None]) -> bool:
     while queue:
         hand: list[T] = []
         try:
-            with suppress(IndexError):  # another thread was faster
+            try:
                 hand.extend(map(deque.popleft, (queue,)))
-            for item in hand:
-                work(item)
-                any_done = True
+            except IndexError:  # another thread was faster
+                break
+            work(hand[0])
+            any_done = True
         except BaseException:
             queue.extendleft(hand)
             raise

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import os
+import sys
 import threading
 import time
 import weakref
@@ -212,6 +214,63 @@ def test_a_callback_that_raises_harms_nobody(
     eventually(lambda: called == [8])
     assert "ZeroDivisionError" in caplog.text
     assert manager.submit(tasks.double, 5).result(timeout=30) == 10
+
+
+def test_a_callback_that_exits_harms_no_other_call(manager: px.Manager, held: Held) -> None:
+    future = manager.submit(tasks.double, 4)
+    future.add_done_callback(lambda _: sys.exit(1))
+    held.release()
+    assert not concurrent.futures.wait([future], timeout=30).not_done
+    following = [manager.submit(tasks.double, number) for number in range(10)]
+    assert not concurrent.futures.wait(following, timeout=30).not_done
+
+
+class NoException(Exception):
+    """Unpickled, it is a text."""
+
+    def __reduce__(self) -> Any:
+        return str, ("a text",)
+
+
+def raise_no_exception(_: int) -> None:
+    raise NoException("odd")
+
+
+def test_an_exception_that_becomes_something_else_harms_no_other_call(manager: px.Manager) -> None:
+    odd = manager.submit(raise_no_exception, 1)
+    assert not concurrent.futures.wait([odd], timeout=30).not_done
+    assert "odd" in str(odd.exception())
+    assert not concurrent.futures.wait([manager.submit(tasks.double, 1)], timeout=30).not_done
+
+
+class Calling:
+    """Makes a call of its own while it is pickled."""
+
+    manager: px.Manager
+    made: list[Future[int]]
+
+    def __reduce__(self) -> Any:
+        Calling.made.append(Calling.manager.submit(tasks.double, 21))
+        Calling.made.append(Calling.manager.submit(partial(tasks.double), 22))
+        return int, (1,)
+
+
+def test_pickling_an_argument_may_make_calls(manager: px.Manager) -> None:
+    Calling.manager, Calling.made = manager, []
+    assert manager.submit(tasks.double, Calling()).result(timeout=30) == 2
+    assert [made.result(timeout=30) for made in Calling.made] == [42, 44]
+
+
+def test_large_functions_do_not_pile_up(manager: px.Manager) -> None:
+    for number in range(12):
+        large = partial(second, os.urandom(10 << 20))
+        assert manager.submit(large, number).result(timeout=60) == number
+    staged = manager._submissions._staged.values()
+    assert sum(run.size for run in staged) <= 64 << 20
+
+
+def second(_: bytes, number: int) -> int:
+    return number
 
 
 def test_a_callback_may_make_the_next_call_and_wait_for_it(manager: px.Manager, eventually: Eventually) -> None:

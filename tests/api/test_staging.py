@@ -121,6 +121,28 @@ def test_a_result_that_cannot_be_unpickled_here_costs_no_other_call(manager: px.
     assert [future.result(timeout=30) for future in futures if future is not futures[2]] == [[0], [1], [3], [4]]
 
 
+class Ending:
+    """Raises StopIteration when it is unpickled, if it is empty."""
+
+    def __init__(self, items: list[int]) -> None:
+        self.items = items
+
+    def __setstate__(self, state: dict[str, list[int]]) -> None:
+        self.items = state["items"]
+        next(iter(self.items))
+
+
+def test_a_stop_iteration_while_unpickling_does_not_pass_for_the_end(manager: px.Manager) -> None:
+    given = manager.compute(lambda one: one.items, [Ending([number] if number != 5 else []) for number in range(20)])
+    assert list(islice(given, 5)) == [[number] for number in range(5)]
+    with pytest.raises(px.StagingError, match="StopIteration"):
+        next(given)
+    results = manager.compute(lambda number: Ending([number] if number != 5 else []), range(20))
+    assert [one.items for one in islice(results, 5)] == [[number] for number in range(5)]
+    with pytest.raises(px.StagingError, match="StopIteration"):
+        next(results)
+
+
 def test_a_module_that_is_missing_there_is_named_with_the_machine(
     manager: px.Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
