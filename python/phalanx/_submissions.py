@@ -14,9 +14,10 @@ from hashlib import blake2b
 from itertools import chain, count, islice, repeat, starmap
 from time import monotonic
 from types import FunctionType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from phalanx import _native
+from phalanx._atomic import at_once, drain
 from phalanx._outcomes import is_ctrl_c, read_outcome, stage_code, words
 from phalanx._tokens import Token, pack, short
 from phalanx.errors import StagingError
@@ -31,8 +32,6 @@ MOST_BYTES = 64 << 20
 
 #: The kind of an outcome, the number of its first call, and what came.
 Outcome: TypeAlias = tuple[str, int, Any]
-
-T = TypeVar("T")
 
 
 class Call:
@@ -324,8 +323,8 @@ class Submissions:
             if self._shut_down:
                 self._mailbox.nudge()
         # These two run the user's code, so not under the lock.
-        _drain(self._answers, self._read)
-        return _drain(self._settled, _settle)
+        drain(self._answers, self._read)
+        return drain(self._settled, _settle)
 
     def _match(self, number: int, kind: str, first: int, what: Any) -> None:
         """Finds the futures that the first received outcome is for."""
@@ -348,11 +347,6 @@ class Submissions:
         self._settled.extend([(future, *read) for future, read in zip(futures, read_outcome(*outcome), strict=False)])
 
 
-def at_once(*steps: Iterable[Any]) -> None:
-    """Does steps that are written in C, given as iterators, as one step of C: Ctrl-C comes before it or after it."""
-    deque(chain(*steps), maxlen=0)
-
-
 def _settle(outcome: Settled) -> None:
     """Settles a future; may be done again."""
     future, method, value = outcome
@@ -360,22 +354,3 @@ def _settle(outcome: Settled) -> None:
         getattr(future, method)(value)
     except InvalidStateError:
         future.wake()
-
-
-def _drain(queue: deque[T], work: Callable[[T], None]) -> bool:
-    """Does the work for what is in a queue, from which other threads take too; whether there was any. Work that is
-    interrupted is put back, to be done again."""
-    any_done = False
-    while queue:
-        hand: list[T] = []
-        try:
-            try:
-                hand.extend(map(deque.popleft, (queue,)))
-            except IndexError:  # another thread was faster
-                break
-            work(hand[0])
-            any_done = True
-        except BaseException:
-            queue.extendleft(hand)
-            raise
-    return any_done

@@ -39,7 +39,7 @@ MODULES = {
     ],
     "python": [
         "_native",
-        "errors security summary",
+        "_atomic errors security summary",
         "_tokens hosts skeletons",
         "_interpreter _outcomes _stream",
         "_submissions",
