@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,6 +179,7 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
     try:
         main()
     except KeyboardInterrupt:
