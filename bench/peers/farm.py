@@ -24,7 +24,6 @@ from bench.peers.registry import PEERS, ROWS, missing
 from bench.peers.settings import FULL, QUICK, Settings
 from bench.peers.table import report
 from bench.peers.versions import versions
-from bench.peers.work import iterations_per_millisecond
 
 Samples = dict[str, dict[str, Any]]
 
@@ -46,7 +45,7 @@ def main() -> None:
 
 def _run(options: argparse.Namespace) -> tuple[dict[str, Samples], dict[str, Any]]:
     """Return the samples of each peer and row, and what is to be known about the run."""
-    settings = (QUICK if options.quick else FULL)._replace(iterations_per_ms=iterations_per_millisecond())
+    settings = QUICK if options.quick else FULL
     results: dict[str, Samples] = {}
     begin, others_before, stolen_before = time.monotonic(), *_disturbance()
     for name, rows, repeats in _plan(_present(options.peers), options.only, settings):

@@ -55,21 +55,16 @@ def _expected(ms: float, efficiency: float) -> float:
 
 
 def _step(farm: Farm, ms: float, limit: float, settings: Settings) -> dict[str, float]:
-    """Measure one grain: silent processes and farm in turn, the farm against the mean of before and after.
-
-    The silent processes are new ones for each step: two processes may slow each other down by where their
-    memory happens to lie, when their cores are two threads of one.
-    """
-    iterations = round(ms * settings.iterations_per_ms)
+    """Measure one grain: silent processes and farm in turn, the farm against the mean of before and after."""
     seconds = settings.seconds / _TURNS
     count = max(round(min(INTERPRETERS * 1000 / ms, limit) * seconds), _FEWEST_TASKS)
-    tasks = [iterations] * count
+    tasks = [ms] * count
     with SilentProcesses() as silent:
-        alone = [silent.sample(iterations, 0, seconds)]
+        alone = [silent.sample(ms, 0, seconds)]
         reached = []
         for _ in range(_TURNS):
             reached.append(_sample(lambda: farm.stream(spin, tasks), count))
-            alone.append(silent.sample(iterations, 0, seconds))
+            alone.append(silent.sample(ms, 0, seconds))
     return {
         "ms": ms,
         "efficiency": 1 / median(_slowdowns(reached, alone)),
@@ -117,9 +112,9 @@ def pipeline(farm: Farm, settings: Settings) -> dict[str, Any]:
 
     Ideal is what silent processes take for the same work, measured before and after.
     """
-    task = (settings.iterations_per_ms // 2, settings.iterations_per_ms * 3 // 2)
+    task = (0.5, 1.5)
     tasks = [task] * settings.pipeline_tasks
-    warm_up(farm, settings)
+    warm_up(farm)
     with SilentProcesses() as silent:
         alone = [silent.sample(*task, settings.seconds)]
         reached = []
@@ -129,9 +124,9 @@ def pipeline(farm: Farm, settings: Settings) -> dict[str, Any]:
     return {"ratio": _slowdowns(reached, alone), "cpu_ratio": [_cpu_ratio(reached, alone)]}
 
 
-def warm_up(farm: Farm, settings: Settings) -> None:
+def warm_up(farm: Farm) -> None:
     """Let every interpreter have everything it needs, the functions of the pipeline included."""
-    for _ in farm.two_stages(filter_image, render_image, [(settings.iterations_per_ms, 0)] * 20):
+    for _ in farm.two_stages(filter_image, render_image, [(1, 0)] * 20):
         pass
 
 

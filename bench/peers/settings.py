@@ -8,11 +8,10 @@ from typing import NamedTuple
 class Settings(NamedTuple):
     """Handed to the process that measures a peer."""
 
-    iterations_per_ms: int  # of `work.spin`, by CPU time
     seconds: float  # one sample of a stream, about
     repeats: int  # samples of which the median is taken
     pipeline_tasks: int
 
 
-FULL = Settings(iterations_per_ms=0, seconds=0.5, repeats=3, pipeline_tasks=4000)
-QUICK = Settings(iterations_per_ms=0, seconds=0.15, repeats=1, pipeline_tasks=400)
+FULL = Settings(seconds=0.5, repeats=3, pipeline_tasks=4000)
+QUICK = Settings(seconds=0.15, repeats=1, pipeline_tasks=400)

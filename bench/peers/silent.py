@@ -1,7 +1,7 @@
 """Two unconnected processes: what two cores can do when nobody talks.
 
 As a program (`python -m bench.peers.silent`): reads lines `SECONDS FILTER RENDER` from its standard input,
-computes `filter_and_render` with these iterations again and again for that long, and answers each line with
+computes `filter_and_render` with these milliseconds again and again for that long, and answers each line with
 the number of tasks and the rate reached, in tasks per second.
 """
 
@@ -35,8 +35,8 @@ class SilentProcesses:
         ]
         self.sample(0, 0, 0.001)  # they have started now
 
-    def sample(self, first: int, second: int, seconds: float) -> Sample:
-        """Compute for that long, a task being `first` and then `second` iterations: the rates added up."""
+    def sample(self, first: float, second: float, seconds: float) -> Sample:
+        """Compute for that long, a task being `first` and then `second` milliseconds: the rates added up."""
         before = tree_cpu_seconds()
         for process in self._processes:
             assert process.stdin
@@ -56,7 +56,7 @@ class SilentProcesses:
             process.communicate()
 
 
-def _compute(seconds: float, first: int, second: int) -> str:
+def _compute(seconds: float, first: float, second: float) -> str:
     """Return tasks and tasks per second of this process alone, over whole tasks only."""
     count = 0
     begin = time.perf_counter()
@@ -70,7 +70,7 @@ def main() -> None:
     """Answer each line of standard input until it ends."""
     for line in sys.stdin:
         seconds, first, second = line.split()
-        print(_compute(float(seconds), int(first), int(second)), flush=True)
+        print(_compute(float(seconds), float(first), float(second)), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from itertools import repeat
 from typing import Any
 
 
@@ -13,30 +12,31 @@ def give_back(task: Any) -> Any:
     return task
 
 
-def spin(iterations: int) -> int:
-    """Burn a fixed amount of CPU: iterations and not seconds, so that sharing a core costs time.
+def spin(milliseconds: float) -> float:
+    """Burn so much CPU of this thread, and return the number.
 
-    The loop makes no object: with `range` it would cost up to a third more in a process whose heap happens to
-    have no room for one more number.
+    By the thread's own clock: sharing a core costs time, as it must, and a process in which the same
+    iterations happen to take longer (up to 40 %, by where its memory lies) is no slower for that.
     """
-    for _ in repeat(None, iterations):
+    end = time.thread_time_ns() + milliseconds * 1e6
+    while time.thread_time_ns() < end:
         pass
-    return iterations
+    return milliseconds
 
 
-def filter_image(task: tuple[int, int]) -> tuple[int, int]:
+def filter_image(task: tuple[float, float]) -> tuple[float, float]:
     """Stand for a filter: spin the first number of the task, pass the task on."""
     spin(task[0])
     return task
 
 
-def render_image(task: tuple[int, int]) -> tuple[int, int]:
+def render_image(task: tuple[float, float]) -> tuple[float, float]:
     """Stand for a render: spin the second number of the task, pass the task on."""
     spin(task[1])
     return task
 
 
-def filter_and_render(task: tuple[int, int]) -> tuple[int, int]:
+def filter_and_render(task: tuple[float, float]) -> tuple[float, float]:
     """Do both stages in one call, as the silent processes do, and as a user may write by hand."""
     return render_image(filter_image(task))
 
@@ -46,16 +46,3 @@ def who(_: int) -> int:
     time.sleep(0.01)
     return os.getpid()
 
-
-def iterations_per_millisecond() -> int:
-    """Return how many iterations of `spin` take one millisecond of CPU here: the best of many short trials.
-
-    CPU time and not wall time, so that a core shared with somebody else does not make the loops shorter.
-    """
-    trial = 100_000
-    best = float("inf")
-    for _ in range(500):
-        begin = time.process_time()
-        spin(trial)
-        best = min(best, time.process_time() - begin)
-    return round(trial / best / 1000)

@@ -93,6 +93,17 @@ impl Body {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.filled).cast(), room) }
     }
 
+    /// The same, at least `least` bytes of it; `None` when fewer are missing.
+    pub fn room(&mut self, least: usize) -> Option<&mut [MaybeUninit<u8>]> {
+        if self.missing() < least {
+            return None;
+        }
+        if self.capacity - self.filled < least {
+            self.grow(self.expected.min(self.capacity.saturating_mul(2).max(self.filled + least)));
+        }
+        Some(self.spare())
+    }
+
     /// Says that the first `count` bytes of what [`Body::spare`] gave are written.
     ///
     /// # Safety

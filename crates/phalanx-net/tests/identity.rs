@@ -1,42 +1,38 @@
 //! Who gets past a handshake, and who does not.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+use phalanx_core::level::Level;
+use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role, role_and_name};
+use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::{Channel, Connection};
-use std::io::{self, Write};
+use phalanx_net::tls::handshake;
+use rustls::Connection;
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Both ends' outcomes. A client is done before the server has judged it, so it then asks for the server's word.
-fn shake_hands(client: Connection, server: Connection) -> (io::Result<()>, io::Result<String>) {
+/// Both ends' outcomes. A client is done before the server has judged it, so it then waits for the server's word.
+fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>, io::Result<String>) {
     let (mut one, mut other) = Socket::pair().unwrap();
-    one.set_patience(Some(Duration::from_secs(10))).unwrap();
-    other.set_patience(Some(Duration::from_secs(10))).unwrap();
     let serving = thread::spawn(move || {
-        let (mut channel, _) = Channel::handshake(server, &mut other.until(soon()))?;
-        let mut sealed = Vec::new();
-        let filled = channel.seal(&[b"welcome"], &mut sealed)?;
-        other.write_all(&sealed[..filled])?;
-        let (_, name) = role_and_name(channel.peer_certificate().unwrap()).unwrap_or_default();
+        let shaken = handshake(server, Level::Private, &mut other.until(soon()))?;
+        let (_, name) = role_and_name(shaken.peer_certificate()).unwrap_or_default();
+        let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY)?;
+        link.send(encode(&ToInterpreter::Beat, 0), Vec::new()).map_err(io::Error::other)?;
         Ok(name)
     });
-    let client = hear_welcome(client, &mut one);
+    let client = hear_a_frame(client, &mut one);
     one.shut_down();
     (client, serving.join().unwrap())
 }
 
-fn hear_welcome(client: Connection, socket: &mut Socket) -> io::Result<()> {
-    let (mut channel, early) = Channel::handshake(client, &mut socket.until(soon()))?;
-    let (mut heard, mut bytes) = (early.plaintext, early.incoming);
-    while heard.len() < 7 {
-        let mut more = [0; 4096];
-        match io::Read::read(socket, &mut more)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => bytes.extend_from_slice(&more[..count]),
-        }
-        let consumed = channel.open(&mut bytes, |plaintext| heard.extend_from_slice(plaintext))?;
-        bytes.drain(..consumed);
+fn hear_a_frame(client: Connection, socket: &mut Socket) -> Result<(), LinkError> {
+    let shaken = handshake(client, Level::Private, &mut socket.until(soon()))?;
+    let (_link, mut reader) = Link::new(socket.try_clone()?, Some(shaken), MAX_BODY)?;
+    let mut heard = false;
+    while !heard && Instant::now() < soon() {
+        reader.poll(Duration::from_secs(1), &mut |_| heard = true)?;
     }
     Ok(())
 }

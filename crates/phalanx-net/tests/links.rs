@@ -8,7 +8,7 @@ use phalanx_net::frames::Frame;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::{Channel, Early};
+use phalanx_net::tls::{Shaken, handshake};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 type End = (Arc<Link>, Reader);
-type Shaken = (Channel, Early);
 
 /// Two ends of a link; a private one shakes hands first.
 fn ends(level: Level) -> (End, End) {
@@ -37,10 +36,11 @@ fn shake_hands(mut one: Socket, mut other: Socket) -> ((Socket, Shaken), (Socket
     let (client, server) = (KeyedCertificate::ephemeral().unwrap(), KeyedCertificate::ephemeral().unwrap());
     let accepting = server.server_of(&client.certificate).unwrap();
     let serving = thread::spawn(move || {
-        let shaken = Channel::handshake(accepting, &mut other.until(soon())).unwrap();
+        let shaken = handshake(accepting, Level::Private, &mut other.until(soon())).unwrap();
         (other, shaken)
     });
-    let shaken = Channel::handshake(client.client_of(&server.certificate).unwrap(), &mut one.until(soon())).unwrap();
+    let shaken =
+        handshake(client.client_of(&server.certificate).unwrap(), Level::Private, &mut one.until(soon())).unwrap();
     ((one, shaken), serving.join().unwrap())
 }
 
@@ -144,60 +144,53 @@ fn a_body_over_the_limit_ends_the_link() {
     assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Wire(_))));
 }
 
-/// Passes what a private link's client sends through `attack`, record by record; what the server makes of it.
+/// Passes what a private link's client sends through `attack`, block by block; what the server makes of it.
 fn attacked(attack: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<u8>>) -> Vec<Result<Frame, LinkError>> {
+    let (client, server) = Socket::pair().unwrap();
+    let ((client, shaken), (_server, accepted)) = shake_hands(client, server);
+    drop(client);
+    // The same secrets over another wire, which is the attacker's.
     let (client, mut wire_in) = Socket::pair().unwrap();
     let (mut wire_out, server) = Socket::pair().unwrap();
-    let ((client, shaken), (server, accepted)) = {
-        let relays = [
-            (wire_in.try_clone().unwrap(), wire_out.try_clone().unwrap()),
-            (wire_out.try_clone().unwrap(), wire_in.try_clone().unwrap()),
-        ];
-        for (mut from, mut to) in relays {
-            from.set_patience(Some(Duration::from_millis(300))).unwrap();
-            thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while let Ok(count @ 1..) = from.read(&mut buffer) {
-                    to.write_all(&buffer[..count]).unwrap();
-                }
-            });
-        }
-        let shaken = shake_hands(client, server);
-        thread::sleep(Duration::from_millis(700)); // until the relays of the handshake have given up
-        shaken
-    };
     let (link, _reader) = Link::new(client, Some(shaken), MAX_BODY).unwrap();
     for number in 0..3 {
-        link.send(start(&body(number, 100)), vec![body(number, 100).into()]).unwrap();
+        link.send(start(&sent(number)), vec![sent(number).into()]).unwrap();
     }
-    wire_in.set_patience(Some(Duration::from_millis(300))).unwrap();
+    link.close();
     let mut bytes = Vec::new();
-    let _ = wire_in.read_to_end(&mut bytes);
-    for record in attack(records(&bytes)) {
-        wire_out.write_all(&record).unwrap();
-    }
+    wire_in.read_to_end(&mut bytes).unwrap();
     let (_link, reader) = Link::new(server, Some(accepted), MAX_BODY).unwrap();
     let received = read(reader);
+    for block in attack(blocks(&bytes)) {
+        let _ = wire_out.write_all(&block); // the link may have ended already
+    }
     wire_out.shut_down();
     received.iter().collect()
 }
 
-fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut records = Vec::new();
-    while bytes.len() >= 5 {
-        let (record, rest) = bytes.split_at(5 + usize::from(u16::from_be_bytes([bytes[3], bytes[4]])));
-        records.push(record.to_vec());
+/// Bodies of one block with their frame's start, and one of several blocks of their own.
+fn sent(number: usize) -> Vec<u8> {
+    body(number, [100, 300_000, 1000][number])
+}
+
+fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    while let Some(head) = bytes.first_chunk::<4>() {
+        let payload = u32::from_le_bytes(*head) >> 8;
+        let (block, rest) = bytes.split_at(4 + payload as usize + 16);
+        blocks.push(block.to_vec());
         bytes = rest;
     }
-    records
+    blocks
 }
 
 /// Whether the link ended with an error after some of the true frames, in order.
 fn caught(received: &[Result<Frame, LinkError>]) -> bool {
     let (last, frames) = received.split_last().unwrap();
-    let true_so_far =
-        frames.iter().enumerate().all(|(number, frame)| frame.as_ref().unwrap().body == body(number, 100));
-    true_so_far && matches!(last, Err(LinkError::Failed(_)))
+    let true_so_far = frames.iter().enumerate().all(|(number, frame)| frame.as_ref().unwrap().body == sent(number));
+    // A block made longer waits for bytes until the wire ends.
+    let ended = matches!(last, Err(LinkError::Ended)) && frames.len() < 3;
+    true_so_far && (ended || matches!(last, Err(LinkError::Failed(_))))
 }
 
 #[test]
@@ -207,23 +200,47 @@ fn an_untouched_wire_delivers_everything() {
 }
 
 #[test]
-fn altered_dropped_repeated_and_swapped_records_end_a_private_link() {
-    assert!(caught(&attacked(|mut records| {
-        records[1][20] ^= 1;
-        records
-    })));
-    assert!(caught(&attacked(|mut records| {
-        records.remove(1);
-        records
-    })));
-    assert!(caught(&attacked(|mut records| {
-        records.insert(1, records[0].clone());
-        records
-    })));
-    assert!(caught(&attacked(|mut records| {
-        records.swap(0, 1);
-        records
-    })));
+fn altered_dropped_repeated_and_swapped_blocks_end_a_private_link() {
+    let mut count = 0;
+    attacked(|blocks| {
+        count = blocks.len();
+        blocks
+    });
+    assert!(count >= 6, "three frames, one of them in several blocks");
+    for index in 0..count {
+        for place in [0, 1, 3, 4, 20, usize::MAX] {
+            let altered = attacked(|mut blocks| {
+                let place = place.min(blocks[index].len() - 1);
+                blocks[index][place] ^= 1;
+                blocks
+            });
+            assert!(caught(&altered), "byte {place} of block {index}");
+        }
+        assert!(caught(&attacked(|mut blocks| {
+            blocks.insert(index, blocks[index].clone());
+            blocks
+        })));
+    }
+    for index in 0..count - 1 {
+        assert!(caught(&attacked(|mut blocks| {
+            blocks.remove(index);
+            blocks
+        })));
+        assert!(caught(&attacked(|mut blocks| {
+            blocks.swap(index, index + 1);
+            blocks
+        })));
+    }
+}
+
+#[test]
+fn blocks_arrive_whole_however_the_wire_cuts_them() {
+    for step in [1, 7, 1000, 40_000] {
+        let received = attacked(|blocks| blocks.concat().chunks(step).map(<[u8]>::to_vec).collect());
+        let frames: Vec<_> = received.iter().flatten().collect();
+        assert_eq!(frames.len(), 3);
+        assert!(frames.iter().enumerate().all(|(number, frame)| frame.body == sent(number)));
+    }
 }
 
 fn soon() -> Instant {

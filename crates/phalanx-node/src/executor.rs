@@ -4,13 +4,14 @@
 use crate::control::{Pulse, tell};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::sync::lock;
+use phalanx_core::level::Level;
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
-use phalanx_net::tls::Channel;
+use phalanx_net::tls::handshake;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -213,8 +214,8 @@ impl Service {
     fn serve_user(&self, number: u64, mut socket: Socket, deadline: Instant) -> io::Result<()> {
         let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
         let connection = self.member.server().map_err(io::Error::other)?;
-        let channel = Channel::handshake(connection, &mut socket.until(deadline))?;
-        let certificate = channel.0.peer_certificate().ok_or_else(|| refused("no certificate".into()))?.clone();
+        let shaken = handshake(connection, Level::Private, &mut socket.until(deadline))?;
+        let certificate = shaken.peer_certificate().clone();
         let (role, user) = role_and_name(&certificate).map_err(|error| refused(error.to_string()))?;
         if role != Role::User.name() {
             return Err(refused(format!("{user} is no user but has the role {role}")));
@@ -225,7 +226,7 @@ impl Service {
             return Err(refused(format!("the user {user} is not among those accepted here")));
         }
         self.proved(number);
-        let (link, reader) = Link::new(socket, Some(channel), MAX_CONTROL_BODY)?;
+        let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };

@@ -5,11 +5,12 @@
 //! ends too. The key with which an interpreter proves itself is made for it alone; the code that it runs never
 //! sees the machine's.
 
+use phalanx_core::level::Level;
 use phalanx_core::wire::MAX_BODY;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::Channel;
+use phalanx_net::tls::handshake;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -173,12 +174,12 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
         let _ = tether.read(&mut [0]);
         end_process(0);
     })?;
-    let channel = begin.secrets.clone().map(|secrets| {
+    let shaken = begin.secrets.clone().map(|secrets| {
         let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
         let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
-        Channel::handshake(connection, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))
+        handshake(connection, Level::Private, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))
     });
-    let (link, reader) = Link::new(data, channel.transpose()?, MAX_BODY)?;
+    let (link, reader) = Link::new(data, shaken.transpose()?, MAX_BODY)?;
     Ok((begin, link, reader))
 }
 

@@ -8,7 +8,7 @@ use phalanx_core::wire::MAX_BODY;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::Channel;
+use phalanx_net::tls::handshake;
 use std::time::{Duration, Instant};
 
 /// The name users see for where they are.
@@ -56,14 +56,14 @@ impl Source for ThisMachine {
         let (mut data, child_end) = Socket::pair()?;
         process.give(&child_end)?;
         drop(child_end);
-        let channel = match theirs {
+        let shaken = match theirs {
             None => None,
             Some(theirs) => {
                 let connection = self.own.client_of(&theirs.certificate)?;
-                Some(Channel::handshake(connection, &mut data.until(Instant::now() + START_PATIENCE))?)
+                Some(handshake(connection, self.level, &mut data.until(Instant::now() + START_PATIENCE))?)
             }
         };
-        let (link, reader) = Link::new(data, channel, MAX_BODY)?;
+        let (link, reader) = Link::new(data, shaken, MAX_BODY)?;
         let name = format!("{MACHINE}/{}", id.0);
         Ok(Recruit { link, reader, name, machine: MACHINE.to_owned(), hold: Box::new(process) })
     }

@@ -15,7 +15,7 @@ use phalanx_net::identity::{Member, Role, role_and_name};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::Channel;
+use phalanx_net::tls::handshake;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -204,8 +204,8 @@ impl Host {
         let connection = self.member.own().client_of(certificate).map_err(io::Error::other)?;
         let mut timed = socket.until(Instant::now() + START_PATIENCE);
         Preamble::Data { token }.write(&mut timed)?;
-        let channel = Channel::handshake(connection, &mut timed)?;
-        Link::new(socket, Some(channel), MAX_BODY)
+        let shaken = handshake(connection, Level::Private, &mut timed)?;
+        Link::new(socket, Some(shaken), MAX_BODY)
     }
 
     /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
@@ -234,11 +234,10 @@ impl Host {
         let shake_hands = |socket: &mut Socket| {
             let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
             Preamble::Control.write(&mut timed)?;
-            Channel::handshake(connection, &mut timed)
+            handshake(connection, Level::Private, &mut timed)
         };
         let shaken = shake_hands(&mut socket).map_err(|error| self.unreachable(&error))?;
-        let executor = shaken.0.peer_certificate().map(role_and_name).transpose()?;
-        let name = executor.map_or_else(String::new, |(_, name)| name);
+        let (_, name) = role_and_name(shaken.peer_certificate())?;
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session { link, name, waiting: Mutex::default() });
         let (sender, offer) = channel::<Offer>();

@@ -8,16 +8,15 @@ mod pinned;
 
 pub use authority::Authority;
 
-use crate::tls::Connection;
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
-use rustls::RootCertStore;
-use rustls::client::{ClientConfig, Resumption, UnbufferedClientConnection};
+use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ServerConfig, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::server::{ServerConfig, ServerConnection, WebPkiClientVerifier};
+use rustls::{Connection, RootCertStore};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -107,7 +106,7 @@ impl KeyedCertificate {
             .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
         config.resumption = Resumption::disabled();
         let name = ServerName::try_from("interpreter.phalanx").expect("is a DNS name");
-        Ok(Connection::Client(UnbufferedClientConnection::new(Arc::new(config), name)?))
+        Ok(Connection::Client(ClientConnection::new(Arc::new(config), name)?))
     }
 
     /// The server's side of a link from exactly the peer that owns `expected`.
@@ -154,7 +153,7 @@ impl Member {
             .with_root_certificates(self.roots()?)
             .with_client_auth_cert(vec![self.own.certificate.clone()], self.own.key.clone_key())?;
         config.resumption = Resumption::disabled();
-        Ok(Connection::Client(UnbufferedClientConnection::new(Arc::new(config), role.dns())?))
+        Ok(Connection::Client(ClientConnection::new(Arc::new(config), role.dns())?))
     }
 
     /// The server's side of a link from any member of this grid. Check [`role_and_name`] of the peer after.
@@ -177,7 +176,7 @@ fn server(verifier: Arc<dyn ClientCertVerifier>, own: &KeyedCertificate) -> Resu
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![own.certificate.clone()], own.key.clone_key())?;
     config.send_tls13_tickets = 0; // a link is made once; nothing is resumed
-    Ok(Connection::Server(UnbufferedServerConnection::new(Arc::new(config))?))
+    Ok(Connection::Server(ServerConnection::new(Arc::new(config))?))
 }
 
 /// The role and the name in a member's certificate.

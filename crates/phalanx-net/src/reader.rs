@@ -1,0 +1,252 @@
+//! The receiving half of a link, for one thread.
+
+use crate::frames::{Assembler, Frame};
+use crate::link::{Counters, Link, LinkError};
+use crate::seal::{self, BLOCK, Context, HEAD, TAG};
+use crate::tls::Greeting;
+use crate::writer::ALONE;
+use socket2::MaybeUninitSlice;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Bytes read before it is known what they are; a large body is better read to where it stays.
+const READ_AT_ONCE: usize = 64 << 10;
+/// Room for a block behind what was read with its head.
+const BUFFER: usize = READ_AT_ONCE + HEAD + BLOCK + TAG;
+
+/// Puts frames together from what the socket gives.
+#[derive(Debug)]
+pub struct Reader {
+    link: Arc<Link>,
+    assembler: Assembler,
+    buffer: Vec<u8>,
+    /// Bytes at the buffer's beginning that are no whole record or block yet.
+    kept: usize,
+    /// Bytes that the block at the buffer's beginning lacks.
+    wanted: usize,
+    /// What the server has yet to say before anything else.
+    greeting: Option<Greeting>,
+    open: Option<Context>,
+    direct: Option<Direct>,
+}
+
+/// A block whose payload is read straight into the body that it belongs to.
+#[derive(Debug)]
+struct Direct {
+    payload: usize,
+    /// Bytes of payload, tag and the next block's head that have come.
+    filled: usize,
+    tail: [u8; TAG + HEAD],
+}
+
+impl Reader {
+    pub(crate) fn new(link: Arc<Link>, most_body: u64, open: Option<Context>, greeting: Option<Greeting>) -> Reader {
+        let buffer = vec![0; BUFFER];
+        Reader { link, assembler: Assembler::new(most_body), buffer, kept: 0, wanted: 0, greeting, open, direct: None }
+    }
+
+    /// Reads the link until it ends, which is always an error that says why. `on_frame` gets every frame; `on_pause`
+    /// is called whenever nothing is there to read, at least every `pause`.
+    pub fn run(
+        mut self,
+        pause: Duration,
+        mut on_frame: impl FnMut(Frame),
+        mut on_pause: impl FnMut(&Link),
+    ) -> LinkError {
+        let link = self.link.clone();
+        let error = loop {
+            if let Err(error) = self.read_all(&mut on_frame) {
+                break error;
+            }
+            on_pause(&link);
+            if let Err(error) = link.wait(pause) {
+                break error.into();
+            }
+        };
+        let was_closed_here = link.is_closed();
+        link.close();
+        if was_closed_here { LinkError::Closed } else { error }
+    }
+
+    /// Waits up to `pause` for bytes, by the calling thread alone, and reads what is there.
+    pub fn poll(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        if self.link.socket().wait_readable(pause)? { self.read_all(on_frame) } else { Ok(()) }
+    }
+
+    /// Reads until the socket has nothing more.
+    pub fn read_all(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        loop {
+            if self.link.is_closed() {
+                return Err(LinkError::Closed);
+            }
+            let may_have_more = if let Some(direct) = self.direct.take() {
+                self.read_block(direct, on_frame)?
+            } else if self.reads_body() {
+                self.read_body(on_frame)?
+            } else {
+                self.read_buffer(on_frame)?
+            };
+            if !may_have_more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the next bytes are those of a large body, as they are.
+    fn reads_body(&mut self) -> bool {
+        let as_they_are = self.open.is_none() && self.greeting.is_none();
+        as_they_are && self.assembler.body().is_some_and(|body| body.missing() >= ALONE)
+    }
+
+    /// One read into the body's memory; false when the socket had nothing.
+    fn read_body(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+        let body = self.assembler.body().expect("a body is being read");
+        let Some(count) = received(self.link.socket().raw().recv(body.spare()), self.link.counters())? else {
+            return Ok(false);
+        };
+        // SAFETY: the system has written them.
+        unsafe { body.advance(count) };
+        self.assembler.finish(on_frame);
+        Ok(true)
+    }
+
+    /// One read into the buffer. Less than there was room for: the socket is empty, and asking it again would be a call
+    /// for nothing.
+    fn read_buffer(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+        let room = READ_AT_ONCE.max(self.wanted);
+        let spare = &mut self.buffer[self.kept..][..room];
+        let Some(count) = received(self.link.socket().raw().read(spare), self.link.counters())? else {
+            return Ok(false);
+        };
+        self.kept += count;
+        self.use_buffer(on_frame)?;
+        Ok(count == room)
+    }
+
+    /// Uses what the buffer holds, and keeps what is no whole record or block.
+    fn use_buffer(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        let mut used = 0;
+        self.wanted = 0;
+        while let Some(greeting) = &mut self.greeting {
+            let Some((record, complete)) = greeting.hear(&self.buffer[used..self.kept])? else { break };
+            used += record;
+            if complete {
+                self.greeting = None;
+            }
+        }
+        if self.greeting.is_none() {
+            used += match self.open {
+                Some(_) => self.open_blocks(used, on_frame)?,
+                None => self.feed(used..self.kept, on_frame)?,
+            };
+        }
+        self.buffer.copy_within(used..self.kept, 0);
+        self.kept -= used;
+        Ok(())
+    }
+
+    fn feed(&mut self, range: std::ops::Range<usize>, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
+        let count = range.len();
+        self.assembler.feed(&self.buffer[range], on_frame)?;
+        Ok(count)
+    }
+
+    /// Opens the blocks in the buffer from `start` on where they lie; how many bytes were used.
+    fn open_blocks(&mut self, start: usize, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
+        let mut at = start;
+        while let Some(head) = self.buffer[at..self.kept].first_chunk() {
+            let payload = seal::payload(*head)?;
+            let (begin, end) = (at + HEAD, at + HEAD + payload);
+            if self.kept < end + TAG {
+                match self.goes_direct(payload, begin) {
+                    true => at = self.kept,
+                    false => self.wanted = end + TAG - self.kept,
+                }
+                break;
+            }
+            let (before, after) = self.buffer.split_at_mut(end);
+            let tag = *after.first_chunk().expect("the block is whole");
+            open(self.open.as_mut(), &mut before[begin..], tag, self.link.counters())?;
+            self.feed(begin..end, on_frame)?;
+            at = end + TAG;
+        }
+        Ok(at - start)
+    }
+
+    /// Lets the rest of a block go straight into the body, if it is all the body's; what is here of it already, from
+    /// `begin` on in the buffer, is copied.
+    fn goes_direct(&mut self, payload: usize, begin: usize) -> bool {
+        let body = self.assembler.body().filter(|_| payload >= ALONE);
+        let Some(room) = body.and_then(|body| body.room(payload)) else { return false };
+        let here = &self.buffer[begin..self.kept];
+        let (of_payload, of_tag) = here.split_at(here.len().min(payload));
+        // SAFETY: there is room for the whole payload.
+        unsafe { std::ptr::copy_nonoverlapping(of_payload.as_ptr(), room.as_mut_ptr().cast(), of_payload.len()) };
+        let mut direct = Direct { payload, filled: here.len(), tail: [0; TAG + HEAD] };
+        direct.tail[..of_tag.len()].copy_from_slice(of_tag);
+        self.direct = Some(direct);
+        true
+    }
+
+    /// One read of such a block, its tag, and the head of the block behind it.
+    fn read_block(&mut self, mut direct: Direct, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+        let body = self.assembler.body().expect("the block belongs to it");
+        let room = body.room(direct.payload).expect("it had room when the block began");
+        let payload = &mut room[..direct.payload];
+        let filled_tail = direct.filled.saturating_sub(payload.len());
+        let missing = payload.len() + direct.tail.len() - direct.filled;
+        let begin = direct.filled.min(payload.len());
+        let mut tail = [MaybeUninit::uninit(); TAG + HEAD];
+        let mut places = [&mut payload[begin..], &mut tail[filled_tail..]].map(MaybeUninitSlice::new);
+        let outcome = self.link.socket().raw().recv_vectored(&mut places).map(|(count, _)| count);
+        let Some(count) = received(outcome, self.link.counters())? else {
+            self.direct = Some(direct);
+            return Ok(false);
+        };
+        let of_tail = (direct.filled + count).saturating_sub(payload.len());
+        for (to, from) in direct.tail[..of_tail].iter_mut().zip(&tail).skip(filled_tail) {
+            // SAFETY: the system has written as many as it said.
+            *to = unsafe { from.assume_init() };
+        }
+        direct.filled += count;
+        if of_tail < TAG {
+            self.direct = Some(direct);
+            return Ok(count == missing);
+        }
+        // SAFETY: the whole payload was read.
+        let payload = unsafe { std::slice::from_raw_parts_mut(payload.as_mut_ptr().cast::<u8>(), payload.len()) };
+        let tag = *direct.tail.first_chunk().expect("is longer");
+        open(self.open.as_mut(), payload, tag, self.link.counters())?;
+        // SAFETY: they were read and decrypted.
+        unsafe { body.advance(direct.payload) };
+        self.assembler.finish(on_frame);
+        self.kept = of_tail - TAG;
+        self.buffer[..self.kept].copy_from_slice(&direct.tail[TAG..of_tail]);
+        self.use_buffer(on_frame)?;
+        Ok(count == missing)
+    }
+}
+
+/// Opens a block where it lies.
+fn open(context: Option<&mut Context>, payload: &mut [u8], tag: [u8; TAG], counters: &Counters) -> io::Result<()> {
+    let began = Instant::now();
+    let opened = context.expect("blocks come on sealed links only").open(payload, tag);
+    counters.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    opened
+}
+
+/// The count that was read; `None` for nothing now, an error for the end.
+fn received(outcome: io::Result<usize>, counters: &Counters) -> Result<Option<usize>, LinkError> {
+    match outcome {
+        Ok(0) => Err(LinkError::Ended),
+        Ok(count) => {
+            counters.received.fetch_add(count as u64, Ordering::Relaxed);
+            Ok(Some(count))
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
