@@ -45,4 +45,3 @@ def who(_: int) -> int:
     """Return the process id of the interpreter, slowly enough that every interpreter gets its turn."""
     time.sleep(0.01)
     return os.getpid()
-

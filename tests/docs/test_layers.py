@@ -21,7 +21,7 @@ MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
     "phalanx-net": [
         "address body preamble",
-        "frames socket",
+        "frames seal socket",
         "tls",
         "identity",
         "link",
@@ -58,7 +58,13 @@ CRATES: dict[str, set[str]] = {
     "phalanx-py": {"phalanx-core", "phalanx-net", "phalanx-node"},
 }
 # The sentence for which a crate exists: whose business a library is, and what a crate must not name.
-ONLY_IN = {"pyo3": "phalanx-py", "rustls": "phalanx-net", "rcgen": "phalanx-net", "socket2": "phalanx-net"}
+ONLY_IN = {
+    "pyo3": "phalanx-py",
+    "ring": "phalanx-net",
+    "rustls": "phalanx-net",
+    "rcgen": "phalanx-net",
+    "socket2": "phalanx-net",
+}
 SOCKETS = r"\b(Tcp|Udp|Unix)(Stream|Listener|Socket|Datagram)\b"
 MUST_NOT_NAME = {
     "phalanx-core": r"std::(net|fs|thread|process|env|io)\b|\b(Instant|SystemTime)\b",

@@ -1,7 +1,8 @@
 //! Links: the only sockets of phalanx, and the identities that open them.
 //!
-//! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] shakes hands and
-//! [`seal`] protects what follows, [`identity`] says who is at the other end, [`socket`] hides what the operating system calls a connection.
+//! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] shakes hands and [`seal`]
+//! protects what follows, [`identity`] says who is at the other end, [`socket`] hides what the operating system
+//! calls a connection.
 
 pub mod address;
 pub mod body;
@@ -9,8 +10,6 @@ pub mod frames;
 pub mod identity;
 pub mod link;
 pub mod preamble;
-mod reader;
-mod seal;
+pub mod seal;
 pub mod socket;
 pub mod tls;
-mod writer;

@@ -1,10 +1,10 @@
 //! The receiving half of a link, for one thread.
 
+use super::writer::ALONE;
+use super::{Counters, Link, LinkError};
 use crate::frames::{Assembler, Frame};
-use crate::link::{Counters, Link, LinkError};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 use crate::tls::Greeting;
-use crate::writer::ALONE;
 use socket2::MaybeUninitSlice;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;

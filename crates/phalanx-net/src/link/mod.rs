@@ -4,11 +4,14 @@
 //! into the outbox and writes at once what the socket takes; what is left over goes out from the reader's
 //! thread, so that nobody who fires or answers waits for a slow peer.
 
+mod reader;
+mod writer;
+
+pub use reader::Reader;
+
 use crate::frames::Outbox;
-pub use crate::reader::Reader;
 use crate::socket::Socket;
 use crate::tls::Shaken;
-use crate::writer::{TAKEN_AT_ONCE, Writer};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::level::Level;
@@ -18,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
+use writer::{TAKEN_AT_ONCE, Writer};
 
 /// Bytes in the outbox beyond which [`Link::send`] waits.
 const FULL: usize = 16 << 20;

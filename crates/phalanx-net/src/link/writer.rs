@@ -1,7 +1,7 @@
 //! What a link is about to write: taken off the outbox, sealed if the level says so.
 
+use super::{Counters, LinkError};
 use crate::frames::Outbox;
-use crate::link::{Counters, LinkError};
 use crate::seal::{BLOCK, Context, HEAD};
 use crate::socket::Socket;
 use std::io;
