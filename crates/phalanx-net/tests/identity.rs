@@ -1,7 +1,7 @@
 //! Who gets past a handshake, and who does not.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use phalanx_core::level::Level;
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, LinkError};
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>, io::Result<String>) {
     let (mut one, mut other) = Socket::pair().unwrap();
     let serving = thread::spawn(move || {
-        let shaken = handshake(server, Level::Private, &mut other.until(soon()))?;
+        let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon()))?;
         let (_, name) = role_and_name(shaken.peer_certificate()).unwrap_or_default();
         let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY)?;
-        link.send(encode(&ToInterpreter::Beat, 0), Vec::new()).map_err(io::Error::other)?;
+        link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).map_err(io::Error::other)?;
         Ok(name)
     });
     let client = hear_a_frame(client, &mut one);
@@ -28,7 +28,7 @@ fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>
 }
 
 fn hear_a_frame(client: Connection, socket: &mut Socket) -> Result<(), LinkError> {
-    let shaken = handshake(client, Level::Private, &mut socket.until(soon()))?;
+    let shaken = handshake(client, Levels::all(Level::Private), &mut socket.until(soon()))?;
     let (_link, mut reader) = Link::new(socket.try_clone()?, Some(shaken), MAX_BODY)?;
     let mut heard = false;
     while !heard && Instant::now() < soon() {
