@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import phalanx as px
 import pytest
 from api import tasks
 from click.testing import CliRunner
-
-import phalanx as px
 from phalanx.cli import commands
 from phalanx.security import Marked, marks_of
 from phalanx.skeletons import compile_program
