@@ -6,8 +6,8 @@
 use crate::seal::{Context, SECRET};
 use crate::socket::Timed;
 use phalanx_core::level::{Levels, Mark};
-use rustls::Connection;
 use rustls::pki_types::CertificateDer;
+use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
 
 /// Content type, version and length before a record.
@@ -28,12 +28,18 @@ pub struct Shaken {
     /// The client's: what it has yet to hear from the server.
     pub(crate) greeting: Option<Greeting>,
     peer: CertificateDer<'static>,
+    resumed: bool,
 }
 
 impl Shaken {
     /// The certificate that the peer proved to own.
     pub fn peer_certificate(&self) -> &CertificateDer<'static> {
         &self.peer
+    }
+
+    /// Whether an earlier handshake with the peer saved the certificates and signatures of this one.
+    pub fn was_resumed(&self) -> bool {
+        self.resumed
     }
 }
 
@@ -51,15 +57,16 @@ pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<
     let [of_client, of_server] = [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));
     let peer = connection.peer_certificates().and_then(|chain| chain.first());
     let peer = peer.ok_or_else(|| invalid("the peer has no certificate"))?.clone();
+    let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     match connection {
         Connection::Client(_) => {
             let greeting = Some(Greeting { connection, heard: 0 });
-            Ok(Shaken { levels, seal: of_client, open: of_server, greeting, peer })
+            Ok(Shaken { levels, seal: of_client, open: of_server, greeting, peer, resumed })
         }
         Connection::Server(_) => {
             connection.writer().write_all(GREETING)?;
             send(&mut connection, socket)?;
-            Ok(Shaken { levels, seal: of_server, open: of_client, greeting: None, peer })
+            Ok(Shaken { levels, seal: of_server, open: of_client, greeting: None, peer, resumed })
         }
     }
 }

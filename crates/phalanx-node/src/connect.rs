@@ -27,7 +27,7 @@ pub fn connect(
     match place {
         Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
         Place::Executors { addresses, member } => {
-            Ok(Box::new(Executors::connect(addresses, *member, policy, start.python, asked)?))
+            Ok(Box::new(Executors::connect(addresses, &member, policy, start.python, asked)?))
         }
     }
 }

@@ -11,7 +11,7 @@ use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Place, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -44,7 +44,9 @@ pub struct Executors {
 /// One executor, as far as it is known.
 struct Host {
     address: Address,
-    member: Member,
+    /// The user's own certificate, and what control links begin with.
+    own: KeyedCertificate,
+    client: Client,
     python: String,
     policy: Arc<Policy>,
     /// What it offered when it was first reached.
@@ -95,19 +97,20 @@ impl Executors {
     /// Reaches all executors at once. An error if they cannot meet the contract `asked`.
     pub fn connect(
         addresses: Vec<Address>,
-        member: Member,
+        member: &Member,
         policy: Policy,
         python: String,
         asked: Option<u32>,
     ) -> Result<Executors, RecruitError> {
         let policy = Arc::new(policy);
-        let host = |address| {
+        let host = |address| -> Result<_, IdentityError> {
             let (capacity, used, closed) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
             let session = Mutex::new(SessionState::Closed { since: Instant::now() });
-            let (member, python, policy) = (member.clone(), python.clone(), policy.clone());
-            Arc::new(Host { address, member, python, policy, capacity, used, closed, session })
+            let (own, client) = (member.own().clone(), member.client_of(Role::Executor)?);
+            let (python, policy) = (python.clone(), policy.clone());
+            Ok(Arc::new(Host { address, own, client, python, policy, capacity, used, closed, session }))
         };
-        let hosts: Vec<_> = addresses.into_iter().map(host).collect();
+        let hosts = addresses.into_iter().map(host).collect::<Result<Vec<_>, _>>()?;
         let reached: Vec<_> = thread::scope(|scope| {
             let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
@@ -220,7 +223,7 @@ impl Host {
         let mut timed = socket.until(Instant::now() + START_PATIENCE);
         Preamble::Data { token }.write(&mut timed)?;
         let shake_hands = || {
-            let connection = self.member.own().client_of(certificate).map_err(io::Error::other)?;
+            let connection = self.own.client_of(certificate).map_err(io::Error::other)?;
             handshake(connection, levels, &mut timed)
         };
         let shaken = levels.need_handshake().then(shake_hands).transpose()?;
@@ -249,7 +252,7 @@ impl Host {
 
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
         let mut socket = Socket::dial(&self.address, DIAL_PATIENCE).map_err(|error| self.unreachable(&error))?;
-        let connection = self.member.client_of(Role::Executor)?;
+        let connection = self.client.connect()?;
         let shake_hands = |socket: &mut Socket| {
             let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
             Preamble::Control.write(&mut timed)?;

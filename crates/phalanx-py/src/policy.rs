@@ -34,12 +34,7 @@ pub fn weaker(policy: Words) -> PyResult<Vec<String>> {
 /// For each pair of machines, the manager's among them, and each mark: `(one, other, mark, level, why, weaker)`; a level of
 /// None where they cannot talk. `address`es are looked up; `takes`: the least level that executors take.
 #[pyfunction]
-pub fn explain(
-    py: Python<'_>,
-    policy: Words,
-    addresses: Vec<String>,
-    takes: &str,
-) -> PyResult<Vec<Row>> {
+pub fn explain(py: Python<'_>, policy: Words, addresses: Vec<String>, takes: &str) -> PyResult<Vec<Row>> {
     let policy = policy.read()?;
     let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
     let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
