@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import cloudpickle
 
 from phalanx._tokens import LARGE, PROTOCOL
-
-try:
-    import numpy
-except ImportError:  # then nothing is found to be shared
-    numpy = None  # type: ignore[assignment]
 
 #: Where a buffer lies and how long it is; says what it is for as long as somebody holds it.
 Place: TypeAlias = tuple[int, int]
@@ -97,8 +93,9 @@ def fire_with(shared: Sequence[Any], read_only: int) -> Fire:
 
 
 def place(buffer: pickle.PickleBuffer) -> Place:
-    """Where a buffer lies."""
+    """Where a buffer lies. Only numpy tells; where it is not loaded are no arrays, and each buffer counts as another."""
     raw = buffer.raw()
+    numpy = sys.modules.get("numpy")
     if numpy is None:
         return id(buffer), raw.nbytes
     return numpy.frombuffer(raw, numpy.uint8).__array_interface__["data"][0], raw.nbytes

@@ -33,7 +33,8 @@ def get(manager: Manager) -> Callable[..., Any]:
     collection's ``compute`` and ``persist``, and of ``dask.config.set``.
 
     Tasks that do not depend on each other are computed side by side, chains of tasks as one. An exception arrives as
-    itself with a :class:`phalanx.RemoteTraceback` as its cause, and ends the computation: what was not begun is taken back.
+    itself with a :class:`phalanx.RemoteTraceback` as its cause, and ends the computation; what was not begun is taken
+    back. Of ``compute``'s options, ``num_workers`` is how many tasks are under way at once.
     """
 
     def compute(graph: Any, keys: Any, num_workers: int | None = None, **options: Any) -> Any:
@@ -103,5 +104,5 @@ def _raise(error: BaseException, _: object) -> None:
     raise error
 
 
-# What get_async is told in any case, whatever Dask's configuration says: a batch is one task, and exceptions are as they came.
+# What get_async is told whatever Dask's configuration says: a batch is one task, and exceptions are as they came.
 _OURS = {"chunksize": 1, "raise_exception": _raise}

@@ -36,8 +36,8 @@ Callback = Callable[["Future[Any]"], object]
 class PhalanxBackend(ParallelBackendBase):  # type: ignore[misc]
     """A manager as a backend of joblib.
 
-    ``manager``: whose interpreters compute. Without one, the backend has its own, made of ``where`` and the other
-    ``options`` of :class:`phalanx.Manager`; it ends when nothing uses the backend any more, as when the ``with`` block of
+    ``manager``: whose interpreters compute. Without one, the backend has its own, made with ``options``, which are those
+    of :class:`phalanx.Manager`; it ends when nothing uses the backend any more, as when the ``with`` block of
     ``parallel_config`` is over. Raises what :class:`phalanx.Manager` raises, and PhalanxError for both at once.
     """
 
@@ -58,8 +58,8 @@ class PhalanxBackend(ParallelBackendBase):  # type: ignore[misc]
         self.manager = Manager(**options) if manager is None else manager
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """How many batches are computed at once: ``n_jobs``, but not more than there are interpreters; negative ones are
-        counted from these, so -1 is all of them."""
+        """How many batches are computed at once: ``n_jobs``, but not more than there are interpreters. Negative
+        numbers are counted from these, so -1 is all of them, and so is None."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs == 1:
@@ -97,7 +97,9 @@ class _OneParallel(AutoBatchingMixin, PhalanxBackend):  # type: ignore[misc]
     ) -> int:
         """Makes ready for calls; how many batches are to be computed at once."""
         if mmap_mode not in ("r", "c", None):
-            raise ValueError(f"interpreters share no memory to write to: mmap_mode is 'r', 'c' or None, not {mmap_mode!r}")
+            raise ValueError(
+                f"interpreters share no memory to write to: mmap_mode={mmap_mode!r} is not 'r', 'c' or None"
+            )
         # Not held, so that the manager ends with the last reference to it, and not with a later garbage collection.
         self.parallel = weakref.proxy(parallel)
         self._threshold = max_nbytes if mmap_mode == "r" and max_nbytes is not None else sys.maxsize
