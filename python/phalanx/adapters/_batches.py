@@ -93,7 +93,7 @@ def fire_with(shared: Sequence[Any], read_only: int) -> Fire:
 
 
 def place(buffer: pickle.PickleBuffer) -> Place:
-    """Where a buffer lies. Only numpy tells; where it is not loaded are no arrays, and each buffer counts as another."""
+    """Where a buffer lies. Only numpy tells; where it is not loaded, there are no arrays, and none is found twice."""
     raw = buffer.raw()
     numpy = sys.modules.get("numpy")
     if numpy is None:

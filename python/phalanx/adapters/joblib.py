@@ -36,8 +36,8 @@ Callback = Callable[["Future[Any]"], object]
 class PhalanxBackend(ParallelBackendBase):  # type: ignore[misc]
     """A manager as a backend of joblib.
 
-    ``manager``: whose interpreters compute. Without one, the backend has its own, made with ``options``, which are those
-    of :class:`phalanx.Manager`; it ends when nothing uses the backend any more, as when the ``with`` block of
+    ``manager``: whose interpreters compute. Without one, the backend has its own, made with ``options``: those of
+    :class:`phalanx.Manager`. It ends when nothing uses the backend any more, as when the ``with`` block of
     ``parallel_config`` is over. Raises what :class:`phalanx.Manager` raises, and PhalanxError for both at once.
     """
 
