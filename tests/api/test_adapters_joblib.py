@@ -266,3 +266,19 @@ def test_interpreters_that_end_in_a_grid_search_change_nothing(tmp_path: Path) -
 def test_a_call_that_ends_every_interpreter_is_the_culprit() -> None:
     with joblib.parallel_config("phalanx", contract=px.ParDegree(2)), pytest.raises(px.CulpritError, match="_exit"):
         Parallel()(delayed(os._exit)(3) for _ in range(2))
+
+
+def test_who_replaces_an_interpreter_gets_what_the_calls_share(tmp_path: Path) -> None:
+    def sum_or_end(array: Any, number: int) -> float:
+        marker = tmp_path / str(number)
+        if number % 10 == 5 and not marker.exists():
+            marker.touch()
+            os._exit(7)
+        return float(array.sum()) + number
+
+    array = np.ones(MEGABYTE)
+    with px.Manager(contract=px.ParDegree(2), policy="all") as manager:
+        with joblib.parallel_config("phalanx", manager=manager):
+            results = Parallel(batch_size=1)(delayed(sum_or_end)(array, number) for number in range(30))
+        assert manager.summary().lost == 3
+    assert results == [float(MEGABYTE + number) for number in range(30)]
