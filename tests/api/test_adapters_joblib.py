@@ -32,6 +32,10 @@ def sum_of(array: Any, number: int) -> tuple[float, bool]:
     return float(array.sum()) + number, array.flags.writeable
 
 
+def nested_sum(nested: dict[str, Any], number: int) -> float:
+    return float(nested["matrix"].sum() + nested["transposed"][0].sum()) + number
+
+
 def test_calls_are_made_at_interpreters(grid: px.Manager) -> None:
     pids = set(Parallel()(delayed(tasks.my_pid)(number) for number in range(20)))
     assert pids <= {it.pid for it in grid.summary().interpreters}
@@ -129,6 +133,17 @@ def test_a_large_array_that_calls_share_is_sent_once(grid: px.Manager) -> None:
     kept = weakref.ref(array)
     del array
     assert kept() is None
+
+
+def test_arrays_inside_of_what_calls_share_are_sent_once(grid: px.Manager) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.random(2000, 3000, density=0.1, format="csc", random_state=0)
+    nested = {"matrix": matrix, "transposed": [np.ones((500, 1000)).T]}
+    before = sum(it.bytes_in for it in grid.summary().interpreters)
+    results = Parallel(batch_size=1)(delayed(nested_sum)(nested, number) for number in range(30))
+    expected = matrix.sum() + 500_000
+    assert results == [pytest.approx(expected + number) for number in range(30)]
+    assert sum(it.bytes_in for it in grid.summary().interpreters) - before < 3 * (12 * matrix.nnz + 4_000_000)
 
 
 def test_large_arrays_of_their_own_are_not_mistaken_for_each_other(grid: px.Manager) -> None:
