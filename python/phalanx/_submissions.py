@@ -171,7 +171,7 @@ class Submissions:
         for nobody; futures that wait for either are cancelled, or raise RuntimeError."""
         with self._lock:
             run = self._staged.get(function)
-            if run is None:
+            if run is None or run.run not in self._runs:  # not staged any more, or everything has ended
                 return
             futures = [*run.sent.values(), *(future for future, _ in run.pending)]
             run.pending.clear()

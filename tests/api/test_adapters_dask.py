@@ -206,3 +206,10 @@ def test_a_manager_that_is_closed() -> None:
         pass
     with pytest.raises(RuntimeError, match="after shutdown"):
         delayed(tasks.double)(1).compute(scheduler=get(manager))
+
+
+def test_a_manager_that_is_closed_in_the_middle() -> None:
+    with px.Manager(contract=px.ParDegree(2)) as manager:
+        done = count(1)
+        with Callback(posttask=lambda *_: manager.close() if next(done) == 10 else None), pytest.raises(RuntimeError):
+            dask.compute(*(delayed(tasks.slowly)(number) for number in range(200)), scheduler=get(manager))

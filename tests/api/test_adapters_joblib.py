@@ -108,6 +108,15 @@ def test_a_generator_that_is_given_up_takes_its_calls_back(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) < 1000
 
 
+def test_a_manager_that_is_closed_in_the_middle() -> None:
+    with px.Manager(contract=px.ParDegree(2)) as manager, joblib.parallel_config("phalanx", manager=manager):
+        results = Parallel(return_as="generator")(delayed(tasks.slowly)(number) for number in range(2000))
+        assert next(results) == 0
+        manager.close()
+        with pytest.raises(RuntimeError, match="this manager is closed|after shutdown"):
+            list(results)
+
+
 def test_a_call_that_takes_too_long(grid: px.Manager, tmp_path: Path) -> None:
     paths = [str(tmp_path / "end")] * 2
     with pytest.raises(joblib.parallel.TimeoutError):
