@@ -37,7 +37,7 @@ def array_rates(turns: int, count: int) -> dict[str, list[float]]:
 
 def _rate(manager: px.Manager, arrays: list[np.ndarray[tuple[int], np.dtype[np.uint8]]]) -> float:
     begin = time.perf_counter()
-    total = sum(result.nbytes for result in manager.compute(give_back, arrays))
+    total: int = sum(result.nbytes for result in manager.compute(give_back, arrays))
     if total != sum(array.nbytes for array in arrays):
         raise RuntimeError("bytes were lost or repeated")
     return 2 * total / 1e6 / (time.perf_counter() - begin)
