@@ -40,7 +40,10 @@ class CulpritError(PhalanxError):
 
 
 class LostError(PhalanxError):
-    """No interpreter is left, and none can be recruited; the message names the losses."""
+    """No interpreter is left, and none can be recruited; the message names the losses.
+
+    Where there never was one it is a :class:`RecruitError`.
+    """
 
 
 class RemoteTraceback(Exception):

@@ -98,27 +98,32 @@ class Manager(Executor):
         """How many interpreters the contract asks for."""
         return self._native.interpreters
 
-    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Generator[Any, None, None]:
+    def compute(
+        self, program: Program, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
+    ) -> Generator[Any, None, None]:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
         Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
         come. An exception that a task raises is raised here in its place, with a :class:`RemoteTraceback` as its cause.
         Arrays in a collection (a list, say) are sent from where they lie: do not change one before its result is there.
         An iterator's tasks are frozen as they come, so a generator may fill the same array again.
+        A task that a much slower interpreter holds, when all others wait for it, is fired a second time elsewhere; the
+        first result wins. ``stragglers=False`` leaves that out, for functions that should not run twice without need.
 
-        Raises ProgramError and StagingError at once, CulpritError and LostError while results are read.
+        Raises ProgramError and StagingError at once, CulpritError and LostError while results are
+        read, and RecruitError where no interpreter ever began.
         """
         self._check_open()
         functions = compile_program(program)
         code = stage_code(functions)
-        return self._results(code, len(functions), tasks, ordered)
+        return self._results(code, len(functions), tasks, ordered, stragglers)
 
     def _results(
-        self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool
+        self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool, stragglers: bool
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
         staged = native.stage(instructions, code)
-        run = native.open(staged, ordered, AHEAD, SPARE, mailbox)
+        run = native.open(staged, mailbox, ordered=ordered, ahead=AHEAD, spare=SPARE, stragglers=stragglers)
         stream = open_stream(native, run, tasks)
         try:
             while True:

@@ -40,6 +40,8 @@ class Summary:
     lost: int
     replaced: int
     refired: int
+    #: Tasks fired at a second interpreter because the first one took too long.
+    doubled: int
     interpreters: list[InterpreterSummary]
 
     @classmethod

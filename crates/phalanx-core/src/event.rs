@@ -70,8 +70,9 @@ pub enum Outcome {
     Culprit { task: TaskId, token: Tokens, index: u32, killed: Vec<String> },
     /// Every result was delivered.
     Ended,
-    /// No interpreter is left and none can be recruited; `losses` says what happened to them.
-    Abandoned { losses: Vec<String> },
+    /// No interpreter is left and none can be recruited; `losses` says what happened to them. Without `recruited`
+    /// there never was one.
+    Abandoned { losses: Vec<String>, recruited: bool },
 }
 
 impl Outcome {
@@ -124,6 +125,22 @@ pub enum Fact {
     Returned {
         interpreter: InterpreterId,
         tasks: u32,
+    },
+    /// What `of` holds for too long was fired at `interpreter` too.
+    Doubled {
+        interpreter: InterpreterId,
+        of: InterpreterId,
+        run: RunId,
+        tasks: u32,
+    },
+    /// An answer came second, and was dropped.
+    Dropped {
+        interpreter: InterpreterId,
+        run: RunId,
+        tasks: u32,
+        bytes: u64,
+        busy: u64,
+        protection: u64,
     },
     Lost {
         interpreter: InterpreterId,

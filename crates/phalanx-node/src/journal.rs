@@ -25,6 +25,8 @@ pub struct Summary {
     pub replaced: u64,
     /// Tasks that were in flight at an interpreter that was lost.
     pub refired: u64,
+    /// Tasks that were fired at a second interpreter because the first one took too long.
+    pub doubled: u64,
     pub interpreters: BTreeMap<InterpreterId, InterpreterSummary>,
     first_fired: Option<f64>,
 }
@@ -142,6 +144,12 @@ impl Summary {
             }
             Fact::Answered { interpreter, tasks, bytes, busy, protection, .. } => self.of(*interpreter, |it| {
                 it.tasks += u64::from(*tasks);
+                it.bytes_out += bytes;
+                it.busy += Duration::from_nanos(*busy).as_secs_f64();
+                it.protection_there = Duration::from_nanos(*protection).as_secs_f64();
+            }),
+            Fact::Doubled { tasks, .. } => self.doubled += u64::from(*tasks),
+            Fact::Dropped { interpreter, bytes, busy, protection, .. } => self.of(*interpreter, |it| {
                 it.bytes_out += bytes;
                 it.busy += Duration::from_nanos(*busy).as_secs_f64();
                 it.protection_there = Duration::from_nanos(*protection).as_secs_f64();

@@ -95,8 +95,20 @@ impl Manager {
     }
 
     /// Opens a run that takes tasks `ahead` seconds ahead, and at least `spare` batches for each interpreter.
-    fn open(&self, py: Python<'_>, program: u32, ordered: bool, ahead: f64, spare: u32, mailbox: &Mailbox) -> u32 {
-        let options = RunOptions { ordered, ahead: Duration::from_secs_f64(ahead.clamp(0.0, 60.0)), spare };
+    #[pyo3(signature = (program, mailbox, *, ordered, ahead, spare, stragglers))]
+    #[expect(clippy::too_many_arguments)]
+    fn open(
+        &self,
+        py: Python<'_>,
+        program: u32,
+        mailbox: &Mailbox,
+        ordered: bool,
+        ahead: f64,
+        spare: u32,
+        stragglers: bool,
+    ) -> u32 {
+        let ahead = Duration::from_secs_f64(ahead.clamp(0.0, 60.0));
+        let options = RunOptions { ordered, ahead, spare, stragglers };
         py.detach(|| self.0.open(ProgramId(program), options, &mailbox.0).0)
     }
 
@@ -160,6 +172,7 @@ impl Manager {
         all.set_item("lost", summary.lost)?;
         all.set_item("replaced", summary.replaced)?;
         all.set_item("refired", summary.refired)?;
+        all.set_item("doubled", summary.doubled)?;
         all.set_item("interpreters", interpreters)?;
         Ok(all)
     }
@@ -199,7 +212,9 @@ fn outcome_to_python(py: Python<'_>, run: RunId, outcome: Outcome) -> PyResult<B
         Outcome::Culprit { task, token, index, killed } => {
             (run.0, "culprit", task, (to_python(py, token)?, index, killed)).into_pyobject(py)?
         }
-        Outcome::Abandoned { losses } => (run.0, "abandoned", 0, losses).into_pyobject(py)?,
+        Outcome::Abandoned { losses, recruited } => {
+            (run.0, if recruited { "abandoned" } else { "unrecruited" }, 0, losses).into_pyobject(py)?
+        }
         Outcome::Ended => (run.0, "ended", 0, py.None()).into_pyobject(py)?,
     }
     .into_any())

@@ -10,6 +10,7 @@ mod interpreter;
 mod pace;
 mod repository;
 mod run;
+mod straggler;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use repository::{Repository, Work};
 use run::Run;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
+use straggler::Race;
 
 /// A task whose firing ended this many interpreters is the culprit.
 pub const KILLS: usize = 3;
@@ -65,6 +67,8 @@ pub struct Engine {
     repository: Repository,
     interpreters: BTreeMap<InterpreterId, Interpreter>,
     recruiting: u32,
+    /// Whether there ever was an interpreter.
+    recruited: bool,
     losses: VecDeque<String>,
     last_tick: Duration,
     last_beat: Duration,
@@ -84,6 +88,7 @@ impl Engine {
             repository: Repository::default(),
             interpreters: BTreeMap::new(),
             recruiting: 0,
+            recruited: false,
             losses: VecDeque::new(),
             last_tick: Duration::ZERO,
             last_beat: Duration::ZERO,
@@ -172,6 +177,7 @@ impl Engine {
         match event {
             Event::Recruited { id, name, machine, pid, level } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
+                self.recruited = true;
                 self.record(Fact::Recruited { interpreter: id, name: name.clone(), machine, pid, level });
                 self.interpreters.insert(id, Interpreter::new(name, now));
                 self.fire(now);
@@ -228,15 +234,25 @@ impl Engine {
     ) -> Result<(), WireError> {
         let duration = Duration::from_nanos(busy);
         let (tasks, bytes) = (tokens.count(), tokens.bytes());
-        let work = self.answered(now, id, firing, tasks, duration)?;
+        let (work, race) = self.answered(now, id, firing, tasks, duration)?;
         let (run, instruction) = (work.run, work.instruction);
+        if race == Race::Lost {
+            self.record(Fact::Dropped { interpreter: id, run, tasks, bytes, busy, protection });
+            self.fire(now);
+            return Ok(());
+        }
+        self.win(race);
         self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
         let Some(run) = self.runs.get(&work.run) else {
             self.fire(now);
             return Ok(());
         };
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
-        program.paces[usize::from(instruction)].measured(tasks, duration, bytes);
+        let pace = &mut program.paces[usize::from(instruction)];
+        if let Some(interpreter) = self.interpreters.get_mut(&id) {
+            interpreter.compared(pace.ratio(tasks, duration));
+        }
+        pace.measured(tasks, duration, bytes);
         match program.graph.target(instruction) {
             Some(target) => {
                 program.paces[usize::from(target)].weighed(tasks, bytes);
@@ -256,7 +272,12 @@ impl Engine {
         error: Bytes,
         busy: Duration,
     ) -> Result<(), WireError> {
-        let work = self.answered(now, id, firing, 1, busy)?;
+        let (work, race) = self.answered(now, id, firing, 1, busy)?;
+        if race == Race::Lost {
+            self.fire(now);
+            return Ok(());
+        }
+        self.win(race);
         self.record(Fact::Raised { interpreter: id, run: work.run, task: work.task });
         let by = self.interpreters[&id].name.clone();
         self.settle(work.run, work.task, Outcome::Raised { task: work.task, error, by });
@@ -267,14 +288,15 @@ impl Engine {
     fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
         let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
         let tasks = head.ok_or(WireError::UnexpectedAnswer)?.work.count;
-        let work = self.answered(now, id, firing, tasks, Duration::ZERO)?;
+        let (work, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
         self.record(Fact::Returned { interpreter: id, tasks });
-        self.put_back(work);
+        self.give_back(race, work);
         self.fire(now);
         Ok(())
     }
 
-    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many.
+    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many. If it was in a
+    /// race, this decides it.
     fn answered(
         &mut self,
         now: Duration,
@@ -282,16 +304,19 @@ impl Engine {
         firing: FiringId,
         tasks: u32,
         busy: Duration,
-    ) -> Result<Work, WireError> {
+    ) -> Result<(Work, Race), WireError> {
         let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
         let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.work.count >= tasks);
         let head = head.ok_or(WireError::UnexpectedAnswer)?;
         head.busy += busy;
-        let work = head.work.split_off(tasks);
+        let (work, race) = (head.work.split_off(tasks), head.race);
+        if race != Race::Lost {
+            head.race = Race::Alone;
+        }
         if head.work.count == 0 {
             interpreter.complete(now);
         }
-        Ok(work)
+        Ok((work, race))
     }
 
     /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
@@ -305,10 +330,20 @@ impl Engine {
             head.work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
         }
         for firing in interpreter.in_flight.into_iter().rev() {
-            self.put_back(firing.work);
+            self.give_back(firing.race, firing.work);
         }
         self.recruit_missing(now);
         self.fire(now);
+    }
+
+    /// Work was not done at an interpreter: it goes back into the repository, unless it is in flight elsewhere, or was
+    /// done there.
+    fn give_back(&mut self, race: Race, work: Work) {
+        match race {
+            Race::Alone => self.put_back(work),
+            Race::Against(..) => self.withdraw(race, work),
+            Race::Lost => {}
+        }
     }
 
     /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
@@ -327,7 +362,8 @@ impl Engine {
     fn on_tick(&mut self, now: Duration) {
         let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
-        if since > self.config.silence / 2 {
+        let slept = since > self.config.silence / 2;
+        if slept {
             // It was us who did not listen. That counts little, for who was suspended must not dismiss everybody; but
             // not nothing, for who is starved all the time must notice silence in the end.
             let excused = since - self.config.silence / 4;
@@ -336,6 +372,9 @@ impl Engine {
                 .for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
         }
         self.drop_silent(now);
+        if !slept {
+            self.double_stragglers(now);
+        }
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
             for id in self.interpreters.keys() {
@@ -376,7 +415,7 @@ impl Engine {
         }
     }
 
-    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) {
+    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) -> FiringId {
         let program_id = self.runs[&work.run].program;
         let program = &self.programs[&program_id];
         let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
@@ -411,9 +450,11 @@ impl Engine {
             sent: now,
             busy: Duration::ZERO,
             alone: interpreter.in_flight.is_empty() && !stages,
+            race: Race::Alone,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });
+        firing
     }
 
     fn settle(&mut self, run_id: RunId, first: u64, outcome: Outcome) {
@@ -450,7 +491,8 @@ impl Engine {
         let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
         for run in abandoned {
             self.repository.drop_run(run);
-            self.commands.push_back(Command::Deliver { run, outcome: Outcome::Abandoned { losses: losses.clone() } });
+            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
+            self.commands.push_back(Command::Deliver { run, outcome });
         }
     }
 

@@ -21,6 +21,8 @@ pub struct RunOptions {
     pub ahead: Duration,
     /// Batches for each interpreter that are taken ahead in any case.
     pub spare: u32,
+    /// Near the end of the stream, what one interpreter holds for far too long is fired a second time elsewhere.
+    pub stragglers: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,12 @@ impl Run {
     /// The reader took outcomes of `count` tasks.
     pub fn read(&mut self, count: u64) {
         self.read += count;
+    }
+
+    /// Whether what takes too long may be fired a second time, if nothing else is fireable and so there are `room` more
+    /// tasks to come from the stream: none because it has ended, or because the window is full of what waits for it.
+    pub fn doubles_stragglers(&self, room: impl FnOnce() -> u32) -> bool {
+        self.options.stragglers && !self.ended && (self.stream_ended || room() == 0)
     }
 
     /// Whether nothing more will come from this run.

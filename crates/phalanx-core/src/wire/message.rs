@@ -14,6 +14,8 @@ pub enum ToInterpreter {
     /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body.
     /// After `slice` nanoseconds the interpreter gives back what it has not begun.
     Fire { firing: FiringId, program: ProgramId, instruction: u16, shape: Shape, first: u32, count: u32, slice: u64 },
+    /// The firing is not wanted any more if it was not begun: it is to be given back in its turn.
+    GiveUp { firing: FiringId },
     /// The manager lives.
     Beat,
 }

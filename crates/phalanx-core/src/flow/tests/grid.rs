@@ -182,7 +182,8 @@ impl Grid {
 
     fn recruited(&mut self, id: InterpreterId) {
         let delay = self.plan.delays[id.0 as usize % self.plan.delays.len()];
-        let seat = Seat::new(Remote::new(Rc::new(self.plan.streams.clone())), delay, self.now);
+        let slowness = self.plan.slowness[id.0 as usize % self.plan.slowness.len()];
+        let seat = Seat::new(Remote::new(Rc::new(self.plan.streams.clone()), slowness), delay, self.now);
         self.seats.insert(id, seat);
         self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));
         let (name, machine) = (format!("interpreter/{}", id.0), "machine".to_owned());
@@ -203,9 +204,10 @@ impl Grid {
     fn act(&mut self, id: InterpreterId, act: Act) {
         self.step(id);
         let seat = self.seats.get_mut(&id).expect("somebody acts");
+        let Some(act) = seat.remote.reconsider(act) else { return };
         match act {
             _ if matches!(seat.state, State::Down | State::Frozen) => {}
-            Act::Die => self.die(id, self.plan.crashes_lose_answers),
+            Act::Die(_) => self.die(id, self.plan.crashes_lose_answers),
             Act::Say(message, body) => {
                 if message == FromInterpreter::Beat {
                     self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));

@@ -18,5 +18,6 @@ mod memory;
 mod random;
 mod silence;
 mod staging;
+mod stragglers;
 
 pub use grid::Grid;

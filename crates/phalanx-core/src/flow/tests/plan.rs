@@ -26,6 +26,8 @@ pub struct Plan {
     pub recruits: Vec<Recruiting>,
     /// Times that a message takes to an interpreter or back, by the interpreter's number, again and again.
     pub delays: Vec<Duration>,
+    /// How many times the grain an interpreter takes, by its number, again and again.
+    pub slowness: Vec<u32>,
     /// The user reads an outcome so long after it was delivered.
     pub reading: Duration,
     /// From when until when the manager's machine is suspended.
@@ -43,6 +45,7 @@ impl Default for Plan {
             faults: Vec::new(),
             recruits: Vec::new(),
             delays: vec![microseconds(50)],
+            slowness: vec![1],
             reading: Duration::ZERO,
             sleep: None,
             crashes_lose_answers: false,
@@ -87,7 +90,7 @@ impl Default for Stream {
             instructions: 1,
             tasks: 60,
             form: Form::Packed,
-            options: RunOptions { ordered: true, ahead: milliseconds(250), spare: 4 },
+            options: RunOptions { ordered: true, ahead: milliseconds(250), spare: 4, stragglers: true },
             grains: vec![microseconds(100)],
             staging: Duration::ZERO,
             raising: Vec::new(),

@@ -16,8 +16,8 @@ fn time() -> impl Strategy<Value = Duration> {
 
 fn stream() -> impl Strategy<Value = Stream> {
     let tasks = || vec(0..120u64, 0..4);
-    let options =
-        (any::<bool>(), time(), 0..6u32).prop_map(|(ordered, ahead, spare)| RunOptions { ordered, ahead, spare });
+    let options = (any::<bool>(), time(), 0..6u32, any::<bool>())
+        .prop_map(|(ordered, ahead, spare, stragglers)| RunOptions { ordered, ahead, spare, stragglers });
     let form = select(vec![Form::Packed, Form::Separate]);
     let pieces = || prop_oneof![Just(usize::MAX), 1..9usize];
     let closing = prop_oneof![4 => Just(None), 1 => (0..100u64).prop_map(Some)];

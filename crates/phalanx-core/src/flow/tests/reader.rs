@@ -27,6 +27,8 @@ pub struct Reader {
     pub ended: bool,
     /// The losses that were named.
     pub abandoned: Option<Vec<String>>,
+    /// Whether there had been interpreters when it was abandoned.
+    pub recruited: bool,
     pub closed: bool,
     /// So many interpreters are lost that a task may be accused which did nothing.
     pub unlucky: bool,
@@ -46,6 +48,7 @@ impl Reader {
             got: Vec::new(),
             ended: false,
             abandoned: None,
+            recruited: false,
             closed: false,
             unlucky: false,
         }
@@ -100,7 +103,9 @@ impl Reader {
                 self.got.push((task, Got::Culprit(killed)));
             }
             Outcome::Ended => self.ended = true,
-            Outcome::Abandoned { losses } => self.abandoned = Some(losses),
+            Outcome::Abandoned { losses, recruited } => {
+                (self.abandoned, self.recruited) = (Some(losses), recruited);
+            }
         }
     }
 
