@@ -6,8 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
         ContractError,
+        ContractWarning,
         CulpritError,
         IdentityError,
         LostError,
@@ -19,25 +21,29 @@ if TYPE_CHECKING:
         StagingError,
     )
     from phalanx.hosts import Hosts
-    from phalanx.manager import Manager, ParDegree
+    from phalanx.manager import Manager
     from phalanx.skeletons import Farm, Pipeline
-    from phalanx.summary import InterpreterSummary, Summary
+    from phalanx.summary import ContractSummary, InterpreterSummary, Summary
 
 _HOMES = {
+    "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "ContractError CulpritError IdentityError LostError PhalanxError ProgramError RecruitError RemoteError "
-        "RemoteTraceback StagingError"
+        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError ProgramError RecruitError "
+        "RemoteError RemoteTraceback StagingError"
     ),
     "hosts": "Hosts",
-    "manager": "Manager ParDegree",
+    "manager": "Manager",
     "skeletons": "Farm Pipeline",
-    "summary": "InterpreterSummary Summary",
+    "summary": "ContractSummary InterpreterSummary Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ContractError",
+    "ContractSummary",
+    "ContractWarning",
     "CulpritError",
+    "Deadline",
     "Farm",
     "Hosts",
     "IdentityError",
@@ -53,6 +59,7 @@ __all__ = [
     "RemoteTraceback",
     "StagingError",
     "Summary",
+    "Throughput",
 ]
 
 

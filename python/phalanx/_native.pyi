@@ -23,6 +23,8 @@ class Manager:
         addresses: list[str] | None,
         identity_file: str | None,
         interpreters: int | None,
+        throughput: float | None,
+        deadline: float | None,
         private: bool,
         command: list[str],
         path: list[str],
@@ -35,7 +37,16 @@ class Manager:
     def stage(self, instructions: int, code: bytes) -> int: ...
     def forget(self, program: int) -> None: ...
     def open(
-        self, program: int, mailbox: Mailbox, *, ordered: bool, ahead: float, spare: int, stragglers: bool
+        self,
+        program: int,
+        mailbox: Mailbox,
+        *,
+        ordered: bool,
+        ahead: float,
+        spare: int,
+        stragglers: bool,
+        contract: bool,
+        size: int | None,
     ) -> int: ...
     def room(self, run: int, patience: float) -> int: ...
     def feed(self, run: int, tasks: _Packed) -> None: ...

@@ -209,7 +209,14 @@ class Submissions:
             program = self._native.stage(1, code)
             # A call is never made twice only because it takes long: others may come that need the interpreter.
             opened = self._native.open(
-                program, self._mailbox, ordered=False, ahead=AHEAD, spare=SPARE, stragglers=False
+                program,
+                self._mailbox,
+                ordered=False,
+                ahead=AHEAD,
+                spare=SPARE,
+                stragglers=False,
+                contract=False,
+                size=None,
             )
             run = _Run(key, len(code), program, opened)
             at_once(map(self._staged.__setitem__, (key,), (run,)), map(self._runs.__setitem__, (run.run,), (run,)))

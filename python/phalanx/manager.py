@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sized
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,8 @@ from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._stream import open_stream
 from phalanx._submissions import Submissions
 from phalanx._tokens import unpack
-from phalanx.errors import ContractError, PhalanxError
+from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
+from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
 from phalanx.skeletons import Program, compile_program
 
@@ -34,29 +36,20 @@ SPARE = 4
 PATIENCE = 0.1
 #: Seconds of silence after which an interpreter is lost: with the time between two looks, under two seconds.
 SILENCE = 1.6
+#: More tasks than this are not told of.
+MOST_TASKS = 1 << 53
 #: More interpreters than this on one machine are a mistake.
 MOST_LOCAL = 1024
-
-
-class ParDegree:
-    """The contract that asks for ``n`` interpreters (paper 000, figure 1)."""
-
-    def __init__(self, n: int) -> None:
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise ContractError(f"a parallelism degree is a whole number from 1 on, not {n!r}")
-        self.n = n
-
-    def __repr__(self) -> str:
-        return f"ParDegree({self.n})"
 
 
 class Manager(Executor):
     """Recruits interpreters, computes programs on them, and lets them go when it is closed.
 
     ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
-    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link that leaves
-    this machine private, ``"all"`` every link. ``identity``: the user's identity file, by default that of the grid in
-    ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as lines of JSON.
+    :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered. ``policy``:
+    ``"links"`` makes every link that leaves this machine private, ``"all"`` every link. ``identity``: the user's
+    identity file, by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the
+    journal's facts, as lines of JSON.
 
     A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
     the contract, RecruitError where none can be reached, IdentityError where the identity is missing or refused.
@@ -66,22 +59,27 @@ class Manager(Executor):
         self,
         where: Where = None,
         *,
-        contract: ParDegree | None = None,
+        contract: Contract | None = None,
         policy: str = "links",
         identity: str | os.PathLike[str] | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
         if policy not in ("links", "all"):
             raise PhalanxError(f"a policy is 'links' or 'all', not {policy!r}")
-        if contract is not None and not isinstance(contract, ParDegree):
-            raise ContractError(f"{contract!r} is no contract: write px.ParDegree(n)")
-        addresses = _addresses(where)
-        if addresses is None and contract is not None and contract.n > MOST_LOCAL:
-            raise ContractError(f"{contract.n} interpreters on one machine are more than {MOST_LOCAL}")
+        if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
+            raise ContractError(
+                f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
+            )
+        addresses, interpreters = _addresses(where), interpreters_of(contract)
+        if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
+            raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
+        self._contract = contract
         self._native = _native.Manager(
             addresses=addresses,
             identity_file=None if addresses is None else read_identity(identity, "user.pem"),
-            interpreters=None if contract is None else contract.n,
+            interpreters=interpreters,
+            throughput=contract.tasks_per_second if isinstance(contract, Throughput) else None,
+            deadline=contract.seconds if isinstance(contract, Deadline) else None,
             private=policy == "all",
             command=COMMAND,
             path=[str(Path(entry).absolute()) for entry in sys.path],
@@ -95,7 +93,7 @@ class Manager(Executor):
 
     @property
     def interpreters(self) -> int:
-        """How many interpreters the contract asks for."""
+        """How many interpreters the contract asks for; with a contract on time, at this moment."""
         return self._native.interpreters
 
     def compute(
@@ -123,7 +121,16 @@ class Manager(Executor):
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
         staged = native.stage(instructions, code)
-        run = native.open(staged, mailbox, ordered=ordered, ahead=AHEAD, spare=SPARE, stragglers=stragglers)
+        run = native.open(
+            staged,
+            mailbox,
+            ordered=ordered,
+            ahead=AHEAD,
+            spare=SPARE,
+            stragglers=stragglers,
+            contract=True,
+            size=_size(tasks),
+        )
         stream = open_stream(native, run, tasks)
         try:
             while True:
@@ -137,6 +144,8 @@ class Manager(Executor):
                     elif kind == "ended":
                         stream.check()
                         return
+                    elif kind == "unmet" and isinstance(self._contract, Throughput | Deadline):
+                        warnings.warn(self._contract.unmet(*what), ContractWarning, stacklevel=2)
                     else:
                         raise failure(kind, first, what)
                 self._check_open()
@@ -176,6 +185,14 @@ class Manager(Executor):
         self._submissions.check_process()
         if self._submissions.closed:
             raise RuntimeError("this manager is closed")
+
+
+def _size(tasks: Iterable[Any]) -> int | None:
+    """How many tasks a collection has, as far as it says so."""
+    try:
+        return min(len(tasks), MOST_TASKS) if isinstance(tasks, Sized) else None
+    except Exception:
+        return None
 
 
 def _addresses(where: Where) -> list[str] | None:

@@ -15,7 +15,7 @@ class InterpreterSummary:
     pid: int
     #: ``"clear"`` or ``"private"``: how its link is protected.
     level: str
-    #: ``"working"``, ``"lost"`` or ``"dismissed"``.
+    #: ``"working"``, ``"lost"``, ``"released"`` (by the contract) or ``"dismissed"`` (at the end).
     state: str
     tasks: int
     bytes_in: int
@@ -26,6 +26,22 @@ class InterpreterSummary:
     protection: float
     #: Why it was lost.
     cause: str | None
+
+
+@dataclass(frozen=True)
+class ContractSummary:
+    """How a contract on time is kept by a computation: of the one that was looked at last, or has ended last.
+
+    For a :class:`Throughput`, ``asked`` and ``reached`` are tasks a second, over the last three seconds where it takes
+    longer than that. For a :class:`Deadline` they are seconds from the first task to the last result, as far as can be
+    expected while it goes on.
+    """
+
+    asked: float
+    reached: float
+    met: bool
+    #: Why it is not met.
+    why: str | None
 
 
 @dataclass(frozen=True)
@@ -42,10 +58,13 @@ class Summary:
     refired: int
     #: Tasks fired at a second interpreter because the first one took too long.
     doubled: int
+    #: ``None`` without a contract on time, and before the first look.
+    contract: ContractSummary | None
     interpreters: list[InterpreterSummary]
 
     @classmethod
     def from_native(cls, native: dict[str, Any]) -> Summary:
         """From the native journal's plain objects."""
         interpreters = [InterpreterSummary(**entry) for entry in native.pop("interpreters")]
-        return cls(interpreters=interpreters, **native)
+        contract = native.pop("contract")
+        return cls(interpreters=interpreters, contract=contract and ContractSummary(*contract), **native)

@@ -1,4 +1,4 @@
-"""What one interpreter holds for far too long is fired a second time where others wait for it; the first result wins."""
+"""What one interpreter holds for far too long is fired again where others wait for it; the first result wins."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ MODULES = {
     "python": [
         "_native",
         "_atomic errors security summary",
-        "_tokens hosts skeletons",
+        "_tokens contracts hosts skeletons",
         "_interpreter _outcomes _stream",
         "_submissions",
         "manager space bsp transfer",

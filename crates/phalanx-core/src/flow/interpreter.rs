@@ -33,6 +33,8 @@ pub struct Interpreter {
     pub in_flight: VecDeque<Firing>,
     /// How many times longer it takes than all interpreters on average.
     pub slowness: f64,
+    /// It is let go as soon as nothing is in flight there.
+    pub leaving: bool,
     /// When it completed a firing last, and began the next one.
     pub turned: Duration,
     load: Load,
@@ -47,6 +49,7 @@ impl Interpreter {
             staged: HashSet::new(),
             in_flight: VecDeque::new(),
             slowness: 1.0,
+            leaving: false,
             turned: now,
             load: Load::default(),
             round_trip: None,
@@ -56,7 +59,8 @@ impl Interpreter {
     /// Whether it should be fed `work` now, and if so how much it has: less goes first.
     pub fn room(&self, work: &Work) -> Option<Duration> {
         let head = self.in_flight.front();
-        if head.is_some_and(|head| work.is_suspect() || head.work.is_suspect() || head.race == Race::Lost) {
+        let keeps_alone = |head: &Firing| work.is_suspect() || head.work.is_suspect() || head.race == Race::Lost;
+        if self.leaving || head.is_some_and(keeps_alone) {
             return None;
         }
         self.load.has_room(self.round_trip()).then(|| self.load.time.unwrap_or_default())

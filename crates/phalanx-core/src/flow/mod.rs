@@ -5,15 +5,19 @@
 //! `phalanx-node` does. Consecutive tasks travel together (one `Work`), so that a fine grain costs one
 //! decision a batch and not one a task.
 
+mod contract;
 mod graph;
 mod interpreter;
 mod pace;
 mod repository;
 mod run;
+mod staff;
 mod straggler;
 #[cfg(test)]
 mod tests;
+mod watch;
 
+pub use contract::Goal;
 pub use graph::Graph;
 pub use run::RunOptions;
 
@@ -22,6 +26,7 @@ use crate::event::{Cause, Command, Event, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
+use contract::Contract;
 use interpreter::{Firing, Interpreter};
 use pace::{Pace, SLICE};
 use repository::{Repository, Work};
@@ -44,8 +49,10 @@ const MOST_LOSSES: usize = 16;
 /// What the user's contract and patience are.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Interpreters to keep.
+    /// Interpreters to keep, or, with a goal, to have at most.
     pub interpreters: u32,
+    /// What the contract asks for beyond a number of interpreters.
+    pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
 }
@@ -62,6 +69,7 @@ struct Program {
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
+    contract: Contract,
     programs: HashMap<ProgramId, Program>,
     runs: BTreeMap<RunId, Run>,
     repository: Repository,
@@ -70,6 +78,10 @@ pub struct Engine {
     /// Whether there ever was an interpreter.
     recruited: bool,
     losses: VecDeque<String>,
+    /// Why the last recruit could not be had; `None` after one that could.
+    last_failure: Option<String>,
+    /// When the last event was.
+    now: Duration,
     last_tick: Duration,
     last_beat: Duration,
     last_recruit: Duration,
@@ -83,6 +95,7 @@ impl Engine {
     pub fn new(config: Config) -> Engine {
         let mut engine = Engine {
             config,
+            contract: Contract::new(config.goal, config.interpreters),
             programs: HashMap::new(),
             runs: BTreeMap::new(),
             repository: Repository::default(),
@@ -90,6 +103,8 @@ impl Engine {
             recruiting: 0,
             recruited: false,
             losses: VecDeque::new(),
+            last_failure: None,
+            now: Duration::ZERO,
             last_tick: Duration::ZERO,
             last_beat: Duration::ZERO,
             last_recruit: Duration::ZERO,
@@ -146,7 +161,8 @@ impl Engine {
         let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return };
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
         program.paces[0].weighed(tasks.count(), tasks.bytes());
-        let first = run.feed(tasks.count());
+        self.now = now;
+        let first = run.feed(now, tasks.count());
         self.repository.append(Work::new(run_id, 0, first, tasks));
         self.fire(now);
     }
@@ -169,15 +185,18 @@ impl Engine {
     /// Nobody reads the run any more: what it has left is not fired.
     pub fn close(&mut self, run: RunId) {
         self.runs.remove(&run);
+        self.contract.forget(run);
         self.repository.drop_run(run);
     }
 
     /// Something happened.
     pub fn on(&mut self, now: Duration, event: Event) {
+        self.now = now;
         match event {
             Event::Recruited { id, name, machine, pid, level } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
                 self.recruited = true;
+                self.last_failure = None;
                 self.record(Fact::Recruited { interpreter: id, name: name.clone(), machine, pid, level });
                 self.interpreters.insert(id, Interpreter::new(name, now));
                 self.fire(now);
@@ -185,6 +204,7 @@ impl Engine {
             Event::RecruitFailed { reason } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
                 self.record(Fact::RecruitFailed { reason: reason.clone() });
+                self.last_failure = Some(reason.clone());
                 self.remember_loss(reason);
                 self.abandon_if_alone();
             }
@@ -314,7 +334,10 @@ impl Engine {
             head.race = Race::Alone;
         }
         if head.work.count == 0 {
-            interpreter.complete(now);
+            let spent = interpreter.complete(now);
+            if let Some(run) = self.runs.get_mut(&work.run).filter(|_| race != Race::Lost) {
+                run.spent += spent;
+            }
         }
         Ok((work, race))
     }
@@ -372,8 +395,11 @@ impl Engine {
                 .for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
         }
         self.drop_silent(now);
-        if !slept {
+        if slept {
+            self.contract.look_anew();
+        } else {
             self.double_stragglers(now);
+            self.keep_contract(now);
         }
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
@@ -469,14 +495,18 @@ impl Engine {
 
     fn end_if_done(&mut self, run: RunId) {
         if self.runs.get_mut(&run).is_some_and(Run::take_end) {
+            self.conclude(run);
             self.commands.push_back(Command::Deliver { run, outcome: Outcome::Ended });
         }
     }
 
     fn recruit_missing(&mut self, now: Duration) {
         self.last_recruit = now;
-        let have = self.interpreters.len() as u32 + self.recruiting;
-        for _ in have..self.config.interpreters {
+        let have = self.staff() + self.recruiting;
+        for _ in have..self.wanted() {
+            if self.keep_one() {
+                continue;
+            }
             self.recruiting += 1;
             self.commands.push_back(Command::Recruit);
         }

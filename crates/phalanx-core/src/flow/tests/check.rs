@@ -21,7 +21,7 @@ impl Check {
     pub fn check(&mut self, engine: &Engine, readers: &[Reader]) {
         self.no_task_twice(engine);
         let mut interpreters = engine.interpreters.values();
-        let idle = interpreters.any(|interpreter| interpreter.in_flight.is_empty());
+        let idle = interpreters.any(|interpreter| interpreter.in_flight.is_empty() && !interpreter.leaving);
         assert!(engine.repository.next().is_none() || !idle, "an interpreter is idle beside fireable work");
         let most = engine.interpreters.values().map(|interpreter| interpreter.in_flight.len()).max();
         assert!(most.unwrap_or_default() <= MOST_IN_FLIGHT, "too much is in flight");

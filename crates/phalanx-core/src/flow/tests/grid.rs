@@ -75,7 +75,8 @@ impl Grid {
     }
 
     fn start(plan: Plan) -> Grid {
-        let mut engine = Engine::new(Config { interpreters: plan.interpreters, silence: plan.silence });
+        let mut engine =
+            Engine::new(Config { interpreters: plan.interpreters, goal: plan.goal, silence: plan.silence });
         let unlucky = plan.losses_of_one_task() >= KILLS;
         let readers = plan.streams.iter().enumerate().map(|(index, stream)| Reader::open(&mut engine, index, stream));
         let mut grid = Grid {
@@ -245,10 +246,13 @@ impl Grid {
     /// The driver closes the link. What was under way may still be heard, and so may its end.
     fn dismiss(&mut self, id: InterpreterId) {
         let seat = self.seats.get_mut(&id).expect("somebody is dismissed");
-        assert!(seat.faulty, "{id:?} was dismissed, and had done nothing");
+        let released = matches!(self.facts.last(), Some(Fact::Released { interpreter }) if *interpreter == id);
+        assert!(seat.faulty || released, "{id:?} was dismissed, and had done nothing");
         seat.state = State::Down;
         let (silent, held, end) = (self.now - seat.heard, std::mem::take(&mut seat.held), seat.arrived);
-        self.dismissed.push((id, silent));
+        if !released {
+            self.dismissed.push((id, silent));
+        }
         for (message, body) in held {
             self.add(self.now, Happening::Hear(id, message, body));
         }

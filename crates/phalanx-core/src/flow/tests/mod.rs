@@ -11,6 +11,7 @@ mod seat;
 
 mod abandoning;
 mod closing;
+mod contracts;
 mod culprits;
 mod grains;
 mod losses;

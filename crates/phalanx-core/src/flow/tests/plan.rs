@@ -1,7 +1,7 @@
 //! What is to happen in a simulated computation: streams, faults, and how the machines and their network are.
 
 use super::integers::Form;
-use crate::flow::{KILLS, RunOptions};
+use crate::flow::{Goal, KILLS, RunOptions};
 use std::time::Duration;
 
 /// Between two ticks of the driver.
@@ -20,6 +20,7 @@ pub const fn milliseconds(n: u64) -> Duration {
 pub struct Plan {
     pub interpreters: u32,
     pub silence: Duration,
+    pub goal: Option<Goal>,
     pub streams: Vec<Stream>,
     pub faults: Vec<Fault>,
     /// How recruiting goes, one after the other; what is beyond goes well.
@@ -41,6 +42,7 @@ impl Default for Plan {
         Plan {
             interpreters: 2,
             silence: milliseconds(1600),
+            goal: None,
             streams: vec![Stream::default()],
             faults: Vec::new(),
             recruits: Vec::new(),
@@ -90,7 +92,14 @@ impl Default for Stream {
             instructions: 1,
             tasks: 60,
             form: Form::Packed,
-            options: RunOptions { ordered: true, ahead: milliseconds(250), spare: 4, stragglers: true },
+            options: RunOptions {
+                ordered: true,
+                ahead: milliseconds(250),
+                spare: 4,
+                stragglers: true,
+                contract: true,
+                size: None,
+            },
             grains: vec![microseconds(100)],
             staging: Duration::ZERO,
             raising: Vec::new(),
