@@ -56,13 +56,14 @@ def test_nobody_waits_for_who_does_not_get_ready(
     everything.touch()
     # What comes second is dropped, and who said it works again.
     eventually(lambda: list(manager.compute(tasks.nap, [0.05] * 4)) and manager.summary().lost == 0)
-    assert firings(tmp_path) == sorted([*range(COUNT), number])
+    fired = firings(tmp_path)
+    assert (set(fired), fired.count(number)) == (set(range(COUNT)), 2)
 
 
 def test_a_frozen_interpreter_at_the_end_of_a_stream(manager: px.Manager, tmp_path: Path) -> None:
     program = once(tmp_path, COUNT - 1, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     assert list(manager.compute(program, range(COUNT))) == [2 * n for n in range(COUNT)]
-    assert manager.summary().doubled == 1
+    assert manager.summary().doubled >= 1  # with others that it had computed, and not sent yet
 
 
 def test_functions_that_must_not_run_twice_without_need(manager: px.Manager, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 //! last seconds, with everything that this includes (the way, the imports, the neighbours). A rate of tasks times this
 //! is a number of interpreters. There is no model of machines, so a wrong guess is corrected by the next look.
 
-use super::watch::{Limit, Watch};
+use super::watch::{Limit, Sight, Watch};
 use crate::ids::RunId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,28 +29,6 @@ pub enum Goal {
     Throughput(f64),
     /// Seconds from the first task to the last result.
     Deadline(f64),
-}
-
-/// How one computation stands at one moment. Times are seconds.
-#[derive(Debug, Clone, Copy)]
-pub struct Sight {
-    pub run: RunId,
-    /// Since the first task came.
-    pub age: f64,
-    /// All tasks of the stream, where that is known.
-    pub size: Option<u64>,
-    pub fed: u64,
-    pub settled: u64,
-    /// Service times of everything so far, together.
-    pub spent: f64,
-    /// Tasks in flight, interpreters that have some, how long these have been at it, and the longest of that for a task.
-    pub in_flight: u64,
-    pub busy: u32,
-    pub under_way: f64,
-    pub longest: f64,
-    /// Something waits for an interpreter.
-    pub fireable: bool,
-    pub limit: Limit,
 }
 
 /// What is to be said of one computation.

@@ -2,13 +2,23 @@
 
 use super::pace::Load;
 use super::repository::Work;
-use super::straggler::Race;
-use crate::ids::{FiringId, ProgramId};
+use crate::ids::{FiringId, InterpreterId, ProgramId};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 /// Assumed until one is measured; a local round trip with two wake-ups in it.
 const FIRST_ROUND_TRIP: Duration = Duration::from_micros(200);
+
+/// How a firing stands to another one of the same work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Race {
+    /// There is no other.
+    Alone,
+    /// That one is in flight too, and neither has answered.
+    Against(InterpreterId, FiringId),
+    /// The other one answered first.
+    Lost,
+}
 
 /// A firing in flight; `work` shrinks from the front as answers come.
 #[derive(Debug)]

@@ -27,13 +27,12 @@ use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
 use contract::Contract;
-use interpreter::{Firing, Interpreter};
+use interpreter::{Firing, Interpreter, Race};
 use pace::{Pace, SLICE};
 use repository::{Repository, Work};
 use run::Run;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
-use straggler::Race;
 
 /// A task whose firing ended this many interpreters is the culprit.
 pub const KILLS: usize = 3;
@@ -505,6 +504,7 @@ impl Engine {
         let have = self.staff() + self.recruiting;
         for _ in have..self.wanted() {
             if self.keep_one() {
+                self.fire(now);
                 continue;
             }
             self.recruiting += 1;

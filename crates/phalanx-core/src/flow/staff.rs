@@ -1,11 +1,10 @@
 //! Recruiting and releasing while programs run, as the contract wants it.
 
 use super::Engine;
-use super::contract::{Report, Sight, Staff};
-use super::interpreter::Interpreter;
+use super::contract::{Report, Staff};
+use super::interpreter::{Interpreter, Race};
 use super::run::Run;
-use super::straggler::Race;
-use super::watch::Limit;
+use super::watch::{Limit, Sight};
 use crate::event::{Command, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, RunId};
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! OSDI 2004, section 3.6.)
 
 use super::Engine;
-use super::interpreter::{Firing, Interpreter};
+use super::interpreter::{Firing, Interpreter, Race};
 use super::pace::SLICE;
 use super::repository::Work;
 use crate::event::{Command, Fact};
@@ -17,17 +17,6 @@ use std::time::Duration;
 
 /// A firing is late when it took so many times what it was estimated to take.
 const LATE: u32 = 2;
-
-/// How a firing stands to another one of the same work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Race {
-    /// There is no other.
-    Alone,
-    /// That one is in flight too, and neither has answered.
-    Against(InterpreterId, FiringId),
-    /// The other one answered first.
-    Lost,
-}
 
 /// A firing that takes far too long.
 struct Straggler {

@@ -1,6 +1,6 @@
 //! What the last seconds of one computation showed.
 
-use super::contract::Sight;
+use crate::ids::RunId;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -15,6 +15,28 @@ pub enum Limit {
     Stream,
     /// They wait for its results to be read.
     Reader,
+}
+
+/// How one computation stands at one moment. Times are seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight {
+    pub run: RunId,
+    /// Since the first task came.
+    pub age: f64,
+    /// All tasks of the stream, where that is known.
+    pub size: Option<u64>,
+    pub fed: u64,
+    pub settled: u64,
+    /// Service times of everything so far, together.
+    pub spent: f64,
+    /// Tasks in flight, interpreters that have some, how long these have been at it, and the longest of that for a task.
+    pub in_flight: u64,
+    pub busy: u32,
+    pub under_way: f64,
+    pub longest: f64,
+    /// Something waits for an interpreter.
+    pub fireable: bool,
+    pub limit: Limit,
 }
 
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use super::reader::Reader;
 use crate::event::Fact;
 use crate::flow::Engine;
+use crate::flow::interpreter::Race;
 use crate::flow::repository::Work;
-use crate::flow::straggler::Race;
 use crate::ids::TaskId;
 
 /// More firings are never sent ahead to one interpreter.
