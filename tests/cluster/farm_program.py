@@ -31,7 +31,9 @@ class Options:
     identity: str | None = None
     count: int = 100
     seconds: float = 0.02  # of each task
+    slow: int = 0  # the first so many tasks take ten times as long
     degree: int = 4
+    throughput: float | None = None  # this contract, instead of the degree
     task_marker: str = ""
     code_marker: str = ""
     module: str | None = None  # imported by the program's code, here and there
@@ -55,7 +57,7 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
         (Path(options.traces) / f"{number}-{os.getpid()}").touch()
         if number == options.culprit:
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(options.seconds)
+        time.sleep(options.seconds * (10 if number < options.slow else 1))
         where = {"machine": socket.gethostname(), "pid": os.getpid(), "library": library.__name__}
         return {"value": task[0] + 1, "marker": task[1], **where}
 
@@ -66,9 +68,11 @@ def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
     where = px.Hosts(options.hosts) if options.hosts else None
     program = px.Pipeline(prepared, px.Farm(renderer(options)))
+    rate = options.throughput
+    contract = px.ParDegree(options.degree) if rate is None else px.Throughput(rate)
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
-        with px.Manager(where, contract=px.ParDegree(options.degree), identity=options.identity) as manager:
+        with px.Manager(where, contract=contract, identity=options.identity) as manager:
             for result in manager.compute(program, tasks):
                 say(result=result)
             say(summary=dataclasses.asdict(manager.summary()))

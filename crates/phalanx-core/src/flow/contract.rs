@@ -147,13 +147,15 @@ impl Contract {
     /// A report if it is time for one, or if it turns out that the contract cannot be met.
     fn report(&mut self, now: Duration, goal: Goal, sight: &Sight, staff: Staff) -> Option<Report> {
         let watch = &self.watches[&sight.run];
+        let refused = staff.failure.is_some() && staff.ready < self.wanted;
+        let hands = if refused { staff.ready } else { self.wanted };
         let (asked, reached) = match goal {
             Goal::Throughput(rate) => (rate, watch.rate(sight)),
-            Goal::Deadline(seconds) => (seconds, expected(sight, watch.service(sight), staff.ready)),
+            Goal::Deadline(seconds) => (seconds, expected(sight, watch.service(sight), hands)),
         };
         let met = is_met(goal, reached);
         let overdue = matches!(goal, Goal::Deadline(seconds) if sight.age > seconds);
-        let exhausted = self.wanted == self.most || watch.limit() != Limit::Interpreters;
+        let exhausted = self.wanted == self.most || refused || watch.limit() != Limit::Interpreters;
         let hopeless = !met && (overdue || exhausted && watch.is_full(now));
         let why = (!met).then(|| self.why(watch, staff, false));
         let watch = self.watches.get_mut(&sight.run)?;
@@ -214,8 +216,8 @@ fn work_left(sight: &Sight, service: f64) -> Option<f64> {
 }
 
 /// Seconds from the first task to the last result, if it goes on like this.
-fn expected(sight: &Sight, service: f64, ready: u32) -> f64 {
-    sight.age + work_left(sight, service).unwrap_or(0.0) / f64::from(ready.max(1))
+fn expected(sight: &Sight, service: f64, hands: u32) -> f64 {
+    sight.age + work_left(sight, service).unwrap_or(0.0) / f64::from(hands.max(1))
 }
 
 fn is_met(goal: Goal, reached: f64) -> bool {

@@ -58,7 +58,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         prop_oneof![3 => Just(None), 1 => (time(), time()).prop_map(|(from, long)| Some((from, from + long * 10)))];
     let ways = (vec(recruiting, 0..10), vec(time(), 1..4), time(), sleep);
     let goals = vec![None, Some(Goal::Throughput(50.0)), Some(Goal::Deadline(0.5)), Some(Goal::Deadline(5.0))];
-    let machines = select(vec![vec![1], vec![1, 10], vec![30, 1, 1]]);
+    let machines = select(vec![vec![1], vec![1, 10], vec![10, 1, 1]]);
     let asked = (1..5u32, select(goals), machines);
     (asked, vec(stream(), 1..4), vec(fault(), 0..6), ways).prop_map(
         |((interpreters, goal, slowness), streams, faults, ways)| {
