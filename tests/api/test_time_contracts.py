@@ -158,10 +158,10 @@ def test_a_slow_stream_is_named() -> None:
             tasks.nap(0.2)
             yield 0.01
 
-    with px.Manager(contract=px.Throughput(50, at_most=4)) as manager:
+    with px.Manager(contract=px.Throughput(20, at_most=8)) as manager:
         with pytest.warns(px.ContractWarning, match="its stream gives the tasks no faster"):
             assert list(manager.compute(tasks.nap, slowly())) == [0.01] * 20
-        assert len(manager.summary().interpreters) < 4
+        assert len(manager.summary().interpreters) < 8, "more would not help"
 
 
 def test_what_is_over_at_once_is_told_but_not_warned_of() -> None:

@@ -1,7 +1,7 @@
 //! Contracts on time: how many interpreters keep them, from what the computations show, and whether they are kept.
 //!
 //! The measure is the *service time* of a task: how long it is some interpreter's only business, on the average of the
-//! last seconds, with everything that this includes (the way, the imports, the neighbours). A rate of tasks times this
+//! last seconds, with everything that this includes (the way, the neighbours), only not the first imports. A rate of tasks times this
 //! is a number of interpreters. There is no model of machines, so a wrong guess is corrected by the next look.
 
 use super::watch::{Limit, Sight, Watch};

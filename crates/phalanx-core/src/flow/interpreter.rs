@@ -32,6 +32,8 @@ pub struct Firing {
     pub busy: Duration,
     /// It was sent to an interpreter that had nothing else: its time tells the round trip.
     pub alone: bool,
+    /// The code was sent with it: its time is also that of the code's imports.
+    pub stages: bool,
     pub race: Race,
 }
 
@@ -92,7 +94,7 @@ impl Interpreter {
         self.weigh();
     }
 
-    /// The first firing in flight is done at `now`; how long it was this interpreter's only business.
+    /// The first firing in flight is done at `now`; how long it was this interpreter's only business, without imports.
     pub fn complete(&mut self, now: Duration) -> Duration {
         let Some(firing) = self.in_flight.pop_front() else { return Duration::ZERO };
         self.weigh();
@@ -101,7 +103,7 @@ impl Interpreter {
             let sample = now.saturating_sub(firing.sent).saturating_sub(firing.busy);
             self.round_trip = Some(self.round_trip.map_or(sample, |round_trip| (round_trip * 3 + sample) / 4));
         }
-        now.saturating_sub(began)
+        if firing.stages { firing.busy } else { now.saturating_sub(began) }
     }
 
     /// Adds up what is in flight: only where it changes, for everybody's load is looked at with every firing.

@@ -475,6 +475,7 @@ impl Engine {
             sent: now,
             busy: Duration::ZERO,
             alone: interpreter.in_flight.is_empty() && !stages,
+            stages,
             race: Race::Alone,
             work,
         });

@@ -9,6 +9,9 @@ use crate::event::{Command, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, RunId};
 use std::time::Duration;
 
+/// What the imports of a program may take before that is taken for the tasks' own time.
+const IMPORTS: Duration = Duration::from_secs(1);
+
 impl Engine {
     /// How many interpreters the contract asks for now.
     pub fn wanted(&self) -> u32 {
@@ -130,7 +133,8 @@ fn add_flight(sight: &mut Sight, now: Duration, interpreter: &Interpreter) {
     sight.in_flight += tasks;
     sight.busy += 1;
     if head.work.run == sight.run {
-        let waited = now.saturating_sub(head.sent.max(interpreter.turned)).as_secs_f64();
+        let imports = if head.stages { IMPORTS } else { Duration::ZERO };
+        let waited = now.saturating_sub(head.sent.max(interpreter.turned)).saturating_sub(imports).as_secs_f64();
         sight.under_way += waited;
         sight.longest = sight.longest.max(waited / f64::from(head.work.count.max(1)));
     }

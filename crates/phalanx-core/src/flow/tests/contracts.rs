@@ -68,6 +68,14 @@ fn the_instructions_of_a_task_are_added_up() {
 }
 
 #[test]
+fn imports_are_no_reason_to_recruit() {
+    let slow_to_begin = Stream { staging: milliseconds(900), ..stream(10, None) };
+    let grid = Grid::run_until(plan(Goal::Throughput(50.0), slow_to_begin), seconds(20));
+    assert_eq!(wanted(&grid), [], "half an interpreter does it");
+    assert!(last_report(&grid).1);
+}
+
+#[test]
 fn slow_interpreters_are_made_up_for() {
     let even = Plan { slowness: vec![1], ..plan(Goal::Throughput(40.0), stream(100, None)) };
     let uneven = Plan { slowness: vec![4, 1], ..even.clone() };
