@@ -35,6 +35,8 @@ class Manager:
         addresses: list[str] | None,
         identity_file: str | None,
         interpreters: int | None,
+        throughput: float | None,
+        deadline: float | None,
         policy: _Policy,
         command: list[str],
         path: list[str],
@@ -46,7 +48,18 @@ class Manager:
     def interpreters(self) -> int: ...
     def stage(self, instructions: int, code: bytes, marked_code: bool, marked_data: list[tuple[bool, bool]]) -> int: ...
     def forget(self, program: int) -> None: ...
-    def open(self, program: int, ordered: bool, ahead: float, spare: int, mailbox: Mailbox) -> int: ...
+    def open(
+        self,
+        program: int,
+        mailbox: Mailbox,
+        *,
+        ordered: bool,
+        ahead: float,
+        spare: int,
+        stragglers: bool,
+        contract: bool,
+        size: int | None,
+    ) -> int: ...
     def room(self, run: int, patience: float) -> int: ...
     def feed(self, run: int, tasks: _Packed) -> None: ...
     def finish(self, run: int) -> None: ...

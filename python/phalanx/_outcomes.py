@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from phalanx._tokens import dumps_code, short, unpack
-from phalanx.errors import CulpritError, LostError, RemoteTraceback, StagingError
+from phalanx.errors import CulpritError, LostError, RecruitError, RemoteTraceback, StagingError
 
 
 def stage_code(functions: tuple[Callable[..., Any], ...]) -> bytes:
@@ -80,6 +80,8 @@ def _failure(kind: str, index: int, what: Any) -> BaseException:
             task = unread
         message = f"task {index} ended every interpreter that fired it: {short(task)} ({'; '.join(killed)})"
         return CulpritError(message, index, task)
+    if kind == "unrecruited":
+        return RecruitError("no interpreter can be recruited: " + ("; ".join(what) or "none ever answered"))
     return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
 
 

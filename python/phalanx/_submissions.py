@@ -227,7 +227,18 @@ class Submissions:
             code = code or stage_code((Call(function),))  # it was unstaged in this moment
             self._make_room(len(code))
             program = self._native.stage(1, code, "code" in marks, [("data" in marks,) * 2])
-            run = _Run(key, len(code), program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
+            # A call is never made twice only because it takes long: others may come that need the interpreter.
+            opened = self._native.open(
+                program,
+                self._mailbox,
+                ordered=False,
+                ahead=AHEAD,
+                spare=SPARE,
+                stragglers=False,
+                contract=False,
+                size=None,
+            )
+            run = _Run(key, len(code), program, opened)
             at_once(map(self._staged.__setitem__, (key,), (run,)), map(self._runs.__setitem__, (run.run,), (run,)))
         self._staged.move_to_end(key)
         return run

@@ -40,7 +40,7 @@ MODULES = {
     "python": [
         "_native",
         "_atomic errors summary",
-        "_tokens hosts security",
+        "_tokens contracts hosts security",
         "skeletons",
         "_interpreter _outcomes _stream",
         "_submissions",

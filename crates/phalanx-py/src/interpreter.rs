@@ -24,6 +24,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// link's thread reads; while Python waits for a message, Python's thread reads itself: one change of threads less.
 struct Inbox {
     frames: Mutex<VecDeque<Frame>>,
+    /// Firings that the manager does not want any more.
+    given_up: Mutex<Vec<FiringId>>,
     reader: Mutex<Reader>,
 }
 
@@ -48,7 +50,8 @@ impl Interpreter {
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link, reader) = py.detach(begin)?;
-        let inbox = Arc::new(Inbox { frames: Mutex::default(), reader: Mutex::new(reader) });
+        let inbox =
+            Arc::new(Inbox { frames: Mutex::default(), given_up: Mutex::default(), reader: Mutex::new(reader) });
         let (reading, alive) = (inbox.clone(), link.clone());
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
@@ -64,7 +67,11 @@ impl Interpreter {
             release(py);
             let Ok(message) = decode(&frame.header) else { end_process(1) };
             return Ok(match message {
-                ToInterpreter::Beat => continue,
+                ToInterpreter::Beat | ToInterpreter::GiveUp { .. } => continue,
+                ToInterpreter::Fire { firing, .. } if self.inbox.is_given_up(firing) => {
+                    self.returned(py, firing.0)?;
+                    continue;
+                }
                 ToInterpreter::Stage { program, .. } => {
                     ("stage", program.0, Bound::new(py, Region::new(frame.body))?).into_pyobject(py)?.into_any()
                 }
@@ -142,9 +149,25 @@ impl Inbox {
         lock(&self.frames).pop_front()
     }
 
-    /// The manager bounds what it sends ahead of the answers, so this is bounded too.
+    /// The manager bounds what it sends ahead of the answers, so this is bounded too. What gives up a firing overtakes
+    /// it; such messages have no body, firings have one.
     fn push(&self, frame: Frame) {
-        lock(&self.frames).push_back(frame);
+        match frame.body.is_empty().then(|| decode(&frame.header)) {
+            Some(Ok(ToInterpreter::GiveUp { firing })) => lock(&self.given_up).push(firing),
+            _ => lock(&self.frames).push_back(frame),
+        }
+    }
+
+    /// Whether a firing, whose turn it is now, was given up. Firings come in the order of their numbers, so what is
+    /// known of those before it is of no use any more.
+    fn is_given_up(&self, firing: FiringId) -> bool {
+        let mut given_up = lock(&self.given_up);
+        if given_up.is_empty() {
+            return false;
+        }
+        let contained = given_up.contains(&firing);
+        given_up.retain(|other| *other > firing);
+        contained
     }
 }
 

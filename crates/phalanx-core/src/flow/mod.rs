@@ -5,15 +5,20 @@
 //! `phalanx-node` does. Consecutive tasks travel together (one `Work`), so that a fine grain costs one
 //! decision a batch and not one a task.
 
+mod contract;
 mod graph;
 mod interpreter;
 mod marks;
 mod pace;
 mod repository;
 mod run;
+mod staff;
+mod straggler;
 #[cfg(test)]
 mod tests;
+mod watch;
 
+pub use contract::Goal;
 pub use graph::Graph;
 pub use marks::{MarkedData, Marks};
 pub use run::RunOptions;
@@ -23,7 +28,8 @@ use crate::event::{Cause, Command, Event, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
-use interpreter::{Firing, Interpreter};
+use contract::Contract;
+use interpreter::{Firing, Interpreter, Race};
 use pace::{Pace, SLICE};
 use repository::{Repository, Work};
 use run::Run;
@@ -44,8 +50,10 @@ const MOST_LOSSES: usize = 16;
 /// What the user's contract and patience are.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Interpreters to keep.
+    /// Interpreters to keep, or, with a goal, to have at most.
     pub interpreters: u32,
+    /// What the contract asks for beyond a number of interpreters.
+    pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
 }
@@ -63,12 +71,19 @@ struct Program {
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
+    contract: Contract,
     programs: HashMap<ProgramId, Program>,
     runs: BTreeMap<RunId, Run>,
     repository: Repository,
     interpreters: BTreeMap<InterpreterId, Interpreter>,
     recruiting: u32,
+    /// Whether there ever was an interpreter.
+    recruited: bool,
     losses: VecDeque<String>,
+    /// Why the last recruit could not be had; `None` after one that could.
+    last_failure: Option<String>,
+    /// When the last event was.
+    now: Duration,
     last_tick: Duration,
     last_beat: Duration,
     last_recruit: Duration,
@@ -82,12 +97,16 @@ impl Engine {
     pub fn new(config: Config) -> Engine {
         let mut engine = Engine {
             config,
+            contract: Contract::new(config.goal, config.interpreters),
             programs: HashMap::new(),
             runs: BTreeMap::new(),
             repository: Repository::default(),
             interpreters: BTreeMap::new(),
             recruiting: 0,
+            recruited: false,
             losses: VecDeque::new(),
+            last_failure: None,
+            now: Duration::ZERO,
             last_tick: Duration::ZERO,
             last_beat: Duration::ZERO,
             last_recruit: Duration::ZERO,
@@ -152,7 +171,8 @@ impl Engine {
         let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return };
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
         program.paces[0].weighed(tasks.count(), tasks.bytes());
-        let first = run.feed(tasks.count());
+        self.now = now;
+        let first = run.feed(now, tasks.count());
         self.repository.append(Work::new(run_id, 0, first, tasks));
         self.fire(now);
     }
@@ -175,14 +195,18 @@ impl Engine {
     /// Nobody reads the run any more: what it has left is not fired.
     pub fn close(&mut self, run: RunId) {
         self.runs.remove(&run);
+        self.contract.forget(run);
         self.repository.drop_run(run);
     }
 
     /// Something happened.
     pub fn on(&mut self, now: Duration, event: Event) {
+        self.now = now;
         match event {
             Event::Recruited { id, name, machine, pid, level } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
+                self.recruited = true;
+                self.last_failure = None;
                 self.record(Fact::Recruited { interpreter: id, name: name.clone(), machine, pid, level });
                 self.interpreters.insert(id, Interpreter::new(name, now));
                 self.fire(now);
@@ -190,6 +214,7 @@ impl Engine {
             Event::RecruitFailed { reason } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
                 self.record(Fact::RecruitFailed { reason: reason.clone() });
+                self.last_failure = Some(reason.clone());
                 self.remember_loss(reason);
                 self.abandon_if_alone();
             }
@@ -239,15 +264,25 @@ impl Engine {
     ) -> Result<(), WireError> {
         let duration = Duration::from_nanos(busy);
         let (tasks, bytes) = (tokens.count(), tokens.bytes());
-        let work = self.answered(now, id, firing, tasks, duration)?;
+        let (work, race) = self.answered(now, id, firing, tasks, duration)?;
         let (run, instruction) = (work.run, work.instruction);
+        if race == Race::Lost {
+            self.record(Fact::Dropped { interpreter: id, run, tasks, bytes, busy, protection });
+            self.fire(now);
+            return Ok(());
+        }
+        self.win(race);
         self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
         let Some(run) = self.runs.get(&work.run) else {
             self.fire(now);
             return Ok(());
         };
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
-        program.paces[usize::from(instruction)].measured(tasks, duration, bytes);
+        let pace = &mut program.paces[usize::from(instruction)];
+        if let Some(interpreter) = self.interpreters.get_mut(&id) {
+            interpreter.compared(pace.ratio(tasks, duration));
+        }
+        pace.measured(tasks, duration, bytes);
         match program.graph.target(instruction) {
             Some(target) => {
                 program.paces[usize::from(target)].weighed(tasks, bytes);
@@ -267,7 +302,12 @@ impl Engine {
         error: Bytes,
         busy: Duration,
     ) -> Result<(), WireError> {
-        let work = self.answered(now, id, firing, 1, busy)?;
+        let (work, race) = self.answered(now, id, firing, 1, busy)?;
+        if race == Race::Lost {
+            self.fire(now);
+            return Ok(());
+        }
+        self.win(race);
         self.record(Fact::Raised { interpreter: id, run: work.run, task: work.task });
         let by = self.interpreters[&id].name.clone();
         self.settle(work.run, work.task, Outcome::Raised { task: work.task, error, by });
@@ -278,14 +318,15 @@ impl Engine {
     fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
         let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
         let tasks = head.ok_or(WireError::UnexpectedAnswer)?.work.count;
-        let work = self.answered(now, id, firing, tasks, Duration::ZERO)?;
+        let (work, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
         self.record(Fact::Returned { interpreter: id, tasks });
-        self.put_back(work);
+        self.give_back(race, work);
         self.fire(now);
         Ok(())
     }
 
-    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many.
+    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many. If it was in a
+    /// race, this decides it.
     fn answered(
         &mut self,
         now: Duration,
@@ -293,16 +334,22 @@ impl Engine {
         firing: FiringId,
         tasks: u32,
         busy: Duration,
-    ) -> Result<Work, WireError> {
+    ) -> Result<(Work, Race), WireError> {
         let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
         let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.work.count >= tasks);
         let head = head.ok_or(WireError::UnexpectedAnswer)?;
         head.busy += busy;
-        let work = head.work.split_off(tasks);
-        if head.work.count == 0 {
-            interpreter.complete(now);
+        let (work, race) = (head.work.split_off(tasks), head.race);
+        if race != Race::Lost {
+            head.race = Race::Alone;
         }
-        Ok(work)
+        if head.work.count == 0 {
+            let spent = interpreter.complete(now);
+            if let Some(run) = self.runs.get_mut(&work.run).filter(|_| race != Race::Lost) {
+                run.spent += spent;
+            }
+        }
+        Ok((work, race))
     }
 
     /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
@@ -316,10 +363,20 @@ impl Engine {
             head.work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
         }
         for firing in interpreter.in_flight.into_iter().rev() {
-            self.put_back(firing.work);
+            self.give_back(firing.race, firing.work);
         }
         self.recruit_missing(now);
         self.fire(now);
+    }
+
+    /// Work was not done at an interpreter: it goes back into the repository, unless it is in flight elsewhere, or was
+    /// done there.
+    fn give_back(&mut self, race: Race, work: Work) {
+        match race {
+            Race::Alone => self.put_back(work),
+            Race::Against(..) => self.withdraw(race, work),
+            Race::Lost => {}
+        }
     }
 
     /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
@@ -338,7 +395,8 @@ impl Engine {
     fn on_tick(&mut self, now: Duration) {
         let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
-        if since > self.config.silence / 2 {
+        let slept = since > self.config.silence / 2;
+        if slept {
             // It was us who did not listen. That counts little, for who was suspended must not dismiss everybody; but
             // not nothing, for who is starved all the time must notice silence in the end.
             let excused = since - self.config.silence / 4;
@@ -347,6 +405,12 @@ impl Engine {
                 .for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
         }
         self.drop_silent(now);
+        if slept {
+            self.contract.look_anew();
+        } else {
+            self.double_stragglers(now);
+            self.keep_contract(now);
+        }
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
             for id in self.interpreters.keys() {
@@ -387,7 +451,7 @@ impl Engine {
         }
     }
 
-    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) {
+    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) -> FiringId {
         let program_id = self.runs[&work.run].program;
         let program = &self.programs[&program_id];
         let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
@@ -425,9 +489,12 @@ impl Engine {
             sent: now,
             busy: Duration::ZERO,
             alone: interpreter.in_flight.is_empty() && !stages,
+            stages,
+            race: Race::Alone,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });
+        firing
     }
 
     fn settle(&mut self, run_id: RunId, first: u64, outcome: Outcome) {
@@ -442,14 +509,19 @@ impl Engine {
 
     fn end_if_done(&mut self, run: RunId) {
         if self.runs.get_mut(&run).is_some_and(Run::take_end) {
+            self.conclude(run);
             self.commands.push_back(Command::Deliver { run, outcome: Outcome::Ended });
         }
     }
 
     fn recruit_missing(&mut self, now: Duration) {
         self.last_recruit = now;
-        let have = self.interpreters.len() as u32 + self.recruiting;
-        for _ in have..self.config.interpreters {
+        let have = self.staff() + self.recruiting;
+        for _ in have..self.wanted() {
+            if self.keep_one() {
+                self.fire(now);
+                continue;
+            }
             self.recruiting += 1;
             self.commands.push_back(Command::Recruit);
         }
@@ -464,7 +536,8 @@ impl Engine {
         let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
         for run in abandoned {
             self.repository.drop_run(run);
-            self.commands.push_back(Command::Deliver { run, outcome: Outcome::Abandoned { losses: losses.clone() } });
+            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
+            self.commands.push_back(Command::Deliver { run, outcome });
         }
     }
 

@@ -34,6 +34,11 @@ impl Pace {
         Pace { time: paces.iter().map(|pace| pace.time).sum(), bytes: heaviest, given: heaviest }
     }
 
+    /// How many times the average `busy` is for `tokens` tokens.
+    pub fn ratio(&self, tokens: u32, busy: Duration) -> f64 {
+        self.time.map_or(1.0, |time| busy.as_nanos() as f64 / f64::from(tokens.max(1)) / time.max(1.0))
+    }
+
     /// An interpreter took `busy` for `tokens` tokens, and gave as many that have `bytes` bytes.
     pub fn measured(&mut self, tokens: u32, busy: Duration, bytes: u64) {
         self.given = average(self.given, bytes as f64 / f64::from(tokens.max(1)));

@@ -21,6 +21,12 @@ pub struct RunOptions {
     pub ahead: Duration,
     /// Batches for each interpreter that are taken ahead in any case.
     pub spare: u32,
+    /// Near the end of the stream, what one interpreter holds for far too long is fired a second time elsewhere.
+    pub stragglers: bool,
+    /// The manager's contract on time holds for it.
+    pub contract: bool,
+    /// How many tasks the stream says that it has.
+    pub size: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -35,6 +41,10 @@ pub struct Run {
     /// Outcomes that wait for an earlier task's, by their first task.
     early: BTreeMap<TaskId, Outcome>,
     next: TaskId,
+    /// When its first task came.
+    began: Option<Duration>,
+    /// How long its firings were their interpreters' only business, together.
+    pub spent: Duration,
 }
 
 impl Run {
@@ -49,6 +59,8 @@ impl Run {
             ended: false,
             early: BTreeMap::new(),
             next: 0,
+            began: None,
+            spent: Duration::ZERO,
         }
     }
 
@@ -63,7 +75,8 @@ impl Run {
     }
 
     /// The next `count` tasks of the stream came; the first one's number.
-    pub fn feed(&mut self, count: u32) -> TaskId {
+    pub fn feed(&mut self, now: Duration, count: u32) -> TaskId {
+        self.began.get_or_insert(now);
         let first = self.fed;
         self.fed += u64::from(count);
         first
@@ -77,6 +90,43 @@ impl Run {
     /// The reader took outcomes of `count` tasks.
     pub fn read(&mut self, count: u64) {
         self.read += count;
+    }
+
+    /// Since when a contract on time holds for it: its first task.
+    pub fn contract_since(&self) -> Option<Duration> {
+        self.began.filter(|_| self.options.contract)
+    }
+
+    /// All tasks of the stream, if that is known.
+    pub fn size(&self) -> Option<u64> {
+        if self.stream_ended { Some(self.fed) } else { self.options.size.map(|size| size.max(self.fed)) }
+    }
+
+    /// Tasks that came.
+    pub fn fed(&self) -> u64 {
+        self.fed
+    }
+
+    /// Tasks that have come to something.
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Whether no more tasks come.
+    pub fn stream_has_ended(&self) -> bool {
+        self.stream_ended
+    }
+
+    /// Whether most of what is under way is only waiting to be read.
+    pub fn waits_for_reader(&self) -> bool {
+        let delivered = if self.options.ordered { self.next } else { self.settled };
+        delivered.saturating_sub(self.read) * 2 > self.fed - self.read
+    }
+
+    /// Whether what takes too long may be fired a second time, if nothing else is fireable and so there are `room` more
+    /// tasks to come from the stream: none because it has ended, or because the window is full of what waits for it.
+    pub fn doubles_stragglers(&self, room: impl FnOnce() -> u32) -> bool {
+        self.options.stragglers && !self.ended && (self.stream_ended || room() == 0)
     }
 
     /// Whether nothing more will come from this run.

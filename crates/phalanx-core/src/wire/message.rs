@@ -26,6 +26,8 @@ pub enum ToInterpreter {
         takes: Mark,
         gives: Mark,
     },
+    /// The firing is not wanted any more if it was not begun: it is to be given back in its turn.
+    GiveUp { firing: FiringId },
     /// The manager lives.
     Beat,
 }
@@ -36,7 +38,7 @@ impl ToInterpreter {
         match self {
             ToInterpreter::Stage { mark, .. } => *mark,
             ToInterpreter::Fire { takes, .. } => *takes,
-            ToInterpreter::Forget { .. } | ToInterpreter::Beat => Mark::None,
+            ToInterpreter::Forget { .. } | ToInterpreter::GiveUp { .. } | ToInterpreter::Beat => Mark::None,
         }
     }
 }

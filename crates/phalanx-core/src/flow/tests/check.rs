@@ -3,6 +3,7 @@
 use super::reader::Reader;
 use crate::event::Fact;
 use crate::flow::Engine;
+use crate::flow::interpreter::Race;
 use crate::flow::repository::Work;
 use crate::ids::TaskId;
 
@@ -20,7 +21,7 @@ impl Check {
     pub fn check(&mut self, engine: &Engine, readers: &[Reader]) {
         self.no_task_twice(engine);
         let mut interpreters = engine.interpreters.values();
-        let idle = interpreters.any(|interpreter| interpreter.in_flight.is_empty());
+        let idle = interpreters.any(|interpreter| interpreter.in_flight.is_empty() && !interpreter.leaving);
         assert!(engine.repository.next().is_none() || !idle, "an interpreter is idle beside fireable work");
         let most = engine.interpreters.values().map(|interpreter| interpreter.in_flight.len()).max();
         assert!(most.unwrap_or_default() <= MOST_IN_FLIGHT, "too much is in flight");
@@ -31,12 +32,35 @@ impl Check {
 
     fn no_task_twice(&mut self, engine: &Engine) {
         let in_flight = engine.interpreters.values().flat_map(|interpreter| &interpreter.in_flight);
-        let works = in_flight.map(|firing| &firing.work).chain(engine.repository.works());
+        let owners = in_flight.filter(|firing| match firing.race {
+            Race::Alone => true,
+            Race::Against(_, other) => firing.id < other, // one of the two stands for both
+            Race::Lost => false,
+        });
+        self.races(engine);
+        let works = owners.map(|firing| &firing.work).chain(engine.repository.works());
         let open = works.filter(|work| engine.runs.contains_key(&work.run));
         self.tasks.clear();
         self.tasks.extend(open.flat_map(tasks_of));
         self.tasks.sort_unstable();
         assert!(self.tasks.windows(2).all(|pair| pair[0] < pair[1]), "a task is at two places");
+    }
+
+    /// Who is in a race is so with somebody who is in it too, over the same tasks.
+    fn races(&self, engine: &Engine) {
+        for (id, interpreter) in &engine.interpreters {
+            for firing in &interpreter.in_flight {
+                let Race::Against(other_id, other) = firing.race else { continue };
+                let other = engine.interpreters[&other_id].in_flight.iter().find(|it| it.id == other);
+                let other = other.expect("both are in flight");
+                assert_eq!(other.race, Race::Against(*id, firing.id), "both know of each other");
+                assert_eq!(
+                    (other.work.task, other.work.count),
+                    (firing.work.task, firing.work.count),
+                    "the same tasks"
+                );
+            }
+        }
     }
 
     fn waits_for_something(&self, engine: &Engine, reader: &Reader) {

@@ -32,7 +32,7 @@ fn one_loss(plan: Plan) {
 }
 
 fn options(ordered: bool) -> RunOptions {
-    RunOptions { ordered, ahead: milliseconds(250), spare: 4 }
+    RunOptions { ordered, ..Stream::default().options }
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn taken(interpreters: u32, stream: Stream) -> u64 {
 }
 
 fn options(ahead: u64, spare: u32) -> RunOptions {
-    RunOptions { ordered: true, ahead: milliseconds(ahead), spare }
+    RunOptions { ahead: milliseconds(ahead), spare, ..Stream::default().options }
 }
 
 #[test]

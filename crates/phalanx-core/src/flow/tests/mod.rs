@@ -11,6 +11,7 @@ mod seat;
 
 mod abandoning;
 mod closing;
+mod contracts;
 mod culprits;
 mod grains;
 mod losses;
@@ -18,5 +19,6 @@ mod memory;
 mod random;
 mod silence;
 mod staging;
+mod stragglers;
 
 pub use grid::Grid;

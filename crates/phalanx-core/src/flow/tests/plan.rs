@@ -1,7 +1,7 @@
 //! What is to happen in a simulated computation: streams, faults, and how the machines and their network are.
 
 use super::integers::Form;
-use crate::flow::{KILLS, RunOptions};
+use crate::flow::{Goal, KILLS, RunOptions};
 use std::time::Duration;
 
 /// Between two ticks of the driver.
@@ -20,12 +20,15 @@ pub const fn milliseconds(n: u64) -> Duration {
 pub struct Plan {
     pub interpreters: u32,
     pub silence: Duration,
+    pub goal: Option<Goal>,
     pub streams: Vec<Stream>,
     pub faults: Vec<Fault>,
     /// How recruiting goes, one after the other; what is beyond goes well.
     pub recruits: Vec<Recruiting>,
     /// Times that a message takes to an interpreter or back, by the interpreter's number, again and again.
     pub delays: Vec<Duration>,
+    /// How many times the grain an interpreter takes, by its number, again and again.
+    pub slowness: Vec<u32>,
     /// The user reads an outcome so long after it was delivered.
     pub reading: Duration,
     /// From when until when the manager's machine is suspended.
@@ -39,10 +42,12 @@ impl Default for Plan {
         Plan {
             interpreters: 2,
             silence: milliseconds(1600),
+            goal: None,
             streams: vec![Stream::default()],
             faults: Vec::new(),
             recruits: Vec::new(),
             delays: vec![microseconds(50)],
+            slowness: vec![1],
             reading: Duration::ZERO,
             sleep: None,
             crashes_lose_answers: false,
@@ -87,7 +92,14 @@ impl Default for Stream {
             instructions: 1,
             tasks: 60,
             form: Form::Packed,
-            options: RunOptions { ordered: true, ahead: milliseconds(250), spare: 4 },
+            options: RunOptions {
+                ordered: true,
+                ahead: milliseconds(250),
+                spare: 4,
+                stragglers: true,
+                contract: true,
+                size: None,
+            },
             grains: vec![microseconds(100)],
             staging: Duration::ZERO,
             raising: Vec::new(),

@@ -27,6 +27,10 @@ pub struct Reader {
     pub ended: bool,
     /// The losses that were named.
     pub abandoned: Option<Vec<String>>,
+    /// Where the contract was said not to be met: asked, reached, why.
+    pub unmet: Vec<(f64, f64, String)>,
+    /// Whether there had been interpreters when it was abandoned.
+    pub recruited: bool,
     pub closed: bool,
     /// So many interpreters are lost that a task may be accused which did nothing.
     pub unlucky: bool,
@@ -46,6 +50,8 @@ impl Reader {
             got: Vec::new(),
             ended: false,
             abandoned: None,
+            unmet: Vec::new(),
+            recruited: false,
             closed: false,
             unlucky: false,
         }
@@ -99,8 +105,11 @@ impl Reader {
                 assert_eq!(integers::task_of(number), task, "another task's token");
                 self.got.push((task, Got::Culprit(killed)));
             }
+            Outcome::Unmet { asked, reached, why } => self.unmet.push((asked, reached, why)),
             Outcome::Ended => self.ended = true,
-            Outcome::Abandoned { losses } => self.abandoned = Some(losses),
+            Outcome::Abandoned { losses, recruited } => {
+                (self.abandoned, self.recruited) = (Some(losses), recruited);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub enum Act {
     Say(FromInterpreter, Bytes),
     /// User code ends the process.
-    Die,
+    Die(FiringId),
 }
 
 /// The pickled code of a stream: its place among the streams.
@@ -29,11 +29,33 @@ pub struct Remote {
     programs: HashMap<ProgramId, usize>,
     forgotten: HashSet<ProgramId>,
     free_at: Duration,
+    /// How many times a grain it takes.
+    slowness: u32,
+    /// When each firing begins.
+    begins: HashMap<FiringId, Duration>,
+    /// Firings that were given up before they began; whether that was said.
+    given_up: HashMap<FiringId, bool>,
 }
 
 impl Remote {
-    pub fn new(streams: Rc<Vec<Stream>>) -> Remote {
-        Remote { streams, programs: HashMap::new(), forgotten: HashSet::new(), free_at: Duration::ZERO }
+    pub fn new(streams: Rc<Vec<Stream>>, slowness: u32) -> Remote {
+        let (programs, forgotten, free_at) = (HashMap::new(), HashSet::new(), Duration::ZERO);
+        Remote { streams, programs, forgotten, free_at, slowness, begins: HashMap::new(), given_up: HashMap::new() }
+    }
+
+    /// What it really does when it planned an act: what was given up is not done, and given back once.
+    pub fn reconsider(&mut self, act: Act) -> Option<Act> {
+        let firing = match &act {
+            Act::Die(firing) => *firing,
+            Act::Say(FromInterpreter::Fired { firing, .. } | FromInterpreter::Failed { firing, .. }, _) => *firing,
+            Act::Say(FromInterpreter::Returned { firing }, _) => *firing,
+            Act::Say(..) => return Some(act),
+        };
+        match self.given_up.get_mut(&firing).map(|said| std::mem::replace(said, true)) {
+            None => Some(act),
+            Some(false) => Some(Act::Say(FromInterpreter::Returned { firing }, Bytes::new())),
+            Some(true) => None,
+        }
     }
 
     /// A message arrives; what the interpreter will do about it, and when.
@@ -45,6 +67,11 @@ impl Remote {
                 self.forgotten.insert(program);
             }
             ToInterpreter::Beat => {}
+            ToInterpreter::GiveUp { firing } => {
+                if now < *self.begins.get(&firing).expect("a firing that was sent") {
+                    self.given_up.insert(firing, false);
+                }
+            }
             ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, .. } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
                 assert!(count > 0 && first + count <= tokens.count(), "more is to be fired than was sent");
@@ -74,16 +101,17 @@ impl Remote {
         let stream = &self.streams[*self.programs.get(&program).expect("staged before it is fired")];
         assert!(instruction < stream.instructions, "no such instruction");
         let began = self.free_at.max(now);
+        self.begins.insert(firing, began);
         let mut answers =
             Answers { firing, form: stream.form, now: began, answered: began, results: Vec::new(), acts: Vec::new() };
         for (done, number) in (1..).zip(numbers) {
             let task = integers::task_of(*number);
-            answers.now += stream.grain(task, instruction);
+            answers.now += stream.grain(task, instruction) * self.slowness;
             match stream.fate(task, instruction) {
                 Fate::Gives => answers.results.push(integers::apply(instruction, *number)),
                 Fate::Raises => answers.fail(task),
                 Fate::Kills => {
-                    answers.acts.push((answers.now, Act::Die));
+                    answers.acts.push((answers.now, Act::Die(firing)));
                     break;
                 }
             }
