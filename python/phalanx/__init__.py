@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         IdentityError,
         LostError,
         PhalanxError,
+        PolicyError,
         ProgramError,
         RecruitError,
         RemoteError,
@@ -22,23 +23,27 @@ if TYPE_CHECKING:
     )
     from phalanx.hosts import Hosts
     from phalanx.manager import Manager
+    from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Pipeline
-    from phalanx.summary import ContractSummary, InterpreterSummary, Summary
+    from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Results, Summary
 
 _HOMES = {
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError ProgramError RecruitError "
-        "RemoteError RemoteTraceback StagingError"
+        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProgramError "
+        "RecruitError RemoteError RemoteTraceback StagingError"
     ),
     "hosts": "Hosts",
     "manager": "Manager",
+    "security": "Rules secure_code secure_data",
     "skeletons": "Farm Pipeline",
-    "summary": "ContractSummary InterpreterSummary Summary",
+    "summary": "Bill BillLine ContractSummary InterpreterSummary Results Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Bill",
+    "BillLine",
     "ContractError",
     "ContractSummary",
     "ContractWarning",
@@ -53,13 +58,18 @@ __all__ = [
     "ParDegree",
     "PhalanxError",
     "Pipeline",
+    "PolicyError",
     "ProgramError",
     "RecruitError",
     "RemoteError",
     "RemoteTraceback",
+    "Results",
+    "Rules",
     "StagingError",
     "Summary",
     "Throughput",
+    "secure_code",
+    "secure_data",
 ]
 
 

@@ -21,6 +21,7 @@ from phalanx._atomic import at_once, drain
 from phalanx._outcomes import is_ctrl_c, read_outcome, stage_code, words
 from phalanx._tokens import Token, pack, short
 from phalanx.errors import StagingError
+from phalanx.security import marks_of
 
 #: Calls are sent this many seconds ahead of the answers; what is not sent yet can be cancelled.
 AHEAD = 0.01
@@ -166,6 +167,22 @@ class Submissions:
             _settle((future, "set_exception", RuntimeError("this manager is closed")))
         self._mailbox.nudge()
 
+    def withdraw(self, function: Callable[..., Any]) -> None:
+        """Takes back the calls of a plain function, and unstages it. What was not begun is never made, what was is made
+        for nobody; futures that wait for either are cancelled, or raise RuntimeError."""
+        with self._lock:
+            run = self._staged.get((function, marks_of(function)))
+            if run is None or run.run not in self._runs:  # not staged any more, or everything has ended
+                return
+            futures = [*run.sent.values(), *(future for future, _ in run.pending)]
+            run.pending.clear()
+            run.sent.clear()
+            self._unstage(run)
+        for future in futures:
+            if not future.cancel():
+                _settle((future, "set_exception", RuntimeError("this call was withdrawn")))
+        self._mailbox.nudge()
+
     def check_process(self) -> None:
         """Raises RuntimeError in a process that was forked off the manager's."""
         if os.getpid() != self._pid:
@@ -195,18 +212,21 @@ class Submissions:
     def _identify(self, function: Callable[..., Any]) -> tuple[Any, bytes]:
         """What the function is staged under, and its code if it is not staged yet."""
         # A plain function's code is staged once; what carries state of its own is pickled anew, and staged if changed.
+        # What was marked since is staged anew too.
+        marks = marks_of(function)
         if not isinstance(function, FunctionType) or function.__closure__:
             code = stage_code((Call(function),))
-            return blake2b(code).digest(), code
-        staged = self._staged.get(function)
-        return function, stage_code((Call(function),)) if staged is None else b""
+            return (blake2b(code).digest(), marks), code
+        key = (function, marks)
+        return key, b"" if key in self._staged else stage_code((Call(function),))
 
     def _run_of(self, key: Any, code: bytes) -> _Run:
         run = self._staged.get(key)
         if run is None:
-            code = code or stage_code((Call(key),))  # it was unstaged in this moment
+            function, marks = key
+            code = code or stage_code((Call(function),))  # it was unstaged in this moment
             self._make_room(len(code))
-            program = self._native.stage(1, code)
+            program = self._native.stage(1, code, "code" in marks, [("data" in marks,) * 2])
             # A call is never made twice only because it takes long: others may come that need the interpreter.
             opened = self._native.open(
                 program,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -20,11 +21,13 @@ from phalanx._tokens import unpack
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
-from phalanx.skeletons import Program, compile_program
+from phalanx.security import Rules, policy_words
+from phalanx.skeletons import Compiled, Program, compile_program
 
 if TYPE_CHECKING:
-    from phalanx.summary import Summary
+    from phalanx.summary import Results, Summary
 
+_log = logging.getLogger("phalanx")
 T = TypeVar("T")
 Where: TypeAlias = str | Hosts | None
 
@@ -47,9 +50,10 @@ class Manager(Executor):
 
     ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
     :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered. ``policy``:
-    ``"links"`` makes every link that leaves this machine private, ``"all"`` every link. ``identity``: the user's
-    identity file, by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the
-    journal's facts, as lines of JSON.
+    ``"links"`` makes every link to a network that is not declared trusted private, ``"marked"`` only what is marked on
+    those (the rest is authenticated), ``"all"`` every link; or :class:`Rules`. ``identity``: the user's identity file,
+    by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as
+    lines of JSON.
 
     A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
     the contract, RecruitError where none can be reached, IdentityError where the identity is missing or refused.
@@ -60,12 +64,13 @@ class Manager(Executor):
         where: Where = None,
         *,
         contract: Contract | None = None,
-        policy: str = "links",
+        policy: str | Rules = "links",
         identity: str | os.PathLike[str] | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        if policy not in ("links", "all"):
-            raise PhalanxError(f"a policy is 'links' or 'all', not {policy!r}")
+        words = policy_words(policy, where.trusted if isinstance(where, Hosts) else ())
+        if weaker := _native.weaker(words):
+            _log.warning("links may be weaker than by default: %s", "; ".join(weaker))
         if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
             raise ContractError(
                 f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
@@ -80,7 +85,7 @@ class Manager(Executor):
             interpreters=interpreters,
             throughput=contract.tasks_per_second if isinstance(contract, Throughput) else None,
             deadline=contract.seconds if isinstance(contract, Deadline) else None,
-            private=policy == "all",
+            policy=words,
             command=COMMAND,
             path=[str(Path(entry).absolute()) for entry in sys.path],
             python=PYTHON,
@@ -98,7 +103,7 @@ class Manager(Executor):
 
     def compute(
         self, program: Program, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
-    ) -> Generator[Any, None, None]:
+    ) -> Results:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
         Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
@@ -112,15 +117,23 @@ class Manager(Executor):
         read, and RecruitError where no interpreter ever began.
         """
         self._check_open()
-        functions = compile_program(program)
-        code = stage_code(functions)
-        return self._results(code, len(functions), tasks, ordered, stragglers)
+        from phalanx.summary import Results  # dataclasses are slow to import
+
+        compiled = compile_program(program)
+        code = stage_code(compiled.functions)
+        return Results(lambda end: self._results(code, compiled, tasks, ordered, stragglers, end), self.summary)
 
     def _results(
-        self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool, stragglers: bool
+        self,
+        code: bytes,
+        compiled: Compiled,
+        tasks: Iterable[Any],
+        ordered: bool,
+        stragglers: bool,
+        end: Callable[[], None],
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
-        staged = native.stage(instructions, code)
+        staged = native.stage(len(compiled.functions), code, compiled.marked_code, compiled.marked_data)
         run = native.open(
             staged,
             mailbox,
@@ -150,6 +163,7 @@ class Manager(Executor):
                         raise failure(kind, first, what)
                 self._check_open()
         finally:
+            end()
             stream.close()
             native.close_run(run)
             native.forget(staged)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import phalanx as px
+from phalanx.security import read_policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Options:
     code_marker: str = ""
     module: str | None = None  # imported by the program's code, here and there
     culprit: int = -1  # the task that kills its interpreter
+    failing: int = -1  # the task that raises its marker
+    policy: str = "links"
+    secure: str | None = None  # the mark of the whole program
 
 
 def say(**fact: Any) -> None:
@@ -57,6 +61,8 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
         (Path(options.traces) / f"{number}-{os.getpid()}").touch()
         if number == options.culprit:
             os.kill(os.getpid(), signal.SIGKILL)
+        if number == options.failing:
+            raise ValueError(task[1])
         time.sleep(options.seconds * (10 if number < options.slow else 1))
         where = {"machine": socket.gethostname(), "pid": os.getpid(), "library": library.__name__}
         return {"value": task[0] + 1, "marker": task[1], **where}
@@ -67,15 +73,16 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
 def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
     where = px.Hosts(options.hosts) if options.hosts else None
-    program = px.Pipeline(prepared, px.Farm(renderer(options)))
-    rate = options.throughput
+    program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)
+    rate, policy = options.throughput, read_policy(options.policy)
     contract = px.ParDegree(options.degree) if rate is None else px.Throughput(rate)
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
-        with px.Manager(where, contract=contract, identity=options.identity) as manager:
-            for result in manager.compute(program, tasks):
+        with px.Manager(where, contract=contract, identity=options.identity, policy=policy) as manager:
+            results = manager.compute(program, tasks)
+            for result in results:
                 say(result=result)
-            say(summary=dataclasses.asdict(manager.summary()))
+            say(summary={**dataclasses.asdict(manager.summary()), "bill": dataclasses.asdict(results.bill)})
     except px.PhalanxError as error:
         say(error=type(error).__name__, text=str(error))
         return 1
