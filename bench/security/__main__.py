@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from bench.peers.table import grid, verdict
 from bench.peers.versions import versions
+from bench.security.arrays import LEVELS, array_rates
 from bench.security.mixed import clear_share
 
 _TOP = Path(__file__).resolve().parents[2]
 _LINKS = ["cargo", "bench", "--quiet", "-p", "phalanx-net", "--bench", "levels", "--"]
 _PEERS = "phalanx,phalanx-private,pipes,pipes-tls"
-_LEVELS = ("clear", "authenticated", "safe", "private")
 
 
 class Line(NamedTuple):
@@ -46,11 +46,12 @@ def main() -> None:
     options = parser.parse_args()
     quick = ["--quick"] if options.quick else []
     links = json.loads(_run([*_LINKS, *quick]))
+    arrays = array_rates(turns=1 if options.quick else 7, count=100 if options.quick else 600)
     peers = _peers(quick)
     mixed = clear_share(turns=1 if options.quick else 7, seconds=1.0 if options.quick else 3.0)
-    print(_report({name: median(values) for name, values in links.items()}, peers, mixed))
+    print(_report({name: median(values) for name, values in links.items()}, arrays, peers, mixed))
     if options.json:
-        everything = {"links": links, "peers": peers, "mixed": mixed, "versions": versions()}
+        everything = {"links": links, "arrays": arrays, "peers": peers, "mixed": mixed, "versions": versions()}
         options.json.write_text(json.dumps(everything, indent=1) + "\n")
 
 
@@ -69,9 +70,13 @@ def _peers(quick: list[str]) -> dict[str, Any]:
     return results
 
 
-def _report(links: dict[str, float], peers: dict[str, Any], mixed: dict[str, list[float]]) -> str:
+def _report(
+    links: dict[str, float], arrays: dict[str, list[float]], peers: dict[str, Any], mixed: dict[str, list[float]]
+) -> str:
     head = ("what", "ours", "the other side", "ratio", "reach", "verdict")
-    lines = [_line(line) for line in (*_link_lines(links), *_farm_lines(peers), _mixed_line(mixed))]
+    lines = [
+        _line(line) for line in (*_array_lines(arrays), *_link_lines(links), *_farm_lines(peers), _mixed_line(mixed))
+    ]
     notes = [
         f"a full handshake: {links['handshake CPU us']:.0f} µs CPU of both sides; resumed: "
         f"{links['resumed handshake CPU us']:.0f} µs; the client sends after one round trip in either case",
@@ -81,20 +86,33 @@ def _report(links: dict[str, float], peers: dict[str, Any], mixed: dict[str, lis
                         grid(("limit of one core", "MB/s"), _limits(links)), "\n".join(notes)])  # fmt: skip
 
 
+def _array_lines(arrays: dict[str, list[float]]) -> list[Line]:
+    reaches = {"private": 0.6, "safe": 0.72, "authenticated": 0.95}
+    rates = {level: median(values) for level, values in arrays.items()}
+
+    def line(level: str) -> Line:
+        pairs = median(one / clear for one, clear in zip(arrays[level], arrays["clear"], strict=True))
+        return Line(f"{level} / clear, arrays of 1 MB through compute", f"{rates[level]:.0f} MB/s",
+                    f"clear: {rates['clear']:.0f} MB/s", pairs, reaches[level])  # fmt: skip
+
+    private = Line("private, the same", f"{rates['private']:.0f} MB/s", "2.5 GB/s", rates["private"] / 2500, 1.0)
+    return [line("private"), private, line("safe"), line("authenticated")]
+
+
 def _link_lines(links: dict[str, float]) -> list[Line]:
     def rate(name: str) -> float:
         return links[f"{name} MB/s"]
 
     def line(level: str, reach: float, shaped: str = "") -> Line:
         ours, clear = rate(level + shaped), rate("clear" + shaped)
-        return Line(f"{level} / clear, 1 MB messages{shaped}", f"{ours:.0f} MB/s", f"clear: {clear:.0f} MB/s",
-                    ours / clear, reach)  # fmt: skip
+        what = f"{level} / clear, bare link, 1 MB messages{shaped}"
+        return Line(what, f"{ours:.0f} MB/s", f"clear: {clear:.0f} MB/s", ours / clear, reach)
 
     shaped = " at 10 Gbit/s"
     private = rate("private")
     return [
         line("private", 0.6),
-        Line("private, 1 MB messages", f"{private:.0f} MB/s", "2.5 GB/s", private / 2500, 1.0),
+        Line("private, the same", f"{private:.0f} MB/s", "2.5 GB/s", private / 2500, 1.0),
         line("private", 0.99, shaped),
         line("safe", 0.72),
         line("safe", 0.99, shaped),
@@ -146,7 +164,7 @@ def _line(line: Line) -> tuple[str, ...]:
 
 def _levels(links: dict[str, float]) -> list[tuple[str, ...]]:
     rows = [(level, links[f"{level} MB/s"], links[f"{level} CPU s/GB"], links[f"{level} at 10 Gbit/s MB/s"])
-            for level in _LEVELS]  # fmt: skip
+            for level in LEVELS]  # fmt: skip
     raw = ("bare TCP", f"{links['raw MB/s']:.0f}", f"{links['raw CPU s/GB']:.2f}", "-")
     return [raw, *((name, f"{rate:.0f}", f"{cpu:.2f}", f"{shaped:.0f}") for name, rate, cpu, shaped in rows)]
 
