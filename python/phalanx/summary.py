@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -157,23 +158,37 @@ class _Part:
         return self.bytes[name], self.protection[name] + share * self.there
 
 
+class _Account:
+    """What a computation's bill is made of. Its results hold it and not the other way round: given up, they end."""
+
+    def __init__(self, summary: Callable[[], Summary]) -> None:
+        self._summary = summary
+        self._before = summary()
+        self._began = perf_counter()
+        self._after: tuple[Summary, float] | None = None
+
+    def close(self) -> None:
+        """The computation has ended."""
+        if not sys.is_finalizing():  # then nobody can ask any more
+            self._after = self._so_far()
+
+    def _so_far(self) -> tuple[Summary, float]:
+        return self._summary(), perf_counter() - self._began
+
+    def bill(self) -> Bill:
+        """As far as it has come."""
+        summary, wall = self._after or self._so_far()
+        return summary.bill_since(self._before, wall)
+
+
 class Results(Generator[Any, None, None]):
     """The results of a computation, a generator; and its bill."""
 
     def __init__(
         self, compute: Callable[[Callable[[], None]], Generator[Any, None, None]], summary: Callable[[], Summary]
     ) -> None:
-        self._summary = summary
-        self._before = summary()
-        self._began = perf_counter()
-        self._after: tuple[Summary, float] | None = None
-        self._results = compute(self._end)  # which is called when there are no more
-
-    def _end(self) -> None:
-        self._after = self._so_far()
-
-    def _so_far(self) -> tuple[Summary, float]:
-        return self._summary(), perf_counter() - self._began
+        self._account = _Account(summary)
+        self._results = compute(self._account.close)  # which is called when there are no more
 
     @property
     def bill(self) -> Bill:
@@ -181,8 +196,7 @@ class Results(Generator[Any, None, None]):
 
         What others of the same manager cost meanwhile is in it.
         """
-        summary, wall = self._after or self._so_far()
-        return summary.bill_since(self._before, wall)
+        return self._account.bill()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # the inner one: no price for each result
         return self._results
