@@ -97,7 +97,7 @@ def test_marked_code_and_data_are_never_readable_on_untrusted_links(grid: Grid, 
     left, right, near = *grid.executors("left", "right"), trusting(grid, "near")
     with left.host.cable.capture() as one, right.host.cable.capture() as two, near.host.cable.capture() as three:
         trusted = [f"{near.host.address}/32"]
-        farm = secret_farm(grid, [left, right, near], found, degree=6, trusted=trusted, count=200)
+        farm = secret_farm(grid, [left, right, near], found, degree=6, trusted=trusted, count=600)
         if fault is not None:
             until(lambda: farm.interpreters("right"), timeout=PATIENCE, what="a result from right")
             fault(farm, right)
