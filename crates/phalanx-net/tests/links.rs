@@ -9,6 +9,7 @@ use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, handshake};
+use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -346,6 +347,33 @@ fn blocks_arrive_whole_however_the_wire_cuts_them() {
             assert_eq!(frames.len(), 3);
             assert!(frames.iter().enumerate().all(|(number, frame)| frame.body == sent(number)));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn hostile_bytes_end_a_link_and_nothing_else(
+        level in (0..4usize).prop_map(|index| Level::ALL[index]),
+        begins_well in any::<bool>(),
+        length in 0usize..300,
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let (mut eve, server) = Socket::pair().unwrap();
+        let shaken = (level > Level::Clear).then(|| {
+            let (one, other) = Socket::pair().unwrap();
+            shake_hands(one, other, Levels::all(level), Levels::all(level)).1.1
+        });
+        let (_link, reader) = Link::new(server, shaken, MAX_BODY).unwrap();
+        let received = read(reader);
+        if begins_well {
+            eve.write_all(&[0x58 + level as u8, length as u8, (length >> 8) as u8, 0]).unwrap();
+        }
+        let _ = eve.write_all(&bytes);
+        eve.shut_down();
+        let received: Vec<_> = received.iter().collect();
+        prop_assert!(received.last().unwrap().is_err());
+        prop_assert!(level < Level::Safe || received.len() == 1, "a frame out of nothing");
     }
 }
 
