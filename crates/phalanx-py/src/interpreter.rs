@@ -4,7 +4,7 @@
 use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
 use phalanx_core::ids::FiringId;
-use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
+use phalanx_core::wire::{FromInterpreter, PAST, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_node::interpreter::{begin, end_process};
@@ -52,8 +52,8 @@ impl Interpreter {
         Ok(Interpreter { link, inbox, machine: begin.machine, path: begin.path })
     }
 
-    /// The next message: `("stage", program, code)`, `("forget", program)` or
-    /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count)`.
+    /// The next message: `("stage", program, code)`, `("forget", program)`, `("ahead", firing, tokens)` or
+    /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count, groups)`.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
             let frame = py.detach(|| self.wait());
@@ -65,11 +65,15 @@ impl Interpreter {
                     ("stage", program.0, Bound::new(py, Region::new(frame.body))?).into_pyobject(py)?.into_any()
                 }
                 ToInterpreter::Forget { program } => ("forget", program.0).into_pyobject(py)?.into_any(),
-                ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice } => {
+                ToInterpreter::Ahead { firing, shape } => {
+                    let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
+                    ("ahead", firing.0, to_python(py, tokens)?).into_pyobject(py)?.into_any()
+                }
+                ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, groups } => {
                     let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
-                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count)
+                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count, groups)
                         .into_pyobject(py)?
                         .into_any()
                 }
@@ -77,19 +81,31 @@ impl Interpreter {
         }
     }
 
-    /// Results of the firing's next tokens; `busy` in nanoseconds.
-    fn fired(&self, py: Python<'_>, firing: u64, results: Packed, busy: u64) -> PyResult<()> {
+    /// Results of the firing's next tokens; `busy` in nanoseconds. `ways`: for each token of an instruction that
+    /// branches, how many it gives; `None`: it leaves.
+    fn fired(
+        &self,
+        py: Python<'_>,
+        firing: u64,
+        results: Packed,
+        ways: Vec<Option<u32>>,
+        busy: u64,
+    ) -> PyResult<()> {
         release(py);
         let tokens = from_python(py, results)?;
         let protection = self.link.counters().protection.load(Ordering::Relaxed);
         let shape = tokens.shape().clone();
-        let message = FromInterpreter::Fired { firing: FiringId(firing), shape, busy, protection };
-        py.detach(|| {
-            self.link.send(encode(&message, tokens.bytes()), tokens.body())?;
-            self.link.settle(); // the next firing may change the arrays that this one gave back
-            Ok(())
-        })
-        .map_err(ended)
+        let ways = ways.into_iter().map(|way| way.unwrap_or(PAST)).collect();
+        let message = FromInterpreter::Fired { firing: FiringId(firing), shape, ways, busy, protection };
+        self.send(py, &message, &tokens)
+    }
+
+    /// Parts of the firing's next token, ahead of its answer.
+    fn ahead(&self, py: Python<'_>, firing: u64, parts: Packed) -> PyResult<()> {
+        release(py);
+        let tokens = from_python(py, parts)?;
+        let message = FromInterpreter::Ahead { firing: FiringId(firing), shape: tokens.shape().clone() };
+        self.send(py, &message, &tokens)
     }
 
     /// The firing's next token raised; `error` is the pickled exception.
@@ -107,6 +123,15 @@ impl Interpreter {
 }
 
 impl Interpreter {
+    fn send(&self, py: Python<'_>, message: &FromInterpreter, tokens: &Tokens) -> PyResult<()> {
+        py.detach(|| {
+            self.link.send(encode(message, tokens.bytes()), tokens.body())?;
+            self.link.settle(); // the next firing may change the arrays that this one gave back
+            Ok(())
+        })
+        .map_err(ended)
+    }
+
     fn wait(&self) -> Frame {
         if let Some(frame) = self.inbox.pop() {
             return frame;

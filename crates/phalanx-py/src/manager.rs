@@ -2,10 +2,11 @@
 
 use crate::buffers::{Region, release};
 use crate::errors::{identity, raise, recruit};
+use crate::graph::{PyInstruction, PyTarget, to_graph};
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
 use phalanx_core::event::Outcome;
-use phalanx_core::flow::RunOptions;
+use phalanx_core::flow::{Graph, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
 use phalanx_core::level::Policy;
 use phalanx_net::address::Address;
@@ -13,6 +14,7 @@ use phalanx_net::identity::{Member, Role};
 use phalanx_node::connect::{Place, connect};
 use phalanx_node::manager as node;
 use phalanx_node::recruit::Start;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::PathBuf;
@@ -85,9 +87,21 @@ impl Manager {
         self.0.interpreters()
     }
 
-    /// Takes a program: the pickled tuple of its instructions' functions.
+    /// Takes a program that is a chain of so many instructions: the pickled tuple of their functions.
     fn stage(&self, py: Python<'_>, instructions: u16, code: Vec<u8>) -> u32 {
-        py.detach(|| self.0.stage(instructions, code.into()).0)
+        py.detach(|| self.0.stage(Graph::chain(instructions), code.into()).0)
+    }
+
+    /// Takes a program that is a graph: where its tasks go, its instructions, and their pickled tuple.
+    fn stage_graph(
+        &self,
+        py: Python<'_>,
+        entry: Vec<PyTarget>,
+        instructions: Vec<PyInstruction>,
+        code: Vec<u8>,
+    ) -> PyResult<u32> {
+        let graph = to_graph(entry, instructions).map_err(|error| raise("ProgramError", error))?;
+        Ok(py.detach(|| self.0.stage(graph, code.into()).0))
     }
 
     fn forget(&self, py: Python<'_>, program: u32) {
@@ -108,8 +122,7 @@ impl Manager {
     fn feed(&self, py: Python<'_>, run: u32, tasks: Packed) -> PyResult<()> {
         release(py);
         let tasks = from_python(py, tasks)?;
-        py.detach(|| self.0.feed(RunId(run), tasks));
-        Ok(())
+        py.detach(|| self.0.feed(RunId(run), tasks)).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     fn finish(&self, py: Python<'_>, run: u32) {

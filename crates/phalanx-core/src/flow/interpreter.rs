@@ -3,6 +3,7 @@
 use super::pace::Load;
 use super::repository::Work;
 use crate::ids::{FiringId, ProgramId};
+use crate::wire::Tokens;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
@@ -14,6 +15,10 @@ const FIRST_ROUND_TRIP: Duration = Duration::from_micros(200);
 pub struct Firing {
     pub id: FiringId,
     pub work: Work,
+    /// Work of the same instruction of a graph that travels with it, in its order.
+    pub more: VecDeque<Work>,
+    /// Parts of the first token that were sent ahead of the answer.
+    pub ahead: Vec<Tokens>,
     pub bytes: u64,
     pub estimate: Option<Duration>,
     pub sent: Duration,
@@ -21,6 +26,28 @@ pub struct Firing {
     pub busy: Duration,
     /// It was sent to an interpreter that had nothing else: its time tells the round trip.
     pub alone: bool,
+}
+
+impl Firing {
+    /// Tasks that are not answered.
+    pub fn tasks(&self) -> u32 {
+        self.work.count + self.more.iter().map(|work| work.count).sum::<u32>()
+    }
+
+    /// Takes the first `tasks` tasks off, of which there must be as many.
+    pub fn split_off(&mut self, mut tasks: u32) -> Vec<Work> {
+        let mut works = Vec::with_capacity(1);
+        while tasks > 0 {
+            let work = self.work.split_off(tasks.min(self.work.count));
+            tasks -= work.count;
+            works.push(work);
+            if self.work.count == 0 {
+                let Some(next) = self.more.pop_front() else { break };
+                self.work = next;
+            }
+        }
+        works
+    }
 }
 
 #[derive(Debug)]
@@ -82,6 +109,6 @@ impl Interpreter {
 
     /// Tasks in flight.
     pub fn tasks(&self) -> u32 {
-        self.in_flight.iter().map(|firing| firing.work.count).sum()
+        self.in_flight.iter().map(Firing::tasks).sum()
     }
 }

@@ -19,6 +19,8 @@ pub struct Work {
     pub tokens: Arc<Tokens>,
     pub start: u32,
     pub count: u32,
+    /// All the tokens are fired together, for one number: `start` is 0, and `count` is 1.
+    pub is_group: bool,
     /// Interpreters that were lost firing it.
     pub killed: Vec<String>,
     /// How many of them died; the others fell silent, which may have been the network's fault.
@@ -29,7 +31,18 @@ impl Work {
     /// All of `tokens`, for the tasks from `task` on.
     pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
         let count = tokens.count();
-        Work { run, instruction, task, tokens: Arc::new(tokens), start: 0, count, killed: Vec::new(), deaths: 0 }
+        let tokens = Arc::new(tokens);
+        Work { run, instruction, task, tokens, start: 0, count, is_group: false, killed: Vec::new(), deaths: 0 }
+    }
+
+    /// `tokens` together, for `number`.
+    pub fn group(run: RunId, instruction: u16, number: u64, tokens: Tokens) -> Work {
+        Work { count: 1, is_group: true, ..Work::new(run, instruction, number, tokens) }
+    }
+
+    /// The tokens to fire, of work whose tokens can be cut.
+    pub fn own_tokens(&self) -> Tokens {
+        if self.is_group { Tokens::clone(&self.tokens) } else { self.tokens.slice(self.start, self.count).0 }
     }
 
     /// Whether an interpreter was lost with it. It then is fired alone, so that it is clear what ends the next one.

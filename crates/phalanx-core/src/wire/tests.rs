@@ -81,6 +81,7 @@ fn a_message_comes_back_as_it_was_sent() {
         first: 0,
         count: 3,
         slice: 20_000_000,
+        groups: Vec::new(),
     };
     let bytes = encode(&fire, 9);
     let prefix = Prefix::decode(bytes[..PREFIX].try_into().unwrap()).unwrap();

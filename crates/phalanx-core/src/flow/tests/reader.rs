@@ -71,7 +71,8 @@ impl Reader {
         if count > 0 {
             let numbers: Vec<u64> = (self.fed..self.fed + count).map(integers::of_task).collect();
             self.fed += count;
-            engine.feed(now, self.run, integers::tokens(self.stream.form, &numbers));
+            let fed = engine.feed(now, self.run, integers::tokens(self.stream.form, &numbers));
+            fed.expect("a chain takes any tokens");
             return true;
         }
         let finishes = self.fed == self.stream.tasks && !self.finished;
