@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from phalanx.hosts import Hosts
     from phalanx.manager import Manager, ParDegree
-    from phalanx.skeletons import Farm, Pipeline
+    from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
     from phalanx.summary import InterpreterSummary, Summary
 
 _HOMES = {
@@ -30,7 +30,7 @@ _HOMES = {
     ),
     "hosts": "Hosts",
     "manager": "Manager ParDegree",
-    "skeletons": "Farm Pipeline",
+    "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
     "summary": "InterpreterSummary Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -39,18 +39,23 @@ __all__ = [
     "ContractError",
     "CulpritError",
     "Farm",
+    "Graph",
     "Hosts",
     "IdentityError",
     "InterpreterSummary",
+    "Loop",
     "LostError",
     "Manager",
+    "Map",
     "ParDegree",
     "PhalanxError",
     "Pipeline",
     "ProgramError",
     "RecruitError",
+    "Reduce",
     "RemoteError",
     "RemoteTraceback",
+    "Scan",
     "StagingError",
     "Summary",
 ]

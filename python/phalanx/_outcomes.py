@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
@@ -13,8 +13,8 @@ from phalanx._tokens import dumps_code, short, unpack
 from phalanx.errors import CulpritError, LostError, RemoteTraceback, StagingError
 
 
-def stage_code(functions: tuple[Callable[..., Any], ...]) -> bytes:
-    """The functions of a program as code that an interpreter unpickles. Raises StagingError where that cannot be."""
+def stage_code(functions: tuple[Any, ...]) -> bytes:
+    """The functions or instructions of a program as code that an interpreter unpickles. Raises StagingError where that cannot be."""
     try:
         return dumps_code(functions)
     except Exception as error:

@@ -42,6 +42,19 @@ def pack(objects: Sequence[Any]) -> Packed:
     return len(objects), b"".join(pickles), list(map(len, pickles)), attached
 
 
+def pack_separately(objects: Sequence[Any]) -> Packed:
+    """Plain objects and :class:`Token` objects as tokens that can be taken out one by one: what a graph needs, in which
+    they have different ways to go."""
+    attached = [(index, buffer) for index, item in enumerate(objects) if type(item) is Token for buffer in item.buffers]
+    pickles = [item.pickled if type(item) is Token else pickle.dumps(item, PROTOCOL) for item in objects]
+    return len(objects), b"".join(pickles), list(map(len, pickles)), attached
+
+
+def pack_each(objects: Sequence[Any]) -> Packed:
+    """Objects as tokens that can be taken out one by one. Raises as :func:`pack` does."""
+    return pack_separately([item if type(item) in PLAIN or type(item) is Token else Token(item) for item in objects])
+
+
 class Token:
     """An object pickled alone, as it is now. Only its large ``buffers`` can still change."""
 

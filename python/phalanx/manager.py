@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from phalanx import _native
+from phalanx._compile import Compiled, compile_program
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._stream import open_stream
 from phalanx._submissions import Submissions
-from phalanx._tokens import unpack
+from phalanx._tokens import pack, pack_each, unpack
 from phalanx.errors import ContractError, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
-from phalanx.skeletons import Program, compile_program
+from phalanx.skeletons import Program
 
 if TYPE_CHECKING:
     from phalanx.summary import Summary
@@ -109,17 +110,17 @@ class Manager(Executor):
         Raises ProgramError and StagingError at once, CulpritError and LostError while results are read.
         """
         self._check_open()
-        functions = compile_program(program)
-        code = stage_code(functions)
-        return self._results(code, len(functions), tasks, ordered)
+        compiled = compile_program(program)
+        code = stage_code(compiled.code)
+        return self._results(compiled, code, tasks, ordered)
 
     def _results(
-        self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool
+        self, compiled: Compiled, code: bytes, tasks: Iterable[Any], ordered: bool
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
-        staged = native.stage(instructions, code)
+        staged = compiled.stage(native, code)
         run = native.open(staged, ordered, AHEAD, SPARE, mailbox)
-        stream = open_stream(native, run, tasks)
+        stream = open_stream(native, run, tasks, pack if compiled.is_chain else pack_each)
         try:
             while True:
                 stream.feed()

@@ -40,8 +40,9 @@ MODULES = {
     "python": [
         "_native",
         "_atomic errors security summary",
-        "_tokens hosts skeletons",
-        "_interpreter _outcomes _stream",
+        "_instructions _tokens hosts skeletons",
+        "_folding",
+        "_compile _interpreter _outcomes _stream",
         "_submissions",
         "manager space bsp transfer",
         "root",

@@ -83,14 +83,7 @@ impl Interpreter {
 
     /// Results of the firing's next tokens; `busy` in nanoseconds. `ways`: for each token of an instruction that
     /// branches, how many it gives; `None`: it leaves.
-    fn fired(
-        &self,
-        py: Python<'_>,
-        firing: u64,
-        results: Packed,
-        ways: Vec<Option<u32>>,
-        busy: u64,
-    ) -> PyResult<()> {
+    fn fired(&self, py: Python<'_>, firing: u64, results: Packed, ways: Vec<Option<u32>>, busy: u64) -> PyResult<()> {
         release(py);
         let tokens = from_python(py, results)?;
         let protection = self.link.counters().protection.load(Ordering::Relaxed);

@@ -203,6 +203,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Work that an interpreter did not begin. What splits was given back because its parts are many: they go first, so
+    /// that memory stays bounded.
+    pub(super) fn give_back(&mut self, work: Work) {
+        let Some(run) = self.runs.get(&work.run) else { return };
+        let graph = &self.programs[&run.program].graph;
+        let own = graph.instruction(work.instruction);
+        if own.splits.is_none() {
+            return self.put_back(work);
+        }
+        let id = work.run;
+        let is_part = |other: &Work| other.run == id && graph.instruction(other.instruction).fan > own.fan;
+        self.repository.insert_behind(work, is_part);
+    }
+
     /// The task that work is of, which has come to its end: nothing that is left of it is wanted any more. `None`: it
     /// has come to its end before.
     pub(super) fn task_of(&mut self, work: &Work) -> Option<TaskId> {

@@ -204,7 +204,9 @@ fn fans(instructions: &[Instruction]) -> Result<Vec<(u16, u16)>, GraphError> {
             _ => return Err(GraphError("a fan is joined twice, or was never split")),
         }
     }
-    let splits = |it: &Instruction| it.splits.is_some_and(|fan| fans[usize::from(fan)].is_none_or(|(around, _)| around != it.fan));
+    let splits = |it: &Instruction| {
+        it.splits.is_some_and(|fan| fans[usize::from(fan)].is_none_or(|(around, _)| around != it.fan))
+    };
     if instructions.len() > usize::from(u16::MAX) || instructions.iter().any(splits) {
         return Err(GraphError("a token is split into the wrong fan"));
     }

@@ -319,7 +319,7 @@ impl Engine {
         let tasks = head.ok_or(WireError::UnexpectedAnswer)?.tasks();
         let works = self.answered(now, id, firing, tasks, Duration::ZERO)?;
         self.record(Fact::Returned { interpreter: id, tasks });
-        works.into_iter().rev().for_each(|work| self.put_back(work));
+        works.into_iter().rev().for_each(|work| self.give_back(work));
         self.fire(now);
         Ok(())
     }

@@ -78,6 +78,12 @@ impl Repository {
         self.works.push_front(work);
     }
 
+    /// Behind everything that goes before it.
+    pub fn insert_behind(&mut self, work: Work, goes_before: impl Fn(&Work) -> bool) {
+        let place = self.works.iter().take_while(|other| goes_before(other)).count();
+        self.works.insert(place, work);
+    }
+
     /// The next one, cut to at most `most(&work)` tokens. What an interpreter was lost with goes in small parts, and
     /// after a second loss one by one, so that the culprit is found and the others are cleared.
     pub fn take(&mut self, most: impl Fn(&Work) -> u32) -> Option<Work> {

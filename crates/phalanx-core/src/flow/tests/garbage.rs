@@ -14,7 +14,10 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
     let head = engine.interpreters.get(&id).and_then(|interpreter| interpreter.in_flight.front());
     let (firing, count) = head.map_or((UNKNOWN, 1), |head| (head.id, head.work.count));
     let fired = |firing, shape, body: u64| {
-        (FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy: 1000, protection: 0 }, vec![0; body as usize].into())
+        (
+            FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy: 1000, protection: 0 },
+            vec![0; body as usize].into(),
+        )
     };
     match garbage {
         Garbage::ReadyAgain => (FromInterpreter::Ready { pid: 1 }, Bytes::new()),

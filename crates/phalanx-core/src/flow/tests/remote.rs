@@ -48,7 +48,10 @@ impl Remote {
             ToInterpreter::Ahead { .. } => panic!("nothing goes ahead of a chain's firings"),
             ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, groups } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
-                assert!(groups.is_empty() && count > 0 && first + count <= tokens.count(), "more is to be fired than was sent");
+                assert!(
+                    groups.is_empty() && count > 0 && first + count <= tokens.count(),
+                    "more is to be fired than was sent"
+                );
                 let numbers = &integers::numbers(&tokens)[first as usize..(first + count) as usize];
                 return self.fire(now, firing, program, instruction, numbers, Duration::from_nanos(slice));
             }
@@ -120,7 +123,10 @@ impl Answers {
         }
         let tokens = integers::tokens(self.form, &results);
         let (firing, shape, busy) = (self.firing, tokens.shape().clone(), self.busy());
-        self.say(FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy, protection: 0 }, tokens.to_owned_bytes());
+        self.say(
+            FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy, protection: 0 },
+            tokens.to_owned_bytes(),
+        );
     }
 
     /// The task's number, as a pickled exception would hold it.
