@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from phalanx._folding import Fold, FoldOrSpread, Grain, Offsets, ScanChunk, ScanOrSpread, joined, with_offsets
 from phalanx._instructions import Branch, Function, Fused, Inputs, Instruction, Test, While
 from phalanx.errors import ProgramError
-from phalanx.skeletons import TASK, Farm, Graph, Loop, Map, Pipeline, Program, Reduce, Scan, Skeleton
+from phalanx.skeletons import TASK, Farm, Graph, Loop, Map, Pipeline, Program, Reduce, Scan, Skeleton, check
 
 if TYPE_CHECKING:
     from phalanx import _native
@@ -47,7 +47,8 @@ class Draft:
 
     def is_link(self) -> bool:
         """Whether it takes one token and gives one, which has one way to go."""
-        return self.joins is self.past is self.splits is None and not self.inputs and len(self.on) == 1
+        special = self.joins is not None or self.past is not None or self.splits is not None or self.inputs > 0
+        return not special and len(self.on) == 1
 
     def native(self, numbers: dict[Draft, int]) -> _Instruction:
         """As the engine takes it."""
@@ -146,6 +147,7 @@ class _Compiler:
             return self._scan(program, at)
         if isinstance(program, Graph):
             return self._graph(program, at)
+        check(program)
         return self._step(program, at)
 
     def _open(self, at: Opening) -> Draft:
@@ -169,7 +171,8 @@ class _Compiler:
             at.draft, at.ways = None, at.all_ways()  # one branch is all that an instruction has
         draft = self._open(at)
         draft.steps.append(branch)
-        draft.past = past = []
+        past: list[Target] = []
+        draft.past = past
         return draft, past
 
     def _split(self, draft: Draft) -> Opening:
@@ -197,7 +200,8 @@ class _Compiler:
             return self._step(While(loop.while_, body), at)
         test = Draft(at.fan)
         test.steps.append(Test(loop.while_))
-        test.past = past = []
+        past: list[Target] = []
+        test.past = past
         end = self.add(loop.program, Opening(at.fan, draft=test))
         for before in (at, end):
             # The condition is fired where the token is: at the end of the instruction that gives it.

@@ -46,7 +46,7 @@ def main() -> None:
         if kind == "fire":
             firing, instruction, first, slice_, tokens, count, groups = message
             function = programs[program].function(instruction)
-            if type(function) is Instruction or groups:
+            if isinstance(function, Instruction) or groups:
                 GraphFiring(link, firing, function).fire_all([*ahead, tokens], groups, slice_)
                 ahead.clear()
             else:
@@ -158,11 +158,12 @@ class GraphFiring(Firing):
         units = Groups(objects, sizes) if sizes else objects
         for left in reversed(range(count)):
             token: Any = _UNREADABLE
+            given: list[Any]
             try:
                 token = next(units)
                 way, given = self._fire_one(token)
             except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
-                given: list[Any] = []
+                given = []
                 self._answer()
                 self._send_failure(error, token)
             else:
@@ -193,7 +194,7 @@ class GraphFiring(Firing):
             unsent += _size(given[-1])
             if count > MOST_PARTS or total + unsent > MOST_BYTES:
                 raise ValueError(
-                    f"a task of more than {MOST_PARTS} parts, or {MOST_BYTES} bytes of parts: cut it first"
+                    f"more than {MOST_PARTS} parts of one task, or {MOST_BYTES} bytes of them: cut it first"
                 )
             if len(given) >= PIECE or unsent >= PIECE_BYTES or _is_large(given[-1]):
                 self._answer()  # what came of earlier tokens is not mixed with parts that an exception may take back

@@ -14,7 +14,8 @@ from phalanx.errors import CulpritError, LostError, RemoteTraceback, StagingErro
 
 
 def stage_code(functions: tuple[Any, ...]) -> bytes:
-    """The functions or instructions of a program as code that an interpreter unpickles. Raises StagingError where that cannot be."""
+    """What a program's instructions fire, as code that an interpreter unpickles. Raises StagingError where that cannot
+    be."""
     try:
         return dumps_code(functions)
     except Exception as error:

@@ -32,8 +32,8 @@ _AT_HAND = (list, tuple, range, str, bytes, dict, set, frozenset)
 
 
 def open_stream(native: _native.Manager, run: int, tasks: Iterable[Any], pack: Pack = pack) -> Stream:
-    """The stream of a run, whose tasks become tokens by ``pack``. What may have to wait for its next task is read by a thread of its own, so that a
-    result never waits for the input behind it."""
+    """The stream of a run, whose tasks become tokens by ``pack``. What may have to wait for its next task is read by a
+    thread of its own, so that a result never waits for the input behind it."""
     if isinstance(tasks, _AT_HAND):
         return AtHand(native, run, iter(tasks), pack)
     return Gathered(native, run, iter(tasks), pack)

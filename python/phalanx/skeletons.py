@@ -129,8 +129,8 @@ class Graph(Skeleton):
 
     ``nodes``: for each name what is computed there and the names of its inputs, ``"task"`` for the task itself. The
     inputs are a function's arguments; a skeleton that begins with a function hands them to that one. ``result``: the
-    node whose token is the graph's. A node is fired as soon as all its inputs are there; a node that the result does not
-    need is not fired.
+    node whose token is the graph's. A node is fired as soon as all its inputs are there; a node that the result does
+    not need is not fired.
 
     Raises ProgramError for cycles, unknown names, and functions that do not take so many arguments.
     """
@@ -170,10 +170,15 @@ def name_of(program: Any) -> str:
     return getattr(program, "__qualname__", None) or repr(program)
 
 
+def check(program: Any) -> None:
+    """Raises ProgramError where something is neither a skeleton nor a function."""
+    if not isinstance(program, Skeleton) and not callable(program):
+        raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or a skeleton as px.Farm")
+
+
 def _checked(program: Any) -> Any:
-    if isinstance(program, Skeleton) or callable(program):
-        return program
-    raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or a skeleton such as px.Farm")
+    check(program)
+    return program
 
 
 def _function(function: Any, what: str) -> Any:
