@@ -117,6 +117,12 @@ impl Run {
         ends
     }
 
+    /// Whether it has ended with all its results, for tests.
+    #[cfg(test)]
+    pub fn is_done(&self) -> bool {
+        self.ended && self.stream_ended && self.settled == self.fed
+    }
+
     /// Ends the run without its results.
     pub fn abandon(&mut self) -> bool {
         !std::mem::replace(&mut self.ended, true)

@@ -31,6 +31,14 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
         }
         Garbage::NoResults => fired(firing, Shape::Packed { count: 0, bytes: 0 }, 0),
         Garbage::UnknownFailure => (FromInterpreter::Failed { firing: UNKNOWN, busy: 0 }, Bytes::new()),
+        Garbage::WaysThatDoNotAddUp => {
+            let shape = Shape::Separate { pickles: vec![8], attached: Vec::new() };
+            let ways = vec![5];
+            (FromInterpreter::Fired { firing, shape, ways, busy: 1000, protection: 0 }, vec![0; 8].into())
+        }
+        Garbage::PackedPartsAhead => {
+            (FromInterpreter::Ahead { firing, shape: Shape::Packed { count: 1, bytes: 8 } }, vec![0; 8].into())
+        }
         Garbage::UnknownReturn => (FromInterpreter::Returned { firing: UNKNOWN }, Bytes::new()),
     }
 }

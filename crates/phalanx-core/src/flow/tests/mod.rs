@@ -13,6 +13,7 @@ mod abandoning;
 mod closing;
 mod culprits;
 mod grains;
+mod graphs;
 mod losses;
 mod memory;
 mod random;

@@ -1,6 +1,7 @@
 //! Computations of every kind, with several losses at once: every result exactly once, or an error that names losses.
 
 use super::Grid;
+use super::graphs;
 use super::integers::Form;
 use super::plan::{Fault, KINDS, Plan, Recruiting, Stream, microseconds, milliseconds};
 use crate::flow::RunOptions;
@@ -26,6 +27,7 @@ fn stream() -> impl Strategy<Value = Stream> {
         |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience), close_after)| {
             let killing = Vec::new();
             Stream {
+                graph: None,
                 instructions,
                 tasks,
                 form,
@@ -42,6 +44,21 @@ fn stream() -> impl Strategy<Value = Stream> {
     )
 }
 
+/// A stream through a chain or a graph.
+fn any_stream() -> impl Strategy<Value = Stream> {
+    let graph = prop_oneof![1 => Just(None), 1 => select(graphs::graphs()).prop_map(Some)];
+    (stream(), graph).prop_map(|(stream, graph)| match graph {
+        Some(graph) => Stream {
+            instructions: graph.len() as u16,
+            graph: Some(graph),
+            form: Form::Separate,
+            tasks: stream.tasks / 3,
+            ..stream
+        },
+        None => stream,
+    })
+}
+
 fn fault() -> impl Strategy<Value = Fault> {
     (1..7u32, 0..60usize, select(KINDS.to_vec())).prop_map(|(interpreter, step, kind)| Fault {
         interpreter,
@@ -55,7 +72,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let sleep =
         prop_oneof![3 => Just(None), 1 => (time(), time()).prop_map(|(from, long)| Some((from, from + long * 10)))];
     let ways = (vec(recruiting, 0..10), vec(time(), 1..4), time(), sleep);
-    (1..5u32, vec(stream(), 1..4), vec(fault(), 0..6), ways).prop_map(|(interpreters, streams, faults, ways)| {
+    (1..5u32, vec(any_stream(), 1..4), vec(fault(), 0..6), ways).prop_map(|(interpreters, streams, faults, ways)| {
         let (recruits, delays, reading, sleep) = ways;
         let delays = delays.into_iter().map(|delay: Duration| delay.min(milliseconds(200))).collect();
         Plan { interpreters, streams, faults, recruits, delays, reading, sleep, ..Plan::default() }
