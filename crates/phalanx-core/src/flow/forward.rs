@@ -123,6 +123,7 @@ impl Engine {
                 }
             }
         }
+        new.sort_by_key(|work| work.instruction); // what can travel together lies together
         new.into_iter().rev().for_each(|work| self.repository.prepend(work));
         Ok(())
     }

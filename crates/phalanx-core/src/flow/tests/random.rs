@@ -52,7 +52,8 @@ fn any_stream() -> impl Strategy<Value = Stream> {
             instructions: graph.len() as u16,
             graph: Some(graph),
             form: Form::Separate,
-            tasks: stream.tasks / 3,
+            tasks: stream.tasks / 12,
+            grains: stream.grains.into_iter().map(|grain| grain.min(milliseconds(10))).collect(),
             ..stream
         },
         None => stream,

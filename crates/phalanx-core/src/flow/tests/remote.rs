@@ -100,6 +100,7 @@ impl Remote {
         assert!(instruction < stream.instructions, "no such instruction");
         let began = self.free_at.max(now);
         let mut answers = Answers::new(firing, stream.form, began);
+        answers.sends_ahead = stream.piece < usize::MAX;
         for (done, unit) in (1..).zip(units) {
             let task = unit.first().map(|number| integers::task_of(*number));
             answers.now += stream.grain(task.unwrap_or_default(), instruction);
@@ -152,13 +153,15 @@ struct Answers {
     results: Vec<u64>,
     /// For each token of an instruction that branches.
     ways: Vec<u32>,
+    /// Who answers in pieces does so also within the parts of one token.
+    sends_ahead: bool,
     acts: Vec<(Duration, Act)>,
 }
 
 impl Answers {
     fn new(firing: FiringId, form: Form, now: Duration) -> Answers {
         let (results, ways, acts) = (Vec::new(), Vec::new(), Vec::new());
-        Answers { firing, form, now, answered: now, results, ways, acts }
+        Answers { firing, form, now, answered: now, results, ways, sends_ahead: false, acts }
     }
 
     /// What an instruction of a graph makes of its tokens; of many parts, some go ahead.
@@ -167,7 +170,7 @@ impl Answers {
             Gift::Past(token) => (PAST, vec![token]),
             Gift::On(tokens) => (tokens.len() as u32, tokens),
         };
-        if instruction.splits.is_some() && tokens.len() > AHEAD {
+        if self.sends_ahead && instruction.splits.is_some() && tokens.len() > AHEAD {
             self.give();
             let ahead = integers::tokens(self.form, &tokens[..AHEAD]);
             let (firing, shape) = (self.firing, ahead.shape().clone());
