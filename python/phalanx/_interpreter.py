@@ -46,7 +46,7 @@ def main() -> None:
         if kind == "fire":
             firing, instruction, first, slice_, tokens, count, groups = message
             function = programs[program].function(instruction)
-            if isinstance(function, Instruction) or groups:
+            if isinstance(function, Instruction) or groups or ahead:
                 GraphFiring(link, firing, function).fire_all([*ahead, tokens], groups, slice_)
                 ahead.clear()
             else:

@@ -136,6 +136,8 @@ class Graph(Skeleton):
     """
 
     def __init__(self, nodes: Mapping[str, tuple[Any, ...]], *, result: str) -> None:
+        if not isinstance(nodes, Mapping):
+            raise ProgramError(f"a graph's nodes are a dict of (function or skeleton, 'input', ...), not {nodes!r}")
         self.nodes = {name: _node(name, node) for name, node in nodes.items()}
         self.result = result
         if TASK in self.nodes:
@@ -173,7 +175,7 @@ def name_of(program: Any) -> str:
 def check(program: Any) -> None:
     """Raises ProgramError where something is neither a skeleton nor a function."""
     if not isinstance(program, Skeleton) and not callable(program):
-        raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or a skeleton as px.Farm")
+        raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or a skeleton (px.Farm, px.Map, …)")
 
 
 def _checked(program: Any) -> Any:

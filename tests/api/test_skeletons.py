@@ -171,6 +171,7 @@ def test_what_is_no_program_is_an_error_at_once() -> None:
     bad("result 'c'", px.Graph, {"a": (abs, "task")}, result="c")
     bad("name of the task", px.Graph, {"task": (abs, "task")}, result="task")
     bad("result", px.Graph, {}, result="task")
+    bad("nodes are a dict", px.Graph, [("a", abs, "task")], result="a")
     bad("is to be", px.Graph, {"a": (abs,)}, result="a")
     bad("is to be", px.Graph, {"a": [abs, "task"]}, result="a")
     bad("does not take", px.Graph, {"a": (tasks.double, "task", "task")}, result="a")

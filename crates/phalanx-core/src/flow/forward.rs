@@ -53,7 +53,12 @@ impl Engine {
         let (count, bytes) = head.ahead.iter().fold((parts.count(), parts.bytes()), |(count, bytes), piece| {
             (count.saturating_add(piece.count()), bytes.saturating_add(piece.bytes()))
         });
-        if !splits || !parts.is_separate() || count > MOST_PARTS + MOST_TOKENS || bytes > MOST_AHEAD {
+        if !splits
+            || !parts.is_separate()
+            || parts.count() == 0
+            || count > MOST_PARTS + MOST_TOKENS
+            || bytes > MOST_AHEAD
+        {
             return Err(WireError::UnexpectedAnswer);
         }
         head.ahead.push(parts);

@@ -16,6 +16,7 @@ mod grains;
 mod graphs;
 mod losses;
 mod memory;
+mod parts;
 mod random;
 mod silence;
 mod staging;
