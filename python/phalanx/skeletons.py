@@ -175,7 +175,7 @@ def name_of(program: Any) -> str:
 def check(program: Any) -> None:
     """Raises ProgramError where something is neither a skeleton nor a function."""
     if not isinstance(program, Skeleton) and not callable(program):
-        raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or a skeleton (px.Farm, px.Map, …)")
+        raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or px.Farm, px.Map, …")
 
 
 def _checked(program: Any) -> Any:

@@ -156,7 +156,7 @@ impl Graph {
         }
         let takes = self.instructions.iter().map(|it| it.takes);
         let starved = fed.iter().zip(takes).any(|(fed, takes)| match takes {
-            Takes::Inputs { .. } => fed.iter().any(|sources| *sources == 0),
+            Takes::Inputs { .. } => fed.contains(&0),
             _ => false,
         });
         if starved { Err(GraphError("an input is fed by nothing")) } else { Ok(()) }
