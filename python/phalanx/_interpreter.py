@@ -28,8 +28,6 @@ Function = Callable[[Any], Any]
 #: Tokens, and bytes of them, that an answer of a graph's instruction holds; more go ahead of it.
 PIECE = 8192
 PIECE_BYTES = 4 << 20
-#: A number's bytes, roughly.
-PLAIN_BYTES = 16
 
 
 def main() -> None:
@@ -220,7 +218,7 @@ def _size(kept: Any) -> int:
     """About how many bytes it has as a token."""
     if type(kept) is Token:
         return len(kept.pickled) + sum(buffer.nbytes for buffer in kept.buffers)
-    return len(kept) if type(kept) in (str, bytes) else PLAIN_BYTES
+    return sys.getsizeof(kept)
 
 
 def _is_large(kept: Any) -> bool:

@@ -17,6 +17,7 @@ class InterpreterSummary:
     level: str
     #: ``"working"``, ``"lost"`` or ``"dismissed"``.
     state: str
+    #: What it fired instructions for: tasks, parts of them, and groups of parts.
     tasks: int
     bytes_in: int
     bytes_out: int

@@ -1,5 +1,4 @@
-//! The tokens of a graph on their way: what instructions give goes to its targets, and what is fireable is gathered
-//! into firings.
+//! The tokens of a graph on their way: what instructions give goes to its targets.
 
 use super::graph::{Instruction, Takes, Target};
 use super::groups::Groups;
@@ -10,12 +9,11 @@ use crate::error::WireError;
 use crate::event::Outcome;
 use crate::ids::{FiringId, InterpreterId, RunId, TaskId};
 use crate::wire::{PAST, Tokens};
-use std::collections::VecDeque;
 
 /// Most parts of one token: more are an error of the program, which interpreters report.
 pub const MOST_PARTS: u32 = 1 << 20;
 /// Most bytes that an interpreter may send ahead of an answer; it stops a program at half of it.
-const MOST_AHEAD: u64 = 1 << 31;
+const MOST_BYTES_AHEAD: u64 = 1 << 31;
 /// Parts that lie together in the repository: taking a few out of many costs a look at all of them.
 const PIECE: u32 = 1024;
 
@@ -57,7 +55,7 @@ impl Engine {
             || !parts.is_separate()
             || parts.count() == 0
             || count > MOST_PARTS + MOST_TOKENS
-            || bytes > MOST_AHEAD
+            || bytes > MOST_BYTES_AHEAD
         {
             return Err(WireError::UnexpectedAnswer);
         }
@@ -209,20 +207,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Work that an interpreter did not begin. What splits was given back because its parts are many: they go first, so
-    /// that memory stays bounded.
-    pub(super) fn give_back(&mut self, work: Work) {
-        let Some(run) = self.runs.get(&work.run) else { return };
-        let graph = &self.programs[&run.program].graph;
-        let own = graph.instruction(work.instruction);
-        if own.splits.is_none() {
-            return self.put_back(work);
-        }
-        let id = work.run;
-        let is_part = |other: &Work| other.run == id && graph.instruction(other.instruction).fan > own.fan;
-        self.repository.insert_behind(work, is_part);
-    }
-
     /// The task that work is of, which has come to its end: nothing that is left of it is wanted any more. `None`: it
     /// has come to its end before.
     pub(super) fn task_of(&mut self, work: &Work) -> Option<TaskId> {
@@ -234,38 +218,7 @@ impl Engine {
         Some(task)
     }
 
-    /// What of `first` is still wanted, and as much of the same instruction as should travel with it.
-    pub(super) fn collect(&mut self, first: Work) -> Option<(Work, VecDeque<Work>)> {
-        let (program, _) = self.program_and_groups(first.run);
-        let batch = program.paces[usize::from(first.instruction)].batch();
-        let (run, instruction, is_suspect) = (first.run, first.instruction, first.is_suspect());
-        let mut works = self.living(first);
-        let mut count: u32 = works.iter().map(|work| work.count).sum();
-        while !is_suspect && count < batch {
-            let same = |work: &&Work| work.run == run && work.instruction == instruction && !work.is_suspect();
-            if self.repository.next().filter(same).is_none() {
-                break;
-            }
-            let more = self.repository.take(|_| batch - count).map(|work| self.living(work)).unwrap_or_default();
-            count += more.iter().map(|work| work.count).sum::<u32>();
-            works.extend(more);
-        }
-        Some((works.pop_front()?, works))
-    }
-
-    /// The parts of work whose tasks have not come to their end.
-    fn living(&mut self, mut work: Work) -> VecDeque<Work> {
-        let (program, groups) = self.program_and_groups(work.run);
-        let fan = program.graph.instruction(work.instruction).fan;
-        let mut works = VecDeque::new();
-        for (first, count) in groups.living(fan, work.task, work.count) {
-            work.split_off((first - work.task) as u32);
-            works.push_back(work.split_off(count));
-        }
-        works
-    }
-
-    fn program_and_groups(&mut self, run: RunId) -> (&mut Program, &mut Groups) {
+    pub(super) fn program_and_groups(&mut self, run: RunId) -> (&mut Program, &mut Groups) {
         let run = self.runs.get_mut(&run).expect("what is closed has no work");
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
         (program, run.groups.as_mut().expect("a graph's run has groups"))
@@ -280,36 +233,4 @@ fn fit(instruction: &Instruction, ways: &[u32], sent: u32) -> bool {
     };
     let tokens = |way: u32| if way == PAST { 1 } else { u64::from(way) };
     ways.iter().all(|way| possible(*way)) && ways.iter().map(|way| tokens(*way)).sum::<u64>() == u64::from(sent)
-}
-
-/// The tokens of a firing as its messages hold them.
-pub struct Bulk {
-    /// In the last message: the tokens `first .. first + count` are to be fired.
-    pub tokens: Tokens,
-    pub first: u32,
-    pub count: u32,
-    /// How many tokens are to be fired together, for each group; nothing where they are fired one by one.
-    pub groups: Vec<u32>,
-    /// In messages ahead of the last one.
-    pub ahead: Vec<Tokens>,
-}
-
-impl Bulk {
-    /// Work of a chain.
-    pub fn of_chain(work: &Work) -> Bulk {
-        let (tokens, first) = work.tokens.slice(work.start, work.count);
-        Bulk { tokens, first, count: work.count, groups: Vec::new(), ahead: Vec::new() }
-    }
-
-    /// Work of a graph, of as many messages as it needs.
-    pub fn of_graph(work: &Work, more: &VecDeque<Work>) -> Bulk {
-        let works = || std::iter::once(work).chain(more);
-        let groups = works().filter(|work| work.is_group).map(|work| work.tokens.count()).collect();
-        let tokens = Tokens::concat(&works().map(Work::own_tokens).collect::<Vec<_>>());
-        let count = tokens.count();
-        let sizes = (0..count).step_by(MOST_TOKENS as usize).map(|start| MOST_TOKENS.min(count - start));
-        let mut ahead = if count > MOST_TOKENS { tokens.cut(sizes).unwrap_or_default() } else { Vec::new() };
-        let tokens = ahead.pop().unwrap_or(tokens);
-        Bulk { first: 0, count: tokens.count(), tokens, groups, ahead }
-    }
 }

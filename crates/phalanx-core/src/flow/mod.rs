@@ -6,6 +6,7 @@
 //! decision a batch and not one a task.
 
 mod forward;
+mod gather;
 mod graph;
 mod groups;
 mod interpreter;
@@ -23,7 +24,8 @@ use crate::event::{Cause, Command, Event, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
-use forward::{Bulk, Given};
+use forward::Given;
+use gather::Bulk;
 use groups::Groups;
 use interpreter::{Firing, Interpreter};
 use pace::{Pace, SLICE};

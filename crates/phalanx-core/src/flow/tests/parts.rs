@@ -113,3 +113,36 @@ fn an_exception_takes_back_what_was_sent_ahead() {
     assert!(grid.engine.runs[&run].groups.as_ref().unwrap().is_empty());
     assert!(grid.engine.repository.next().is_none());
 }
+
+#[test]
+fn the_other_parts_of_a_task_that_raised_are_dropped() {
+    let (mut grid, run, id, firing) = splitting();
+    answer(&mut grid, id, firing, vec![1000], &separate(1000));
+    let firings: Vec<_> = std::iter::from_fn(|| next_firing(&mut grid)).collect();
+    assert_eq!(firings.len(), 2, "one part for each interpreter, whose grain is unknown");
+    say(&mut grid, firings[0].0, FromInterpreter::Failed { firing: firings[0].1, busy: 0 }, &Tokens::none());
+    assert!(grid.engine.runs[&run].groups.as_ref().unwrap().is_empty());
+    answer(&mut grid, firings[1].0, firings[1].1, Vec::new(), &separate(1));
+    assert!(next_firing(&mut grid).is_none() && grid.engine.repository.next().is_none());
+    grid.engine.finish(run);
+    let ended = |command| matches!(command, Command::Deliver { outcome: Outcome::Ended, .. });
+    assert!(std::iter::from_fn(|| grid.engine.next_command()).any(ended), "one outcome settles the task");
+}
+
+#[test]
+fn parts_go_before_what_was_not_split_yet() {
+    let (mut grid, run, id, firing) = splitting();
+    answer(&mut grid, id, firing, vec![0], &Tokens::none());
+    let (id, firing) = next_firing(&mut grid).unwrap();
+    answer(&mut grid, id, firing, Vec::new(), &separate(1));
+    grid.engine.feed(grid.now, run, separate(10)).unwrap();
+    let (id, firing) = next_firing(&mut grid).unwrap();
+    assert_eq!(grid.engine.interpreters[&id].in_flight[0].tasks(), 10, "the grain is known to be fine");
+    let everybody_else: Vec<_> = grid.engine.interpreters.keys().copied().filter(|other| *other != id).collect();
+    answer(&mut grid, id, firing, vec![4], &separate(4));
+    say(&mut grid, id, FromInterpreter::Returned { firing }, &Tokens::none());
+    let in_flight = |id| grid.engine.interpreters[id].in_flight.iter().map(|firing| firing.work.instruction);
+    let fired: Vec<u16> = everybody_else.iter().chain([&id]).flat_map(in_flight).collect();
+    assert_eq!(fired, [1, 1], "parts, whose grain is unknown, one for each interpreter");
+    assert_eq!(grid.engine.repository.works().map(|work| work.instruction).collect::<Vec<_>>(), [1, 0]);
+}
