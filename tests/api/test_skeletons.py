@@ -20,6 +20,7 @@ import pytest
 from api import tasks
 from api.meaning import affine, in_order, meaning, mixed, random_program, some
 from conftest import Eventually
+from phalanx import _folding
 
 
 def outcomes(manager: px.Manager, program: Any, stream: list[Any], **options: Any) -> list[Any]:
@@ -264,6 +265,28 @@ def test_what_cannot_be_pickled_inside_a_task(manager: px.Manager) -> None:
         error = raised_by(manager, program, [1])
         assert isinstance(error, px.StagingError)
         assert "cannot be pickled" in str(error)
+
+
+def test_private_links_carry_them_too() -> None:
+    picture = np.arange(100_000.0)
+    program = px.Map(px.Map(np.sum, split=lambda half: np.split(half, 5)), split=lambda whole: np.split(whole, 2))
+    with px.Manager(contract=px.ParDegree(2), policy="all") as manager:
+        assert outcomes(manager, program, [picture] * 3) == [meaning(program, picture)] * 3
+        assert outcomes(manager, px.Scan(operator.add), [range(50_000)]) == [list(itertools.accumulate(range(50_000)))]
+        assert {it.level for it in manager.summary().interpreters} == {"private"}
+
+
+def test_items_without_an_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_folding, "MOST_ITEMS", 1000)
+    assert len(_folding.items_of(range(1000))) == 1000
+    with pytest.raises(ValueError, match="more than 1000 items"):
+        _folding.items_of(itertools.count())
+
+
+def test_there_are_never_too_many_chunks() -> None:
+    cut = _folding.chunks(list(range(200_000)), 2)
+    assert len(cut) <= _folding.MOST_CHUNKS
+    assert _folding.joined(cut) == list(range(200_000))
 
 
 @pytest.mark.parametrize("ordered", [True, False])

@@ -6,16 +6,23 @@ use super::repository::Work;
 use crate::wire::Tokens;
 use std::collections::VecDeque;
 
+/// Of work that an interpreter was lost with, so much is fired together.
+const SUSPECTS: u32 = 16;
+
 impl Engine {
     /// What of `first` is still wanted, and as much of the same instruction as should travel with it.
     pub(super) fn collect(&mut self, first: Work) -> Option<(Work, VecDeque<Work>)> {
         let (program, _) = self.program_and_groups(first.run);
-        let batch = program.paces[usize::from(first.instruction)].batch();
-        let (run, instruction, is_suspect) = (first.run, first.instruction, first.is_suspect());
+        let batch = match first.killed.len() {
+            0 => program.paces[usize::from(first.instruction)].batch(),
+            1 => SUSPECTS,
+            _ => 1,
+        };
+        let (run, instruction, killed) = (first.run, first.instruction, first.killed.clone());
         let mut works = self.living(first);
         let mut count: u32 = works.iter().map(|work| work.count).sum();
-        while !is_suspect && count < batch {
-            let same = |work: &&Work| work.run == run && work.instruction == instruction && !work.is_suspect();
+        while count < batch {
+            let same = |work: &&Work| (work.run, work.instruction, &work.killed) == (run, instruction, &killed);
             if self.repository.next().filter(same).is_none() {
                 break;
             }
