@@ -127,7 +127,10 @@ impl Engine {
             }
         }
         new.sort_by_key(|work| work.instruction); // what can travel together lies together
-        new.into_iter().rev().for_each(|work| self.repository.prepend(work));
+        let ranks = works.iter().map(|work| if instruction.fan == 0 { work.task } else { work.rank });
+        let rank = ranks.min().unwrap_or_default();
+        new.iter_mut().for_each(|work| work.rank = rank);
+        self.repository.insert(new, false);
         Ok(())
     }
 

@@ -47,16 +47,16 @@ impl Engine {
 
     /// Work that an interpreter did not begin. What splits was given back because its parts are many: they go first, so
     /// that memory stays bounded.
-    pub(super) fn give_back(&mut self, work: Work) {
+    pub(super) fn give_back(&mut self, mut work: Work) {
         let Some(run) = self.runs.get(&work.run) else { return };
-        let graph = &self.programs[&run.program].graph;
-        let own = graph.instruction(work.instruction);
-        if own.splits.is_none() {
+        let instruction = self.programs[&run.program].graph.instruction(work.instruction);
+        if instruction.splits.is_none() {
             return self.put_back(work);
         }
-        let id = work.run;
-        let is_part = |other: &Work| other.run == id && graph.instruction(other.instruction).fan > own.fan;
-        self.repository.insert_behind(work, is_part);
+        if instruction.fan == 0 {
+            work.rank = work.task;
+        }
+        self.repository.insert(vec![work], true);
     }
 }
 

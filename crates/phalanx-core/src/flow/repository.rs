@@ -21,6 +21,8 @@ pub struct Work {
     pub count: u32,
     /// All the tokens are fired together, for one number: `start` is 0, and `count` is 1.
     pub is_group: bool,
+    /// In a graph: the first task of those that it came of, by which it is ordered.
+    pub rank: TaskId,
     /// Interpreters that were lost firing it.
     pub killed: Vec<String>,
     /// How many of them died; the others fell silent, which may have been the network's fault.
@@ -32,7 +34,18 @@ impl Work {
     pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
         let count = tokens.count();
         let tokens = Arc::new(tokens);
-        Work { run, instruction, task, tokens, start: 0, count, is_group: false, killed: Vec::new(), deaths: 0 }
+        Work {
+            run,
+            instruction,
+            task,
+            tokens,
+            start: 0,
+            count,
+            is_group: false,
+            rank: task,
+            killed: Vec::new(),
+            deaths: 0,
+        }
     }
 
     /// `tokens` together, for `number`.
@@ -78,10 +91,14 @@ impl Repository {
         self.works.push_front(work);
     }
 
-    /// Behind everything that goes before it.
-    pub fn insert_behind(&mut self, work: Work, goes_before: impl Fn(&Work) -> bool) {
-        let place = self.works.iter().take_while(|other| goes_before(other)).count();
-        self.works.insert(place, work);
+    /// Work of the same run and rank: before what is of later tasks, so that tasks are finished in their order; and
+    /// before what is of the same tasks, for it is further on, unless it goes `behind` that.
+    pub fn insert(&mut self, works: Vec<Work>, behind: bool) {
+        let Some(Work { run, rank, .. }) = works.first() else { return };
+        let goes_before = |other: &&Work| other.run == *run && (other.rank < *rank || behind && other.rank == *rank);
+        let place = self.works.iter().take_while(goes_before).count();
+        let before: Vec<Work> = self.works.drain(..place).collect();
+        before.into_iter().chain(works).rev().for_each(|work| self.works.push_front(work));
     }
 
     /// The next one, cut to at most `most(&work)` tokens. What an interpreter was lost with goes in small parts, and

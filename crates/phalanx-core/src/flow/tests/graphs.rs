@@ -238,6 +238,17 @@ fn a_part_that_ends_its_interpreters_is_its_tasks_culprit() {
 }
 
 #[test]
+fn a_single_interpreter_finishes_tasks_in_their_order() {
+    for graph in graphs() {
+        let options = RunOptions { ordered: false, ahead: milliseconds(250), spare: 4 };
+        let stream = Stream { options, grains: vec![milliseconds(30)], tasks: 20, ..stream(graph) };
+        let grid = Grid::run(Plan { interpreters: 1, streams: vec![stream], ..Plan::default() });
+        grid.readers[0].expect_everything();
+        assert!(grid.readers[0].got.iter().map(|(task, _)| *task).eq(0..20));
+    }
+}
+
+#[test]
 fn parts_of_fine_grain_are_coalesced() {
     let stream = Stream { grains: vec![microseconds(1)], tasks: 20_000, raising: Vec::new(), ..stream(map()) };
     let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
