@@ -298,14 +298,16 @@ def test_interpreters_killed_while_parts_are_everywhere(ordered: bool, eventuall
     program = px.Map(px.Pipeline(px.Map(slow, split=some, join=in_order), slow, fuse=False), join=in_order)
     stream = [list(range(number, number + 9)) for number in range(60)]
     expected = [meaning(program, task) for task in stream]
-    results = []
+    results: list[int] = []
+    killed: list[int] = []
     with px.Manager(contract=px.ParDegree(2)) as manager:
         for result in manager.compute(program, stream, ordered=ordered):
             results.append(result)
-            if len(results) % 20 == 5:
-                working = [it.pid for it in manager.summary().interpreters if it.state == "working"]
-                os.kill(working[0], signal.SIGKILL)
-        eventually(lambda: manager.summary().lost >= 2)
+            if len(results) in (2, 12, 32):
+                eventually(lambda: manager.summary().lost == len(killed))
+                killed.append(next(it.pid for it in manager.summary().interpreters if it.state == "working"))
+                os.kill(killed[-1], signal.SIGKILL)
+        eventually(lambda: manager.summary().lost == 3)
     assert (results if ordered else sorted(results)) == (expected if ordered else sorted(expected))
 
 

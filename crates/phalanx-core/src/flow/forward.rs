@@ -111,25 +111,27 @@ impl Engine {
             let pieces = given.tokens.cut(works.iter().map(|work| work.count))?;
             for (work, tokens) in works.iter().zip(pieces) {
                 let parcel = Parcel { targets: &instruction.on, fan: instruction.fan, first: work.task, tokens };
+                let before = new.len();
                 self.forward(run, &parcel, &mut new)?;
+                rank(&mut new[before..], instruction.fan, work.task, work);
             }
         } else {
             let tokens = Tokens::concat(&ahead.into_iter().chain([given.tokens]).collect::<Vec<_>>());
             let pieces = tokens.cut(given.ways.iter().map(|way| if *way == PAST { 1 } else { *way }))?;
-            let numbers = works.iter().flat_map(|work| work.task..work.task + u64::from(work.count));
-            for ((first, way), tokens) in numbers.zip(&given.ways).zip(pieces) {
+            let numbers_of = |work: &Work| work.task..work.task + u64::from(work.count);
+            let numbers = works.iter().flat_map(|work| numbers_of(work).map(move |number| (number, work)));
+            for (((first, work), way), tokens) in numbers.zip(&given.ways).zip(pieces) {
+                let before = new.len();
                 let targets = if *way == PAST { &instruction.past } else { &instruction.on };
                 let parcel = Parcel { targets, fan: instruction.fan, first, tokens };
                 match instruction.splits.filter(|_| *way != PAST) {
                     Some(fan) => self.split(run, fan, parcel, &mut new)?,
                     None => self.forward(run, &parcel, &mut new)?,
                 }
+                rank(&mut new[before..], instruction.fan, first, work);
             }
         }
         new.sort_by_key(|work| work.instruction); // what can travel together lies together
-        let ranks = works.iter().map(|work| if instruction.fan == 0 { work.task } else { work.rank });
-        let rank = ranks.min().unwrap_or_default();
-        new.iter_mut().for_each(|work| work.rank = rank);
         self.repository.insert(new, false);
         Ok(())
     }
@@ -226,6 +228,11 @@ impl Engine {
         let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
         (program, run.groups.as_mut().expect("a graph's run has groups"))
     }
+}
+
+/// Work that came of token `number` of `work` is of the same task.
+fn rank(new: &mut [Work], fan: u16, number: u64, work: &Work) {
+    new.iter_mut().for_each(|new| new.rank = if fan == 0 { number } else { work.rank });
 }
 
 /// Whether an instruction that branches can have given `sent` tokens in these ways.

@@ -91,11 +91,11 @@ impl Repository {
         self.works.push_front(work);
     }
 
-    /// Work of the same run and rank: before what is of later tasks, so that tasks are finished in their order; and
-    /// before what is of the same tasks, for it is further on, unless it goes `behind` that.
+    /// Work of one run: before what is of later tasks, so that tasks are finished in their order; and before what is of
+    /// the same task, for it is further on, unless it goes `behind` that.
     pub fn insert(&mut self, works: Vec<Work>, behind: bool) {
-        let Some(Work { run, rank, .. }) = works.first() else { return };
-        let goes_before = |other: &&Work| other.run == *run && (other.rank < *rank || behind && other.rank == *rank);
+        let Some((run, rank)) = works.iter().map(|work| (work.run, work.rank)).min() else { return };
+        let goes_before = |other: &&Work| other.run == run && (other.rank < rank || behind && other.rank == rank);
         let place = self.works.iter().take_while(goes_before).count();
         let before: Vec<Work> = self.works.drain(..place).collect();
         before.into_iter().chain(works).rev().for_each(|work| self.works.push_front(work));
