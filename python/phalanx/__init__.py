@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx.hosts import Hosts
     from phalanx.manager import Manager
     from phalanx.security import Rules, secure_code, secure_data
-    from phalanx.skeletons import Farm, Pipeline
+    from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
     from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Results, Summary
 
 _HOMES = {
@@ -36,7 +36,7 @@ _HOMES = {
     "hosts": "Hosts",
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
-    "skeletons": "Farm Pipeline",
+    "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Results Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -50,21 +50,26 @@ __all__ = [
     "CulpritError",
     "Deadline",
     "Farm",
+    "Graph",
     "Hosts",
     "IdentityError",
     "InterpreterSummary",
+    "Loop",
     "LostError",
     "Manager",
+    "Map",
     "ParDegree",
     "PhalanxError",
     "Pipeline",
     "PolicyError",
     "ProgramError",
     "RecruitError",
+    "Reduce",
     "RemoteError",
     "RemoteTraceback",
     "Results",
     "Rules",
+    "Scan",
     "StagingError",
     "Summary",
     "Throughput",

@@ -14,15 +14,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from phalanx import _native
+from phalanx._compile import Compiled, compile_program
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._stream import open_stream
 from phalanx._submissions import Submissions
-from phalanx._tokens import unpack
+from phalanx._tokens import Code, pack, pack_each, unpack
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
 from phalanx.security import Rules, policy_words
-from phalanx.skeletons import Compiled, Program, compile_program
+from phalanx.skeletons import Program
 
 if TYPE_CHECKING:
     from phalanx.summary import Account, Results, Summary
@@ -120,18 +121,18 @@ class Manager(Executor):
         from phalanx.summary import Account, Results  # dataclasses are slow to import
 
         compiled = compile_program(program)
-        code = stage_code(compiled.functions)
+        code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
         return Results(self._results(code, compiled, tasks, options, account), account)
 
     def _results(
-        self, code: bytes, compiled: Compiled, tasks: Iterable[Any], options: dict[str, bool], account: Account
+        self, code: Code, compiled: Compiled, tasks: Iterable[Any], options: dict[str, bool], account: Account
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
-        staged = native.stage(len(compiled.functions), code, compiled.marked_code, compiled.marked_data)
+        staged = compiled.stage(native, code)
         run = native.open(staged, mailbox, ahead=AHEAD, spare=SPARE, contract=True, size=_size(tasks), **options)
-        stream = open_stream(native, run, tasks)
+        stream = open_stream(native, run, tasks, pack if compiled.is_chain else pack_each)
         try:
             while True:
                 stream.feed()

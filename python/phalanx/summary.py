@@ -19,6 +19,7 @@ class InterpreterSummary:
     level: str
     #: ``"working"``, ``"lost"``, ``"released"`` (by the contract) or ``"dismissed"`` (at the end).
     state: str
+    #: What it fired instructions for: tasks, parts of them, and groups of parts.
     tasks: int
     bytes_in: int
     bytes_out: int

@@ -150,10 +150,10 @@ impl Manager {
         lock(&self.core.engine).wanted()
     }
 
-    /// Takes a program of a chain of `instructions`; `code` is the pickled tuple of their functions.
-    pub fn stage(&self, instructions: u16, code: Bytes, marks: Marks) -> ProgramId {
+    /// Takes a program; `code` is the pickled tuple of what its instructions fire.
+    pub fn stage(&self, graph: Graph, code: Bytes, marks: Marks) -> ProgramId {
         self.core.drive(|engine, _| {
-            let program = engine.stage(Graph::chain(instructions), code);
+            let program = engine.stage(graph, code);
             engine.mark(program, marks);
             program
         })
@@ -184,9 +184,9 @@ impl Manager {
         waited.unwrap_or_else(PoisonError::into_inner).0.room(run)
     }
 
-    /// The next tasks of a run's stream.
-    pub fn feed(&self, run: RunId, tasks: Tokens) {
-        self.core.drive(|engine, now| engine.feed(now, run, tasks));
+    /// The next tasks of a run's stream. Those of a graph must be separate tokens.
+    pub fn feed(&self, run: RunId, tasks: Tokens) -> Result<(), WireError> {
+        self.core.drive(|engine, now| engine.feed(now, run, tasks))
     }
 
     /// The run's stream has ended.

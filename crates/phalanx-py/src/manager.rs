@@ -2,11 +2,12 @@
 
 use crate::buffers::{Region, release};
 use crate::errors::{identity, raise, recruit};
+use crate::graph::{PyInstruction, PyTarget, to_graph};
 use crate::policy::Words;
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
 use phalanx_core::event::Outcome;
-use phalanx_core::flow::{Goal, MarkedData, Marks, RunOptions};
+use phalanx_core::flow::{Goal, Graph, MarkedData, Marks, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
 use phalanx_core::level::Level;
 use phalanx_net::address::Address;
@@ -14,12 +15,16 @@ use phalanx_net::identity::{Member, Role};
 use phalanx_node::connect::{Place, connect};
 use phalanx_node::manager as node;
 use phalanx_node::recruit::Start;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+
+/// For each instruction, whether what it takes and what it gives is marked.
+type MarkedTokens = Vec<(bool, bool)>;
 
 /// How often a wait looks whether somebody pressed Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -90,19 +95,33 @@ impl Manager {
         self.0.interpreters()
     }
 
-    /// Takes a program: the pickled tuple of its instructions' functions; whether that is marked, and for each
-    /// instruction whether what it takes and what it gives is.
+    /// Takes a program that is a chain of so many instructions: the pickled tuple of their functions; whether that is
+    /// marked, and for each instruction whether what it takes and what it gives is.
     fn stage(
         &self,
         py: Python<'_>,
         instructions: u16,
         code: Vec<u8>,
         marked_code: bool,
-        marked_data: Vec<(bool, bool)>,
+        marked_data: MarkedTokens,
     ) -> u32 {
-        let data = marked_data.into_iter().map(|(takes, gives)| MarkedData { takes, gives }).collect();
-        let marks = Marks { code: marked_code, data };
-        py.detach(|| self.0.stage(instructions, code.into(), marks).0)
+        let marks = to_marks(marked_code, marked_data);
+        py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks).0)
+    }
+
+    /// Takes a program that is a graph: where its tasks go, its instructions, and their pickled tuple; and its marks.
+    fn stage_graph(
+        &self,
+        py: Python<'_>,
+        entry: Vec<PyTarget>,
+        instructions: Vec<PyInstruction>,
+        code: Vec<u8>,
+        marked_code: bool,
+        marked_data: MarkedTokens,
+    ) -> PyResult<u32> {
+        let graph = to_graph(entry, instructions).map_err(|error| raise("ProgramError", error))?;
+        let marks = to_marks(marked_code, marked_data);
+        Ok(py.detach(|| self.0.stage(graph, code.into(), marks).0))
     }
 
     fn forget(&self, py: Python<'_>, program: u32) {
@@ -138,8 +157,7 @@ impl Manager {
     fn feed(&self, py: Python<'_>, run: u32, tasks: Packed) -> PyResult<()> {
         release(py);
         let tasks = from_python(py, tasks)?;
-        py.detach(|| self.0.feed(RunId(run), tasks));
-        Ok(())
+        py.detach(|| self.0.feed(RunId(run), tasks)).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     fn finish(&self, py: Python<'_>, run: u32) {
@@ -213,6 +231,11 @@ impl Manager {
         release(py);
         Ok(closed?)
     }
+}
+
+fn to_marks(code: bool, data: MarkedTokens) -> Marks {
+    let data = data.into_iter().map(|(takes, gives)| MarkedData { takes, gives }).collect();
+    Marks { code, data }
 }
 
 /// Does what may wait for other machines in a thread of its own, so that Ctrl-C is heard meanwhile.

@@ -3,6 +3,7 @@
 use super::pace::Load;
 use super::repository::Work;
 use crate::ids::{FiringId, InterpreterId, ProgramId};
+use crate::wire::Tokens;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ pub enum Race {
 pub struct Firing {
     pub id: FiringId,
     pub work: Work,
+    /// Work of the same instruction of a graph that travels with it, in its order.
+    pub more: VecDeque<Work>,
+    /// Parts of the first token that were sent ahead of the answer.
+    pub ahead: Vec<Tokens>,
     pub bytes: u64,
     pub estimate: Option<Duration>,
     pub sent: Duration,
@@ -35,6 +40,28 @@ pub struct Firing {
     /// The code was sent with it: its time is also that of the code's imports.
     pub stages: bool,
     pub race: Race,
+}
+
+impl Firing {
+    /// Tasks that are not answered.
+    pub fn tasks(&self) -> u32 {
+        self.work.count + self.more.iter().map(|work| work.count).sum::<u32>()
+    }
+
+    /// Takes the first `tasks` tasks off, of which there must be as many.
+    pub fn split_off(&mut self, mut tasks: u32) -> Vec<Work> {
+        let mut works = Vec::with_capacity(1);
+        while tasks > 0 {
+            let work = self.work.split_off(tasks.min(self.work.count));
+            tasks -= work.count;
+            works.push(work);
+            if self.work.count == 0 {
+                let Some(next) = self.more.pop_front() else { break };
+                self.work = next;
+            }
+        }
+        works
+    }
 }
 
 #[derive(Debug)]
@@ -117,6 +144,6 @@ impl Interpreter {
 
     /// Tasks in flight.
     pub fn tasks(&self) -> u32 {
-        self.in_flight.iter().map(|firing| firing.work.count).sum()
+        self.in_flight.iter().map(Firing::tasks).sum()
     }
 }

@@ -6,7 +6,10 @@
 //! decision a batch and not one a task.
 
 mod contract;
+mod forward;
+mod gather;
 mod graph;
+mod groups;
 mod interpreter;
 mod marks;
 mod pace;
@@ -19,7 +22,7 @@ mod tests;
 mod watch;
 
 pub use contract::Goal;
-pub use graph::Graph;
+pub use graph::{Graph, GraphError, Instruction, Takes, Target};
 pub use marks::{MarkedData, Marks};
 pub use run::RunOptions;
 
@@ -29,6 +32,9 @@ use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
 use contract::Contract;
+use forward::Given;
+use gather::Bulk;
+use groups::Groups;
 use interpreter::{Firing, Interpreter, Race};
 use pace::{Pace, SLICE};
 use repository::{Repository, Work};
@@ -65,6 +71,26 @@ struct Program {
     marks: Marks,
     /// One for each instruction.
     paces: Vec<Pace>,
+    /// For each fan, how many parts a token is split into: a moving average.
+    parts: Vec<f64>,
+}
+
+impl Program {
+    /// What a task needs on its way to its result.
+    fn whole(&self) -> Pace {
+        let tokens = |number: usize| self.tokens(self.graph.instruction(number as u16).fan);
+        Pace::whole(self.paces.iter().enumerate().map(|(number, pace)| (pace, tokens(number))))
+    }
+
+    /// How many tokens of a task are numbered in a fan.
+    fn tokens(&self, mut fan: u16) -> f64 {
+        let mut tokens = 1.0;
+        while fan != 0 {
+            tokens *= self.parts[usize::from(fan)].max(1.0);
+            fan = self.graph.around(fan);
+        }
+        tokens
+    }
 }
 
 /// State of one manager's computing. Times are since any fixed moment, the same in all calls.
@@ -126,8 +152,8 @@ impl Engine {
     /// Takes a program: a graph, and the pickled tuple of its instructions' functions.
     pub fn stage(&mut self, graph: Graph, code: Bytes) -> ProgramId {
         let id = ProgramId(self.new_name());
-        self.programs
-            .insert(id, Program { graph, code, marks: Marks::default(), paces: vec![Pace::default(); graph.len()] });
+        let (paces, parts) = (vec![Pace::default(); graph.len()], vec![0.0; graph.fans()]);
+        self.programs.insert(id, Program { graph, code, marks: Marks::default(), paces, parts });
         id
     }
 
@@ -152,7 +178,9 @@ impl Engine {
     /// Opens a run of a staged program.
     pub fn open(&mut self, now: Duration, program: ProgramId, options: RunOptions) -> RunId {
         let id = RunId(self.new_name());
-        self.runs.insert(id, Run::new(program, options));
+        let graph = &self.programs[&program].graph;
+        let groups = (!graph.is_chain()).then(|| Groups::new(graph.clone()));
+        self.runs.insert(id, Run::new(program, groups, options));
         if self.interpreters.is_empty() {
             self.recruit_missing(now);
         }
@@ -163,18 +191,23 @@ impl Engine {
     pub fn room(&self, run: RunId) -> u32 {
         let Some((run, program)) = self.run_and_program(run) else { return 0 };
         let interpreters = (self.interpreters.len() as u32).max(self.recruiting).max(1);
-        run.room(&program.paces, interpreters)
+        run.room(program.paces[0].batch(), &program.whole(), interpreters)
     }
 
-    /// The next tasks of a run's stream.
-    pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) {
-        let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return };
-        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
-        program.paces[0].weighed(tasks.count(), tasks.bytes());
+    /// The next tasks of a run's stream. Tasks of a graph must be separate tokens: others are refused.
+    pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) -> Result<(), WireError> {
+        let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return Ok(()) };
         self.now = now;
-        let first = run.feed(now, tasks.count());
-        self.repository.append(Work::new(run_id, 0, first, tasks));
+        if run.groups.is_some() {
+            self.feed_graph(now, run_id, tasks)?;
+        } else {
+            let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
+            program.paces[0].weighed(tasks.count(), tasks.bytes());
+            let first = run.feed(now, tasks.count());
+            self.repository.append(Work::new(run_id, 0, first, tasks));
+        }
         self.fire(now);
+        Ok(())
     }
 
     /// The run's stream has ended.
@@ -239,8 +272,13 @@ impl Engine {
         let understood = match message {
             FromInterpreter::Ready { .. } => Err(WireError::UnexpectedAnswer),
             FromInterpreter::Beat => Ok(()),
-            FromInterpreter::Fired { firing, shape, busy, protection } => Tokens::from_wire(shape, body)
-                .and_then(|tokens| self.on_fired(now, id, firing, tokens, busy, protection)),
+            FromInterpreter::Ahead { firing, shape } => {
+                Tokens::from_wire(shape, body).and_then(|tokens| self.on_ahead(id, firing, tokens))
+            }
+            FromInterpreter::Fired { firing, shape, ways, busy, protection } => {
+                let given = Tokens::from_wire(shape, body).map(|tokens| Given { ways, tokens });
+                given.and_then(|given| self.on_fired(now, id, firing, given, busy, protection))
+            }
             FromInterpreter::Failed { firing, busy } => {
                 self.on_failed(now, id, firing, body, Duration::from_nanos(busy))
             }
@@ -258,14 +296,15 @@ impl Engine {
         now: Duration,
         id: InterpreterId,
         firing: FiringId,
-        tokens: Tokens,
+        given: Given,
         busy: u64,
         protection: u64,
     ) -> Result<(), WireError> {
         let duration = Duration::from_nanos(busy);
-        let (tasks, bytes) = (tokens.count(), tokens.bytes());
-        let (work, race) = self.answered(now, id, firing, tasks, duration)?;
-        let (run, instruction) = (work.run, work.instruction);
+        let ahead = self.check_given(id, firing, &given)?;
+        let (tasks, bytes) = (given.tasks(), given.tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>());
+        let (works, race) = self.answered(now, id, firing, tasks, duration)?;
+        let (run, instruction) = (works[0].run, works[0].instruction);
         if race == Race::Lost {
             self.record(Fact::Dropped { interpreter: id, run, tasks, bytes, busy, protection });
             self.fire(now);
@@ -273,25 +312,35 @@ impl Engine {
         }
         self.win(race);
         self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
-        let Some(run) = self.runs.get(&work.run) else {
+        let Some(open) = self.runs.get(&run) else {
             self.fire(now);
             return Ok(());
         };
-        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
+        let program = self.programs.get_mut(&open.program).expect("programs outlive their runs");
         let pace = &mut program.paces[usize::from(instruction)];
         if let Some(interpreter) = self.interpreters.get_mut(&id) {
             interpreter.compared(pace.ratio(tasks, duration));
         }
         pace.measured(tasks, duration, bytes);
-        match program.graph.target(instruction) {
-            Some(target) => {
-                program.paces[usize::from(target)].weighed(tasks, bytes);
-                self.repository.prepend(Work::new(work.run, target, work.task, tokens));
-            }
-            None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
+        if open.groups.is_some() {
+            self.give(&works, ahead, given)?;
+        } else {
+            self.pass_on(&works[0], given.tokens, bytes);
         }
         self.fire(now);
         Ok(())
+    }
+
+    /// What an instruction of a chain gave is the next one's token, or leaves.
+    fn pass_on(&mut self, work: &Work, tokens: Tokens, bytes: u64) {
+        let program = self.programs.get_mut(&self.runs[&work.run].program).expect("programs outlive their runs");
+        match program.graph.next(work.instruction) {
+            Some(next) => {
+                program.paces[usize::from(next)].weighed(tokens.count(), bytes);
+                self.repository.prepend(Work::new(work.run, next, work.task, tokens));
+            }
+            None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
+        }
     }
 
     fn on_failed(
@@ -302,25 +351,27 @@ impl Engine {
         error: Bytes,
         busy: Duration,
     ) -> Result<(), WireError> {
-        let (work, race) = self.answered(now, id, firing, 1, busy)?;
+        let (works, race) = self.answered(now, id, firing, 1, busy)?;
         if race == Race::Lost {
             self.fire(now);
             return Ok(());
         }
         self.win(race);
-        self.record(Fact::Raised { interpreter: id, run: work.run, task: work.task });
         let by = self.interpreters[&id].name.clone();
-        self.settle(work.run, work.task, Outcome::Raised { task: work.task, error, by });
+        if let Some(task) = self.task_of(&works[0]) {
+            self.record(Fact::Raised { interpreter: id, run: works[0].run, task });
+            self.settle(works[0].run, task, Outcome::Raised { task, error, by });
+        }
         self.fire(now);
         Ok(())
     }
 
     fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
         let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
-        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.work.count;
-        let (work, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
+        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.tasks();
+        let (works, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
         self.record(Fact::Returned { interpreter: id, tasks });
-        self.give_back(race, work);
+        self.hand_back(race, works.into_iter(), Engine::give_back);
         self.fire(now);
         Ok(())
     }
@@ -334,22 +385,23 @@ impl Engine {
         firing: FiringId,
         tasks: u32,
         busy: Duration,
-    ) -> Result<(Work, Race), WireError> {
+    ) -> Result<(Vec<Work>, Race), WireError> {
         let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
-        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.work.count >= tasks);
-        let head = head.ok_or(WireError::UnexpectedAnswer)?;
+        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.tasks() >= tasks);
+        let head = head.filter(|_| tasks > 0).ok_or(WireError::UnexpectedAnswer)?;
         head.busy += busy;
-        let (work, race) = (head.work.split_off(tasks), head.race);
+        head.ahead.clear();
+        let (works, race) = (head.split_off(tasks), head.race);
         if race != Race::Lost {
             head.race = Race::Alone;
         }
         if head.work.count == 0 {
             let spent = interpreter.complete(now);
-            if let Some(run) = self.runs.get_mut(&work.run).filter(|_| race != Race::Lost) {
+            if let Some(run) = self.runs.get_mut(&works[0].run).filter(|_| race != Race::Lost) {
                 run.spent += spent;
             }
         }
-        Ok((work, race))
+        Ok((works, race))
     }
 
     /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
@@ -359,22 +411,31 @@ impl Engine {
         self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
         self.remember_loss(loss.clone());
         if let Some(head) = interpreter.in_flight.front_mut() {
-            head.work.killed.push(loss); // firings are in order: only the first can be at fault
-            head.work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
+            // Firings are in order: only the first can be at fault.
+            for work in std::iter::once(&mut head.work).chain(&mut head.more) {
+                work.killed.push(loss.clone());
+                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
+            }
         }
         for firing in interpreter.in_flight.into_iter().rev() {
-            self.give_back(firing.race, firing.work);
+            let works = std::iter::once(firing.work).chain(firing.more);
+            self.hand_back(firing.race, works, Engine::put_back);
         }
         self.recruit_missing(now);
         self.fire(now);
     }
 
-    /// Work was not done at an interpreter: it goes back into the repository, unless it is in flight elsewhere, or was
-    /// done there.
-    fn give_back(&mut self, race: Race, work: Work) {
+    /// The works of a firing were not done at an interpreter: they go `back`, the first one to the front, unless they are in
+    /// flight elsewhere, or were done there.
+    fn hand_back(
+        &mut self,
+        race: Race,
+        mut works: impl DoubleEndedIterator<Item = Work>,
+        back: impl Fn(&mut Engine, Work),
+    ) {
         match race {
-            Race::Alone => self.put_back(work),
-            Race::Against(..) => self.withdraw(race, work),
+            Race::Alone => works.rev().for_each(|work| back(self, work)),
+            Race::Against(..) => works.next().into_iter().for_each(|work| self.withdraw(race, work)),
             Race::Lost => {}
         }
     }
@@ -387,9 +448,9 @@ impl Engine {
         if work.deaths < KILLS && work.killed.len() < LOSSES {
             return self.repository.prepend(work);
         }
-        let (token, index) = work.tokens.slice(work.start, 1);
-        let culprit = Outcome::Culprit { task: work.task, token, index, killed: work.killed };
-        self.settle(work.run, work.task, culprit);
+        let Some(task) = self.task_of(&work) else { return };
+        let (token, index) = work.tokens.slice(work.start, work.tokens.count().min(1));
+        self.settle(work.run, task, Outcome::Culprit { task, token, index, killed: work.killed });
     }
 
     fn on_tick(&mut self, now: Duration) {
@@ -447,11 +508,15 @@ impl Engine {
             }) else {
                 return;
             };
-            self.fire_at(now, id, work);
+            if self.runs[&work.run].groups.is_none() {
+                self.fire_at(now, id, work, VecDeque::new());
+            } else if let Some((work, more)) = self.collect(work) {
+                self.fire_at(now, id, work, more);
+            }
         }
     }
 
-    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) -> FiringId {
+    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work, more: VecDeque<Work>) -> FiringId {
         let program_id = self.runs[&work.run].program;
         let program = &self.programs[&program_id];
         let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
@@ -460,10 +525,19 @@ impl Engine {
             let message = ToInterpreter::Stage { program: program_id, mark: program.marks.of_code() };
             self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
         }
-        let (tokens, first) = work.tokens.slice(work.start, work.count);
         let marked = program.marks.of(work.instruction);
         let firing = FiringId(self.next_firing);
         self.next_firing += 1;
+        let Bulk { tokens, first, count, groups, ahead } = match program.graph.is_chain() {
+            true => Bulk::of_chain(&work),
+            false => Bulk::of_graph(&work, &more),
+        };
+        let bytes = tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>();
+        for tokens in ahead {
+            let takes = marks::of_tokens(marked.takes);
+            let message = ToInterpreter::Ahead { firing, shape: tokens.shape().clone(), takes };
+            self.commands.push_back(Command::Send { to: id, message, body: tokens.body() });
+        }
         self.commands.push_back(Command::Send {
             to: id,
             message: ToInterpreter::Fire {
@@ -472,17 +546,20 @@ impl Engine {
                 instruction: work.instruction,
                 shape: tokens.shape().clone(),
                 first,
-                count: work.count,
+                count,
                 slice: SLICE.as_nanos() as u64,
+                groups,
                 takes: marks::of_tokens(marked.takes),
                 gives: marks::of_tokens(marked.gives),
             },
             body: tokens.body(),
         });
-        let bytes = tokens.bytes();
-        let (run, instruction, tasks) = (work.run, work.instruction, work.count);
+        let (run, instruction) = (work.run, work.instruction);
+        let tasks = work.count + more.iter().map(|work| work.count).sum::<u32>();
         interpreter.add(Firing {
             id: firing,
+            more,
+            ahead: Vec::new(),
             bytes,
             // How long the code's imports take is unknown, and tells nothing of the network.
             estimate: program.paces[usize::from(instruction)].estimate(tasks).filter(|_| !stages),

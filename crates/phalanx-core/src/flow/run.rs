@@ -1,5 +1,6 @@
 //! A run: one stream of tasks through a program, and the order in which its results leave.
 
+use super::groups::Groups;
 use super::pace::Pace;
 use crate::event::Outcome;
 use crate::ids::{ProgramId, TaskId};
@@ -29,9 +30,16 @@ pub struct RunOptions {
     pub size: Option<u64>,
 }
 
+/// Whether so many parts, of so many bytes, are enough: parts count as tasks do.
+fn is_much((parts, bytes): (u64, u64)) -> bool {
+    parts as f64 >= MOST_AHEAD || bytes as f64 >= BYTES_AHEAD
+}
+
 #[derive(Debug)]
 pub struct Run {
     pub program: ProgramId,
+    /// What waits for other tokens; a chain has nothing that does.
+    pub groups: Option<Groups>,
     options: RunOptions,
     fed: TaskId,
     settled: u64,
@@ -48,9 +56,10 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(program: ProgramId, options: RunOptions) -> Run {
+    pub fn new(program: ProgramId, groups: Option<Groups>, options: RunOptions) -> Run {
         Run {
             program,
+            groups,
             options,
             fed: 0,
             settled: 0,
@@ -64,9 +73,12 @@ impl Run {
         }
     }
 
-    /// How many tasks may be taken from the stream now; 0 when enough are under way.
-    pub fn room(&self, paces: &[Pace], interpreters: u32) -> u32 {
-        let (batch, whole) = (paces[0].batch(), Pace::whole(paces));
+    /// How many tasks may be taken from the stream now, of which the first instruction takes `batch` at once and which
+    /// need `whole`; 0 when enough are under way.
+    pub fn room(&self, batch: u32, whole: &Pace, interpreters: u32) -> u32 {
+        if self.groups.as_ref().is_some_and(|groups| is_much(groups.held())) {
+            return 0;
+        }
         let under_way = (self.fed - self.read) as f64;
         let least = f64::from(self.options.spare.max(1)) * f64::from(interpreters) * f64::from(batch);
         let most = whole.tokens_in(self.options.ahead, interpreters).min(MOST_AHEAD).max(least);
@@ -153,6 +165,12 @@ impl Run {
         let ends = self.stream_ended && self.settled == self.fed && !self.ended;
         self.ended |= ends;
         ends
+    }
+
+    /// Whether it has ended with all its results, for tests.
+    #[cfg(test)]
+    pub fn is_done(&self) -> bool {
+        self.ended && self.stream_ended && self.settled == self.fed
     }
 
     /// Ends the run without its results.

@@ -13,6 +13,7 @@ use super::repository::Work;
 use crate::event::{Command, Fact};
 use crate::ids::{FiringId, InterpreterId, RunId};
 use crate::wire::ToInterpreter;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A firing is late when it took so many times what it was estimated to take.
@@ -52,7 +53,7 @@ impl Engine {
             let Some(helper) = self.helper(now, &straggler) else { continue };
             let Straggler { holder, firing, work, .. } = straggler;
             let (run, tasks) = (work.run, work.count);
-            let copy = self.fire_at(now, helper, work);
+            let copy = self.fire_at(now, helper, work, VecDeque::new());
             self.set_race(holder, firing, Race::Against(helper, copy));
             self.set_race(helper, copy, Race::Against(holder, firing));
             self.record(Fact::Doubled { interpreter: helper, of: holder, run, tasks });
@@ -65,7 +66,9 @@ impl Engine {
             late.map(|(firing, waited)| (*holder, firing, waited))
         });
         // What is under suspicion may end whoever fires it: one interpreter at a time is enough.
-        let may = |firing: &Firing| firing.race == Race::Alone && !firing.work.is_suspect();
+        let may = |firing: &Firing| {
+            firing.race == Race::Alone && firing.more.is_empty() && !firing.work.is_group && !firing.work.is_suspect()
+        };
         let late = late.filter(|(_, firing, _)| may(firing) && self.waits_for_stragglers(firing.work.run));
         late.map(|(holder, firing, waited)| Straggler { holder, firing: firing.id, work: firing.work.clone(), waited })
             .collect()

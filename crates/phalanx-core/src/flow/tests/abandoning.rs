@@ -83,7 +83,7 @@ fn an_abandoned_run_stays_abandoned_and_the_next_one_recruits_anew() {
     let recruits = vec![recruiting(5, true), recruiting(5, true)];
     let mut grid = Grid::run(Plan { recruits, ..Plan::default() });
     let abandoned = grid.readers[0].run;
-    grid.engine.feed(grid.now, abandoned, integers::tokens(integers::Form::Packed, &[0]));
+    grid.engine.feed(grid.now, abandoned, integers::tokens(integers::Form::Packed, &[0])).unwrap();
     assert_eq!(grid.engine.room(abandoned), 0);
     let next = Reader::open(&mut grid.engine, 0, &Stream::default());
     let (id, name, machine) = (InterpreterId(9), "interpreter/9".to_owned(), "machine".to_owned());

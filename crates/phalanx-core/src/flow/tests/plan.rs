@@ -1,7 +1,7 @@
 //! What is to happen in a simulated computation: streams, faults, and how the machines and their network are.
 
 use super::integers::Form;
-use crate::flow::{Goal, KILLS, RunOptions};
+use crate::flow::{Goal, Graph, KILLS, RunOptions};
 use std::time::Duration;
 
 /// Between two ticks of the driver.
@@ -66,6 +66,8 @@ impl Plan {
 /// A program of its own, a run of it, and what its functions do.
 #[derive(Debug, Clone)]
 pub struct Stream {
+    /// The program, where it is no chain; its tokens are separate.
+    pub graph: Option<Graph>,
     pub instructions: u16,
     pub tasks: u64,
     pub form: Form,
@@ -74,7 +76,7 @@ pub struct Stream {
     pub grains: Vec<Duration>,
     /// What an interpreter needs to make the code ready.
     pub staging: Duration,
-    /// Tasks whose last instruction raises.
+    /// Tasks whose last instruction raises; in a graph, the one whose number is that of the task, modulo their number.
     pub raising: Vec<u64>,
     /// Tasks whose first instruction ends the interpreter.
     pub killing: Vec<u64>,
@@ -89,6 +91,7 @@ pub struct Stream {
 impl Default for Stream {
     fn default() -> Stream {
         Stream {
+            graph: None,
             instructions: 1,
             tasks: 60,
             form: Form::Packed,
@@ -130,8 +133,11 @@ impl Stream {
         if instruction == 0 && self.killing.contains(&task) {
             return Fate::Kills;
         }
-        let last = instruction + 1 == self.instructions;
-        if last && self.raising.contains(&task) { Fate::Raises } else { Fate::Gives }
+        let raises = match self.graph {
+            Some(_) => task % u64::from(self.instructions) == u64::from(instruction),
+            None => instruction + 1 == self.instructions,
+        };
+        if raises && self.raising.contains(&task) { Fate::Raises } else { Fate::Gives }
     }
 }
 
@@ -168,10 +174,12 @@ pub enum Garbage {
     NoResults,
     UnknownFailure,
     UnknownReturn,
+    WaysThatDoNotAddUp,
+    PackedPartsAhead,
 }
 
 /// Every way in which one interpreter can fail.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 13] = [
     Kind::Dies,
     Kind::DiesAnswersLost,
     Kind::Freezes,
@@ -183,6 +191,8 @@ pub const KINDS: [Kind; 11] = [
     Kind::Says(Garbage::NoResults),
     Kind::Says(Garbage::UnknownFailure),
     Kind::Says(Garbage::UnknownReturn),
+    Kind::Says(Garbage::WaysThatDoNotAddUp),
+    Kind::Says(Garbage::PackedPartsAhead),
 ];
 
 /// How one recruiting goes: after some time, one way or the other.

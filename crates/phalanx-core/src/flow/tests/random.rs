@@ -1,6 +1,7 @@
 //! Computations of every kind, with several losses at once: every result exactly once, or an error that names losses.
 
 use super::Grid;
+use super::graphs;
 use super::integers::Form;
 use super::plan::{Fault, KINDS, Plan, Recruiting, Stream, microseconds, milliseconds};
 use crate::flow::{Goal, RunOptions};
@@ -28,6 +29,7 @@ fn stream() -> impl Strategy<Value = Stream> {
         |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience), close_after)| {
             let killing = Vec::new();
             Stream {
+                graph: None,
                 instructions,
                 tasks,
                 form,
@@ -42,6 +44,22 @@ fn stream() -> impl Strategy<Value = Stream> {
             }
         },
     )
+}
+
+/// A stream through a chain or a graph.
+fn any_stream() -> impl Strategy<Value = Stream> {
+    let graph = prop_oneof![1 => Just(None), 1 => select(graphs::graphs()).prop_map(Some)];
+    (stream(), graph).prop_map(|(stream, graph)| match graph {
+        Some(graph) => Stream {
+            instructions: graph.len() as u16,
+            graph: Some(graph),
+            form: Form::Separate,
+            tasks: stream.tasks / 12,
+            grains: stream.grains.into_iter().map(|grain| grain.min(milliseconds(10))).collect(),
+            ..stream
+        },
+        None => stream,
+    })
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -60,7 +78,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let goals = vec![None, Some(Goal::Throughput(50.0)), Some(Goal::Deadline(0.5)), Some(Goal::Deadline(5.0))];
     let machines = select(vec![vec![1], vec![1, 10], vec![10, 1, 1]]);
     let asked = (1..5u32, select(goals), machines);
-    (asked, vec(stream(), 1..4), vec(fault(), 0..6), ways).prop_map(
+    (asked, vec(any_stream(), 1..4), vec(fault(), 0..6), ways).prop_map(
         |((interpreters, goal, slowness), streams, faults, ways)| {
             let (recruits, delays, reading, sleep) = ways;
             let delays = delays.into_iter().map(|delay: Duration| delay.min(milliseconds(200))).collect();
