@@ -296,16 +296,17 @@ def test_interpreters_killed_while_parts_are_everywhere(ordered: bool, eventuall
         return number + 1
 
     program = px.Map(px.Pipeline(px.Map(slow, split=some, join=in_order), slow, fuse=False), join=in_order)
-    stream = [list(range(number, number + 9)) for number in range(60)]
+    stream = [list(range(number, number + 9)) for number in range(30)]
     expected = [meaning(program, task) for task in stream]
     results: list[int] = []
     killed: list[int] = []
     with px.Manager(contract=px.ParDegree(2)) as manager:
         for result in manager.compute(program, stream, ordered=ordered):
             results.append(result)
-            if len(results) in (2, 12, 32):
+            if len(results) in (2, 10, 20):
                 eventually(lambda: manager.summary().lost == len(killed))
-                killed.append(next(it.pid for it in manager.summary().interpreters if it.state == "working"))
+                working = eventually(lambda: [it for it in manager.summary().interpreters if it.state == "working"])
+                killed.append(working[0].pid)
                 os.kill(killed[-1], signal.SIGKILL)
         eventually(lambda: manager.summary().lost == 3)
     assert (results if ordered else sorted(results)) == (expected if ordered else sorted(expected))
