@@ -60,8 +60,9 @@ class Bill:
     """The price of security: bytes and seconds by level, and what that cost against clear links."""
 
     lines: tuple[BillLine, ...]
-    #: Seconds that the program took, and how many of them it would at most have saved over clear links: those of the
-    #: manager's ends, one after the other, and those of the interpreter that spent most.
+    #: Seconds that the program took, and about how many of them it would at most have saved over clear links: those
+    #: that all ends of all links spent in cryptography, as if one after the other. Handshakes and last answers are
+    #: not in it.
     wall: float
     cost: float
 
@@ -131,8 +132,8 @@ class Summary:
         names = dict.fromkeys(name for part in parts for name in part.bytes)
         lines = [BillLine(name, *(sum(column) for column in zip(*(part.of_level(name) for part in parts), strict=True)))
                  for name in names]  # fmt: skip
-        here, there = sum(part.here for part in parts), max((part.there for part in parts), default=0.0)
-        return Bill(tuple(line for line in lines if line.bytes), wall, here + there)
+        cost = sum(part.here + part.there for part in parts)
+        return Bill(tuple(line for line in lines if line.bytes), wall, cost)
 
 
 @dataclass(frozen=True)

@@ -301,16 +301,18 @@ def explain(hosts: Path, *options: str) -> list[dict[str, Any]]:
 def test_explain_names_every_pair_its_level_and_what_decided(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("10.1.0.1 7400\n10.2.0.1 7400\ntrusted 10.1.0.0/16\n")
+    near, far = "10.1.0.1:7400", "10.2.0.1:7400"
+    trusting = explain(hosts, "--takes", "clear")
+    assert {row["level"] for row in trusting if row["other"] == near} == {"clear"}
     rows = {(row["one"], row["other"], row["mark"]): row for row in explain(hosts, "--policy", "marked")}
     assert len(rows) == 9
-    near, far = "10.1.0.1:7400", "10.2.0.1:7400"
-    assert rows["manager", near, "data"]["level"] == "clear"
+    assert rows["manager", near, "data"]["level"] == "safe"
     assert rows["manager", far, "data"]["level"] == "private"
     assert rows["manager", far, "none"]["level"] == "safe"
     assert rows["manager", far, "none"]["weaker"]
     assert "other end" in rows["manager", far, "none"]["why"]
     assert rows[near, far, "none"]["level"] == "safe"
-    shown = CliRunner().invoke(commands, ["explain", str(hosts)])
+    shown = CliRunner().invoke(commands, ["explain", str(hosts), "--takes", "clear"])
     assert shown.exit_code == 0
     assert "policy links: trusted network" in shown.output
 

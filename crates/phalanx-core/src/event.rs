@@ -30,6 +30,8 @@ pub enum Cause {
     Died { how: String },
     /// Nothing was heard from it for this many milliseconds: frozen, or its cable is cut.
     Silent { milliseconds: u64 },
+    /// What arrived is not what the other end sent: somebody on the wire altered it.
+    Attacked,
     /// It broke the protocol.
     Protocol { what: String },
 }
@@ -39,6 +41,7 @@ impl std::fmt::Display for Cause {
         match self {
             Cause::Died { how } => write!(f, "died: {how}"),
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
+            Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
         }
     }

@@ -399,6 +399,7 @@ fn cause_of(end: LinkError, violation: Option<WireError>, seat: &Seat) -> Cause 
     let how = lock(&seat.hold).end();
     match (violation, end) {
         (Some(error), _) | (None, LinkError::Wire(error)) => Cause::Protocol { what: error.to_string() },
+        (None, error) if error.is_attack() => Cause::Attacked,
         (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
         (None, LinkError::Ended | LinkError::Closed) => Cause::Died { how },
     }

@@ -64,6 +64,8 @@ pub struct Interpreter {
     #[pyo3(get)]
     path: Vec<String>,
     marks: Mutex<Marks>,
+    /// This process, and not one that the user's code has forked.
+    pid: u32,
 }
 
 #[pymethods]
@@ -78,13 +80,21 @@ impl Interpreter {
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
             .map_err(ended)?;
-        Ok(Interpreter { link, inbox, machine: begin.machine, path: begin.path, marks: Mutex::default() })
+        Ok(Interpreter {
+            link,
+            inbox,
+            machine: begin.machine,
+            path: begin.path,
+            marks: Mutex::default(),
+            pid: std::process::id(),
+        })
     }
 
     /// The next message: `("stage", program, code)`, `("forget", program)`, `("ahead", firing, tokens)` or
     /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count, groups)`.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
+            self.end_copy();
             let frame = py.detach(|| self.wait());
             release(py);
             let Ok(message) = decode(&frame.header) else { end_process(1) };
@@ -153,6 +163,7 @@ impl Interpreter {
 
     /// The firing's next token raised; `error` is the pickled exception.
     fn failed(&self, py: Python<'_>, firing: u64, error: Vec<u8>, busy: u64) -> PyResult<()> {
+        self.end_copy();
         let message = FromInterpreter::Failed { firing: FiringId(firing), busy };
         let bytes = error.len() as u64;
         let fails = lock(&self.marks).fails;
@@ -161,13 +172,22 @@ impl Interpreter {
 
     /// The rest of the firing is given back.
     fn returned(&self, py: Python<'_>, firing: u64) -> PyResult<()> {
+        self.end_copy();
         let message = FromInterpreter::Returned { firing: FiringId(firing) };
         py.detach(|| self.link.send(Mark::None, encode(&message, 0), Vec::new())).map_err(ended)
     }
 }
 
 impl Interpreter {
+    /// A process that the user's code forked, and that came back from there, has nothing to answer.
+    fn end_copy(&self) {
+        if std::process::id() != self.pid {
+            end_process(0);
+        }
+    }
+
     fn send(&self, py: Python<'_>, message: &FromInterpreter, tokens: &Tokens) -> PyResult<()> {
+        self.end_copy();
         py.detach(|| {
             let gives = lock(&self.marks).gives;
             self.link.send(gives, encode(message, tokens.bytes()), tokens.body())?;
@@ -196,7 +216,7 @@ impl Interpreter {
 
     /// Without its link an interpreter has nothing to live for.
     fn must<T>(&self, outcome: Result<T, LinkError>) -> T {
-        outcome.unwrap_or_else(|_| end_process(0))
+        outcome.unwrap_or_else(|error| end_with_link(&self.link, &error))
     }
 }
 
@@ -245,7 +265,10 @@ fn attend(link: &Link, inbox: &Inbox) {
         if std::mem::replace(&mut received, so_far) != so_far {
             last_heard = now;
         }
-        if read.is_err() || now - last_heard > SILENCE {
+        if let Err(error) = read {
+            end_with_link(link, &error);
+        }
+        if now - last_heard > SILENCE {
             end_process(0);
         }
         if now - last_beat >= BEAT {
@@ -254,6 +277,15 @@ fn attend(link: &Link, inbox: &Inbox) {
             link.flush();
         }
     }
+}
+
+/// Ends the process; the manager is told where it was an attack, and not the task's fault.
+fn end_with_link(link: &Link, error: &LinkError) -> ! {
+    if error.is_attack() {
+        link.queue(Mark::None, encode(&FromInterpreter::Attacked, 0), Vec::new());
+        link.flush();
+    }
+    end_process(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

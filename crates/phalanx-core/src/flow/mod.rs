@@ -272,6 +272,11 @@ impl Engine {
         let understood = match message {
             FromInterpreter::Ready { .. } => Err(WireError::UnexpectedAnswer),
             FromInterpreter::Beat => Ok(()),
+            FromInterpreter::Attacked => {
+                self.commands.push_back(Command::Dismiss { id });
+                self.on_lost(now, id, Cause::Attacked);
+                Ok(())
+            }
             FromInterpreter::Ahead { firing, shape } => {
                 Tokens::from_wire(shape, body).and_then(|tokens| self.on_ahead(id, firing, tokens))
             }
@@ -414,7 +419,7 @@ impl Engine {
             // Firings are in order: only the first can be at fault.
             for work in std::iter::once(&mut head.work).chain(&mut head.more) {
                 work.killed.push(loss.clone());
-                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
+                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. } | Cause::Attacked));
             }
         }
         for firing in interpreter.in_flight.into_iter().rev() {

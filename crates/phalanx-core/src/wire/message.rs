@@ -64,6 +64,8 @@ pub enum FromInterpreter {
     Fired { firing: FiringId, shape: Shape, ways: Vec<u32>, busy: u64, protection: u64 },
     /// The firing's next token raised; the body is the pickled exception.
     Failed { firing: FiringId, busy: u64 },
+    /// What arrived is not what the manager sent; the interpreter ends.
+    Attacked,
     /// The rest of the firing was not begun and is given back, so that others can take it.
     Returned { firing: FiringId },
     /// The interpreter lives.
