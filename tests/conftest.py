@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
-from cluster.processes import until
+
+from laboratory.processes import until
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from textwrap import dedent
 
 import phalanx as px
 import pytest
-from cluster.processes import Process, until
+
+from laboratory.processes import Process, until
 
 Script = Callable[..., Process]
 

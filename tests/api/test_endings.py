@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from api.conftest import Script, gone
-from cluster.processes import Process
 from conftest import Eventually
+
+from laboratory.processes import Process
 
 BEGINNING = """
     import itertools, os, signal, sys, threading, time

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from cluster.grid import Grid
-from cluster.lab import Lab
-from cluster.namespaces import obstacle
+
+from laboratory.lab import Lab
+from laboratory.namespaces import obstacle
 
 
 @pytest.fixture

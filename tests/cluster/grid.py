@@ -1,77 +1,27 @@
-"""A grid in a lab: real certificates, real executors and a manager program, each on its own host."""
+"""A manager program on a lab's grid, and what it has said and done so far."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cluster.farm_program import Options
-from cluster.lab import Host
-from cluster.processes import Process, until
 
-PHALANX = Path(sys.executable).with_name("phalanx")
+import laboratory.grid
+from laboratory.grid import PHALANX, Executor
+from laboratory.processes import until
+
+__all__ = ["PATIENCE", "PHALANX", "Executor", "Farm", "Grid"]
+
 PROGRAM = Path(__file__).with_name("farm_program.py")
 PATIENCE = 60.0  # seconds until a test calls something hung
 
 
-@dataclass
-class Executor:
-    """`phalanx executor` on a host of its own."""
-
-    host: Host
-    process: Process
-    port: int
-
-    @property
-    def address(self) -> str:
-        return f"{self.host.address}:{self.port}"
-
-
-@dataclass
-class Grid:
-    """A grid made on `desk`, the user's machine, with `phalanx grid`."""
-
-    desk: Host
-    name: str = "grid"
-
-    def __post_init__(self) -> None:
-        self.phalanx("grid", "create")
-
-    @property
-    def home(self) -> Path:
-        return self.desk.home / self.name
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {"PHALANX_HOME": str(self.home)}
-
-    def phalanx(self, *arguments: str | Path) -> Process:
-        """Run a `phalanx` command of the grid's owner."""
-        return self.desk.run([PHALANX, *arguments], env=self.env)
-
-    def issue(self, name: str, role: str = "executor") -> Path:
-        """A new member's identity."""
-        out = self.desk.home / f"{self.name}-{name}.pem"
-        self.phalanx("grid", "issue", "--role", role, name, "--out", out)
-        return out
-
-    def executor(
-        self, host: Host, *, identity: Path | None = None, interpreters: int = 2, options: Sequence[str] = ()
-    ) -> Executor:
-        """Start an executor and wait until it listens. It has the identity and nothing else of the grid."""
-        serve = [str(PHALANX), "executor", "--listen", f"{host.address}:0"]
-        identified = ["--identity", str(identity or self.issue(host.name))]
-        process = host.popen([*serve, *identified, "--interpreters", str(interpreters), *options])
-        ready = process.line("listening on ")
-        return Executor(host, process, int(ready.split()[2].rpartition(":")[2]))
-
-    def executors(self, *names: str) -> list[Executor]:
-        """One executor per name, each on a new host."""
-        return [self.executor(self.desk.lab.host(name)) for name in names]
+class Grid(laboratory.grid.Grid):
+    """A grid whose owner can start the tests' manager program."""
 
     def farm(self, executors: Sequence[Executor], **options: Any) -> Farm:
         """Start the manager program on the desk; it recruits `executors`, or the desk when there are none."""

@@ -6,8 +6,9 @@ import secrets
 
 import pytest
 from cluster.grid import PATIENCE, PHALANX, Executor, Farm, Grid
-from cluster.lab import Lab
-from cluster.processes import until
+
+from laboratory.lab import Lab
+from laboratory.processes import until
 
 
 def test_a_program_gives_the_same_on_this_machine_and_on_others(grid: Grid) -> None:

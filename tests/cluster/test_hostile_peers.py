@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from cluster.grid import PATIENCE, Executor, Grid
-from cluster.lab import Host
-from cluster.processes import until
+
+from laboratory.lab import Host
+from laboratory.processes import until
 
 #: What a manager's control link begins with, in the clear, before TLS.
 PREAMBLE = b"phlnx\x01" + bytes(17)

@@ -13,9 +13,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cluster import namespaces
-from cluster.lab import Host, Lab
-from cluster.processes import Process, until
+
+from laboratory import namespaces
+from laboratory.lab import Host, Lab
+from laboratory.processes import Process, until
 
 
 def pair(client: Host, server: Host) -> tuple[socket.socket, socket.socket]:
@@ -160,6 +161,21 @@ def test_a_shaped_cable_can_be_silenced_mended_and_made_good_again(lab: Lab) -> 
     assert near.recv(1) == b"y"
 
 
+def test_a_site_is_reached_through_its_router_both_ways(lab: Lab) -> None:
+    desk, site = lab.host("desk"), lab.site("faraway")
+    away = lab.host("away", site)
+    assert away.address.rpartition(".")[0] != desk.address.rpartition(".")[0]
+    for client, server in ((desk, away), (away, desk)):
+        near, far = pair(client, server)
+        near.sendall(b"x")
+        assert far.recv(1) == b"x"
+        assert far.getpeername()[0] == client.address
+    assert site.router is not None
+    site.router.cable.silence()
+    near.sendall(b"x")
+    assert silent(far)
+
+
 def test_behind_a_nat_one_reaches_out_and_is_not_reached(lab: Lab) -> None:
     outside, office = lab.host("outside"), lab.nat("office")
     inside, colleague = lab.host("inside", office), lab.host("colleague", office)
@@ -227,8 +243,8 @@ def test_every_process_ends_with_the_lab_even_frozen_or_in_another_session() -> 
 CRASHING = """
 import sys, time
 sys.path.insert(0, {folder!r})
-from cluster.lab import Lab
-from cluster.processes import until
+from laboratory.lab import Lab
+from laboratory.processes import until
 with Lab() as lab:
     host = lab.host("a")
     sleeper = host.popen(["sleep", "1000"])
@@ -240,7 +256,7 @@ with Lab() as lab:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_stays_after_ctrl_c_or_a_crash(tmp_path: Path, number: signal.Signals) -> None:
-    program = CRASHING.format(folder=str(Path(__file__).parent.parent))
+    program = CRASHING.format(folder=str(Path(__file__).parents[2]))
     command = [sys.executable, "-c", program]
     crashing = Process(command, title="crashing", files=tmp_path / "crashing", cwd=tmp_path, env=os.environ)
     try:

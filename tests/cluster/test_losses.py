@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from cluster.grid import PATIENCE, Executor, Farm, Grid
-from cluster.namespaces import kill_all
-from cluster.processes import until
+
+from laboratory.namespaces import kill_all
+from laboratory.processes import until
 
 
 def gone(pids: list[int]) -> bool:

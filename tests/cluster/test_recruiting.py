@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from cluster.grid import PATIENCE, Executor, Grid
-from cluster.lab import Lab
-from cluster.processes import until
+
+from laboratory.lab import Lab
+from laboratory.processes import until
 
 
 def stop(executor: Executor) -> None:

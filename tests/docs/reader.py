@@ -11,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from cluster.processes import Process, until
 from docs.pages import Block, Command, matches
+
+from laboratory.processes import Process, until
 
 TIMEOUT = 120.0
 # Runs block after block in `__main__`, as a script would, and adds a character to a file for each one done.

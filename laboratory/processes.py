@@ -1,4 +1,4 @@
-"""A process of a test, and waiting for what it does: with a deadline, never by a guessed sleep."""
+"""A process of a lab or a test, and waiting for what it does: with a deadline, never by a guessed sleep."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class Process:
 
     @property
     def pid(self) -> int:
+        """The process, also when it has ended."""
         return self._popen.pid
 
     @property
@@ -55,9 +56,11 @@ class Process:
         return self._popen.poll()
 
     def stdout(self) -> str:
+        """What it has printed so far."""
         return self._files["stdout"].read_text(errors="replace")
 
     def stderr(self) -> str:
+        """What it has complained about so far."""
         return self._files["stderr"].read_text(errors="replace")
 
     def lines(self) -> list[str]:

@@ -6,6 +6,7 @@
         a.run(["ping", "-c", "1", b.address])
         b.cable.silence()                       # from now on b is cut off, and nobody is told
         c = lab.host("c", lab.nat("office"))    # c can reach a and b, nobody can reach c
+    d = lab.host("d", lab.site("faraway"))  # behind a router: all can reach it, by the router's cable
 
 Every process that was started in a host, however deep, ends with the lab.
 """
@@ -22,10 +23,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster import namespaces
-from cluster.cable import Cable
-from cluster.namespaces import ip
-from cluster.processes import Process
+from laboratory import namespaces
+from laboratory.cable import Cable
+from laboratory.namespaces import ip
+from laboratory.processes import Process
 
 GATEWAY = 254
 # Out: anything, under the gateway's address. In: only answers. The rest vanishes, as behind most firewalls.
@@ -58,10 +59,12 @@ class Network:
 
     @property
     def bridge(self) -> str:
+        """Its name in the switch."""
         return f"net{self.number}"
 
     def address(self, last: int | None = None) -> str:
-        return f"10.77.{self.number}.{last or next(self._next)}"
+        """The address on it that ends with `last`; without, the next free one."""
+        return f"10.77.{self.number}.{next(self._next) if last is None else last}"
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Host:
     cable: Cable
     home: Path
     lab: Lab
+    network: Network
 
     def popen(self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> Process:
         """Start a command here, in the host's home folder."""
@@ -127,6 +131,7 @@ class Lab:
         self._numbers = itertools.count()
         self._networks = itertools.count()
         self.processes: list[Process] = []
+        self.hosts: list[Host] = []
         self._sockets = ExitStack()
         # With a dash before it, for a host may be called "switch" as well.
         self.switch = f"{self._prefix}-switch"
@@ -173,7 +178,8 @@ class Lab:
         namespaces.add(namespace)
         home.mkdir()
         address = network.address()
-        host = Host(name, address, namespace, self._cable(namespace, network, "eth0", address), home, self)
+        host = Host(name, address, namespace, self._cable(namespace, network, "eth0", address), home, self, network)
+        self.hosts.append(host)
         if network.router:
             ip("route", "add", "default", "via", network.address(GATEWAY), namespace=namespace)
         return host
@@ -183,6 +189,20 @@ class Lab:
         network, router = self.network(), self.host(name)
         self._cable(router.namespace, network, "eth1", network.address(GATEWAY))
         router.run(["sh", "-c", f"echo 1 > /proc/sys/net/ipv4/ip_forward && echo '{NAT_RULES}' | nft -f -"])
+        network.router = router
+        return network
+
+    def site(self, name: str) -> Network:
+        """A network behind the new host `name`, a router, which all on the LAN so far know the way to, and back.
+
+        The line between the site and the LAN is the router's cable.
+        """
+        known, network, router = list(self.hosts), self.network(), self.host(name)
+        self._cable(router.namespace, network, "eth1", network.address(GATEWAY))
+        router.run(["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
+        for host in known:
+            if host.network is self.lan:
+                ip("route", "add", f"{network.address(0)}/24", "via", router.address, namespace=host.namespace)
         network.router = router
         return network
 

@@ -75,6 +75,7 @@ class Direction:
 
 
 def main(first: str, second: str, delay: str, rate: str, loss: str) -> None:
+    """Carry frames both ways until killed."""
     one, other = open_interface(first), open_interface(second)
     shape = (float(delay), float(rate), float(loss))
     directions = [Direction(one, other, *shape), Direction(other, one, *shape)]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.capture import Capture
-from cluster.namespaces import ip
+from laboratory.capture import Capture
+from laboratory.namespaces import ip
 
 if TYPE_CHECKING:
-    from cluster.lab import Lab
-    from cluster.processes import Process
+    from laboratory.lab import Lab
+    from laboratory.processes import Process
 
 # States of a bridge port (linux/if_bridge.h). A disabled port drops every frame and tells neither end.
 DISABLED, FORWARDING = "0", "3"

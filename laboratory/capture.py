@@ -7,8 +7,8 @@ import struct
 import threading
 from collections import defaultdict
 
-from cluster.namespaces import inside
-from cluster.wire import ETH_P_ALL, LONGEST, SO_RCVBUFFORCE, SOL_PACKET
+from laboratory.namespaces import inside
+from laboratory.wire import ETH_P_ALL, LONGEST, SO_RCVBUFFORCE, SOL_PACKET
 
 PACKET_STATISTICS = 6
 ETHERNET = 14  # bytes of its header

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cluster.processes import until
+from laboratory.processes import until
 
 NAMES = Path("/run/netns")
 # The files of a lab are in a folder of this name and the prefix of its namespaces.
@@ -27,11 +27,11 @@ CLONE_NEWNET = 0x40000000
 def obstacle() -> str | None:
     """Why this machine cannot make namespaces, and what to do about it; None when it can."""
     if os.geteuid() != 0:
-        return "tests in network namespaces need root: run them with sudo"
+        return "network namespaces need root: run them with sudo"
     if shutil.which("ip") is None:
-        return "tests in network namespaces need the program `ip`: install Debian's package iproute2"
+        return "network namespaces need the program `ip`: install Debian's package iproute2"
     if shutil.which("nft") is None:
-        return "tests in network namespaces need the program `nft` for a NAT: install Debian's package nftables"
+        return "network namespaces need the program `nft` for a NAT: install Debian's package nftables"
     return None
 
 
