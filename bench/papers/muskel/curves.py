@@ -1,0 +1,119 @@
+"""Speedup by number of interpreters, for programs of several grains: what figures 3 and 4, right, are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from bench.papers.muskel.places import Place
+from bench.papers.muskel.sampling import speedup, transfer_seconds
+from bench.papers.muskel.settings import KIB, Settings
+from bench.papers.muskel.work import asleep, busy, sequential_seconds
+
+Say = Callable[[str], None]
+#: Spent on measuring the sequential execution of one instruction, in seconds.
+_ALONE = 0.2
+
+
+@dataclass
+class Point:
+    """The speedups reached with so many interpreters; `work` is "busy" or "asleep"."""
+
+    interpreters: int
+    work: str
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def speedup(self) -> float:
+        """The median."""
+        return median(self.samples)
+
+
+@dataclass
+class Curve:
+    """Instructions of `seconds` (Tw), `grain` times what their transfer takes, over links of `level` (see LEVELS)."""
+
+    level: str
+    grain: float
+    seconds: float
+    kib: float
+    points: list[Point]
+
+    @property
+    def g(self) -> str:
+        """The grain, as short as it can be told."""
+        return f"{self.grain:.0f}" if self.grain >= 10 else f"{self.grain:.2g}"
+
+    @property
+    def legend(self) -> str:
+        """As in the paper: the average Tw, and the data to and fro."""
+        return f"W = {shown_seconds(self.seconds)} / C = {self.kib:g}K"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, also the single samples."""
+        return asdict(self)
+
+
+def shown_seconds(seconds: float) -> str:
+    """Three digits in a unit that suits."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def new_curve(place: Place, settings: Settings, level: str, grain: float, seconds: float) -> Curve:
+    """A curve without samples, for as many interpreters as the place has."""
+    most = place.capacity(place.local)
+    degrees = sorted({min(degree, most) for degree in settings.degrees})
+    points = [Point(degree, _work(place, degree)) for degree in degrees]
+    return Curve(level, grain, seconds, 2 * settings.data / KIB, points)
+
+
+def _work(place: Place, degree: int) -> str:
+    return "busy" if place.cores is None or degree <= place.cores else "asleep"
+
+
+def transfers(place: Place, settings: Settings, levels: Sequence[str]) -> dict[str, float]:
+    """Tc by level, in seconds: medians of samples taken in turn."""
+    taken: dict[str, list[float]] = {level: [] for level in levels}
+    for _ in range(settings.rounds):
+        for level in levels:
+            with place.manager(place.local[:1], level=level, degree=1) as manager:
+                taken[level].append(transfer_seconds(manager, settings.data, settings.seconds))
+    return {level: median(samples) for level, samples in taken.items()}
+
+
+def measure(place: Place, settings: Settings, curves: Sequence[Curve], say: Say) -> None:
+    """Take the samples of all curves, in turn, so that what is compared was measured within seconds."""
+    alone = {(work, curve.seconds): _alone(work, curve.seconds) for curve in curves for work in WORKS}
+    degrees = [(point.interpreters, point.work) for point in curves[0].points]
+    for number in range(settings.rounds):
+        for at, (degree, work) in enumerate(degrees):
+            say(f"round {number + 1} of {settings.rounds}: {degree} interpreters, {work}")
+            for level in dict.fromkeys(curve.level for curve in curves):
+                with place.manager(place.local, level=level, degree=degree) as manager:
+                    for curve in (each for each in curves if each.level == level):
+                        count = degree * max(settings.least, round(settings.seconds / curve.seconds))
+                        args = WORKS[work], curve.seconds, settings.data, count, alone[work, curve.seconds]
+                        curve.points[at].samples.append(speedup(manager, *args))
+
+
+WORKS = {"busy": busy, "asleep": asleep}
+
+
+def _alone(work: str, seconds: float) -> float:
+    return sequential_seconds(WORKS[work], seconds, max(1, round(_ALONE / seconds)))
+
+
+def hollow(curves: Sequence[Curve]) -> list[str]:
+    """What hollow marks are, where there are some."""
+    if not any(point.work == "asleep" for curve in curves for point in curve.points):
+        return []
+    return ["Hollow marks: more interpreters than cores; their instructions sleep instead of computing."]
+
+
+def rows(curves: Sequence[Curve]) -> list[list[str]]:
+    """The head and a row for each curve, for a table."""
+    head = ["", "G", "program", *(f"{point.interpreters} {point.work}" for point in curves[0].points)]
+    lines = [[c.level, c.g, c.legend, *(f"{point.speedup:.2f}" for point in c.points)] for c in curves]
+    return [head, *lines]
