@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cluster.grid import Grid
 
 from laboratory.lab import Lab
 
@@ -36,6 +37,18 @@ def test_a_figure_is_measured_tabled_and_drawn(lab: Lab, tmp_path: Path) -> None
                    zip(mix["local_shares"], mix["remote_shares"], strict=True))  # fmt: skip
         assert 0 < mix["samples"][0] <= 2.2
         assert f"| {mix['local']} + {mix['remote']} " in (tmp_path / "fig5.md").read_text()
+
+
+def test_the_same_command_measures_machines_of_a_hosts_file(grid: Grid, tmp_path: Path) -> None:
+    machines = [grid.executors("near")[0], grid.executor(grid.desk.lab.host("far", grid.desk.lab.site("router")))]
+    hosts = tmp_path / "hosts.txt"
+    lines = [f"{executor.host.address} {executor.port}  # of the test" for executor in machines]
+    hosts.write_text("\n".join(["# machines", f"trusted {machines[0].host.address}/32", *lines, ""]))
+    command = [sys.executable, "-m", "bench.papers.muskel", "--hosts", hosts, "--only", "fig5", "--scale", "tiny"]
+    grid.desk.run([*command, "--out", tmp_path], env={**grid.env, "PYTHONPATH": str(TOP)}, timeout=100)
+    measured = json.loads((tmp_path / "fig5.json").read_text())
+    assert measured["work"] == "busy"  # each machine has cores of its own, as far as anybody can tell
+    assert {(mix["local"], mix["remote"]) for mix in measured["mixes"]} == {(2, 0), (1, 1), (0, 2)}
 
 
 def test_who_cannot_have_namespaces_is_told_what_to_do(lab: Lab, tmp_path: Path) -> None:

@@ -10,11 +10,9 @@ from typing import Any
 from bench.papers.muskel.places import Place
 from bench.papers.muskel.sampling import speedup, transfer_seconds
 from bench.papers.muskel.settings import KIB, Settings
-from bench.papers.muskel.work import asleep, busy, sequential_seconds
+from bench.papers.muskel.work import WORKS, sequential_seconds
 
 Say = Callable[[str], None]
-#: Spent on measuring the sequential execution of one instruction, in seconds.
-_ALONE = 0.2
 
 
 @dataclass
@@ -61,16 +59,19 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
-def new_curve(place: Place, settings: Settings, level: str, grain: float, seconds: float) -> Curve:
-    """A curve without samples, for as many interpreters as the place has."""
+Degrees = Sequence[tuple[int, str]]
+
+
+def degrees(place: Place, settings: Settings) -> Degrees:
+    """How many interpreters, as far as the place has them, and whether they can be busy all at once."""
     most = place.capacity(place.local)
-    degrees = sorted({min(degree, most) for degree in settings.degrees})
-    points = [Point(degree, _work(place, degree)) for degree in degrees]
+    return [(degree, place.work(degree)) for degree in sorted({min(degree, most) for degree in settings.degrees})]
+
+
+def new_curve(settings: Settings, steps: Degrees, level: str, grain: float, seconds: float) -> Curve:
+    """A curve without samples."""
+    points = [Point(degree, work) for degree, work in steps]
     return Curve(level, grain, seconds, 2 * settings.data / KIB, points)
-
-
-def _work(place: Place, degree: int) -> str:
-    return "busy" if place.cores is None or degree <= place.cores else "asleep"
 
 
 def transfers(place: Place, settings: Settings, levels: Sequence[str]) -> dict[str, float]:
@@ -85,10 +86,11 @@ def transfers(place: Place, settings: Settings, levels: Sequence[str]) -> dict[s
 
 def measure(place: Place, settings: Settings, curves: Sequence[Curve], say: Say) -> None:
     """Take the samples of all curves, in turn, so that what is compared was measured within seconds."""
-    alone = {(work, curve.seconds): _alone(work, curve.seconds) for curve in curves for work in WORKS}
-    degrees = [(point.interpreters, point.work) for point in curves[0].points]
+    steps = [(point.interpreters, point.work) for point in curves[0].points]
+    needed = {(work, curve.seconds) for curve in curves for _, work in steps}
+    alone = {each: sequential_seconds(WORKS[each[0]], each[1]) for each in needed}
     for number in range(settings.rounds):
-        for at, (degree, work) in enumerate(degrees):
+        for at, (degree, work) in enumerate(steps):
             say(f"round {number + 1} of {settings.rounds}: {degree} interpreters, {work}")
             for level in dict.fromkeys(curve.level for curve in curves):
                 with place.manager(place.local, level=level, degree=degree) as manager:
@@ -96,13 +98,6 @@ def measure(place: Place, settings: Settings, curves: Sequence[Curve], say: Say)
                         count = degree * max(settings.least, round(settings.seconds / curve.seconds))
                         args = WORKS[work], curve.seconds, settings.data, count, alone[work, curve.seconds]
                         curve.points[at].samples.append(speedup(manager, *args))
-
-
-WORKS = {"busy": busy, "asleep": asleep}
-
-
-def _alone(work: str, seconds: float) -> float:
-    return sequential_seconds(WORKS[work], seconds, max(1, round(_ALONE / seconds)))
 
 
 def hollow(curves: Sequence[Curve]) -> list[str]:

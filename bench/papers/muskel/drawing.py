@@ -77,22 +77,29 @@ def shown_size(count: float) -> str:
     return f"{count / 1024:g}K" if count < 1 << 20 else f"{count / (1 << 20):g}M"
 
 
-def speedup_axes(axes: Any, points: Sequence[Point], *, title: str) -> None:
+def speedup_axes(axes: Any, points: Sequence[Point], *, title: str = "") -> None:
     """The paper's axes, and its ideal line."""
     most = points[-1].interpreters
     axes.set(title=title, xlabel="number of interpreters", ylabel="speedup")
     axes.set_xticks([point.interpreters for point in points])
+    axes.set_yticks([0, *(point.interpreters for point in points if point.interpreters * 8 >= most)])
     axes.set_xlim(0, most * 1.04)
     axes.set_ylim(0, most * 1.3)
     axes.plot([0, most], [0, most], color=FAINT, linestyle=(0, (2, 2)), linewidth=1.2, label="ideal", zorder=1)
 
 
-def curve(axes: Any, curve: Curve, colour: str, label: str, *, dashed: bool = False) -> None:
-    """The medians, with a bar from the least to the most sample; hollow where the grains only sleep."""
+def curve(axes: Any, curve: Curve, colour: str, label: str, *, broad: bool = False) -> None:
+    """The medians, with a bar from the least to the most sample; hollow where the grains only sleep.
+
+    `broad`: so that a curve drawn later in the same place does not hide it.
+    """
     xs, ys = [point.interpreters for point in curve.points], [point.speedup for point in curve.points]
     marker = MARKERS[curve.level]
-    line = (0, (5, 2)) if dashed else "-"
-    axes.plot(xs, ys, color=colour, linestyle=line, marker=marker, label=label, clip_on=False)
+    width, size = (6, 11) if broad else (2, 7)
+    axes.plot(
+        xs, ys, color=colour, linewidth=width, marker=marker, markersize=size,
+        alpha=0.55 if broad else 1, label=label, clip_on=False,
+    )  # fmt: skip
     for point in curve.points:
         axes.vlines(point.interpreters, min(point.samples), max(point.samples), color=colour, linewidth=1)
         if point.work == "asleep":
@@ -100,6 +107,7 @@ def curve(axes: Any, curve: Curve, colour: str, label: str, *, dashed: bool = Fa
                 point.interpreters,
                 point.speedup,
                 marker=marker,
+                markersize=size,
                 color=colour,
                 markerfacecolor="white",
                 markeredgewidth=1.6,
@@ -122,7 +130,6 @@ def bandwidth(axes: Any, messages: Sequence[int], rates: Sequence[float], level:
     """One level's line."""
     label = {"plain": "plain (clear)", "secure": "secure (private)"}.get(level, level)
     axes.plot(messages, [rate / 1e6 for rate in rates], color=COLOURS[level], marker=MARKERS[level], label=label)
-    axes.set_ylim(bottom=0)
 
 
 def mixes(axes: Any, by_size: Mapping[str, Sequence[Mix]]) -> None:
@@ -135,7 +142,7 @@ def mixes(axes: Any, by_size: Mapping[str, Sequence[Mix]]) -> None:
     for at, (label, some) in enumerate(by_size.items()):
         xs = [x + (at - 0.5) * 0.38 for x in range(len(names))]
         bars = axes.bar(xs, [mix.speedup for mix in some], width=0.34, color=(SHADES[1], SHADES[3])[at], label=label)
-        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
+        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=-12, color="white")
     axes.set_xticks(range(len(names)), names)
     legend(axes)
 
@@ -155,9 +162,9 @@ def shares(axes: Any, local: Sequence[float], remote: Sequence[float], *, title:
     legend(axes)
 
 
-def legend(axes: Any) -> None:
-    """Where curves that rise to the right leave room."""
-    axes.legend(loc="upper left", handlelength=2.4)
+def legend(axes: Any, corner: str = "upper left") -> None:
+    """By default where curves that rise to the right leave room."""
+    axes.legend(loc=corner, handlelength=2.4)
 
 
 def remark(axes: Any, text: str) -> None:

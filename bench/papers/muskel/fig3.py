@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.papers.muskel import drawing
-from bench.papers.muskel.curves import Curve, Say, hollow, measure, new_curve, rows, shown_seconds, transfers
+from bench.papers.muskel.curves import Curve, Say, degrees, hollow, measure, new_curve, rows, shown_seconds, transfers
 from bench.papers.muskel.places import Place
 from bench.papers.muskel.settings import Settings
 
@@ -29,8 +29,9 @@ class Figure3:
         place.lines[0].lay()
         transfer = transfers(place, settings, LEVELS)
         programs = [grain * transfer["plain"] for grain in settings.grains]
+        steps = degrees(place, settings)
         curves = [
-            new_curve(place, settings, level, seconds / transfer[level], seconds)
+            new_curve(settings, steps, level, seconds / transfer[level], seconds)
             for level in LEVELS
             for seconds in programs
         ]

@@ -97,4 +97,5 @@ class Bandwidth:
             drawing.bandwidth_axes(axes, self.measurements[0].messages, title=line[0].upper() + line[1:], rate=rate)
             for each in (each for each in self.measurements if each.line == line):
                 drawing.bandwidth(axes, each.messages, each.medians, each.level)
-            drawing.legend(axes)
+            axes.set_ylim(bottom=0)
+            drawing.legend(axes, "lower right")

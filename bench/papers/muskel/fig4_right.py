@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.papers.muskel import drawing
-from bench.papers.muskel.curves import Curve, Say, hollow, measure, new_curve, rows, shown_seconds, transfers
+from bench.papers.muskel.curves import Curve, Say, degrees, hollow, measure, new_curve, rows, shown_seconds, transfers
 from bench.papers.muskel.places import Place
 from bench.papers.muskel.settings import KIB, Settings
 
@@ -19,8 +19,8 @@ PAPER = 8
 class IsoGrain:
     """`transfers`: Tc by line and level, seconds; each curve's W is its grain times its own level's Tc."""
 
-    title = "Iso-grain speedup"
-    size = (6.6, 5.6)
+    title = "Programs of the same grain, plain and secure"
+    size = (11.0, 5.4)
     curves: list[Curve]
     transfers: dict[str, dict[str, float]]
     kib: float
@@ -33,8 +33,9 @@ class IsoGrain:
             line.lay()
             taken[line.title] = transfers(place, settings, LEVELS)
         transfer = taken[place.lines[0].title]
+        steps = degrees(place, settings)
         curves = [
-            new_curve(place, settings, level, grain, grain * transfer[level])
+            new_curve(settings, steps, level, grain, grain * transfer[level])
             for grain in settings.iso_grains
             for level in LEVELS
         ]
@@ -66,14 +67,18 @@ class IsoGrain:
         return {"transfer_seconds": self.transfers, "longer": ratios, "paper_longer": PAPER, "curves": curves}
 
     def draw(self, canvas: Any) -> None:
-        """One panel."""
-        axes = canvas.subplots()
-        drawing.speedup_axes(axes, self.curves[0].points, title="Same grain, plain and secure")
-        for curve in sorted(self.curves, key=lambda curve: (-curve.grain, curve.level)):
-            coarse = curve.grain == max(each.grain for each in self.curves)
-            label = f"{curve.level}, G = {curve.g}:  {curve.legend}"
-            drawing.curve(axes, curve, drawing.COLOURS[curve.level], label, dashed=not coarse)
-        drawing.legend(axes)
+        """A panel for each grain, the coarse one first."""
+        grains = sorted({curve.grain for curve in self.curves}, reverse=True)
+        panels = canvas.subplots(1, len(grains), squeeze=False, sharex=True, sharey=True)[0]
+        for axes, grain in zip(panels, grains, strict=True):
+            mine = [curve for curve in self.curves if curve.grain == grain]
+            drawing.speedup_axes(axes, mine[0].points, title=f"G = {mine[0].g}")
+            for curve in mine:
+                colour, label = drawing.COLOURS[curve.level], f"{curve.level}:  {curve.legend}"
+                drawing.curve(axes, curve, colour, label, broad=curve.level == "plain")
+            drawing.legend(axes)
         ratio = self.ratio(list(self.transfers)[-1])
         text = f"secure instructions must be\n{ratio:.2f} × longer for the same G\n(paper: {PAPER} ×)"
-        drawing.remark(axes, text)
+        drawing.remark(panels[0], text)
+        for axes in panels[1:]:
+            axes.set_ylabel("")

@@ -14,7 +14,7 @@ from bench.papers.muskel.curves import Say, shown_seconds
 from bench.papers.muskel.places import LEVELS, Place
 from bench.papers.muskel.sampling import speedup
 from bench.papers.muskel.settings import KIB, Settings
-from bench.papers.muskel.work import asleep, busy, sequential_seconds
+from bench.papers.muskel.work import WORKS, sequential_seconds
 
 
 @dataclass
@@ -65,8 +65,9 @@ class Mixes:
         place.lines[0].lay()
         machines = _machines(place, settings.mixed)
         degree = min(settings.mixed, *(place.capacity(some) for some in machines))
-        work = busy if place.cores is None or degree <= place.cores else asleep
-        alone = sequential_seconds(work, settings.mixed_seconds, 20)
+        kind = place.work(degree)
+        work = WORKS[kind]
+        alone = sequential_seconds(work, settings.mixed_seconds)
         sizes = (settings.small, settings.large)
         found: dict[tuple[int, int], Mix] = {}
         for number in range(settings.rounds):
@@ -80,7 +81,7 @@ class Mixes:
                         args = work, settings.mixed_seconds, data, count, alone
                         mix.samples.append(speedup(manager, *args))
                         _add_shares(mix, before, _tasks(manager))
-        return cls(list(found.values()), settings.mixed_seconds, work.__name__, place.lines[0].title)
+        return cls(list(found.values()), settings.mixed_seconds, kind, place.lines[0].title)
 
     def of(self, kib: float) -> list[Mix]:
         """Those with so much data."""
@@ -103,7 +104,7 @@ class Mixes:
     def words(self) -> list[str]:
         """What one must know to read it."""
         kind = "sleeping" if self.work == "asleep" else "busy"
-        return [f"On {self.line}. Instructions of {shown_seconds(self.seconds)}, {kind}. Policy: the default, `links`."]
+        return [f"On {self.line}. Instructions of {shown_seconds(self.seconds)}, {kind}. Policy: links, the default."]
 
     def to_json(self) -> dict[str, Any]:
         """Every sample."""
@@ -115,9 +116,8 @@ class Mixes:
         drawing.mixes(speedups, {f"C = {kib:g}K": self.of(kib) for kib in self.sizes})
         names = ("Small", "Large")
         for axes, kib, name in zip(panels, self.sizes, names, strict=True):
-            drawing.shares(
-                axes, *self.even(kib).shares(), title=f"{name} data, C = {kib:g}K, mix {self.even(kib).name}"
-            )
+            even = self.even(kib)
+            drawing.shares(axes, *even.shares(), title=f"{name} data ({kib:g}K), {even.name}")
 
 
 def _machines(place: Place, interpreters: int) -> list[Sequence[str]]:

@@ -61,6 +61,10 @@ class Place:
                 raise RuntimeError(f"links meant to be {LEVELS[level]} are {', '.join(sorted(found))}")
             yield made
 
+    def work(self, degree: int) -> str:
+        """What so many interpreters can do at once: "busy", or only "asleep" where they are more than cores."""
+        return "busy" if self.cores is None or degree <= self.cores else "asleep"
+
     def capacity(self, machines: Sequence[str]) -> int:
         """How many interpreters the machines offer."""
         hosts = px.Hosts(self._hosts_file(machines))
