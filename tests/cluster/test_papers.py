@@ -44,8 +44,8 @@ def test_the_same_command_measures_machines_of_a_hosts_file(grid: Grid, tmp_path
     hosts = tmp_path / "hosts.txt"
     lines = [f"{executor.host.address} {executor.port}  # of the test" for executor in machines]
     hosts.write_text("\n".join(["# machines", f"trusted {machines[0].host.address}/32", *lines, ""]))
-    command = [sys.executable, "-m", "bench.papers.muskel", "--hosts", hosts, "--only", "fig5", "--scale", "tiny"]
-    grid.desk.run([*command, "--out", tmp_path], env={**grid.env, "PYTHONPATH": str(TOP)}, timeout=100)
+    command = [sys.executable, "-m", "bench.papers.muskel", "--hosts", str(hosts), "--only", "fig5", "--scale", "tiny"]
+    grid.desk.run([*command, "--out", str(tmp_path)], env={**grid.env, "PYTHONPATH": str(TOP)}, timeout=100)
     measured = json.loads((tmp_path / "fig5.json").read_text())
     assert measured["work"] == "busy"  # each machine has cores of its own, as far as anybody can tell
     assert {(mix["local"], mix["remote"]) for mix in measured["mixes"]} == {(2, 0), (1, 1), (0, 2)}

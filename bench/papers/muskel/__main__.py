@@ -24,7 +24,7 @@ from bench.papers.muskel.fig4_right import IsoGrain
 from bench.papers.muskel.fig5 import Mixes
 from bench.papers.muskel.in_lab import lab_place
 from bench.papers.muskel.on_hosts import hosts_place
-from bench.papers.muskel.places import Place
+from bench.papers.muskel.places import Place, Unfit
 from bench.papers.muskel.settings import SIZES, Settings
 from bench.peers.processes import machine_cpu_seconds, tree_cpu_seconds
 from laboratory.namespaces import obstacle
@@ -46,7 +46,7 @@ def main() -> int:
     try:
         with _place(options, settings) as place:
             figures, facts = _measure(place, settings, options.only)
-    except (px.PhalanxError, ValueError) as error:
+    except (px.PhalanxError, Unfit) as error:
         _say(f"error: {error}")
         return 1
     for path in writing.write(options.out, figures, facts):
@@ -80,7 +80,7 @@ def _place(options: argparse.Namespace, settings: Settings) -> AbstractContextMa
 
 def _measure(place: Place, settings: Settings, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     if not place.local:
-        raise ValueError("no machine is on a network that the hosts file declares trusted: nothing would be plain")
+        raise Unfit("no machine is on a network that the hosts file declares trusted: nothing would be plain")
     begin, others = time.monotonic(), _others()
     figures = {}
     for name in dict.fromkeys(names):

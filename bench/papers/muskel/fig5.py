@@ -11,7 +11,7 @@ import phalanx as px
 
 from bench.papers.muskel import drawing
 from bench.papers.muskel.curves import Say, shown_seconds
-from bench.papers.muskel.places import LEVELS, Place
+from bench.papers.muskel.places import LEVELS, Place, Unfit
 from bench.papers.muskel.sampling import speedup
 from bench.papers.muskel.settings import KIB, Settings
 from bench.papers.muskel.work import WORKS, sequential_seconds
@@ -59,9 +59,9 @@ class Mixes:
 
     @classmethod
     def measured(cls, place: Place, settings: Settings, say: Say) -> Mixes:
-        """Every mix in turn. ValueError where there are not both kinds of machines."""
+        """Every mix in turn. Unfit where there are not both kinds of machines."""
         if not place.remote:
-            raise ValueError("figure 5 needs machines on a network that is not declared trusted, and there are none")
+            raise Unfit("figure 5 needs machines on a network that is not declared trusted, and there are none")
         place.lines[0].lay()
         machines = _machines(place, settings.mixed)
         degree = min(settings.mixed, *(place.capacity(some) for some in machines))

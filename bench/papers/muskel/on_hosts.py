@@ -15,11 +15,11 @@ from bench.papers.muskel.places import LEVELS, Line, Place
 @contextmanager
 def hosts_place(path: Path, identity: Path | None) -> Iterator[Place]:
     """The machines that `path` names: local is what the policy gives a clear link, remote the others."""
+    px.Hosts(path)  # complains where it cannot be read
     said = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
     trusted = [line for line in said if line.startswith("trusted ")]
     machines = [line for line in said if line and line not in trusted]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        px.Hosts(path)  # complains where it cannot be read
         line = Line("the network between the machines", None, lambda: None)
         place = Place(f"{len(machines)} machines", [], machines, trusted, identity, Path(folder), [line], None)
         local = [machine for machine in machines if _is_trusted(place, machine)]

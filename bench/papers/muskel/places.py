@@ -20,6 +20,10 @@ RULE = '[[rule]]\nnetwork = "any"\nrequired = "{level}"\n'
 _WARM_UP_ROUNDS = 100
 
 
+class Unfit(Exception):
+    """The machines are not such that the experiment can be made."""
+
+
 @dataclass(frozen=True)
 class Line:
     """How the machines are joined: `lay` makes it so. `rate` in bytes/s, None where nobody knows."""
@@ -48,7 +52,7 @@ class Place:
     def manager(self, machines: Sequence[str], *, level: str | None, degree: int) -> Iterator[px.Manager]:
         """A manager with `degree` interpreters on `machines`, all of them there and warm.
 
-        All links have `level`, one of LEVELS; None: each link what its network gets by default. RuntimeError where
+        All links have `level`, one of LEVELS; None: each link what its network gets by default. Unfit where
         a link turns out to have another level.
         """
         hosts = px.Hosts(self._hosts_file(machines))
@@ -58,7 +62,7 @@ class Place:
             _warm_up(made, degree)
             found = {interpreter.level for interpreter in made.summary().interpreters}
             if level is not None and found != {LEVELS[level]}:
-                raise RuntimeError(f"links meant to be {LEVELS[level]} are {', '.join(sorted(found))}")
+                raise Unfit(f"links meant to be {LEVELS[level]} are {', '.join(sorted(found))}")
             yield made
 
     def work(self, degree: int) -> str:
@@ -94,4 +98,4 @@ def _warm_up(manager: px.Manager, degree: int) -> None:
             pass
         if sum(each.tasks > 0 for each in manager.summary().interpreters if each.state == "working") >= degree:
             return
-    raise RuntimeError(f"of {degree} interpreters some never fired anything")
+    raise Unfit(f"of {degree} interpreters some never fired anything")
