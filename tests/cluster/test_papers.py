@@ -40,10 +40,12 @@ def test_a_figure_is_measured_tabled_and_drawn(lab: Lab, tmp_path: Path) -> None
 
 
 def test_the_same_command_measures_machines_of_a_hosts_file(grid: Grid, tmp_path: Path) -> None:
-    machines = [grid.executors("near")[0], grid.executor(grid.desk.lab.host("far", grid.desk.lab.site("router")))]
+    lab, user = grid.desk.lab, f"{grid.desk.address}/32"
+    near = grid.executor(lab.host("near"), options=["--trusted", user])
+    machines = [near, grid.executor(lab.host("far", lab.site("router")), options=["--trusted", user])]
     hosts = tmp_path / "hosts.txt"
     lines = [f"{executor.host.address} {executor.port}  # of the test" for executor in machines]
-    hosts.write_text("\n".join(["# machines", f"trusted {machines[0].host.address}/32", *lines, ""]))
+    hosts.write_text("\n".join(["# machines", f"trusted {near.host.address}/32", *lines, ""]))
     command = [sys.executable, "-m", "bench.papers.muskel", "--hosts", str(hosts), "--only", "fig5", "--scale", "tiny"]
     grid.desk.run([*command, "--out", str(tmp_path)], env={**grid.env, "PYTHONPATH": str(TOP)}, timeout=100)
     measured = json.loads((tmp_path / "fig5.json").read_text())

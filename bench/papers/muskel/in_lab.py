@@ -30,14 +30,19 @@ def lab_place(*, interpreters: int, rate: float) -> Iterator[Place]:
         grid = Grid(desk)
         capacity = -(-interpreters // _MACHINES)
         site = lab.site("router")
-        local = [grid.executor(lab.host(f"local{n}"), interpreters=capacity) for n in range(_MACHINES)]
+        lan = f"{lab.lan.address(0)}/24"
+        # Who donates a machine must trust the network as well before its links are clear.
+        trusting = ["--trusted", lan]
+        local = [
+            grid.executor(lab.host(f"local{n}"), interpreters=capacity, options=trusting) for n in range(_MACHINES)
+        ]
         away = [grid.executor(lab.host(f"remote{n}", site), interpreters=capacity) for n in range(_MACHINES)]
         with inside(desk.namespace):
             yield Place(
                 title=f"network namespaces of one machine with {os.cpu_count()} cores",
                 local=[_machine(executor) for executor in local],
                 remote=[_machine(executor) for executor in away],
-                trusted=[f"trusted {lab.lan.address(0)}/24"],
+                trusted=[f"trusted {lan}"],
                 identity=grid.home / "user.pem",
                 folder=Path(desk.home),
                 lines=_lines(desk, rate),

@@ -16,7 +16,7 @@ from bench.papers.muskel.work import asleep, random_data
 #: default; secure is every link private.
 LEVELS = {"plain": "clear", "authenticated": "authenticated", "safe": "safe", "secure": "private"}
 #: A rules file that gives every link one level.
-RULE = '[[rule]]\nnetwork = "any"\nrequired = "{level}"\n'
+RULE = '[[rule]]\nnetwork = "any"\npreferred = "{level}"\n'
 _WARM_UP_ROUNDS = 100
 
 
