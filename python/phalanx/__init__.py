@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         IdentityError,
         LostError,
         PhalanxError,
+        PolicyError,
         ProgramError,
         RecruitError,
         RemoteError,
@@ -20,22 +21,26 @@ if TYPE_CHECKING:
     )
     from phalanx.hosts import Hosts
     from phalanx.manager import Manager, ParDegree
+    from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Pipeline
-    from phalanx.summary import InterpreterSummary, Summary
+    from phalanx.summary import Bill, BillLine, InterpreterSummary, Results, Summary
 
 _HOMES = {
     "errors": (
-        "ContractError CulpritError IdentityError LostError PhalanxError ProgramError RecruitError RemoteError "
-        "RemoteTraceback StagingError"
+        "ContractError CulpritError IdentityError LostError PhalanxError PolicyError ProgramError RecruitError "
+        "RemoteError RemoteTraceback StagingError"
     ),
     "hosts": "Hosts",
     "manager": "Manager ParDegree",
+    "security": "Rules secure_code secure_data",
     "skeletons": "Farm Pipeline",
-    "summary": "InterpreterSummary Summary",
+    "summary": "Bill BillLine InterpreterSummary Results Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Bill",
+    "BillLine",
     "ContractError",
     "CulpritError",
     "Farm",
@@ -47,12 +52,17 @@ __all__ = [
     "ParDegree",
     "PhalanxError",
     "Pipeline",
+    "PolicyError",
     "ProgramError",
     "RecruitError",
     "RemoteError",
     "RemoteTraceback",
+    "Results",
+    "Rules",
     "StagingError",
     "Summary",
+    "secure_code",
+    "secure_data",
 ]
 
 

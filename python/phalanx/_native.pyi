@@ -1,7 +1,19 @@
 import os
 from typing import Any, final
 
-__all__ = ["Executor", "Interpreter", "Mailbox", "Manager", "Region", "create_grid", "issue_member"]
+__all__ = [
+    "Executor",
+    "Interpreter",
+    "Mailbox",
+    "Manager",
+    "Region",
+    "create_grid",
+    "explain",
+    "issue_member",
+    "weaker",
+]
+
+_Policy = tuple[str, list[str], str | None]
 
 _Packed = tuple[int, bytes | bytearray, list[int] | None, list[tuple[int, memoryview]]]
 
@@ -23,7 +35,7 @@ class Manager:
         addresses: list[str] | None,
         identity_file: str | None,
         interpreters: int | None,
-        private: bool,
+        policy: _Policy,
         command: list[str],
         path: list[str],
         python: str,
@@ -32,7 +44,7 @@ class Manager:
     ) -> Manager: ...
     @property
     def interpreters(self) -> int: ...
-    def stage(self, instructions: int, code: bytes) -> int: ...
+    def stage(self, instructions: int, code: bytes, marked_code: bool, marked_data: list[tuple[bool, bool]]) -> int: ...
     def forget(self, program: int) -> None: ...
     def open(self, program: int, ordered: bool, ahead: float, spare: int, mailbox: Mailbox) -> int: ...
     def room(self, run: int, patience: float) -> int: ...
@@ -67,6 +79,7 @@ class Executor:
         accepted: list[str],
         command: list[str],
         python: str,
+        policy: _Policy,
     ) -> Executor: ...
     @property
     def address(self) -> str: ...
@@ -76,3 +89,5 @@ class Executor:
 
 def create_grid() -> str: ...
 def issue_member(authority: str, role: str, name: str) -> str: ...
+def weaker(policy: _Policy) -> list[str]: ...
+def explain(policy: _Policy, addresses: list[str], takes: str) -> list[tuple[str, str, str, str | None, str, bool]]: ...

@@ -21,6 +21,7 @@ from phalanx._atomic import at_once, drain
 from phalanx._outcomes import is_ctrl_c, read_outcome, stage_code, words
 from phalanx._tokens import Token, pack, short
 from phalanx.errors import StagingError
+from phalanx.security import marks_of
 
 #: Calls are sent this many seconds ahead of the answers; what is not sent yet can be cancelled.
 AHEAD = 0.01
@@ -195,18 +196,21 @@ class Submissions:
     def _identify(self, function: Callable[..., Any]) -> tuple[Any, bytes]:
         """What the function is staged under, and its code if it is not staged yet."""
         # A plain function's code is staged once; what carries state of its own is pickled anew, and staged if changed.
+        # What was marked since is staged anew too.
+        marks = marks_of(function)
         if not isinstance(function, FunctionType) or function.__closure__:
             code = stage_code((Call(function),))
-            return blake2b(code).digest(), code
-        staged = self._staged.get(function)
-        return function, stage_code((Call(function),)) if staged is None else b""
+            return (blake2b(code).digest(), marks), code
+        key = (function, marks)
+        return key, b"" if key in self._staged else stage_code((Call(function),))
 
     def _run_of(self, key: Any, code: bytes) -> _Run:
         run = self._staged.get(key)
         if run is None:
-            code = code or stage_code((Call(key),))  # it was unstaged in this moment
+            function, marks = key
+            code = code or stage_code((Call(function),))  # it was unstaged in this moment
             self._make_room(len(code))
-            program = self._native.stage(1, code)
+            program = self._native.stage(1, code, "code" in marks, [("data" in marks,) * 2])
             run = _Run(key, len(code), program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
             at_once(map(self._staged.__setitem__, (key,), (run,)), map(self._runs.__setitem__, (run.run,), (run,)))
         self._staged.move_to_end(key)

@@ -23,6 +23,10 @@ class IdentityError(PhalanxError, PermissionError):
     """A certificate is missing, damaged, or for another role."""
 
 
+class PolicyError(PhalanxError, ValueError):
+    """The policy or a mark cannot be read, or leaves no level for a link."""
+
+
 class StagingError(PhalanxError):
     """Code or data cannot travel: it cannot be pickled, or the other machine lacks a module it needs."""
 

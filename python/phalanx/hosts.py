@@ -18,11 +18,14 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _LINE = re.compile(r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?")
 
+_TRUSTED = re.compile(r"trusted\s+(?P<network>[0-9a-fA-F.:]+(?:/\d+)?)")
+
 
 class Hosts:
     """Executors named in a file, one ``machine port`` a line (paper 000, section 2, version 1.0).
 
-    Also ``machine:port`` and ``<machine, port>``; without a port, 7400. What follows ``#`` is a comment.
+    Also ``machine:port`` and ``<machine, port>``; without a port, 7400. A line ``trusted 10.1.0.0/16`` declares a
+    network trusted: links to machines there need no protection. What follows ``#`` is a comment.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -31,8 +34,10 @@ class Hosts:
             text = self.path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise RecruitError(f"the hosts file {self.path} cannot be read: {error}") from None
-        lines = enumerate(text.splitlines(), 1)
-        self.addresses = [self._address(number, line) for number, line in lines if _said(line)]
+        said = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
+        networks = [_TRUSTED.fullmatch(_said(line)) for _, line in said]
+        self.trusted = [match["network"] for match in networks if match]
+        self.addresses = [self._address(*one) for one, match in zip(said, networks, strict=True) if not match]
         if not self.addresses:
             raise RecruitError(f"the hosts file {self.path} names no machine; write a line for each: machine port")
 

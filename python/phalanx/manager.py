@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import weakref
@@ -18,11 +19,13 @@ from phalanx._submissions import Submissions
 from phalanx._tokens import unpack
 from phalanx.errors import ContractError, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
-from phalanx.skeletons import Program, compile_program
+from phalanx.security import Rules, policy_words
+from phalanx.skeletons import Compiled, Program, compile_program
 
 if TYPE_CHECKING:
-    from phalanx.summary import Summary
+    from phalanx.summary import Results, Summary
 
+_log = logging.getLogger("phalanx")
 T = TypeVar("T")
 Where: TypeAlias = str | Hosts | None
 
@@ -54,8 +57,9 @@ class Manager(Executor):
     """Recruits interpreters, computes programs on them, and lets them go when it is closed.
 
     ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
-    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link that leaves
-    this machine private, ``"all"`` every link. ``identity``: the user's identity file, by default that of the grid in
+    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link to a network
+    that is not declared trusted private, ``"marked"`` only what is marked on those (the rest is authenticated),
+    ``"all"`` every link; or :class:`Rules`. ``identity``: the user's identity file, by default that of the grid in
     ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as lines of JSON.
 
     A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
@@ -67,12 +71,13 @@ class Manager(Executor):
         where: Where = None,
         *,
         contract: ParDegree | None = None,
-        policy: str = "links",
+        policy: str | Rules = "links",
         identity: str | os.PathLike[str] | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        if policy not in ("links", "all"):
-            raise PhalanxError(f"a policy is 'links' or 'all', not {policy!r}")
+        words = policy_words(policy, where.trusted if isinstance(where, Hosts) else ())
+        if weaker := _native.weaker(words):
+            _log.warning("links may be weaker than by default: %s", "; ".join(weaker))
         if contract is not None and not isinstance(contract, ParDegree):
             raise ContractError(f"{contract!r} is no contract: write px.ParDegree(n)")
         addresses = _addresses(where)
@@ -82,7 +87,7 @@ class Manager(Executor):
             addresses=addresses,
             identity_file=None if addresses is None else read_identity(identity, "user.pem"),
             interpreters=None if contract is None else contract.n,
-            private=policy == "all",
+            policy=words,
             command=COMMAND,
             path=[str(Path(entry).absolute()) for entry in sys.path],
             python=PYTHON,
@@ -98,7 +103,7 @@ class Manager(Executor):
         """How many interpreters the contract asks for."""
         return self._native.interpreters
 
-    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Generator[Any, None, None]:
+    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Results:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
         Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
@@ -109,15 +114,17 @@ class Manager(Executor):
         Raises ProgramError and StagingError at once, CulpritError and LostError while results are read.
         """
         self._check_open()
-        functions = compile_program(program)
-        code = stage_code(functions)
-        return self._results(code, len(functions), tasks, ordered)
+        from phalanx.summary import Results  # dataclasses are slow to import
+
+        compiled = compile_program(program)
+        code = stage_code(compiled.functions)
+        return Results(lambda end: self._results(code, compiled, tasks, ordered, end), self.summary)
 
     def _results(
-        self, code: bytes, instructions: int, tasks: Iterable[Any], ordered: bool
+        self, code: bytes, compiled: Compiled, tasks: Iterable[Any], ordered: bool, end: Callable[[], None]
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
-        staged = native.stage(instructions, code)
+        staged = native.stage(len(compiled.functions), code, compiled.marked_code, compiled.marked_data)
         run = native.open(staged, ordered, AHEAD, SPARE, mailbox)
         stream = open_stream(native, run, tasks)
         try:
@@ -136,6 +143,7 @@ class Manager(Executor):
                         raise failure(kind, first, what)
                 self._check_open()
         finally:
+            end()
             stream.close()
             native.close_run(run)
             native.forget(staged)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 
@@ -13,7 +15,7 @@ class InterpreterSummary:
     name: str
     machine: str
     pid: int
-    #: ``"clear"`` or ``"private"``: how its link is protected.
+    #: How its link is protected: ``"clear"``, ``"authenticated"``, ``"safe"`` or ``"private"``.
     level: str
     #: ``"working"``, ``"lost"`` or ``"dismissed"``.
     state: str
@@ -22,10 +24,57 @@ class InterpreterSummary:
     bytes_out: int
     #: Time in the program's functions, with unpickling and pickling.
     busy: float
-    #: Time that both ends of its link spent in cryptography.
-    protection: float
+    #: Time that the manager's end of its link spent in cryptography, and the interpreter's.
+    protection_here: float
+    protection_there: float
+    #: The levels of what is not marked, of marked data and of marked code, and what decided each.
+    levels: tuple[str, str, str]
+    why: tuple[str, str, str]
+    #: Whether one is weaker than without the user's explicit words.
+    weaker: bool
+    #: For each level bytes of frames in both directions, and seconds in cryptography at the manager's end.
+    spent: dict[str, tuple[int, float]]
     #: Why it was lost.
     cause: str | None
+
+    @property
+    def protection(self) -> float:
+        """Time that both ends of its link spent in cryptography."""
+        return self.protection_here + self.protection_there
+
+
+@dataclass(frozen=True)
+class BillLine:
+    """What one level was used for, and its price."""
+
+    level: str
+    #: Bytes of frames, in both directions.
+    bytes: int
+    #: Seconds in cryptography, at both ends.
+    protection: float
+
+
+@dataclass(frozen=True)
+class Bill:
+    """The price of security: bytes and seconds by level, and what that cost against clear links."""
+
+    lines: tuple[BillLine, ...]
+    #: Seconds that the program took, and how many of them it would at most have saved over clear links: those of the
+    #: manager's ends, one after the other, and those of the interpreter that spent most.
+    wall: float
+    cost: float
+
+    @property
+    def share(self) -> float:
+        """The cost as a part of the time, from 0 to 1."""
+        return min(self.cost / self.wall, 1.0) if self.wall > 0 else 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{it.level}: {it.bytes / 1e6:.1f} MB, {1000 * it.protection:.1f} ms at both ends" for it in self.lines
+        ]
+        cost = f"protection cost at most {1000 * self.cost:.1f} ms of {self.wall:.2f} s ({self.share:.1%})"
+        return "; ".join([*lines, cost])
 
 
 @dataclass(frozen=True)
@@ -47,3 +96,87 @@ class Summary:
         """From the native journal's plain objects."""
         interpreters = [InterpreterSummary(**entry) for entry in native.pop("interpreters")]
         return cls(interpreters=interpreters, **native)
+
+    @property
+    def bill(self) -> Bill:
+        """What protection cost so far."""
+        return self.bill_since(None, self.wall)
+
+    def bill_since(self, before: Summary | None, wall: float) -> Bill:
+        """What it cost since an earlier summary of the same manager, in so many seconds."""
+        earlier = {it.name: it for it in before.interpreters} if before else {}
+        parts = [_Part.of(it, earlier.get(it.name)) for it in self.interpreters]
+        names = dict.fromkeys(name for part in parts for name in part.bytes)
+        lines = [BillLine(name, *(sum(column) for column in zip(*(part.of_level(name) for part in parts), strict=True)))
+                 for name in names]  # fmt: skip
+        here, there = sum(part.here for part in parts), max((part.there for part in parts), default=0.0)
+        return Bill(tuple(line for line in lines if line.bytes), wall, here + there)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One link's part of a bill."""
+
+    bytes: dict[str, int]
+    protection: dict[str, float]
+    here: float
+    there: float
+
+    @classmethod
+    def of(cls, now: InterpreterSummary, before: InterpreterSummary | None) -> _Part:
+        spent = dict.fromkeys(now.spent, (0, 0.0)) if before is None else before.spent
+        bytes_ = {name: count - spent[name][0] for name, (count, _) in now.spent.items()}
+        seconds = {name: time - spent[name][1] for name, (_, time) in now.spent.items()}
+        there = now.protection_there - (before.protection_there if before else 0.0)
+        return cls(bytes_, seconds, sum(seconds.values()), there)
+
+    def of_level(self, name: str) -> tuple[int, float]:
+        """Bytes and seconds at both ends. The other end tells the sum only; both ends do the same work."""
+        share = self.protection[name] / self.here if self.here > 0 else 0.0
+        return self.bytes[name], self.protection[name] + share * self.there
+
+
+class Results(Generator[Any, None, None]):
+    """The results of a computation, a generator; and its bill."""
+
+    def __init__(
+        self, compute: Callable[[Callable[[], None]], Generator[Any, None, None]], summary: Callable[[], Summary]
+    ) -> None:
+        self._summary = summary
+        self._before = summary()
+        self._began = perf_counter()
+        self._after: tuple[Summary, float] | None = None
+        self._results = compute(self._end)  # which is called when there are no more
+
+    def _end(self) -> None:
+        self._after = self._so_far()
+
+    def _so_far(self) -> tuple[Summary, float]:
+        return self._summary(), perf_counter() - self._began
+
+    @property
+    def bill(self) -> Bill:
+        """What protection cost from the computation's beginning to its end, or so far.
+
+        What others of the same manager cost meanwhile is in it.
+        """
+        summary, wall = self._after or self._so_far()
+        return summary.bill_since(self._before, wall)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # the inner one: no price for each result
+        return self._results
+
+    def __next__(self) -> Any:
+        return next(self._results)
+
+    def send(self, value: None) -> Any:
+        """As for every generator."""
+        return self._results.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As for every generator."""
+        return self._results.throw(*error)
+
+    def close(self) -> None:
+        """Ends the computation; what has not been read is dropped."""
+        self._results.close()

@@ -74,8 +74,10 @@ def test_what_is_no_place(where: Any) -> None:
 
 
 def test_what_is_no_policy() -> None:
-    with pytest.raises(px.PhalanxError, match="'links' or 'all'"):
+    with pytest.raises(px.PolicyError, match=r"'links', 'marked', 'all' or px\.Rules"):
         px.Manager(policy="none")
+    with pytest.raises(px.PolicyError, match="5 is no policy"):
+        px.Manager(policy=5)  # type: ignore[arg-type]
 
 
 def test_other_machines_need_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

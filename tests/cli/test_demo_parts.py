@@ -253,7 +253,9 @@ def test_the_summary_for_programs_has_everything_the_table_has() -> None:
     from phalanx.cli import show
     from phalanx.demo.run import Report
 
-    one = px.InterpreterSummary("lab:7400/1", "lab", 7, "private", "working", 3, 10, 20, 1.5, 0.25, None)
+    levels, why, spent = ("private",) * 3, ("policy links",) * 3, {"clear": (0, 0.0), "private": (40, 0.125)}
+    of_link = (0.125, 0.125, levels, why, False, spent)
+    one = px.InterpreterSummary("lab:7400/1", "lab", 7, "private", "working", 3, 10, 20, 1.5, *of_link, None)
     summary = px.Summary(3, 2.0, 0, 0, 0, [one])
     report = Report(Path("out/contact-sheet.png"), 1, summary, 3.0, 0, ["1 without a picture: x"])
     facts = json.loads(show.as_json(report))
@@ -261,3 +263,5 @@ def test_the_summary_for_programs_has_everything_the_table_has() -> None:
     assert facts["speedup"] == 1.5
     assert facts["protection"] == 0.25
     assert facts["interpreters"][0]["level"] == "private"
+    assert facts["bill"]["lines"] == [{"level": "private", "bytes": 40, "protection": 0.25}]
+    assert facts["bill"]["cost"] == 0.25

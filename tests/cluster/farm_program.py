@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import phalanx as px
+from phalanx.security import read_policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Options:
     code_marker: str = ""
     module: str | None = None  # imported by the program's code, here and there
     culprit: int = -1  # the task that kills its interpreter
+    failing: int = -1  # the task that raises its marker
+    policy: str = "links"
+    secure: str | None = None  # the mark of the whole program
 
 
 def say(**fact: Any) -> None:
@@ -55,6 +59,8 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
         (Path(options.traces) / f"{number}-{os.getpid()}").touch()
         if number == options.culprit:
             os.kill(os.getpid(), signal.SIGKILL)
+        if number == options.failing:
+            raise ValueError(task[1])
         time.sleep(options.seconds)
         where = {"machine": socket.gethostname(), "pid": os.getpid(), "library": library.__name__}
         return {"value": task[0] + 1, "marker": task[1], **where}
@@ -65,13 +71,15 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
 def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
     where = px.Hosts(options.hosts) if options.hosts else None
-    program = px.Pipeline(prepared, px.Farm(renderer(options)))
+    program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)
+    contract, policy = px.ParDegree(options.degree), read_policy(options.policy)
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
-        with px.Manager(where, contract=px.ParDegree(options.degree), identity=options.identity) as manager:
-            for result in manager.compute(program, tasks):
+        with px.Manager(where, contract=contract, identity=options.identity, policy=policy) as manager:
+            results = manager.compute(program, tasks)
+            for result in results:
                 say(result=result)
-            say(summary=dataclasses.asdict(manager.summary()))
+            say(summary={**dataclasses.asdict(manager.summary()), "bill": dataclasses.asdict(results.bill)})
     except px.PhalanxError as error:
         say(error=type(error).__name__, text=str(error))
         return 1

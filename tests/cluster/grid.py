@@ -37,6 +37,7 @@ class Farm:
         self.traces.mkdir(parents=True)
         if executors:
             lines = [f"{executor.host.address} {executor.port}\n" for executor in executors]
+            lines += [f"trusted {network}\n" for network in options.pop("trusted", ())]
             (folder / "hosts.txt").write_text("# the machines of this test\n" + "".join(lines))
             options = {"hosts": str(folder / "hosts.txt"), **options}
         self.options = Options(traces=str(self.traces), **options)

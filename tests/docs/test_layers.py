@@ -29,7 +29,7 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control files interpreter sync",
+        "control explain files interpreter rules sync",
         "journal recruit",
         "local remote",
         "connect",
@@ -39,8 +39,9 @@ MODULES = {
     ],
     "python": [
         "_native",
-        "_atomic errors security summary",
-        "_tokens hosts skeletons",
+        "_atomic errors summary",
+        "_tokens hosts security",
+        "skeletons",
         "_interpreter _outcomes _stream",
         "_submissions",
         "manager space bsp transfer",

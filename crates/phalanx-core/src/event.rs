@@ -1,7 +1,7 @@
 //! What goes into the flow engine, what comes out of it, and the facts it leaves behind.
 
 use crate::ids::{InterpreterId, RunId, TaskId};
-use crate::level::Level;
+use crate::level::{Level, Levels};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
 use serde::Serialize;
@@ -100,6 +100,14 @@ pub enum Fact {
     RecruitFailed {
         reason: String,
     },
+    /// How an interpreter's link is protected, and what decided that. A `weaker` one has less than without the user's
+    /// explicit words.
+    Protected {
+        interpreter: InterpreterId,
+        levels: Levels,
+        why: [String; 3],
+        weaker: bool,
+    },
     Fired {
         interpreter: InterpreterId,
         run: RunId,
@@ -133,6 +141,13 @@ pub enum Fact {
     Delivered {
         run: RunId,
         tasks: u32,
+    },
+    /// What went over an interpreter's link, told when the link ends; one number for each level, from nothing to
+    /// everything. `protection` is what this end has spent.
+    Spent {
+        interpreter: InterpreterId,
+        bytes: [u64; Level::ALL.len()],
+        protection: [u64; Level::ALL.len()],
     },
     /// The program ended and let the interpreter go.
     Dismissed {

@@ -3,6 +3,7 @@
 use crate::body::Body;
 use bytes::{Buf, Bytes};
 use phalanx_core::error::WireError;
+use phalanx_core::level::Level;
 use phalanx_core::wire::{PREFIX, Prefix};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -80,10 +81,10 @@ impl Assembler {
     }
 }
 
-/// Frames on their way out: encoded pieces in order. Bodies are referred to, not copied.
+/// Frames on their way out: encoded pieces in order, each with its level. Bodies are referred to, not copied.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    pieces: VecDeque<Bytes>,
+    pieces: VecDeque<(Level, Bytes)>,
     bytes: usize,
 }
 
@@ -92,12 +93,15 @@ const MOST_SLICES: usize = 64;
 
 impl Outbox {
     /// A frame: the encoded message and its body.
-    pub fn push(&mut self, start: Vec<u8>, body: Vec<Bytes>) {
-        for piece in std::iter::once(Bytes::from(start)).chain(body) {
-            if !piece.is_empty() {
-                self.bytes += piece.len();
-                self.pieces.push_back(piece);
-            }
+    pub fn push(&mut self, level: Level, start: Vec<u8>, body: Vec<Bytes>) {
+        std::iter::once(Bytes::from(start)).chain(body).for_each(|piece| self.push_piece(level, piece));
+    }
+
+    /// One more piece.
+    pub fn push_piece(&mut self, level: Level, piece: Bytes) {
+        if !piece.is_empty() {
+            self.bytes += piece.len();
+            self.pieces.push_back((level, piece));
         }
     }
 
@@ -106,37 +110,46 @@ impl Outbox {
         self.bytes
     }
 
-    /// Takes the first pieces off, up to about `most` bytes.
+    /// The level of the first piece.
+    pub fn level(&self) -> Option<Level> {
+        self.pieces.front().map(|(level, _)| *level)
+    }
+
+    /// Takes the first pieces off, up to `most` bytes, all of one level.
     pub fn take(&mut self, most: usize) -> Outbox {
-        let mut taken = Outbox::default();
-        while taken.bytes < most && taken.pieces.len() < MOST_SLICES {
-            let Some(mut piece) = self.pieces.pop_front() else { break };
+        let (mut taken, level) = (Outbox::default(), self.level());
+        while taken.bytes < most && taken.pieces.len() < MOST_SLICES && self.level() == level {
+            let Some((level, mut piece)) = self.pieces.pop_front() else { break };
             let wanted = piece.len().min(most - taken.bytes);
             if wanted < piece.len() {
-                self.pieces.push_front(piece.split_off(wanted));
+                self.pieces.push_front((level, piece.split_off(wanted)));
             }
-            taken.bytes += piece.len();
             self.bytes -= piece.len();
-            taken.pieces.push_back(piece);
+            taken.push_piece(level, piece);
         }
         taken
     }
 
     /// Replaces every piece by a copy.
     pub fn own(&mut self) {
-        self.pieces.iter_mut().for_each(|piece| *piece = Bytes::copy_from_slice(piece));
+        self.pieces.iter_mut().for_each(|(_, piece)| *piece = Bytes::copy_from_slice(piece));
     }
 
-    /// The pieces, for writing them.
+    /// The pieces in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        self.pieces.iter().map(|(_, piece)| piece)
+    }
+
+    /// The first pieces, for writing them.
     pub fn slices(&self) -> Vec<IoSlice<'_>> {
-        self.pieces.iter().map(|piece| IoSlice::new(piece)).collect()
+        self.pieces().take(MOST_SLICES).map(|piece| IoSlice::new(piece)).collect()
     }
 
     /// The first `count` bytes are written.
     pub fn advance(&mut self, mut count: usize) {
         self.bytes -= count;
         while count > 0 {
-            let first = self.pieces.front_mut().expect("not more was written than there was");
+            let (_, first) = self.pieces.front_mut().expect("not more was written than there was");
             if first.len() > count {
                 return first.advance(count);
             }
@@ -184,7 +197,7 @@ mod tests {
         fn an_outbox_gives_its_bytes_in_order(bodies in bodies(), most in 1usize..200, step in 1usize..50) {
             let mut outbox = Outbox::default();
             for body in &bodies {
-                outbox.push(encode(&ToInterpreter::Beat, body.len() as u64), vec![body.clone().into()]);
+                outbox.push(Level::Clear, encode(&ToInterpreter::Beat, body.len() as u64), vec![body.clone().into()]);
             }
             let mut written = Vec::new();
             while outbox.bytes() > 0 {

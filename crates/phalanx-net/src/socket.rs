@@ -34,12 +34,22 @@ impl Socket {
     pub fn dial(address: &Address, patience: Duration) -> io::Result<Socket> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for target in (address.host.as_str(), address.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&target, patience) {
-                Ok(stream) => return Socket::tcp(stream),
+            match Socket::dial_at(&target, patience) {
+                Ok(socket) => return Ok(socket),
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Connects to where another connection of ours ended.
+    pub fn dial_at(target: &SocketAddr, patience: Duration) -> io::Result<Socket> {
+        Socket::tcp(TcpStream::connect_timeout(target, patience)?)
+    }
+
+    /// The other end's address; an error where it has none.
+    pub fn peer(&self) -> io::Result<SocketAddr> {
+        self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// A connection that was accepted or dialled.
@@ -123,6 +133,12 @@ impl io::Write for Timed<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The first of the addresses that the machine's name has.
+pub fn look_up(address: &Address) -> io::Result<SocketAddr> {
+    let mut found = (address.host.as_str(), address.port).to_socket_addrs()?;
+    found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
 }
 
 /// Where an executor is reached.

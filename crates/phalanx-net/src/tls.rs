@@ -5,9 +5,9 @@
 
 use crate::seal::{Context, SECRET};
 use crate::socket::Timed;
-use phalanx_core::level::Level;
-use rustls::Connection;
+use phalanx_core::level::{Levels, Mark};
 use rustls::pki_types::CertificateDer;
+use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
 
 /// Content type, version and length before a record.
@@ -22,12 +22,13 @@ const GREETING: &[u8] = b"welcome";
 /// A connection after its handshake: what a link over it needs.
 #[derive(Debug)]
 pub struct Shaken {
-    pub level: Level,
+    pub levels: Levels,
     pub(crate) seal: Context,
     pub(crate) open: Context,
     /// The client's: what it has yet to hear from the server.
     pub(crate) greeting: Option<Greeting>,
     peer: CertificateDer<'static>,
+    resumed: bool,
 }
 
 impl Shaken {
@@ -35,30 +36,37 @@ impl Shaken {
     pub fn peer_certificate(&self) -> &CertificateDer<'static> {
         &self.peer
     }
+
+    /// Whether an earlier handshake with the peer saved the certificates and signatures of this one.
+    pub fn was_resumed(&self) -> bool {
+        self.resumed
+    }
 }
 
-/// Drives the handshake for a link of that level to its end, over a blocking socket, until its deadline. Reads
+/// Drives the handshake for a link of these levels to its end, over a blocking socket, until its deadline. Reads
 /// nothing beyond it.
 ///
-/// On an error the peer is told by an alert, best effort. Two ends that do not mean the same level get different keys.
+/// On an error the peer is told by an alert, best effort. Two ends that do not mean the same levels get different keys.
 /// A TLS 1.3 client is done before the server has judged its certificate: a refusal arrives in place of the greeting.
-pub fn handshake(mut connection: Connection, level: Level, socket: &mut Timed<'_>) -> io::Result<Shaken> {
+pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<'_>) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
     let mut exported = [0; 2 * SECRET];
-    connection.export_keying_material(&mut exported, EXPORTED, Some(level.name().as_bytes())).map_err(invalid)?;
+    let context = Mark::ALL.map(|mark| levels.of(mark) as u8);
+    connection.export_keying_material(&mut exported, EXPORTED, Some(&context)).map_err(invalid)?;
     let (of_client, of_server) = exported.split_at(SECRET);
     let [of_client, of_server] = [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));
     let peer = connection.peer_certificates().and_then(|chain| chain.first());
     let peer = peer.ok_or_else(|| invalid("the peer has no certificate"))?.clone();
+    let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     match connection {
         Connection::Client(_) => {
             let greeting = Some(Greeting { connection, heard: 0 });
-            Ok(Shaken { level, seal: of_client, open: of_server, greeting, peer })
+            Ok(Shaken { levels, seal: of_client, open: of_server, greeting, peer, resumed })
         }
         Connection::Server(_) => {
             connection.writer().write_all(GREETING)?;
             send(&mut connection, socket)?;
-            Ok(Shaken { level, seal: of_server, open: of_client, greeting: None, peer })
+            Ok(Shaken { levels, seal: of_server, open: of_client, greeting: None, peer, resumed })
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who gets past a handshake, and who does not.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use phalanx_core::level::Level;
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, LinkError};
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>, io::Result<String>) {
     let (mut one, mut other) = Socket::pair().unwrap();
     let serving = thread::spawn(move || {
-        let shaken = handshake(server, Level::Private, &mut other.until(soon()))?;
+        let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon()))?;
         let (_, name) = role_and_name(shaken.peer_certificate()).unwrap_or_default();
         let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY)?;
-        link.send(encode(&ToInterpreter::Beat, 0), Vec::new()).map_err(io::Error::other)?;
+        link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).map_err(io::Error::other)?;
         Ok(name)
     });
     let client = hear_a_frame(client, &mut one);
@@ -28,7 +28,7 @@ fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>
 }
 
 fn hear_a_frame(client: Connection, socket: &mut Socket) -> Result<(), LinkError> {
-    let shaken = handshake(client, Level::Private, &mut socket.until(soon()))?;
+    let shaken = handshake(client, Levels::all(Level::Private), &mut socket.until(soon()))?;
     let (_link, mut reader) = Link::new(socket.try_clone()?, Some(shaken), MAX_BODY)?;
     let mut heard = false;
     while !heard && Instant::now() < soon() {
@@ -45,9 +45,39 @@ fn member(authority: &Authority, role: Role, name: &str) -> Member {
 fn members_of_a_grid_know_each_other_by_role_and_name() {
     let authority = Authority::create().unwrap();
     let (user, executor) = (member(&authority, Role::User, "Ada"), member(&authority, Role::Executor, "labpc"));
-    let (client, server) = shake_hands(user.client_of(Role::Executor).unwrap(), executor.server().unwrap());
+    let (client, server) =
+        shake_hands(user.client_of(Role::Executor).unwrap().connect().unwrap(), executor.server().unwrap());
     client.unwrap();
     assert_eq!(server.unwrap(), "ada");
+}
+
+#[test]
+fn the_second_link_to_a_member_is_resumed_and_its_peers_are_known_as_before() {
+    let authority = Authority::create().unwrap();
+    let (user, executor) = (member(&authority, Role::User, "ada"), member(&authority, Role::Executor, "labpc"));
+    let client = user.client_of(Role::Executor).unwrap();
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let (mut one, mut other) = Socket::pair().unwrap();
+        let server = executor.server().unwrap();
+        let serving = thread::spawn(move || {
+            let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon())).unwrap();
+            let (_, name) = role_and_name(shaken.peer_certificate()).unwrap();
+            let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY).unwrap();
+            link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).unwrap();
+            name
+        });
+        let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut one.until(soon())).unwrap();
+        assert_eq!(role_and_name(shaken.peer_certificate()).unwrap().1, "labpc");
+        sent.push(shaken.was_resumed());
+        let (_link, mut reader) = Link::new(one, Some(shaken), MAX_BODY).unwrap();
+        let mut heard = false;
+        while !heard {
+            reader.poll(Duration::from_secs(1), &mut |_| heard = true).unwrap();
+        }
+        assert_eq!(serving.join().unwrap(), "ada");
+    }
+    assert_eq!(sent, [false, true, true]);
 }
 
 #[test]
@@ -55,10 +85,12 @@ fn another_grids_members_are_refused_by_both_sides() {
     let (ours, theirs) = (Authority::create().unwrap(), Authority::create().unwrap());
     let user = || member(&ours, Role::User, "ada");
     let executor = |authority| member(authority, Role::Executor, "labpc");
-    let (client, _) = shake_hands(user().client_of(Role::Executor).unwrap(), executor(&theirs).server().unwrap());
+    let (client, _) =
+        shake_hands(user().client_of(Role::Executor).unwrap().connect().unwrap(), executor(&theirs).server().unwrap());
     assert!(client.is_err());
     let stranger = member(&theirs, Role::User, "eve");
-    let (_, server) = shake_hands(stranger.client_of(Role::Executor).unwrap(), executor(&ours).server().unwrap());
+    let (_, server) =
+        shake_hands(stranger.client_of(Role::Executor).unwrap().connect().unwrap(), executor(&ours).server().unwrap());
     assert!(server.is_err());
 }
 
@@ -66,7 +98,7 @@ fn another_grids_members_are_refused_by_both_sides() {
 fn a_user_cannot_stand_in_for_an_executor() {
     let authority = Authority::create().unwrap();
     let (user, eve) = (member(&authority, Role::User, "ada"), member(&authority, Role::User, "eve"));
-    let (client, _) = shake_hands(user.client_of(Role::Executor).unwrap(), eve.server().unwrap());
+    let (client, _) = shake_hands(user.client_of(Role::Executor).unwrap().connect().unwrap(), eve.server().unwrap());
     assert!(client.is_err());
 }
 
@@ -88,7 +120,8 @@ fn an_authority_survives_its_file() {
     let authority = Authority::create().unwrap();
     let again = Authority::parse(&authority.to_pem()).unwrap();
     let (user, executor) = (member(&authority, Role::User, "ada"), member(&again, Role::Executor, "labpc"));
-    let (client, server) = shake_hands(user.client_of(Role::Executor).unwrap(), executor.server().unwrap());
+    let (client, server) =
+        shake_hands(user.client_of(Role::Executor).unwrap().connect().unwrap(), executor.server().unwrap());
     assert!(client.is_ok() && server.is_ok());
 }
 

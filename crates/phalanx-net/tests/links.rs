@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use bytes::Bytes;
-use phalanx_core::level::Level;
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::KeyedCertificate;
@@ -11,6 +11,7 @@ use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, handshake};
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,27 +21,30 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 type End = (Arc<Link>, Reader);
 
-/// Two ends of a link; a private one shakes hands first.
-fn ends(level: Level) -> (End, End) {
+/// Two ends of a link; they shake hands first where the level asks for it.
+fn ends(levels: Levels) -> (End, End) {
     let (one, other) = Socket::pair().unwrap();
-    match level {
-        Level::Clear => (Link::new(one, None, MAX_BODY).unwrap(), Link::new(other, None, MAX_BODY).unwrap()),
-        Level::Private => {
-            let ((one, client), (other, server)) = shake_hands(one, other);
-            (Link::new(one, Some(client), MAX_BODY).unwrap(), Link::new(other, Some(server), MAX_BODY).unwrap())
-        }
+    if !levels.need_handshake() {
+        return (Link::new(one, None, MAX_BODY).unwrap(), Link::new(other, None, MAX_BODY).unwrap());
     }
+    let ((one, client), (other, server)) = shake_hands(one, other, levels, levels);
+    (Link::new(one, Some(client), MAX_BODY).unwrap(), Link::new(other, Some(server), MAX_BODY).unwrap())
 }
 
-fn shake_hands(mut one: Socket, mut other: Socket) -> ((Socket, Shaken), (Socket, Shaken)) {
+fn shake_hands(
+    mut one: Socket,
+    mut other: Socket,
+    ours: Levels,
+    theirs: Levels,
+) -> ((Socket, Shaken), (Socket, Shaken)) {
     let (client, server) = (KeyedCertificate::ephemeral().unwrap(), KeyedCertificate::ephemeral().unwrap());
     let accepting = server.server_of(&client.certificate).unwrap();
     let serving = thread::spawn(move || {
-        let shaken = handshake(accepting, Level::Private, &mut other.until(soon())).unwrap();
+        let shaken = handshake(accepting, theirs, &mut other.until(soon())).unwrap();
         (other, shaken)
     });
-    let shaken =
-        handshake(client.client_of(&server.certificate).unwrap(), Level::Private, &mut one.until(soon())).unwrap();
+    let connection = client.client_of(&server.certificate).unwrap();
+    let shaken = handshake(connection, ours, &mut one.until(soon())).unwrap();
     ((one, shaken), serving.join().unwrap())
 }
 
@@ -64,15 +68,15 @@ fn body(number: usize, length: usize) -> Vec<u8> {
 
 #[test]
 fn frames_of_all_sizes_arrive_in_order_in_both_directions() {
-    for level in [Level::Clear, Level::Private] {
-        let (one, other) = ends(level);
-        assert_eq!(one.0.level(), level);
+    for level in Level::ALL {
+        let (one, other) = ends(Levels::all(level));
+        assert_eq!(one.0.levels(), Levels::all(level));
         let (from_other, from_one) = (read(one.1), read(other.1));
         let sizes = [0, 1, 100, 16_384, 65_536, 1 << 20, 5 << 20, 3];
         for (sender, receiver) in [(&one.0, &from_one), (&other.0, &from_other)] {
             let sent: Vec<_> = sizes.iter().enumerate().map(|(number, size)| body(number, *size)).collect();
             for body in &sent {
-                sender.send(start(body), vec![Bytes::from(body.clone())]).unwrap();
+                sender.send(Mark::None, start(body), vec![Bytes::from(body.clone())]).unwrap();
             }
             for body in &sent {
                 assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().unwrap().body, *body, "{level:?}");
@@ -83,15 +87,15 @@ fn frames_of_all_sizes_arrive_in_order_in_both_directions() {
 
 #[test]
 fn a_slow_reader_slows_the_writer_down() {
-    for level in [Level::Clear, Level::Private] {
-        let (one, other) = ends(level);
+    for level in Level::ALL {
+        let (one, other) = ends(Levels::all(level));
         let _from_other = read(one.1);
         let (sent, done) = channel();
         let sender = one.0.clone();
         thread::spawn(move || {
             for number in 0..100 {
                 let body = body(number, 1 << 20);
-                sender.send(start(&body), vec![body.into()]).unwrap();
+                sender.send(Mark::None, start(&body), vec![body.into()]).unwrap();
                 sent.send(number).unwrap();
             }
         });
@@ -106,10 +110,10 @@ fn a_slow_reader_slows_the_writer_down() {
 
 #[test]
 fn what_was_sent_may_change_after_it_settled() {
-    let (one, other) = ends(Level::Clear);
+    let (one, other) = ends(Levels::all(Level::Clear));
     let sent = body(1, 8 << 20);
     let memory = Arc::new(sent.clone());
-    one.0.queue(start(&sent), vec![Bytes::from_owner(Owned(memory.clone()))]);
+    one.0.queue(Mark::None, start(&sent), vec![Bytes::from_owner(Owned(memory.clone()))]);
     one.0.flush();
     one.0.settle();
     assert_eq!(Arc::strong_count(&memory), 1, "the link still refers to the sender's memory");
@@ -127,8 +131,8 @@ impl AsRef<[u8]> for Owned {
 
 #[test]
 fn the_end_of_one_end_is_the_end_of_the_other() {
-    for level in [Level::Clear, Level::Private] {
-        let (one, other) = ends(level);
+    for level in Level::ALL {
+        let (one, other) = ends(Levels::all(level));
         let from_one = read(other.1);
         one.0.close();
         assert!(matches!(from_one.recv_timeout(PATIENCE).unwrap(), Err(LinkError::Ended)));
@@ -140,21 +144,22 @@ fn a_body_over_the_limit_ends_the_link() {
     let (one, other) = Socket::pair().unwrap();
     let (link, _reader) = Link::new(one, None, MAX_BODY).unwrap();
     let (_link, reader) = Link::new(other, None, 1000).unwrap();
-    link.send(start(&[0; 1001]), vec![vec![0; 1001].into()]).unwrap();
+    link.send(Mark::None, start(&[0; 1001]), vec![vec![0; 1001].into()]).unwrap();
     assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Wire(_))));
 }
 
-/// Passes what a private link's client sends through `attack`, block by block; what the server makes of it.
-fn attacked(attack: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<u8>>) -> Vec<Result<Frame, LinkError>> {
+/// Passes what a link's client sends through `attack`, block by block; what the server makes of it.
+fn attacked(level: Level, attack: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<u8>>) -> Vec<Result<Frame, LinkError>> {
     let (client, server) = Socket::pair().unwrap();
-    let ((client, shaken), (_server, accepted)) = shake_hands(client, server);
+    let levels = Levels::all(level);
+    let ((client, shaken), (_server, accepted)) = shake_hands(client, server, levels, levels);
     drop(client);
     // The same secrets over another wire, which is the attacker's.
     let (client, mut wire_in) = Socket::pair().unwrap();
     let (mut wire_out, server) = Socket::pair().unwrap();
     let (link, _reader) = Link::new(client, Some(shaken), MAX_BODY).unwrap();
     for number in 0..3 {
-        link.send(start(&sent(number)), vec![sent(number).into()]).unwrap();
+        link.send(Mark::None, start(&sent(number)), vec![sent(number).into()]).unwrap();
     }
     link.close();
     let mut bytes = Vec::new();
@@ -177,7 +182,8 @@ fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     while let Some(head) = bytes.first_chunk::<4>() {
         let payload = u32::from_le_bytes(*head) >> 8;
-        let (block, rest) = bytes.split_at(4 + payload as usize + 16);
+        let tag = if head[0] >= 0x5a { 16 } else { 0 };
+        let (block, rest) = bytes.split_at(4 + payload as usize + tag);
         blocks.push(block.to_vec());
         bytes = rest;
     }
@@ -195,51 +201,156 @@ fn caught(received: &[Result<Frame, LinkError>]) -> bool {
 
 #[test]
 fn an_untouched_wire_delivers_everything() {
-    let received = attacked(|records| records);
-    assert_eq!(received.iter().filter(|frame| frame.is_ok()).count(), 3);
+    for level in [Level::Authenticated, Level::Safe, Level::Private] {
+        let received = attacked(level, |blocks| blocks);
+        assert_eq!(received.iter().filter(|frame| frame.is_ok()).count(), 3);
+    }
 }
 
 #[test]
-fn altered_dropped_repeated_and_swapped_blocks_end_a_private_link() {
-    let mut count = 0;
-    attacked(|blocks| {
-        count = blocks.len();
-        blocks
-    });
-    assert!(count >= 6, "three frames, one of them in several blocks");
-    for index in 0..count {
-        for place in [0, 1, 3, 4, 20, usize::MAX] {
-            let altered = attacked(|mut blocks| {
-                let place = place.min(blocks[index].len() - 1);
-                blocks[index][place] ^= 1;
+fn altered_dropped_repeated_and_swapped_blocks_end_a_safe_and_a_private_link() {
+    for level in [Level::Safe, Level::Private] {
+        let mut count = 0;
+        attacked(level, |blocks| {
+            count = blocks.len();
+            blocks
+        });
+        assert!(count >= 6, "three frames, one of them in several blocks");
+        for index in 0..count {
+            for place in [0, 1, 3, 4, 20, usize::MAX] {
+                let altered = attacked(level, |mut blocks| {
+                    let place = place.min(blocks[index].len() - 1);
+                    blocks[index][place] ^= 1;
+                    blocks
+                });
+                assert!(caught(&altered), "byte {place} of block {index}");
+            }
+            assert!(caught(&attacked(level, |mut blocks| {
+                blocks.insert(index, blocks[index].clone());
                 blocks
-            });
-            assert!(caught(&altered), "byte {place} of block {index}");
+            })));
         }
-        assert!(caught(&attacked(|mut blocks| {
-            blocks.insert(index, blocks[index].clone());
-            blocks
-        })));
+        for index in 0..count - 1 {
+            assert!(caught(&attacked(level, |mut blocks| {
+                blocks.remove(index);
+                blocks
+            })));
+            assert!(caught(&attacked(level, |mut blocks| {
+                blocks.swap(index, index + 1);
+                blocks
+            })));
+        }
     }
-    for index in 0..count - 1 {
-        assert!(caught(&attacked(|mut blocks| {
-            blocks.remove(index);
+}
+
+#[test]
+fn blocks_of_another_link_or_direction_are_not_taken() {
+    for level in [Level::Safe, Level::Private] {
+        let mut recorded = Vec::new();
+        attacked(level, |blocks| {
+            recorded = blocks.clone();
             blocks
-        })));
-        assert!(caught(&attacked(|mut blocks| {
-            blocks.swap(index, index + 1);
-            blocks
-        })));
+        });
+        assert!(caught(&attacked(level, |_| recorded)));
+        // What the server itself sent comes back to it.
+        let (client, server) = Socket::pair().unwrap();
+        let (_client, (_server, accepted)) = shake_hands(client, server, Levels::all(level), Levels::all(level));
+        let (mut mirror, server) = Socket::pair().unwrap();
+        let (link, reader) = Link::new(server, Some(accepted), MAX_BODY).unwrap();
+        link.send(Mark::None, start(&sent(0)), vec![sent(0).into()]).unwrap();
+        let mut bytes = vec![0; 4096];
+        let count = mirror.read(&mut bytes).unwrap();
+        mirror.write_all(&bytes[..count]).unwrap();
+        assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Failed(_))));
     }
+}
+
+#[test]
+fn a_block_weaker_than_the_link_ends_it() {
+    for (level, weaker) in [(Level::Safe, 0x59), (Level::Private, 0x5a), (Level::Private, 0x58)] {
+        let received = attacked(level, |mut blocks| {
+            blocks[0][0] = weaker;
+            blocks
+        });
+        assert!(matches!(received[0], Err(LinkError::Failed(_))));
+    }
+}
+
+#[test]
+fn ends_that_mean_different_levels_do_not_understand_each_other() {
+    let (one, other) = Socket::pair().unwrap();
+    let ((one, client), (other, server)) = shake_hands(
+        one,
+        other,
+        Levels::all(Level::Safe),
+        Levels { base: Level::Safe, data: Level::Private, code: Level::Safe },
+    );
+    let (link, _reader) = Link::new(one, Some(client), MAX_BODY).unwrap();
+    let (_link, reader) = Link::new(other, Some(server), MAX_BODY).unwrap();
+    link.send(Mark::None, start(&sent(0)), vec![sent(0).into()]).unwrap();
+    assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Failed(_))));
+}
+
+#[test]
+fn marked_frames_are_private_among_others_and_the_order_stays() {
+    for base in [Level::Clear, Level::Authenticated, Level::Safe] {
+        let levels = Levels { base, data: Level::Private, code: Level::Private };
+        let (client, server) = Socket::pair().unwrap();
+        let ((_client, shaken), (_server, accepted)) = shake_hands(client, server, levels, levels);
+        let (client, mut wire_in) = Socket::pair().unwrap();
+        let (mut wire_out, server) = Socket::pair().unwrap();
+        let (link, _reader) = Link::new(client, Some(shaken), MAX_BODY).unwrap();
+        let (_link, reader) = Link::new(server, Some(accepted), MAX_BODY).unwrap();
+        let received = read(reader);
+        let (open, secret) = (b"everybody may read this".repeat(5000), b"nobody may ever read it".repeat(5000));
+        let passing = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            wire_in.read_to_end(&mut bytes).unwrap();
+            wire_out.write_all(&bytes).unwrap();
+            bytes
+        });
+        for number in 0..20 {
+            let (mark, body) = if number % 3 == 1 { (Mark::Data, &secret) } else { (Mark::None, &open) };
+            link.send(mark, start(body), vec![body.clone().into()]).unwrap();
+            if number == 10 {
+                link.settle();
+            }
+        }
+        let arrived = Instant::now() + PATIENCE;
+        while !all_written(&link) && Instant::now() < arrived {
+            link.wait(PAUSE).unwrap();
+        }
+        link.close();
+        let wire = passing.join().unwrap();
+        assert!(contains(&wire, b"everybody may read this") && !contains(&wire, b"nobody may"));
+        for number in 0..20 {
+            let frame = received.recv_timeout(PATIENCE).unwrap().unwrap();
+            assert_eq!(frame.body, if number % 3 == 1 { &secret[..] } else { &open[..] }, "frame {number}");
+        }
+        let spent = &link.counters().levels;
+        assert!(spent[Level::Private as usize].bytes.load(Ordering::Relaxed) > 7 * secret.len() as u64);
+        assert!(spent[base as usize].bytes.load(Ordering::Relaxed) > 13 * open.len() as u64);
+    }
+}
+
+/// All frames of the test above, with heads and tags.
+fn all_written(link: &Link) -> bool {
+    link.counters().sent.load(Ordering::Relaxed) > 20 * 23 * 5000
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 #[test]
 fn blocks_arrive_whole_however_the_wire_cuts_them() {
-    for step in [1, 7, 1000, 40_000] {
-        let received = attacked(|blocks| blocks.concat().chunks(step).map(<[u8]>::to_vec).collect());
-        let frames: Vec<_> = received.iter().flatten().collect();
-        assert_eq!(frames.len(), 3);
-        assert!(frames.iter().enumerate().all(|(number, frame)| frame.body == sent(number)));
+    for level in [Level::Authenticated, Level::Safe, Level::Private] {
+        for step in [1, 7, 1000, 40_000] {
+            let received = attacked(level, |blocks| blocks.concat().chunks(step).map(<[u8]>::to_vec).collect());
+            let frames: Vec<_> = received.iter().flatten().collect();
+            assert_eq!(frames.len(), 3);
+            assert!(frames.iter().enumerate().all(|(number, frame)| frame.body == sent(number)));
+        }
     }
 }
 

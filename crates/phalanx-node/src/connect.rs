@@ -25,9 +25,9 @@ pub fn connect(
     asked: Option<u32>,
 ) -> Result<Box<dyn Source>, RecruitError> {
     match place {
-        Place::ThisMachine => Ok(Box::new(ThisMachine::new(policy, start)?)),
+        Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
         Place::Executors { addresses, member } => {
-            Ok(Box::new(Executors::connect(addresses, *member, policy, start.python, asked)?))
+            Ok(Box::new(Executors::connect(addresses, &member, policy, start.python, asked)?))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The control link between a user's manager and an executor: what both ends do alike.
 
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::encode;
 use phalanx_net::link::Link;
 use serde::Serialize;
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 pub const BEAT: Duration = Duration::from_millis(400);
 /// After this long without a byte the other end is given up.
 pub const SILENCE: Duration = Duration::from_secs(10);
+
+/// Whatever the policy is: over it an executor learns whom to serve.
+pub const LEVELS: Levels = Levels::all(Level::Private);
 
 /// Says that this end lives, and notices when the other does not.
 #[derive(Debug)]
@@ -47,6 +51,6 @@ impl Pulse {
 
 /// Sends a message without a body.
 pub fn tell(link: &Link, message: &impl Serialize) {
-    link.queue(encode(message, 0), Vec::new());
+    link.queue(Mark::None, encode(message, 0), Vec::new());
     link.flush();
 }

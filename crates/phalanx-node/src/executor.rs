@@ -1,10 +1,10 @@
 //! The executor's driver: the service on a donated machine. It starts interpreters for users it accepts and ends
 //! them when they are let go, when their user is gone, and when it ends itself.
 
-use crate::control::{Pulse, tell};
+use crate::control::{self, Pulse, tell};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::sync::lock;
-use phalanx_core::level::Level;
+use phalanx_core::level::{LevelSet, Levels, Mark, Place, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
@@ -41,6 +41,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// Python's version, like `3.11`.
     pub python: String,
+    /// Which levels data links may have.
+    pub policy: Policy,
 }
 
 /// A running service.
@@ -92,6 +94,8 @@ impl Drop for Leaving<'_> {
 struct Session {
     link: Arc<Link>,
     user: String,
+    /// What its data links may have, for each mark.
+    levels: [LevelSet; 3],
     interpreters: Mutex<HashMap<u32, Started>>,
 }
 
@@ -214,7 +218,7 @@ impl Service {
     fn serve_user(&self, number: u64, mut socket: Socket, deadline: Instant) -> io::Result<()> {
         let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
         let connection = self.member.server().map_err(io::Error::other)?;
-        let shaken = handshake(connection, Level::Private, &mut socket.until(deadline))?;
+        let shaken = handshake(connection, control::LEVELS, &mut socket.until(deadline))?;
         let certificate = shaken.peer_certificate().clone();
         let (role, user) = role_and_name(&certificate).map_err(|error| refused(error.to_string()))?;
         if role != Role::User.name() {
@@ -226,13 +230,14 @@ impl Service {
             return Err(refused(format!("the user {user} is not among those accepted here")));
         }
         self.proved(number);
+        let levels = self.levels_for(&socket)?;
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
-        let session = Arc::new(Session { link, user, interpreters: Mutex::default() });
+        let session = Arc::new(Session { link, user, levels, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
         (self.log)(format!("serving {}", session.user));
         let Options { capacity, python, .. } = self.options.clone();
-        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx: VERSION.to_owned() });
+        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx: VERSION.to_owned(), levels });
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, &certificate, frame);
         reader.run(PAUSE, on_frame, |link| {
@@ -245,27 +250,45 @@ impl Service {
         Ok(())
     }
 
+    /// What this machine's owner lets a user there choose from.
+    fn levels_for(&self, socket: &Socket) -> io::Result<[LevelSet; 3]> {
+        let (policy, address) = (&self.options.policy, Some(socket.peer()?.ip()));
+        let place = Place { reach: policy.reach(address), address, role: Role::User.name() };
+        Ok(Mark::ALL.map(|mark| policy.offered(&place, mark)))
+    }
+
     fn on_frame(&self, session: &Session, user: &[u8], frame: Frame) {
         match decode(&frame.header) {
-            Ok(ToExecutor::Recruit { request }) => self.recruit(session, request, user),
+            Ok(ToExecutor::Recruit { request, levels }) => self.recruit(session, request, levels, user),
             Ok(ToExecutor::Release { request }) => self.release(session, request),
             Ok(ToExecutor::Beat) => {}
             Err(_) => session.link.close(),
         }
     }
 
-    fn recruit(&self, session: &Session, request: u32, user: &[u8]) {
-        match self.start_interpreter(session, request, user) {
+    fn recruit(&self, session: &Session, request: u32, levels: Levels, user: &[u8]) {
+        match self.start_interpreter(session, request, levels, user) {
             Ok((token, certificate)) => {
                 let message = FromExecutor::Recruited { request, token };
-                session.link.queue(encode(&message, certificate.len() as u64), vec![certificate.into()]);
+                session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
                 session.link.flush();
             }
             Err(error) => tell(&session.link, &FromExecutor::Refused { request, reason: error.to_string() }),
         }
     }
 
-    fn start_interpreter(&self, session: &Session, request: u32, user: &[u8]) -> io::Result<(Token, Vec<u8>)> {
+    fn start_interpreter(
+        &self,
+        session: &Session,
+        request: u32,
+        levels: Levels,
+        user: &[u8],
+    ) -> io::Result<(Token, Vec<u8>)> {
+        let too_weak = |mark: &Mark| !session.levels[*mark as usize].contains(levels.of(*mark));
+        if let Some(mark) = Mark::ALL.into_iter().find(too_weak) {
+            let (asked, taken) = (levels.of(mark), session.levels[mark as usize]);
+            return Err(io::Error::other(format!("a data link is to be {asked}, but this machine takes {taken}")));
+        }
         // A program that has just ended may still be giving its places back.
         let full = |running: &mut u32| *running >= self.options.capacity;
         let waited = self.place_free.wait_timeout_while(lock(&self.running), PLACE_PATIENCE, full);
@@ -278,18 +301,24 @@ impl Service {
         }
         *running += 1; // counted before it is started, so that nobody waits for that
         drop(running);
-        let started = self.start_process(session, request, user);
+        let started = self.start_process(session, request, levels, user);
         if started.is_err() {
             self.give_place_back();
         }
         started
     }
 
-    fn start_process(&self, session: &Session, request: u32, user: &[u8]) -> io::Result<(Token, Vec<u8>)> {
+    fn start_process(
+        &self,
+        session: &Session,
+        request: u32,
+        levels: Levels,
+        user: &[u8],
+    ) -> io::Result<(Token, Vec<u8>)> {
         let identity = |error: IdentityError| io::Error::other(error);
         let own = KeyedCertificate::ephemeral().map_err(identity)?;
-        let secrets = Some(Secrets::new(&own, user));
-        let begin = Begin { machine: self.member.name.clone(), path: Vec::new(), secrets };
+        let secrets = levels.need_handshake().then(|| Secrets::new(&own, user));
+        let begin = Begin { machine: self.member.name.clone(), path: Vec::new(), levels, secrets };
         let process = Process::start(&self.options.command, &begin)?;
         let token = random_token();
         let process = Arc::new(Mutex::new(process));

@@ -5,7 +5,7 @@
 //! ends too. The key with which an interpreter proves itself is made for it alone; the code that it runs never
 //! sees the machine's.
 
-use phalanx_core::level::Level;
+use phalanx_core::level::Levels;
 use phalanx_core::wire::MAX_BODY;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, Reader};
@@ -31,11 +31,13 @@ pub struct Begin {
     pub machine: String,
     /// Where the user's modules are found, on the user's own machine only.
     pub path: Vec<String>,
-    /// Certificate, key, and the peer's certificate; none on a clear link.
+    /// How its data link is protected.
+    pub levels: Levels,
+    /// Certificate, key, and the peer's certificate; none where nobody shakes hands.
     pub secrets: Option<Secrets>,
 }
 
-/// For a private link: who the interpreter is, and who may talk to it.
+/// For the handshake: who the interpreter is, and who may talk to it.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
     certificate: Vec<u8>,
@@ -177,7 +179,7 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
     let shaken = begin.secrets.clone().map(|secrets| {
         let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
         let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
-        handshake(connection, Level::Private, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))
+        handshake(connection, begin.levels, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))
     });
     let (link, reader) = Link::new(data, shaken.transpose()?, MAX_BODY)?;
     Ok((begin, link, reader))

@@ -4,7 +4,7 @@
 use crate::sync::lock;
 use phalanx_core::event::Fact;
 use phalanx_core::ids::InterpreterId;
-use phalanx_core::level::Level;
+use phalanx_core::level::{Level, Levels};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -45,6 +45,12 @@ pub struct InterpreterSummary {
     /// Time that the interpreter's end of the link, and the manager's, spent in cryptography.
     pub protection_there: f64,
     pub protection_here: f64,
+    /// Bytes of frames, both ways, and time in cryptography at the manager's end, for each level.
+    pub spent: [(u64, f64); Level::ALL.len()],
+    /// How its link is protected, and for what is not marked, marked data and marked code, what decided that.
+    pub levels: Levels,
+    pub why: [String; 3],
+    pub weaker: bool,
     pub cause: Option<String>,
 }
 
@@ -88,11 +94,10 @@ impl Journal {
         }
     }
 
-    /// What the manager's end of an interpreter's link has spent in cryptography so far.
-    pub fn protection_here(&self, id: InterpreterId, spent: Duration) {
-        if let Some(interpreter) = lock(&self.state).summary.interpreters.get_mut(&id) {
-            interpreter.protection_here = spent.as_secs_f64();
-        }
+    /// What went over an interpreter's link so far, and what the manager's end spent: a fact, but told only at the end.
+    pub fn spent_so_far(&self, fact: &Fact) {
+        let at = self.began.elapsed().as_secs_f64();
+        lock(&self.state).summary.add(at, fact);
     }
 
     /// The sum of all facts so far.
@@ -132,10 +137,23 @@ impl Summary {
                     busy: 0.0,
                     protection_there: 0.0,
                     protection_here: 0.0,
+                    spent: Default::default(),
+                    levels: Levels::all(*level),
+                    why: Default::default(),
+                    weaker: false,
                     cause: None,
                 };
                 self.interpreters.insert(*interpreter, summary);
             }
+            Fact::Protected { interpreter, levels, why, weaker } => {
+                self.of(*interpreter, |it| (it.levels, it.why, it.weaker) = (*levels, why.clone(), *weaker));
+            }
+            Fact::Spent { interpreter, bytes, protection } => self.of(*interpreter, |it| {
+                for (index, spent) in it.spent.iter_mut().enumerate() {
+                    *spent = (bytes[index], Duration::from_nanos(protection[index]).as_secs_f64());
+                }
+                it.protection_here = it.spent.iter().map(|(_, seconds)| seconds).sum();
+            }),
             Fact::Fired { interpreter, bytes, .. } => {
                 self.first_fired.get_or_insert(at);
                 self.of(*interpreter, |it| it.bytes_in += bytes);

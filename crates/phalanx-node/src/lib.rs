@@ -4,10 +4,12 @@
 
 pub mod connect;
 pub mod executor;
+pub mod explain;
 pub mod interpreter;
 pub mod journal;
 pub mod manager;
 pub mod recruit;
+pub mod rules;
 
 mod control;
 mod local;

@@ -3,7 +3,7 @@
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::recruit::{Hold, Recruit, RecruitError, Source, Start};
 use phalanx_core::ids::InterpreterId;
-use phalanx_core::level::{Level, Policy, Reach, decide};
+use phalanx_core::level::{Agreed, LevelSet, Place, Policy, Reach};
 use phalanx_core::wire::MAX_BODY;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::Link;
@@ -17,16 +17,17 @@ const MACHINE: &str = "this-machine";
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct ThisMachine {
-    level: Level,
+    agreed: Agreed,
     start: Start,
-    /// The manager's end of private links.
+    /// The manager's end of links whose ends shake hands.
     own: KeyedCertificate,
 }
 
 impl ThisMachine {
-    pub fn new(policy: Policy, start: Start) -> Result<ThisMachine, RecruitError> {
-        let own = KeyedCertificate::ephemeral()?;
-        Ok(ThisMachine { level: decide(policy, Reach::SameMachine), start, own })
+    pub fn new(policy: &Policy, start: Start) -> Result<ThisMachine, RecruitError> {
+        let place = Place { reach: Reach::SameMachine, address: None, role: "executor" };
+        let agreed = policy.agree(&place, [LevelSet::EVERY; 3])?;
+        Ok(ThisMachine { agreed, start, own: KeyedCertificate::ephemeral()? })
     }
 }
 
@@ -46,12 +47,10 @@ impl Source for ThisMachine {
     }
 
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
-        let theirs = match self.level {
-            Level::Clear => None,
-            Level::Private => Some(KeyedCertificate::ephemeral()?),
-        };
+        let levels = self.agreed.levels;
+        let theirs = levels.need_handshake().then(KeyedCertificate::ephemeral).transpose()?;
         let secrets = theirs.as_ref().map(|theirs| Secrets::new(theirs, &self.own.certificate));
-        let begin = Begin { machine: MACHINE.to_owned(), path: self.start.path.clone(), secrets };
+        let begin = Begin { machine: MACHINE.to_owned(), path: self.start.path.clone(), levels, secrets };
         let process = Process::start(&self.start.command, &begin)?;
         let (mut data, child_end) = Socket::pair()?;
         process.give(&child_end)?;
@@ -60,11 +59,18 @@ impl Source for ThisMachine {
             None => None,
             Some(theirs) => {
                 let connection = self.own.client_of(&theirs.certificate)?;
-                Some(handshake(connection, self.level, &mut data.until(Instant::now() + START_PATIENCE))?)
+                Some(handshake(connection, levels, &mut data.until(Instant::now() + START_PATIENCE))?)
             }
         };
         let (link, reader) = Link::new(data, shaken, MAX_BODY)?;
         let name = format!("{MACHINE}/{}", id.0);
-        Ok(Recruit { link, reader, name, machine: MACHINE.to_owned(), hold: Box::new(process) })
+        Ok(Recruit {
+            link,
+            reader,
+            name,
+            machine: MACHINE.to_owned(),
+            agreed: self.agreed.clone(),
+            hold: Box::new(process),
+        })
     }
 }

@@ -9,8 +9,9 @@ use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
-use phalanx_core::flow::{Config, Engine, Graph, RunOptions};
+use phalanx_core::flow::{Config, Engine, Graph, Marks, RunOptions};
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
+use phalanx_core::level::{Agreed, Level};
 use phalanx_core::wire::{FromInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError};
@@ -150,8 +151,12 @@ impl Manager {
     }
 
     /// Takes a program of a chain of `instructions`; `code` is the pickled tuple of their functions.
-    pub fn stage(&self, instructions: u16, code: Bytes) -> ProgramId {
-        self.core.drive(|engine, _| engine.stage(Graph::chain(instructions), code))
+    pub fn stage(&self, instructions: u16, code: Bytes, marks: Marks) -> ProgramId {
+        self.core.drive(|engine, _| {
+            let program = engine.stage(Graph::chain(instructions), code);
+            engine.mark(program, marks);
+            program
+        })
     }
 
     /// Forgets a program; its runs must be closed.
@@ -212,7 +217,7 @@ impl Manager {
     /// What the journal's facts add up to so far.
     pub fn summary(&self) -> Summary {
         for (id, seat) in lock(&self.core.seats).iter() {
-            self.core.journal.protection_here(*id, seat.protection());
+            self.core.journal.spent_so_far(&seat.spent(*id));
         }
         self.core.journal.summary()
     }
@@ -225,7 +230,7 @@ impl Manager {
         self.core.closed.store(true, Ordering::Release);
         let seats: Vec<_> = lock(&self.core.seats).drain().collect();
         for (id, seat) in &seats {
-            self.core.journal.protection_here(*id, seat.protection());
+            self.core.journal.record(&seat.spent(*id));
             self.core.journal.record(&Fact::Dismissed { interpreter: *id });
             seat.link.close();
         }
@@ -256,7 +261,7 @@ impl Core {
                 Command::Send { to, message, body } => {
                     let Some(seat) = lock(&self.seats).get(&to).cloned() else { continue };
                     let bytes = body.iter().map(|part| part.len() as u64).sum();
-                    seat.link.queue(encode(&message, bytes), body);
+                    seat.link.queue(message.mark(), encode(&message, bytes), body);
                     if !written.iter().any(|other| Arc::ptr_eq(other, &seat)) {
                         written.push(seat);
                     }
@@ -304,7 +309,7 @@ impl Core {
 
     /// The control of one interpreter: from its first message to its end.
     fn control(&self, id: InterpreterId, recruit: Recruit) {
-        let Recruit { link, reader, name, machine, hold } = recruit;
+        let Recruit { link, reader, name, machine, agreed, hold } = recruit;
         let seat = Arc::new(Seat { link: link.clone(), hold: Mutex::new(hold), received: Mutex::new(0) });
         lock(&self.seats).insert(id, seat.clone());
         if self.closed.load(Ordering::Acquire) {
@@ -315,8 +320,11 @@ impl Core {
         let (began, ready, mut violation) = (Instant::now(), Cell::new(false), None);
         let on_frame = |frame: Frame| match decode(&frame.header) {
             Ok(FromInterpreter::Ready { pid }) if !ready.replace(true) => {
-                let (name, machine, level) = (name.clone(), machine.clone(), link.level());
+                let (name, machine, level) = (name.clone(), machine.clone(), link.levels().base);
                 self.drive(|engine, now| engine.on(now, Event::Recruited { id, name, machine, pid, level }));
+                let Agreed { levels, why, weaker } = agreed.clone();
+                let weaker = weaker.contains(&true);
+                self.journal.record(&Fact::Protected { interpreter: id, levels, why, weaker });
             }
             Ok(message) if ready.get() => {
                 self.drive(|engine, now| engine.on(now, Event::Message { id, message, body: frame.body }));
@@ -333,8 +341,9 @@ impl Core {
                 link.close();
             }
         });
-        lock(&self.seats).remove(&id);
-        self.journal.protection_here(id, seat.protection());
+        if lock(&self.seats).remove(&id).is_some() {
+            self.journal.record(&seat.spent(id)); // not where closing has told it already
+        }
         if !self.closed.load(Ordering::Acquire) {
             self.ended(id, &name, ready.get(), cause_of(end, violation, &seat));
         }
@@ -371,8 +380,12 @@ impl Core {
 }
 
 impl Seat {
-    fn protection(&self) -> Duration {
-        Duration::from_nanos(self.link.counters().protection.load(Ordering::Relaxed))
+    /// What went over the link so far.
+    fn spent(&self, interpreter: InterpreterId) -> Fact {
+        let levels = Level::ALL.map(|level| &self.link.counters().levels[level as usize]);
+        let bytes = levels.map(|spent| spent.bytes.load(Ordering::Relaxed));
+        let protection = levels.map(|spent| spent.protection.load(Ordering::Relaxed));
+        Fact::Spent { interpreter, bytes, protection }
     }
 
     /// Whether bytes came since the last call.

@@ -1,6 +1,7 @@
 //! What recruiting is, wherever the interpreters are.
 
 use phalanx_core::ids::InterpreterId;
+use phalanx_core::level::{Agreed, Conflict};
 use phalanx_net::identity::IdentityError;
 use phalanx_net::link::{Link, Reader};
 use std::io;
@@ -26,6 +27,8 @@ pub enum RecruitError {
     #[error("{0}")]
     Unreachable(String),
     #[error(transparent)]
+    Level(#[from] Conflict),
+    #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error("an interpreter cannot be started: {0}")]
     Start(#[from] io::Error),
@@ -37,6 +40,8 @@ pub struct Recruit {
     pub reader: Reader,
     pub name: String,
     pub machine: String,
+    /// How its link is protected, and why.
+    pub agreed: Agreed,
     pub hold: Box<dyn Hold>,
 }
 

@@ -3,24 +3,25 @@
 //! One control link to each executor asks for interpreters and lets them go; to each interpreter goes a data
 //! link of its own, whose handshake the interpreter itself does. No byte of a program passes the executor.
 
-use crate::control::{Pulse, tell};
+use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use crate::sync::lock;
 use phalanx_core::ids::InterpreterId;
-use phalanx_core::level::{Level, Policy, Reach, decide};
+use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Place, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::handshake;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,8 +44,11 @@ pub struct Executors {
 /// One executor, as far as it is known.
 struct Host {
     address: Address,
-    member: Member,
+    /// The user's own certificate, and what control links begin with.
+    own: KeyedCertificate,
+    client: Client,
     python: String,
+    policy: Arc<Policy>,
     /// What it offered when it was first reached.
     capacity: AtomicU32,
     used: AtomicU32,
@@ -61,6 +65,10 @@ enum SessionState {
 struct Session {
     link: Arc<Link>,
     name: String,
+    /// Where the executor was reached; data links go there too, whatever its name means by then.
+    address: SocketAddr,
+    /// Set once the executor has said what it takes.
+    agreed: OnceLock<Agreed>,
     waiting: Mutex<HashMap<u32, Sender<Answer>>>,
 }
 
@@ -69,6 +77,7 @@ struct Offer {
     capacity: u32,
     python: String,
     phalanx: String,
+    levels: [LevelSet; 3],
 }
 
 enum Answer {
@@ -88,18 +97,20 @@ impl Executors {
     /// Reaches all executors at once. An error if they cannot meet the contract `asked`.
     pub fn connect(
         addresses: Vec<Address>,
-        member: Member,
+        member: &Member,
         policy: Policy,
         python: String,
         asked: Option<u32>,
     ) -> Result<Executors, RecruitError> {
-        assert!(decide(policy, Reach::Network) == Level::Private, "no weaker level is built");
-        let host = |address| {
+        let policy = Arc::new(policy);
+        let host = |address| -> Result<_, IdentityError> {
             let (capacity, used, closed) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
             let session = Mutex::new(SessionState::Closed { since: Instant::now() });
-            Arc::new(Host { address, member: member.clone(), python: python.clone(), capacity, used, closed, session })
+            let (own, client) = (member.own().clone(), member.client_of(Role::Executor)?);
+            let (python, policy) = (python.clone(), policy.clone());
+            Ok(Arc::new(Host { address, own, client, python, policy, capacity, used, closed, session }))
         };
-        let hosts: Vec<_> = addresses.into_iter().map(host).collect();
+        let hosts = addresses.into_iter().map(host).collect::<Result<Vec<_>, _>>()?;
         let reached: Vec<_> = thread::scope(|scope| {
             let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
@@ -179,14 +190,16 @@ impl Host {
     /// The caller has counted the interpreter as used; here it is counted back when that comes to nothing.
     fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.give_back())?;
+        let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
         let (sender, answer) = channel();
         lock(&session.waiting).insert(request, sender);
         let requested = Requested { host: self.clone(), session: session.clone(), request, released: false };
-        tell(&session.link, &ToExecutor::Recruit { request });
+        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels });
         let (token, certificate) = self.await_answer(&answer)?;
-        let (link, reader) = self.data_link(token, &certificate).map_err(|error| self.unreachable(&error))?;
+        let (link, reader) =
+            self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| self.unreachable(&error))?;
         let name = format!("{}/{}", session.name, id.0);
-        Ok(Recruit { link, reader, name, machine: self.address.to_string(), hold: Box::new(requested) })
+        Ok(Recruit { link, reader, name, machine: self.address.to_string(), agreed, hold: Box::new(requested) })
     }
 
     fn await_answer(&self, answer: &Receiver<Answer>) -> Result<([u8; 16], Vec<u8>), RecruitError> {
@@ -199,13 +212,22 @@ impl Host {
         }
     }
 
-    fn data_link(&self, token: [u8; 16], certificate: &[u8]) -> io::Result<(Arc<Link>, Reader)> {
-        let mut socket = Socket::dial(&self.address, DIAL_PATIENCE)?;
-        let connection = self.member.own().client_of(certificate).map_err(io::Error::other)?;
+    fn data_link(
+        &self,
+        session: &Session,
+        levels: Levels,
+        token: [u8; 16],
+        certificate: &[u8],
+    ) -> io::Result<(Arc<Link>, Reader)> {
+        let mut socket = Socket::dial_at(&session.address, DIAL_PATIENCE)?;
         let mut timed = socket.until(Instant::now() + START_PATIENCE);
         Preamble::Data { token }.write(&mut timed)?;
-        let shaken = handshake(connection, Level::Private, &mut timed)?;
-        Link::new(socket, Some(shaken), MAX_BODY)
+        let shake_hands = || {
+            let connection = self.own.client_of(certificate).map_err(io::Error::other)?;
+            handshake(connection, levels, &mut timed)
+        };
+        let shaken = levels.need_handshake().then(shake_hands).transpose()?;
+        Link::new(socket, shaken, MAX_BODY)
     }
 
     /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
@@ -230,16 +252,18 @@ impl Host {
 
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
         let mut socket = Socket::dial(&self.address, DIAL_PATIENCE).map_err(|error| self.unreachable(&error))?;
-        let connection = self.member.client_of(Role::Executor)?;
+        let connection = self.client.connect()?;
         let shake_hands = |socket: &mut Socket| {
             let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
             Preamble::Control.write(&mut timed)?;
-            handshake(connection, Level::Private, &mut timed)
+            handshake(connection, control::LEVELS, &mut timed)
         };
         let shaken = shake_hands(&mut socket).map_err(|error| self.unreachable(&error))?;
         let (_, name) = role_and_name(shaken.peer_certificate())?;
+        let address = socket.peer()?;
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
-        let session = Arc::new(Session { link, name, waiting: Mutex::default() });
+        let (agreed, waiting) = (OnceLock::new(), Mutex::default());
+        let session = Arc::new(Session { link, name, address, agreed, waiting });
         let (sender, offer) = channel::<Offer>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -247,9 +271,15 @@ impl Host {
             .spawn(move || host.read(reader, &reading, &sender))?;
         let refused = match offer.recv_timeout(DIAL_PATIENCE) {
             Ok(offer) if offer.python == self.python && offer.phalanx == VERSION => {
-                self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
-                self.used.store(0, Ordering::Relaxed);
-                return Ok(session);
+                match self.agree(&address, offer.levels) {
+                    Ok(agreed) => {
+                        self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
+                        self.used.store(0, Ordering::Relaxed);
+                        let _ = session.agreed.set(agreed);
+                        return Ok(session);
+                    }
+                    Err(conflict) => format!("{}: {conflict}", self.address),
+                }
             }
             Ok(Offer { python, phalanx, .. }) => format!(
                 "{} runs Python {} with phalanx {}, this program Python {} with phalanx {VERSION}; code travels between \
@@ -265,12 +295,19 @@ impl Host {
         Err(RecruitError::Unreachable(refused))
     }
 
+    /// The levels of data links to the executor at `address`, which takes `theirs`.
+    fn agree(&self, address: &SocketAddr, theirs: [LevelSet; 3]) -> Result<Agreed, Conflict> {
+        let address = Some(address.ip());
+        let place = Place { reach: self.policy.reach(address), address, role: Role::Executor.name() };
+        self.policy.agree(&place, theirs)
+    }
+
     /// Reads the control link until it ends.
     fn read(&self, reader: Reader, session: &Session, offer: &Sender<Offer>) {
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
-            Ok(FromExecutor::Offer { capacity, python, phalanx }) => {
-                drop(offer.send(Offer { capacity, python, phalanx }));
+            Ok(FromExecutor::Offer { capacity, python, phalanx, levels }) => {
+                drop(offer.send(Offer { capacity, python, phalanx, levels }));
             }
             Ok(FromExecutor::Recruited { request, token }) => {
                 session.answer(request, Answer::Recruited { token, certificate: frame.body.to_vec() });

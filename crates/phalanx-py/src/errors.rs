@@ -20,6 +20,7 @@ pub fn identity(error: IdentityError) -> PyErr {
 pub fn recruit(error: RecruitError) -> PyErr {
     match error {
         RecruitError::Contract { .. } => raise("ContractError", error),
+        RecruitError::Level(_) => raise("PolicyError", error),
         RecruitError::Identity(error) => identity(error),
         RecruitError::Unreachable(_) | RecruitError::Start(_) => raise("RecruitError", error),
     }

@@ -1,6 +1,7 @@
 //! The executor's service for `phalanx executor`.
 
 use crate::errors::{identity, raise};
+use crate::policy::Words;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::executor as node;
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ pub struct Executor {
 impl Executor {
     /// Listens at `address`; what the machine's owner may want to know goes to standard error.
     #[new]
-    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python))]
+    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -26,10 +27,11 @@ impl Executor {
         accepted: Vec<String>,
         command: Vec<String>,
         python: String,
+        policy: Words,
     ) -> PyResult<Executor> {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
         let name = member.name.clone();
-        let options = node::Options { capacity, accepted, command, python };
+        let options = node::Options { capacity, accepted, command, python, policy: policy.read()? };
         let executor =
             node::Executor::start(address, member, options, |line| drop(writeln!(std::io::stderr(), "{line}")));
         let executor =

@@ -4,6 +4,7 @@
 use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
 use phalanx_core::ids::FiringId;
+use phalanx_core::level::Mark;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
@@ -37,6 +38,8 @@ pub struct Interpreter {
     /// Where the user's modules are found.
     #[pyo3(get)]
     path: Vec<String>,
+    /// The mark of what the present firing answers.
+    gives: Mutex<Mark>,
 }
 
 #[pymethods]
@@ -48,8 +51,9 @@ impl Interpreter {
         let inbox = Arc::new(Inbox { frames: Mutex::default(), reader: Mutex::new(reader) });
         let (reading, alive) = (inbox.clone(), link.clone());
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
-        link.send(encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new()).map_err(ended)?;
-        Ok(Interpreter { link, inbox, machine: begin.machine, path: begin.path })
+        link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
+            .map_err(ended)?;
+        Ok(Interpreter { link, inbox, machine: begin.machine, path: begin.path, gives: Mutex::new(Mark::None) })
     }
 
     /// The next message: `("stage", program, code)`, `("forget", program)` or
@@ -61,11 +65,12 @@ impl Interpreter {
             let Ok(message) = decode(&frame.header) else { end_process(1) };
             return Ok(match message {
                 ToInterpreter::Beat => continue,
-                ToInterpreter::Stage { program } => {
+                ToInterpreter::Stage { program, .. } => {
                     ("stage", program.0, Bound::new(py, Region::new(frame.body))?).into_pyobject(py)?.into_any()
                 }
                 ToInterpreter::Forget { program } => ("forget", program.0).into_pyobject(py)?.into_any(),
-                ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice } => {
+                ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, gives, .. } => {
+                    *lock(&self.gives) = gives;
                     let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
@@ -81,11 +86,12 @@ impl Interpreter {
     fn fired(&self, py: Python<'_>, firing: u64, results: Packed, busy: u64) -> PyResult<()> {
         release(py);
         let tokens = from_python(py, results)?;
-        let protection = self.link.counters().protection.load(Ordering::Relaxed);
+        let spent = self.link.counters().levels.iter().map(|spent| spent.protection.load(Ordering::Relaxed));
+        let protection = spent.sum();
         let shape = tokens.shape().clone();
         let message = FromInterpreter::Fired { firing: FiringId(firing), shape, busy, protection };
         py.detach(|| {
-            self.link.send(encode(&message, tokens.bytes()), tokens.body())?;
+            self.link.send(*lock(&self.gives), encode(&message, tokens.bytes()), tokens.body())?;
             self.link.settle(); // the next firing may change the arrays that this one gave back
             Ok(())
         })
@@ -96,13 +102,14 @@ impl Interpreter {
     fn failed(&self, py: Python<'_>, firing: u64, error: Vec<u8>, busy: u64) -> PyResult<()> {
         let message = FromInterpreter::Failed { firing: FiringId(firing), busy };
         let bytes = error.len() as u64;
-        py.detach(|| self.link.send(encode(&message, bytes), vec![error.into()])).map_err(ended)
+        let gives = *lock(&self.gives);
+        py.detach(|| self.link.send(gives, encode(&message, bytes), vec![error.into()])).map_err(ended)
     }
 
     /// The rest of the firing is given back.
     fn returned(&self, py: Python<'_>, firing: u64) -> PyResult<()> {
         let message = FromInterpreter::Returned { firing: FiringId(firing) };
-        py.detach(|| self.link.send(encode(&message, 0), Vec::new())).map_err(ended)
+        py.detach(|| self.link.send(Mark::None, encode(&message, 0), Vec::new())).map_err(ended)
     }
 }
 
@@ -164,7 +171,7 @@ fn attend(link: &Link, inbox: &Inbox) {
         }
         if now - last_beat >= BEAT {
             last_beat = now;
-            link.queue(encode(&FromInterpreter::Beat, 0), Vec::new());
+            link.queue(Mark::None, encode(&FromInterpreter::Beat, 0), Vec::new());
             link.flush();
         }
     }

@@ -6,6 +6,7 @@ mod executor;
 mod grid;
 mod interpreter;
 mod manager;
+mod policy;
 mod tokens;
 
 use pyo3::prelude::*;
@@ -19,5 +20,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manager::Manager>()?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
     Ok(())
 }

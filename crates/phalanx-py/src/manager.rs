@@ -2,12 +2,13 @@
 
 use crate::buffers::{Region, release};
 use crate::errors::{identity, raise, recruit};
+use crate::policy::Words;
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
 use phalanx_core::event::Outcome;
-use phalanx_core::flow::RunOptions;
+use phalanx_core::flow::{MarkedData, Marks, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
-use phalanx_core::level::Policy;
+use phalanx_core::level::Level;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::connect::{Place, connect};
@@ -48,14 +49,14 @@ pub struct Manager(node::Manager);
 impl Manager {
     /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file.
     #[new]
-    #[pyo3(signature = (*, addresses, identity_file, interpreters, private, command, path, python, silence, journal))]
+    #[pyo3(signature = (*, addresses, identity_file, interpreters, policy, command, path, python, silence, journal))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         addresses: Option<Vec<String>>,
         identity_file: Option<String>,
         interpreters: Option<u32>,
-        private: bool,
+        policy: Words,
         command: Vec<String>,
         path: Vec<String>,
         python: String,
@@ -71,7 +72,7 @@ impl Manager {
                 Place::Executors { addresses, member: Box::new(member) }
             }
         };
-        let policy = if private { Policy::All } else { Policy::Links };
+        let policy = policy.read()?;
         let start = Start { command, path, python };
         let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
         let options = node::Options { interpreters, silence, journal };
@@ -85,9 +86,19 @@ impl Manager {
         self.0.interpreters()
     }
 
-    /// Takes a program: the pickled tuple of its instructions' functions.
-    fn stage(&self, py: Python<'_>, instructions: u16, code: Vec<u8>) -> u32 {
-        py.detach(|| self.0.stage(instructions, code.into()).0)
+    /// Takes a program: the pickled tuple of its instructions' functions; whether that is marked, and for each
+    /// instruction whether what it takes and what it gives is.
+    fn stage(
+        &self,
+        py: Python<'_>,
+        instructions: u16,
+        code: Vec<u8>,
+        marked_code: bool,
+        marked_data: Vec<(bool, bool)>,
+    ) -> u32 {
+        let data = marked_data.into_iter().map(|(takes, gives)| MarkedData { takes, gives }).collect();
+        let marks = Marks { code: marked_code, data };
+        py.detach(|| self.0.stage(instructions, code.into(), marks).0)
     }
 
     fn forget(&self, py: Python<'_>, program: u32) {
@@ -150,7 +161,17 @@ impl Manager {
             entry.set_item("bytes_in", it.bytes_in)?;
             entry.set_item("bytes_out", it.bytes_out)?;
             entry.set_item("busy", it.busy)?;
-            entry.set_item("protection", it.protection_here + it.protection_there)?;
+            entry.set_item("protection_here", it.protection_here)?;
+            entry.set_item("protection_there", it.protection_there)?;
+            let (levels, [why, why_data, why_code]) = (it.levels, &it.why);
+            entry.set_item("levels", (levels.base.name(), levels.data.name(), levels.code.name()))?;
+            entry.set_item("why", (why, why_data, why_code))?;
+            entry.set_item("weaker", it.weaker)?;
+            let spent = PyDict::new(py);
+            for (level, (bytes, seconds)) in Level::ALL.into_iter().zip(it.spent) {
+                spent.set_item(level.name(), (bytes, seconds))?;
+            }
+            entry.set_item("spent", spent)?;
             entry.set_item("cause", &it.cause)?;
             interpreters.append(entry)?;
         }

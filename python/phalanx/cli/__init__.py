@@ -1,4 +1,4 @@
-"""The command line: ``phalanx demo``, ``phalanx executor``, ``phalanx grid``."""
+"""The command line: ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from phalanx.cli.demo import demo
 from phalanx.cli.executor import executor
+from phalanx.cli.explain import explain
 from phalanx.cli.grid import grid
 from phalanx.errors import PhalanxError
 
@@ -20,6 +21,7 @@ def commands() -> None:
 
 commands.add_command(demo)
 commands.add_command(executor)
+commands.add_command(explain)
 commands.add_command(grid)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from phalanx.cli import show
+from phalanx.security import read_policy
 
 
 @click.command()
@@ -29,10 +29,10 @@ from phalanx.cli import show
 @click.option("--interpreters", type=click.IntRange(min=1), metavar="N", help="How many to recruit.")
 @click.option(
     "--policy",
-    type=click.Choice(["links", "all"]),
     default="links",
     show_default=True,
-    help="Encrypt what leaves this machine, or every link.",
+    metavar="links|marked|all|FILE",
+    help="Protect what leaves this machine, what is marked, every link, or as a file of rules says.",
 )
 @click.option(
     "--journal",
@@ -48,7 +48,7 @@ def demo(
     out: Path,
     executors: Path | None,
     interpreters: int | None,
-    policy: Literal["links", "all"],
+    policy: str,
     journal: Path | None,
     tasks: int | None,
     no_sequential: bool,
@@ -62,7 +62,7 @@ def demo(
         from phalanx.demo.run import Job, run
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"the demo needs {missing.name}: pip install 'phalanx[demo]'") from missing
-    job = Job(folder, out, tasks, executors, interpreters, policy, journal, not no_sequential)
+    job = Job(folder, out, tasks, executors, interpreters, read_policy(policy), journal, not no_sequential)
     report = run(job, show.watch)
     if as_json:
         click.echo(show.as_json(report))

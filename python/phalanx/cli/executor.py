@@ -11,6 +11,7 @@ import click
 
 from phalanx import _native
 from phalanx.hosts import COMMAND, PYTHON, read_identity
+from phalanx.security import Rules, policy_words
 
 
 @click.command()
@@ -20,8 +21,25 @@ from phalanx.hosts import COMMAND, PYTHON, read_identity
 )
 @click.option("--interpreters", type=click.IntRange(1, 4096), help="How many at a time; by default one a core.")
 @click.option("--accept", multiple=True, metavar="USER", help="Run code only for this user (may be repeated).")
-def executor(listen: str, identity: Path | None, interpreters: int | None, accept: tuple[str, ...]) -> None:
-    """Donate this machine: start interpreters for the users of its grid."""
+@click.option(
+    "--trusted", multiple=True, metavar="NETWORK", help="Links from there need no protection (may be repeated)."
+)
+@click.option(
+    "--rules", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of rules for links."
+)
+def executor(
+    listen: str,
+    identity: Path | None,
+    interpreters: int | None,
+    accept: tuple[str, ...],
+    trusted: tuple[str, ...],
+    rules: Path | None,
+) -> None:
+    """Donate this machine: start interpreters for the users of its grid.
+
+    Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
+    networks named with --trusted. A user may ask for more.
+    """
     service = _native.Executor(
         listen,
         identity_file=read_identity(identity, "executor.pem"),
@@ -29,6 +47,7 @@ def executor(listen: str, identity: Path | None, interpreters: int | None, accep
         accepted=list(accept),
         command=COMMAND,
         python=PYTHON,
+        policy=policy_words(Rules(rules) if rules else "links", trusted),
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -66,6 +66,9 @@ def tables(report: Report) -> None:
         console = Console(width=120)
     console.print(_work(report))
     console.print(_interpreters(report.summary))
+    console.print(_bill(report.summary))
+    for why in dict.fromkeys(one.why[0] for one in report.summary.interpreters if one.weaker):
+        console.print(f"weaker than by default: {why}", style="yellow", highlight=False)
     for line in report.skipped:
         console.print(f"left out: {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
     console.print(f"contact sheet: {report.sheet}", markup=False, highlight=False, soft_wrap=True)
@@ -97,13 +100,19 @@ def _compared(difference: int) -> str:
 
 
 def _protection(summary: px.Summary) -> str:
-    private = sum(one.level == "private" for one in summary.interpreters)
-    if not private:
-        return "none needed: every link stays inside this machine"
-    links = _count(private, "private link")
-    cost = sum(one.protection for one in summary.interpreters)
-    share = cost / (cost + sum(one.busy for one in summary.interpreters) or 1)
-    return f"{links} cost {1000 * cost:.0f} ms of computing at both ends, {share:.2%} of the work"
+    bill = summary.bill
+    if {one.level for one in summary.interpreters} == {"clear"} and not any(line.protection for line in bill.lines):
+        return "none needed: every link is clear, inside this machine or a trusted network"
+    return f"at most {1000 * bill.cost:.0f} ms, {bill.share:.2%} of the time"
+
+
+def _bill(summary: px.Summary) -> Table:
+    table = Table("level", title_justify="left")
+    for heading in ("bytes", "cryptography, both ends"):
+        table.add_column(heading, justify="right")
+    for line in summary.bill.lines:
+        table.add_row(line.level, _bytes(line.bytes), f"{1000 * line.protection:.1f} ms")
+    return table
 
 
 def _interpreters(summary: px.Summary) -> Table:
@@ -130,6 +139,7 @@ def as_json(report: Report) -> str:
     """The same for a program: times in seconds, sizes in bytes."""
     interpreters = report.summary.interpreters
     facts: dict[str, Any] = dataclasses.asdict(report.summary)
+    facts["bill"] = dataclasses.asdict(report.summary.bill)
     facts |= {
         "scans": report.scans,
         "sequential": report.sequential,

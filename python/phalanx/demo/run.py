@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ class Job:
     tasks: int | None = None
     executors: Path | None = None
     interpreters: int | None = None
-    policy: Literal["links", "all"] = "links"
+    policy: str | px.Rules = "links"
     journal: Path | None = None
     sequential: bool = True
 

@@ -7,6 +7,7 @@
 
 mod graph;
 mod interpreter;
+mod marks;
 mod pace;
 mod repository;
 mod run;
@@ -14,6 +15,7 @@ mod run;
 mod tests;
 
 pub use graph::Graph;
+pub use marks::{MarkedData, Marks};
 pub use run::RunOptions;
 
 use crate::error::WireError;
@@ -52,6 +54,7 @@ pub struct Config {
 struct Program {
     graph: Graph,
     code: Bytes,
+    marks: Marks,
     /// One for each instruction.
     paces: Vec<Pace>,
 }
@@ -104,8 +107,16 @@ impl Engine {
     /// Takes a program: a graph, and the pickled tuple of its instructions' functions.
     pub fn stage(&mut self, graph: Graph, code: Bytes) -> ProgramId {
         let id = ProgramId(self.new_name());
-        self.programs.insert(id, Program { graph, code, paces: vec![Pace::default(); graph.len()] });
+        self.programs
+            .insert(id, Program { graph, code, marks: Marks::default(), paces: vec![Pace::default(); graph.len()] });
         id
+    }
+
+    /// Says what of a program is marked, before it is run.
+    pub fn mark(&mut self, program: ProgramId, marks: Marks) {
+        if let Some(program) = self.programs.get_mut(&program) {
+            program.marks = marks;
+        }
     }
 
     /// Forgets a program, here and where it was staged. Its runs must be closed.
@@ -382,10 +393,11 @@ impl Engine {
         let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
         let stages = interpreter.staged.insert(program_id);
         if stages {
-            let message = ToInterpreter::Stage { program: program_id };
+            let message = ToInterpreter::Stage { program: program_id, mark: program.marks.of_code() };
             self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
         }
         let (tokens, first) = work.tokens.slice(work.start, work.count);
+        let marked = program.marks.of(work.instruction);
         let firing = FiringId(self.next_firing);
         self.next_firing += 1;
         self.commands.push_back(Command::Send {
@@ -398,6 +410,8 @@ impl Engine {
                 first,
                 count: work.count,
                 slice: SLICE.as_nanos() as u64,
+                takes: marks::of_tokens(marked.takes),
+                gives: marks::of_tokens(marked.gives),
             },
             body: tokens.body(),
         });

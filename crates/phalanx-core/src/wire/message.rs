@@ -2,20 +2,43 @@
 
 use super::Shape;
 use crate::ids::{FiringId, ProgramId};
+use crate::level::{LevelSet, Levels, Mark};
 use serde::{Deserialize, Serialize};
 
 /// From a manager to one of its interpreters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToInterpreter {
     /// The code of a program, once; the body is the pickled tuple of its instructions' functions.
-    Stage { program: ProgramId },
+    Stage { program: ProgramId, mark: Mark },
     /// The program will not be fired again.
     Forget { program: ProgramId },
     /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body.
-    /// After `slice` nanoseconds the interpreter gives back what it has not begun.
-    Fire { firing: FiringId, program: ProgramId, instruction: u16, shape: Shape, first: u32, count: u32, slice: u64 },
+    /// After `slice` nanoseconds the interpreter gives back what it has not begun. `takes` and `gives` are the marks of the
+    /// tokens and of the answers.
+    Fire {
+        firing: FiringId,
+        program: ProgramId,
+        instruction: u16,
+        shape: Shape,
+        first: u32,
+        count: u32,
+        slice: u64,
+        takes: Mark,
+        gives: Mark,
+    },
     /// The manager lives.
     Beat,
+}
+
+impl ToInterpreter {
+    /// What of the message is marked, which decides the level it travels at.
+    pub fn mark(&self) -> Mark {
+        match self {
+            ToInterpreter::Stage { mark, .. } => *mark,
+            ToInterpreter::Fire { takes, .. } => *takes,
+            ToInterpreter::Forget { .. } | ToInterpreter::Beat => Mark::None,
+        }
+    }
 }
 
 /// From an interpreter to its manager. The answers to a firing come in the order of its tokens.
@@ -38,8 +61,9 @@ pub enum FromInterpreter {
 /// From a user's manager to an executor, on its control link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// Start an interpreter that talks to this user; `request` is the user's number for it.
-    Recruit { request: u32 },
+    /// Start an interpreter that talks to this user over a data link of these levels; `request` is the user's number for
+    /// it.
+    Recruit { request: u32, levels: Levels },
     /// End an interpreter at once.
     Release { request: u32 },
     /// The user lives.
@@ -49,8 +73,9 @@ pub enum ToExecutor {
 /// From an executor to a user's manager, on the control link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
-    /// First message: how many interpreters this machine can have. `python` is like `3.11`: code travels between equal versions only.
-    Offer { capacity: u32, python: String, phalanx: String },
+    /// First message: how many interpreters this machine can have. `python` is like `3.11`: code travels between equal
+    /// versions only. `levels`: what a data link may have, for each mark.
+    Offer { capacity: u32, python: String, phalanx: String, levels: [LevelSet; 3] },
     /// The interpreter is started. Its data link: connect again, show `token`, expect the certificate in the body.
     Recruited { request: u32, token: [u8; 16] },
     /// It cannot be had, and why.

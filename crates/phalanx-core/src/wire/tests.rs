@@ -1,5 +1,6 @@
 use super::*;
 use crate::ids::{FiringId, ProgramId};
+use crate::level::Mark;
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -81,6 +82,8 @@ fn a_message_comes_back_as_it_was_sent() {
         first: 0,
         count: 3,
         slice: 20_000_000,
+        takes: Mark::Data,
+        gives: Mark::None,
     };
     let bytes = encode(&fire, 9);
     let prefix = Prefix::decode(bytes[..PREFIX].try_into().unwrap()).unwrap();

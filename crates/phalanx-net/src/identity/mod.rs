@@ -15,10 +15,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ServerConfig, ServerConnection, WebPkiClientVerifier};
+use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{Connection, RootCertStore};
 use std::sync::Arc;
 use thiserror::Error;
+
+/// Users whose next control link is resumed.
+const SESSIONS: usize = 256;
 
 /// What a member may be in a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,15 +115,16 @@ impl KeyedCertificate {
     /// The server's side of a link from exactly the peer that owns `expected`.
     pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
         let verifier = Arc::new(Pinned::new(expected, provider()));
-        server(verifier, self)
+        Ok(Connection::Server(ServerConnection::new(server(verifier, self, 0)?)?))
     }
 }
 
-/// A member of a grid: what an identity file holds.
+/// A member of a grid: what an identity file holds, and the sessions that its links can resume.
 #[derive(Debug, Clone)]
 pub struct Member {
     own: KeyedCertificate,
-    authority: CertificateDer<'static>,
+    roots: RootCertStore,
+    server: Arc<ServerConfig>,
     /// The member's name, unique in its grid by the user's care.
     pub name: String,
 }
@@ -138,7 +142,13 @@ impl Member {
         if is != role.name() {
             return Err(IdentityError::Role { is, wanted: role.name() });
         }
-        Ok(Member { own: KeyedCertificate { certificate, key }, authority, name })
+        let own = KeyedCertificate { certificate, key };
+        let mut roots = RootCertStore::empty();
+        roots.add(authority)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider());
+        let verifier = verifier.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
+        let server = server(verifier, &own, SESSIONS)?;
+        Ok(Member { own, roots, server, name })
     }
 
     /// This member's certificate with its key.
@@ -146,37 +156,49 @@ impl Member {
         &self.own
     }
 
-    /// The client's side of a link to a member of this grid in the given role.
-    pub fn client_of(&self, role: Role) -> Result<Connection, IdentityError> {
+    /// What links to one other member of this grid, in the given role, begin with.
+    pub fn client_of(&self, role: Role) -> Result<Client, IdentityError> {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_root_certificates(self.roots()?)
+            .with_root_certificates(self.roots.clone())
             .with_client_auth_cert(vec![self.own.certificate.clone()], self.own.key.clone_key())?;
-        config.resumption = Resumption::disabled();
-        Ok(Connection::Client(ClientConnection::new(Arc::new(config), role.dns())?))
+        config.resumption = Resumption::in_memory_sessions(1);
+        Ok(Client { config: Arc::new(config), role })
     }
 
     /// The server's side of a link from any member of this grid. Check [`role_and_name`] of the peer after.
     pub fn server(&self) -> Result<Connection, IdentityError> {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()?), provider());
-        let verifier = verifier.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
-        server(verifier, &self.own)
-    }
-
-    fn roots(&self) -> Result<RootCertStore, IdentityError> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.authority.clone())?;
-        Ok(roots)
+        Ok(Connection::Server(ServerConnection::new(self.server.clone())?))
     }
 }
 
-fn server(verifier: Arc<dyn ClientCertVerifier>, own: &KeyedCertificate) -> Result<Connection, IdentityError> {
+/// Links to one member, one after the other. The second is resumed: without certificates and signatures.
+#[derive(Debug)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    role: Role,
+}
+
+impl Client {
+    /// The client's side of the next link.
+    pub fn connect(&self) -> Result<Connection, IdentityError> {
+        Ok(Connection::Client(ClientConnection::new(self.config.clone(), self.role.dns())?))
+    }
+}
+
+/// A server's configuration, which remembers so many sessions.
+fn server(
+    verifier: Arc<dyn ClientCertVerifier>,
+    own: &KeyedCertificate,
+    sessions: usize,
+) -> Result<Arc<ServerConfig>, IdentityError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![own.certificate.clone()], own.key.clone_key())?;
-    config.send_tls13_tickets = 0; // a link is made once; nothing is resumed
-    Ok(Connection::Server(ServerConnection::new(Arc::new(config))?))
+    config.send_tls13_tickets = sessions.min(1);
+    config.session_storage = ServerSessionMemoryCache::new(sessions);
+    Ok(Arc::new(config))
 }
 
 /// The role and the name in a member's certificate.

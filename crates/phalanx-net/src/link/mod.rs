@@ -14,14 +14,14 @@ use crate::socket::Socket;
 use crate::tls::Shaken;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
-use phalanx_core::level::Level;
+use phalanx_core::level::{Level, Levels, Mark};
 use polling::{Event, Events, PollMode, Poller};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
-use writer::{TAKEN_AT_ONCE, Writer};
+use writer::{Writer, at_once};
 
 /// Bytes in the outbox beyond which [`Link::send`] waits.
 const FULL: usize = 16 << 20;
@@ -51,21 +51,30 @@ impl From<io::Error> for LinkError {
     }
 }
 
+/// What a link has done so far at one level.
+#[derive(Debug, Default)]
+pub struct Spent {
+    /// Bytes of frames, in both directions.
+    pub bytes: AtomicU64,
+    /// Nanoseconds in cryptography on this end.
+    pub protection: AtomicU64,
+}
+
 /// What a link has done so far.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Bytes read from and written to the socket, as the network sees them.
     pub received: AtomicU64,
     pub sent: AtomicU64,
-    /// Nanoseconds in cryptography on this end.
-    pub protection: AtomicU64,
+    /// For each level, from nothing to everything.
+    pub levels: [Spent; Level::ALL.len()],
 }
 
 /// The sending half, shared by all threads.
 #[derive(Debug)]
 pub struct Link {
     socket: Socket,
-    level: Level,
+    levels: Levels,
     outbox: Mutex<Outbox>,
     outbox_has_room: Condvar,
     writer: Mutex<Writer>,
@@ -79,16 +88,16 @@ impl Link {
     /// more than `most_body` bytes ends it.
     pub fn new(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(false)?;
-        let (level, seal, open, greeting) = match shaken {
-            None => (Level::Clear, None, None, None),
-            Some(Shaken { level, seal, open, greeting, .. }) => (level, Some(seal), Some(open), greeting),
+        let (levels, seal, open, greeting) = match shaken {
+            None => (Levels::all(Level::Clear), None, None, None),
+            Some(Shaken { levels, seal, open, greeting, .. }) => (levels, Some(seal), Some(open), greeting),
         };
         let poller = Poller::new()?;
         // SAFETY: the socket is deleted from the poller before it is dropped, in `Drop`.
         unsafe { poller.add_with_mode(socket.raw(), Event::readable(KEY), PollMode::Level)? };
         let link = Arc::new(Link {
             socket,
-            level,
+            levels,
             outbox: Mutex::default(),
             outbox_has_room: Condvar::new(),
             writer: Mutex::new(Writer::new(seal)),
@@ -96,13 +105,13 @@ impl Link {
             closed: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let reader = Reader::new(link.clone(), most_body, open, greeting);
+        let reader = Reader::new(link.clone(), most_body, levels.base, open, greeting);
         Ok((link, reader))
     }
 
     /// What protects this link.
-    pub fn level(&self) -> Level {
-        self.level
+    pub fn levels(&self) -> Levels {
+        self.levels
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -114,10 +123,10 @@ impl Link {
         &self.counters
     }
 
-    /// Puts a frame into the outbox and does not wait; `start` is from [`phalanx_core::wire::encode`].
+    /// Puts a frame into the outbox, at the level of its mark, and does not wait; `start` is from [`phalanx_core::wire::encode`].
     /// [`Link::flush`] must follow.
-    pub fn queue(&self, start: Vec<u8>, body: Vec<Bytes>) {
-        lock(&self.outbox).push(start, body);
+    pub fn queue(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) {
+        lock(&self.outbox).push(self.levels.of(mark), start, body);
     }
 
     /// Writes what the socket takes now. Errors end the link; its reader tells.
@@ -135,13 +144,13 @@ impl Link {
     }
 
     /// Sends a frame, and waits while the peer is far behind; not for the thread that reads this link.
-    pub fn send(&self, start: Vec<u8>, body: Vec<Bytes>) -> Result<(), LinkError> {
+    pub fn send(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> Result<(), LinkError> {
         let mut outbox = lock(&self.outbox);
         while outbox.bytes() > FULL && !self.is_closed() {
             let waited = self.outbox_has_room.wait_timeout(outbox, Duration::from_secs(1));
             outbox = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        outbox.push(start, body);
+        outbox.push(self.levels.of(mark), start, body);
         drop(outbox);
         self.flush();
         if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
@@ -204,14 +213,14 @@ impl Link {
     /// Hands the writer the next bytes of the outbox; false when there are none.
     fn refill(&self, writer: &mut Writer) -> bool {
         let mut outbox = lock(&self.outbox);
-        let bytes = outbox.take(TAKEN_AT_ONCE);
+        let Some(level) = outbox.level() else { return false };
+        let bytes = outbox.take(at_once(level));
         if outbox.bytes() <= FULL {
             self.outbox_has_room.notify_all();
         }
-        drop(outbox);
-        let filled = bytes.bytes() > 0;
-        writer.fill(bytes, &self.counters);
-        filled
+        drop(outbox); // whoever fires waits for no cipher
+        writer.fill(level, bytes, &self.counters);
+        true
     }
 }
 

@@ -5,9 +5,11 @@ use super::{Counters, Link, LinkError};
 use crate::frames::{Assembler, Frame};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 use crate::tls::Greeting;
+use phalanx_core::level::Level;
 use socket2::MaybeUninitSlice;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,13 +31,18 @@ pub struct Reader {
     wanted: usize,
     /// What the server has yet to say before anything else.
     greeting: Option<Greeting>,
-    open: Option<Context>,
+    context: Option<Context>,
+    /// No block may be weaker.
+    least: Level,
+    /// Bytes of a block without protection that are still to come.
+    plain: usize,
     direct: Option<Direct>,
 }
 
 /// A block whose payload is read straight into the body that it belongs to.
 #[derive(Debug)]
 struct Direct {
+    level: Level,
     payload: usize,
     /// Bytes of payload, tag and the next block's head that have come.
     filled: usize,
@@ -43,9 +50,15 @@ struct Direct {
 }
 
 impl Reader {
-    pub(crate) fn new(link: Arc<Link>, most_body: u64, open: Option<Context>, greeting: Option<Greeting>) -> Reader {
-        let buffer = vec![0; BUFFER];
-        Reader { link, assembler: Assembler::new(most_body), buffer, kept: 0, wanted: 0, greeting, open, direct: None }
+    pub(crate) fn new(
+        link: Arc<Link>,
+        most_body: u64,
+        least: Level,
+        context: Option<Context>,
+        greeting: Option<Greeting>,
+    ) -> Reader {
+        let (assembler, buffer) = (Assembler::new(most_body), vec![0; BUFFER]);
+        Reader { link, assembler, buffer, kept: 0, wanted: 0, greeting, context, least, plain: 0, direct: None }
     }
 
     /// Reads the link until it ends, which is always an error that says why. `on_frame` gets every frame; `on_pause`
@@ -97,20 +110,39 @@ impl Reader {
 
     /// Whether the next bytes are those of a large body, as they are.
     fn reads_body(&mut self) -> bool {
-        let as_they_are = self.open.is_none() && self.greeting.is_none();
-        as_they_are && self.assembler.body().is_some_and(|body| body.missing() >= ALONE)
+        self.as_they_are() >= ALONE && self.assembler.body().is_some_and(|body| body.missing() >= ALONE)
+    }
+
+    /// How many of the next bytes are neither protected nor a block's head.
+    fn as_they_are(&self) -> usize {
+        match (&self.greeting, &self.context) {
+            (Some(_), _) => 0,
+            (None, Some(_)) => self.plain,
+            (None, None) => usize::MAX,
+        }
     }
 
     /// One read into the body's memory; false when the socket had nothing.
     fn read_body(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+        let most = self.as_they_are();
         let body = self.assembler.body().expect("a body is being read");
-        let Some(count) = received(self.link.socket().raw().recv(body.spare()), self.link.counters())? else {
+        let spare = body.spare();
+        let room = spare.len().min(most);
+        let outcome = self.link.socket().raw().recv(&mut spare[..room]);
+        let Some(count) = received(outcome, self.link.counters())? else {
             return Ok(false);
         };
         // SAFETY: the system has written them.
         unsafe { body.advance(count) };
+        self.count_plain(count);
         self.assembler.finish(on_frame);
         Ok(true)
+    }
+
+    /// Bytes without protection came.
+    fn count_plain(&mut self, count: usize) {
+        self.link.counters().levels[self.least as usize].bytes.fetch_add(count as u64, Ordering::Relaxed);
+        self.plain = self.plain.saturating_sub(count);
     }
 
     /// One read into the buffer. Less than there was room for: the socket is empty, and asking it again would be a call
@@ -138,9 +170,9 @@ impl Reader {
             }
         }
         if self.greeting.is_none() {
-            used += match self.open {
+            used += match self.context {
                 Some(_) => self.open_blocks(used, on_frame)?,
-                None => self.feed(used..self.kept, on_frame)?,
+                None => self.feed_plain(used..self.kept, on_frame)?,
             };
         }
         self.buffer.copy_within(used..self.kept, 0);
@@ -148,8 +180,9 @@ impl Reader {
         Ok(())
     }
 
-    fn feed(&mut self, range: std::ops::Range<usize>, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
+    fn feed_plain(&mut self, range: Range<usize>, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
         let count = range.len();
+        self.count_plain(count);
         self.assembler.feed(&self.buffer[range], on_frame)?;
         Ok(count)
     }
@@ -157,11 +190,22 @@ impl Reader {
     /// Opens the blocks in the buffer from `start` on where they lie; how many bytes were used.
     fn open_blocks(&mut self, start: usize, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
         let mut at = start;
-        while let Some(head) = self.buffer[at..self.kept].first_chunk() {
-            let payload = seal::payload(*head)?;
+        loop {
+            let plain = self.plain.min(self.kept - at);
+            at += self.feed_plain(at..at + plain, on_frame)?;
+            let Some(head) = self.buffer[at..self.kept].first_chunk() else { break };
+            let (level, payload) = seal::parse(*head)?;
+            if level < self.least {
+                return Err(too_weak().into());
+            }
             let (begin, end) = (at + HEAD, at + HEAD + payload);
+            if !seal::has_tag(level) {
+                self.context.as_mut().expect("blocks come with keys only").pass();
+                (self.plain, at) = (payload, begin);
+                continue;
+            }
             if self.kept < end + TAG {
-                match self.goes_direct(payload, begin) {
+                match self.goes_direct(level, payload, begin) {
                     true => at = self.kept,
                     false => self.wanted = end + TAG - self.kept,
                 }
@@ -169,8 +213,8 @@ impl Reader {
             }
             let (before, after) = self.buffer.split_at_mut(end);
             let tag = *after.first_chunk().expect("the block is whole");
-            open(self.open.as_mut(), &mut before[begin..], tag, self.link.counters())?;
-            self.feed(begin..end, on_frame)?;
+            open(self.context.as_mut(), level, &mut before[begin..], tag, self.link.counters())?;
+            self.assembler.feed(&self.buffer[begin..end], on_frame)?;
             at = end + TAG;
         }
         Ok(at - start)
@@ -178,14 +222,14 @@ impl Reader {
 
     /// Lets the rest of a block go straight into the body, if it is all the body's; what is here of it already, from
     /// `begin` on in the buffer, is copied.
-    fn goes_direct(&mut self, payload: usize, begin: usize) -> bool {
+    fn goes_direct(&mut self, level: Level, payload: usize, begin: usize) -> bool {
         let body = self.assembler.body().filter(|_| payload >= ALONE);
         let Some(room) = body.and_then(|body| body.room(payload)) else { return false };
         let here = &self.buffer[begin..self.kept];
         let (of_payload, of_tag) = here.split_at(here.len().min(payload));
         // SAFETY: there is room for the whole payload.
         unsafe { std::ptr::copy_nonoverlapping(of_payload.as_ptr(), room.as_mut_ptr().cast(), of_payload.len()) };
-        let mut direct = Direct { payload, filled: here.len(), tail: [0; TAG + HEAD] };
+        let mut direct = Direct { level, payload, filled: here.len(), tail: [0; TAG + HEAD] };
         direct.tail[..of_tag.len()].copy_from_slice(of_tag);
         self.direct = Some(direct);
         true
@@ -219,7 +263,7 @@ impl Reader {
         // SAFETY: the whole payload was read.
         let payload = unsafe { std::slice::from_raw_parts_mut(payload.as_mut_ptr().cast::<u8>(), payload.len()) };
         let tag = *direct.tail.first_chunk().expect("is longer");
-        open(self.open.as_mut(), payload, tag, self.link.counters())?;
+        open(self.context.as_mut(), direct.level, payload, tag, self.link.counters())?;
         // SAFETY: they were read and decrypted.
         unsafe { body.advance(direct.payload) };
         self.assembler.finish(on_frame);
@@ -231,11 +275,23 @@ impl Reader {
 }
 
 /// Opens a block where it lies.
-fn open(context: Option<&mut Context>, payload: &mut [u8], tag: [u8; TAG], counters: &Counters) -> io::Result<()> {
+fn open(
+    context: Option<&mut Context>,
+    level: Level,
+    payload: &mut [u8],
+    tag: [u8; TAG],
+    counters: &Counters,
+) -> io::Result<()> {
     let began = Instant::now();
-    let opened = context.expect("blocks come on sealed links only").open(payload, tag);
-    counters.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    let opened = context.expect("blocks come with keys only").open(level, payload, tag);
+    let spent = &counters.levels[level as usize];
+    spent.bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+    spent.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     opened
+}
+
+fn too_weak() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a block is protected less than this link is")
 }
 
 /// The count that was read; `None` for nothing now, an error for the end.

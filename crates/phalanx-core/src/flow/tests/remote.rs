@@ -39,13 +39,13 @@ impl Remote {
     /// A message arrives; what the interpreter will do about it, and when.
     pub fn take(&mut self, now: Duration, message: ToInterpreter, body: Bytes) -> Vec<(Duration, Act)> {
         match message {
-            ToInterpreter::Stage { program } => self.stage(now, program, &body),
+            ToInterpreter::Stage { program, .. } => self.stage(now, program, &body),
             ToInterpreter::Forget { program } => {
                 assert!(self.programs.remove(&program).is_some(), "{program:?} was not staged");
                 self.forgotten.insert(program);
             }
             ToInterpreter::Beat => {}
-            ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice } => {
+            ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, .. } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
                 assert!(count > 0 && first + count <= tokens.count(), "more is to be fired than was sent");
                 let numbers = &integers::numbers(&tokens)[first as usize..(first + count) as usize];

@@ -1,0 +1,147 @@
+//! Security levels (paper 003) and the one place that decides which a link gets (paper 000, section 4.4).
+
+mod policy;
+
+pub use policy::{Agreed, Bound, Conflict, Network, Place, Policy, Reach, Rule, Usual, Verdict};
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How a link is protected, from nothing to everything. Ordered: a higher level protects more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// No protection.
+    Clear,
+    /// Both ends have proved who they are in a handshake; what follows is not protected.
+    Authenticated,
+    /// Nobody can alter, drop, repeat or reorder anything unnoticed; everybody can read it.
+    Safe,
+    /// Nobody can read it either.
+    Private,
+}
+
+impl Level {
+    /// All of them, from nothing to everything.
+    pub const ALL: [Level; 4] = [Level::Clear, Level::Authenticated, Level::Safe, Level::Private];
+
+    /// The word users read and type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Clear => "clear",
+            Level::Authenticated => "authenticated",
+            Level::Safe => "safe",
+            Level::Private => "private",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Level, String> {
+        let found = Level::ALL.into_iter().find(|level| level.name() == word);
+        found.ok_or_else(|| format!("{word:?} is no level: write clear, authenticated, safe or private"))
+    }
+}
+
+/// What the user has marked: nothing, what a function takes and gives, or the function itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    None,
+    Data,
+    Code,
+}
+
+impl Mark {
+    pub const ALL: [Mark; 3] = [Mark::None, Mark::Data, Mark::Code];
+
+    /// The word users read and type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mark::None => "none",
+            Mark::Data => "data",
+            Mark::Code => "code",
+        }
+    }
+}
+
+/// The levels of one link: of what is not marked, and of what is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Levels {
+    pub base: Level,
+    pub data: Level,
+    pub code: Level,
+}
+
+impl Levels {
+    /// The same level for everything.
+    pub const fn all(level: Level) -> Levels {
+        Levels { base: level, data: level, code: level }
+    }
+
+    /// The level of frames with this mark; never less than what is not marked gets.
+    pub fn of(self, mark: Mark) -> Level {
+        match mark {
+            Mark::None => self.base,
+            Mark::Data => self.data.max(self.base),
+            Mark::Code => self.code.max(self.base),
+        }
+    }
+
+    /// Whether the ends must shake hands.
+    pub fn need_handshake(self) -> bool {
+        Mark::ALL.into_iter().any(|mark| self.of(mark) > Level::Clear)
+    }
+}
+
+/// A set of levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelSet(u8);
+
+impl LevelSet {
+    pub const EVERY: LevelSet = LevelSet(0b1111);
+
+    /// The level and all that protect more.
+    pub fn from(level: Level) -> LevelSet {
+        Level::ALL.into_iter().filter(|other| *other < level).fold(LevelSet::EVERY, LevelSet::without)
+    }
+
+    #[must_use]
+    pub fn without(self, level: Level) -> LevelSet {
+        LevelSet(self.0 & !(1 << level as u8))
+    }
+
+    #[must_use]
+    pub fn both(self, other: LevelSet) -> LevelSet {
+        LevelSet(self.0 & other.0)
+    }
+
+    pub fn contains(self, level: Level) -> bool {
+        self.0 & (1 << level as u8) != 0
+    }
+
+    /// Its levels, from nothing to everything.
+    pub fn levels(self) -> impl DoubleEndedIterator<Item = Level> {
+        Level::ALL.into_iter().filter(move |level| self.contains(*level))
+    }
+}
+
+impl fmt::Display for LevelSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.levels().map(Level::name).collect();
+        f.write_str(if names.is_empty() { "none" } else { "" })?;
+        f.write_str(&names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What the policy makes of a set of machines, without a link being opened.
+
+use phalanx_core::level::{Agreed, Level, LevelSet, Mark, Place, Policy, Reach};
+use phalanx_net::address::Address;
+use phalanx_net::identity::Role;
+use phalanx_net::socket::look_up;
+use std::net::IpAddr;
+
+const MANAGER: &str = "manager";
+
+/// Two machines, and the level of what has a mark between them.
+#[derive(Debug)]
+pub struct Pair {
+    pub one: String,
+    pub other: String,
+    pub mark: Mark,
+    /// The level, what decided it, and whether it is weaker than by default; or why they cannot talk.
+    pub verdict: Result<(Level, String, bool), String>,
+}
+
+/// Every pair of the manager's machine and the executors. `takes`: what executors take from networks that are not
+/// declared trusted; they say for certain only when they are asked.
+pub fn explain(policy: &Policy, executors: &[Address], takes: LevelSet) -> Vec<Pair> {
+    let found: Vec<_> = executors.iter().map(|address| (address.to_string(), ip_of(address))).collect();
+    let mut pairs = Vec::new();
+    let mut add = |one: &str, other: &str, address: Result<IpAddr, String>| {
+        let agreed = address.and_then(|address| agree(policy, address, takes));
+        for mark in Mark::ALL {
+            let of_mark = |it: Agreed| (it.levels.of(mark), it.why[mark as usize].clone(), it.weaker[mark as usize]);
+            let verdict = agreed.clone().map(of_mark);
+            pairs.push(Pair { one: one.to_owned(), other: other.to_owned(), mark, verdict });
+        }
+    };
+    for (name, address) in &found {
+        add(MANAGER, name, address.clone());
+    }
+    for (index, (one, here)) in found.iter().enumerate() {
+        for (other, there) in &found[index + 1..] {
+            // Both ends decide; where one's network is trusted and the other's is not, the link is not.
+            let trusted = |address: &Result<IpAddr, String>| address.clone().is_ok_and(|it| policy.trusts(it));
+            add(one, other, if trusted(there) { here.clone() } else { there.clone() });
+        }
+    }
+    pairs
+}
+
+fn ip_of(address: &Address) -> Result<IpAddr, String> {
+    look_up(address).map(|found| found.ip()).map_err(|error| error.to_string())
+}
+
+fn agree(policy: &Policy, address: IpAddr, takes: LevelSet) -> Result<Agreed, String> {
+    let address = Some(address);
+    let reach = policy.reach(address);
+    let place = Place { reach, address, role: Role::Executor.name() };
+    let takes = if reach == Reach::Untrusted { takes } else { LevelSet::EVERY };
+    policy.agree(&place, [takes; 3]).map_err(|conflict| conflict.to_string())
+}

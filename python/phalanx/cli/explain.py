@@ -1,0 +1,75 @@
+"""``phalanx explain``: which level every link would have, and which rule decides it."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from phalanx import _native
+from phalanx.hosts import Hosts
+from phalanx.security import policy_words, read_policy
+
+
+class Row(NamedTuple):
+    """The level of what has a mark between two machines; none where they cannot talk."""
+
+    one: str
+    other: str
+    mark: str
+    level: str | None
+    why: str
+    weaker: bool
+
+
+@click.command()
+@click.argument("hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules.")
+@click.option(
+    "--takes",
+    type=click.Choice(["clear", "authenticated", "safe", "private"]),
+    default="safe",
+    show_default=True,
+    help="The least that executors take from networks that are not trusted.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, for a program.")
+def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
+    """Show how each pair of machines would be protected, and why.
+
+    HOSTS is the file that names the executors and the trusted networks. Nothing is connected to; that executors take at
+    least --takes is an assumption, they tell when they are asked.
+    """
+    named = Hosts(hosts)
+    words = policy_words(read_policy(policy), named.trusted)
+    rows = [Row(*row) for row in _native.explain(words, named.addresses, takes)]
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+    else:
+        _print(rows)
+    if any(row.level is None for row in rows):
+        raise click.exceptions.Exit(1)
+
+
+def _print(rows: list[Row]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    table = Table("from", "to", "what", "level", "because")
+    for (one, other), pair in groupby(rows, lambda row: row[:2]):
+        for (level, why), alike in groupby(pair, lambda row: (row.level, row.why)):
+            of_these = list(alike)
+            marks = [row.mark for row in of_these]
+            what = "everything" if len(marks) == 3 else ", ".join(_WHAT[mark] for mark in marks)
+            shown = f"{level} (weaker than by default)" if of_these[0].weaker else level or "none"
+            table.add_row(one, other, what, shown, why)
+            one = other = ""
+    console.print(table, highlight=False)
+    console.print("Control links, which ask executors for interpreters, are always private.")
+
+
+_WHAT = {"none": "not marked", "data": "marked data", "code": "marked code"}

@@ -1,0 +1,131 @@
+"""What is to be protected, and where: marks on programs, and the policy (paper 000, section 4.4; paper 003).
+
+The level of every link is decided in one place, from where it goes, what is marked, and the policy. These are the words
+for the last two.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from phalanx.errors import PolicyError
+
+#: Which default, networks that are trusted, the text of a file of rules: what the native core reads.
+Words = tuple[str, list[str], str | None]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARKS = "__phalanx_secure__"
+_NAMES = {"data": frozenset({"data"}), "code": frozenset({"code"}), "both": frozenset({"data", "code"})}
+Marks = frozenset[str]
+
+
+def secure_data(function: F) -> F:
+    """Marks a function whose arguments and results nobody else may read (paper 000's ``@secureData``).
+
+    With ``policy="marked"`` they travel on untrusted links at the level private, with the exceptions it raises. A
+    decorator; it returns the function itself.
+    """
+    return _mark(function, "data")
+
+
+def secure_code(function: F) -> F:
+    """Marks a function whose code nobody else may read (paper 000's ``@secureCode``).
+
+    The code of the program that has it is then staged over untrusted links at the level private. A decorator; it
+    returns the function itself.
+    """
+    return _mark(function, "code")
+
+
+def _mark(function: F, name: str) -> F:
+    try:
+        setattr(function, _MARKS, marks_of(function) | _NAMES[name])
+    except (AttributeError, TypeError):
+        raise PolicyError(
+            f"{function!r} cannot be marked itself: wrap it, px.Farm({getattr(function, '__name__', 'function')}, "
+            f"secure={name!r})"
+        ) from None
+    return function
+
+
+def marks_of(function: Any) -> Marks:
+    """What of a callable is marked: ``"data"``, ``"code"``, both or nothing."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    marks: object = getattr(function, _MARKS, None)
+    return marks if isinstance(marks, frozenset) else frozenset()
+
+
+class Marked:
+    """A callable in a skeleton that was marked."""
+
+    def __init__(self, function: Callable[[Any], Any], marks: Marks) -> None:
+        self.function = function
+        setattr(self, _MARKS, marks_of(function) | marks)
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__qualname__", None) or repr(self.function)
+
+    def __call__(self, token: Any) -> Any:
+        """What the function gives."""
+        return self.function(token)
+
+
+def read_mark(secure: str | None) -> Marks:
+    """A skeleton's ``secure=`` as marks. Raises PolicyError."""
+    if secure is None:
+        return frozenset()
+    if secure not in _NAMES:
+        raise PolicyError(f"secure= is 'data', 'code' or 'both', not {secure!r}")
+    return _NAMES[secure]
+
+
+def marks_of_chain(chain: Iterable[Iterable[Callable[..., Any]]]) -> tuple[bool, list[tuple[bool, bool]]]:
+    """Whether the code of a chain of instructions is marked; for each one, whether what it takes and gives is.
+
+    A token between two instructions is marked if either of them is.
+    """
+    marks = [frozenset[str]().union(*map(marks_of, functions)) for functions in chain]
+    data = ["data" in one for one in marks]
+    before, after = [False, *data], [*data[1:], False]
+    tokens = [(one or a, one or b) for one, a, b in zip(data, before, after, strict=False)]
+    return any("code" in one for one in marks), tokens
+
+
+class Rules:
+    """A policy as a table of rules in a file (TOML), over the policy ``"links"``.
+
+    Each ``[[rule]]`` says with ``network`` (``"10.1.0.0/16"``, ``"same machine"``, ``"trusted"``, ``"any"``), ``role``
+    (``"executor"``, ``"user"``) and ``mark`` (``"data"``, ``"code"``, ``"none"``), each of which may be left out, what
+    it is about, and with one of ``required``, ``preferred`` and ``never`` = a level, what it says. The first rule that
+    prefers a level takes the default's place; all others limit it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, policy: str = "links") -> None:
+        self.path = Path(path)
+        self.policy = policy
+        try:
+            self.text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyError(f"the rules in {self.path} cannot be read: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"Rules({str(self.path)!r})"
+
+
+def policy_words(policy: str | Rules, trusted: Iterable[str]) -> Words:
+    """A policy as the native core reads it."""
+    if isinstance(policy, Rules):
+        return policy.policy, list(trusted), policy.text
+    if not isinstance(policy, str):
+        raise PolicyError(f"{policy!r} is no policy: write 'links', 'marked', 'all' or px.Rules(path)")
+    return policy, list(trusted), None
+
+
+def read_policy(text: str) -> str | Rules:
+    """A policy as it is typed: one of the words, or the path of a file of rules."""
+    return text if text in ("links", "marked", "all") else Rules(text)
