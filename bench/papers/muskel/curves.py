@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
@@ -75,13 +76,12 @@ def new_curve(settings: Settings, steps: Degrees, level: str, grain: float, seco
 
 
 def transfers(place: Place, settings: Settings, levels: Sequence[str]) -> dict[str, float]:
-    """Tc by level, in seconds: medians of samples taken in turn."""
-    taken: dict[str, list[float]] = {level: [] for level in levels}
-    for _ in range(settings.rounds):
-        for level in levels:
-            with place.manager(place.local[:1], level=level, degree=1) as manager:
-                taken[level].append(transfer_seconds(manager, settings.data, settings.seconds))
-    return {level: median(samples) for level, samples in taken.items()}
+    """Tc by level, in seconds: medians of single transfers, one of each level in turn."""
+    with ExitStack() as stack:
+        managers = {
+            level: stack.enter_context(place.manager(place.local[:1], level=level, degree=1)) for level in levels
+        }
+        return transfer_seconds(managers, settings.data, settings.seconds * settings.rounds)
 
 
 def measure(place: Place, settings: Settings, curves: Sequence[Curve], say: Say) -> None:

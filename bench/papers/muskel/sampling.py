@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,17 +13,24 @@ import phalanx as px
 
 from bench.papers.muskel.work import Work, give_back, random_data, size
 
+#: Transfers, however long one takes.
+_FEWEST = 9
 
-def transfer_seconds(manager: px.Manager, data: int, seconds: float) -> float:
-    """Tc of the paper: seconds to bring `data` bytes to an interpreter and back, one instruction at a time."""
+
+def transfer_seconds(managers: Mapping[str, px.Manager], data: int, seconds: float) -> dict[str, float]:
+    """Tc of the paper: seconds to bring `data` bytes to an interpreter and back, one instruction at a time.
+
+    The managers take turns, transfer by transfer, so that what disturbs one disturbs all; `seconds` for each.
+    """
     task = random_data(data)
+    taken: dict[str, list[float]] = {name: [] for name in managers}
     begin = time.perf_counter()
-    taken: list[float] = []
-    while time.perf_counter() - begin < seconds or len(taken) < 5:
-        started = time.perf_counter()
-        manager.submit(give_back, task).result()
-        taken.append(time.perf_counter() - started)
-    return median(taken)
+    while time.perf_counter() - begin < seconds * len(managers) or len(taken[next(iter(taken))]) < _FEWEST:
+        for name, manager in managers.items():
+            started = time.perf_counter()
+            manager.submit(give_back, task).result()
+            taken[name].append(time.perf_counter() - started)
+    return {name: median(samples) for name, samples in taken.items()}
 
 
 def bandwidth(manager: px.Manager, message: int, seconds: float) -> float:
