@@ -28,8 +28,9 @@ def test_a_figure_is_measured_tabled_and_drawn(lab: Lab, tmp_path: Path) -> None
     assert set(done.stdout.split()) == {f"{tmp_path}/fig5.{kind}" for kind in kinds}
     assert all(path.stat().st_size > 500 for path in tmp_path.iterdir())
     mixes = json.loads((tmp_path / "fig5.json").read_text())["mixes"]
-    for kib in {mix["kib"] for mix in mixes}:
-        some = [mix for mix in mixes if mix["kib"] == kib]
+    assert {mix["data"] for mix in mixes} == {"Small", "Large", "Huge"}
+    for data in ("Small", "Large", "Huge"):
+        some = [mix for mix in mixes if mix["data"] == data]
         # As the policy has decided the levels, not as the benchmark has planned the machines.
         assert [(mix["local"], mix["remote"]) for mix in some] == [(2, 0), (1, 1), (0, 2)]
     for mix in mixes:

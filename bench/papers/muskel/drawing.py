@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.papers.muskel.settings import shown_size
+
 if TYPE_CHECKING:
     from bench.papers.muskel.curves import Curve, Point
     from bench.papers.muskel.fig5 import Mix
@@ -72,11 +74,6 @@ def shades(count: int) -> list[str]:
     return [SHADES[at % len(SHADES)] for at in range(count)]
 
 
-def shown_size(count: float) -> str:
-    """Bytes in the units that messages have."""
-    return f"{count / 1024:g}K" if count < 1 << 20 else f"{count / (1 << 20):g}M"
-
-
 def speedup_axes(axes: Any, points: Sequence[Point], *, title: str = "") -> None:
     """The paper's axes, and its ideal line."""
     most = points[-1].interpreters
@@ -133,15 +130,17 @@ def bandwidth(axes: Any, messages: Sequence[int], rates: Sequence[float], level:
 
 
 def mixes(axes: Any, by_size: Mapping[str, Sequence[Mix]]) -> None:
-    """Speedup by mix, two bars each: small and large data."""
+    """Speedup by mix, a bar for each size of data."""
     names = [mix.name for mix in next(iter(by_size.values()))]
     total = max(mix.local + mix.remote for some in by_size.values() for mix in some)
     axes.set(title="Speedup by mix", xlabel="interpreters, local + remote", ylabel="speedup", ylim=(0, total * 1.3))
     axes.axhline(total, color=FAINT, linestyle=(0, (2, 2)), linewidth=1.2, label="ideal")
     axes.grid(visible=False, axis="x")
+    step = 0.8 / len(by_size)
     for at, (label, some) in enumerate(by_size.items()):
-        xs = [x + (at - 0.5) * 0.38 for x in range(len(names))]
-        bars = axes.bar(xs, [mix.speedup for mix in some], width=0.34, color=(SHADES[1], SHADES[3])[at], label=label)
+        xs = [x + (at - (len(by_size) - 1) / 2) * step for x in range(len(names))]
+        colour = SHADES[1 + 2 * at % len(SHADES)]
+        bars = axes.bar(xs, [mix.speedup for mix in some], width=step * 0.92, color=colour, label=label)
         axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=-12, color="white")
     axes.set_xticks(range(len(names)), names)
     legend(axes)

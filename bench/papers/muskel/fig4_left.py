@@ -10,7 +10,7 @@ from bench.papers.muskel import drawing
 from bench.papers.muskel.curves import Say
 from bench.papers.muskel.places import LEVELS, Place
 from bench.papers.muskel.sampling import bandwidth, sent_bytes, stream_seconds
-from bench.papers.muskel.settings import KIB, Settings
+from bench.papers.muskel.settings import KIB, Settings, shown_size
 from bench.papers.muskel.work import random_data, size
 
 #: Sent to compare the encodings, in bytes and messages.
@@ -68,7 +68,7 @@ class Bandwidth:
 
     def tables(self) -> list[list[list[str]]]:
         """Rows, the heads first."""
-        sizes = [drawing.shown_size(message) for message in self.measurements[0].messages]
+        sizes = [shown_size(message) for message in self.measurements[0].messages]
         head = ["MB/s", "", *sizes]
         lines = [[each.line, each.level, *(f"{rate / 1e6:.3g}" for rate in each.medians)] for each in self.measurements]
         clear = self.encoded["plain"]
@@ -79,7 +79,7 @@ class Bandwidth:
         """What one must know to read it."""
         return [
             "A stream of messages to one interpreter, which gives back their sizes; small messages travel together.",
-            f"Encoding: bytes on the wire for messages of {drawing.shown_size(_ENCODED[0])}, headers of TCP included.",
+            f"Encoding: bytes on the wire for messages of {shown_size(_ENCODED[0])}, headers of TCP included.",
         ]
 
     def to_json(self) -> dict[str, Any]:

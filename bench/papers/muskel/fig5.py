@@ -11,19 +11,32 @@ import phalanx as px
 
 from bench.papers.muskel import drawing
 from bench.papers.muskel.curves import Say, shown_seconds
-from bench.papers.muskel.places import LEVELS, Place, Unfit
+from bench.papers.muskel.places import LEVELS, Line, Place, Unfit
 from bench.papers.muskel.sampling import speedup
-from bench.papers.muskel.settings import KIB, Settings
+from bench.papers.muskel.settings import Settings, shown_size
 from bench.papers.muskel.work import WORKS, sequential_seconds
+
+
+@dataclass(frozen=True)
+class Case:
+    """Data of one size, in bytes each way, on one of the place's lines."""
+
+    name: str
+    data: int
+    line: Line
+
+    @property
+    def size(self) -> str:
+        """To and fro."""
+        return shown_size(2 * self.data)
 
 
 @dataclass
 class Mix:
-    """So many interpreters of each kind, with so much data; `shares` of the tasks, largest first, a list a round."""
+    """So many interpreters of each kind; `shares` of the tasks, largest first, a list a round."""
 
     local: int
     remote: int
-    kib: float
     samples: list[float] = field(default_factory=list)
     local_shares: list[list[float]] = field(default_factory=list)
     remote_shares: list[list[float]] = field(default_factory=list)
@@ -48,76 +61,95 @@ class Mix:
 
 @dataclass
 class Mixes:
-    """Speedups by mix, small and large data; instructions take `seconds`."""
+    """Speedups by mix for several sizes of data; instructions take `seconds`."""
 
     title = "Local and remote interpreters mixed"
-    size = (12.0, 5.2)
-    mixes: list[Mix]
+    size = (13.0, 5.2)
+    mixes: dict[Case, list[Mix]]
     seconds: float
     work: str
-    line: str
 
     @classmethod
     def measured(cls, place: Place, settings: Settings, say: Say) -> Mixes:
         """Every mix in turn. Unfit where there are not both kinds of machines."""
         if not place.remote:
             raise Unfit("figure 5 needs machines on a network that is not declared trusted, and there are none")
-        place.lines[0].lay()
         machines = _machines(place, settings.mixed)
         degree = min(settings.mixed, *(place.capacity(some) for some in machines))
-        kind = place.work(degree)
-        work = WORKS[kind]
-        alone = sequential_seconds(work, settings.mixed_seconds)
-        sizes = (settings.small, settings.large)
-        found: dict[tuple[int, int], Mix] = {}
-        for number in range(settings.rounds):
-            say(f"round {number + 1} of {settings.rounds}: {len(machines)} mixes")
-            for at, some in enumerate(machines):
-                with place.manager(some, level=None, degree=degree) as manager:
-                    for data in sizes:
-                        mix = found.setdefault((at, data), Mix(*_kinds(manager), 2 * data / KIB))
-                        before = _tasks(manager)
-                        count = degree * max(settings.least, round(settings.seconds / settings.mixed_seconds))
-                        args = work, settings.mixed_seconds, data, count, alone
-                        mix.samples.append(speedup(manager, *args))
-                        _add_shares(mix, before, _tasks(manager))
-        return cls(list(found.values()), settings.mixed_seconds, kind, place.lines[0].title)
+        cases = _cases(place, settings)
+        made = cls({case: [] for case in cases}, settings.mixed_seconds, place.work(degree))
+        alone = sequential_seconds(WORKS[made.work], made.seconds)
+        count = degree * max(settings.least, round(settings.seconds / made.seconds))
+        for line in place.lines:
+            line.lay()
+            for number in range(settings.rounds):
+                say(f"round {number + 1} of {settings.rounds}: {len(machines)} mixes, {line.title}")
+                for at, some in enumerate(machines):
+                    with place.manager(some, level=None, degree=degree) as manager:
+                        for case in (case for case in cases if case.line == line):
+                            made._sample(manager, case, at, count, alone)
+        return made
 
-    def of(self, kib: float) -> list[Mix]:
-        """Those with so much data."""
-        return [mix for mix in self.mixes if mix.kib == kib]
+    def _sample(self, manager: px.Manager, case: Case, at: int, count: int, alone: float) -> None:
+        before = _tasks(manager)
+        reached = speedup(manager, WORKS[self.work], self.seconds, case.data, count, alone)
+        done = [(local, after - tasks) for (_, tasks), (local, after) in zip(before, _tasks(manager), strict=True)]
+        mixes = self.mixes[case]
+        if at == len(mixes):
+            mixes.append(Mix(sum(local for local, _ in done), sum(not local for local, _ in done)))
+        mixes[at].samples.append(reached)
+        for kind, shares in ((True, mixes[at].local_shares), (False, mixes[at].remote_shares)):
+            shares.append(sorted((tasks / count for local, tasks in done if local == kind), reverse=True))
 
-    def even(self, kib: float) -> Mix:
+    def even(self, case: Case) -> Mix:
         """The mix with the most equal numbers."""
-        return min(self.of(kib), key=lambda mix: abs(mix.local - mix.remote))
-
-    @property
-    def sizes(self) -> list[float]:
-        """KiB to and fro: small, large."""
-        return sorted({mix.kib for mix in self.mixes})
+        return min(self.mixes[case], key=lambda mix: abs(mix.local - mix.remote))
 
     def tables(self) -> list[list[list[str]]]:
         """Rows, the head first."""
-        head = ["local + remote", "C", "speedup", "a local one's share", "a remote one's share"]
-        return [[head, *(_row(mix) for kib in self.sizes for mix in self.of(kib))]]
+        head = ["local + remote", "C", "line", "speedup", "a local one's share", "a remote one's share"]
+        return [[head, *(_row(case, mix) for case, mixes in self.mixes.items() for mix in mixes)]]
 
     def words(self) -> list[str]:
         """What one must know to read it."""
         kind = "sleeping" if self.work == "asleep" else "busy"
-        return [f"On {self.line}. Instructions of {shown_seconds(self.seconds)}, {kind}. Policy: links, the default."]
+        return [
+            f"Instructions of {shown_seconds(self.seconds)}, {kind}. Policy: links, the default.",
+            *map(_told, self.mixes),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Every sample."""
-        return {"line": self.line, "seconds": self.seconds, "work": self.work, "mixes": list(map(asdict, self.mixes))}
+        mixes = [
+            {"data": case.name, "bytes": 2 * case.data, "line": case.line.title, **asdict(mix)}
+            for case, some in self.mixes.items()
+            for mix in some
+        ]
+        return {"seconds": self.seconds, "work": self.work, "mixes": mixes}
 
     def draw(self, canvas: Any) -> None:
         """Speedups on the left, the shares of an even mix on the right."""
-        speedups, *panels = canvas.subplots(1, 3, width_ratios=(1.5, 1, 1))
-        drawing.mixes(speedups, {f"C = {kib:g}K": self.of(kib) for kib in self.sizes})
-        names = ("Small", "Large")
-        for axes, kib, name in zip(panels, self.sizes, names, strict=True):
-            even = self.even(kib)
-            drawing.shares(axes, *even.shares(), title=f"{name} data ({kib:g}K), {even.name}")
+        speedups, *panels = canvas.subplots(1, 1 + len(self.mixes), width_ratios=(2, *(1 for _ in self.mixes)))
+        drawing.mixes(speedups, {f"{case.name.lower()} data, {case.size}": some for case, some in self.mixes.items()})
+        for axes, case in zip(panels, self.mixes, strict=True):
+            even = self.even(case)
+            drawing.shares(axes, *even.shares(), title=f"{case.name}, {even.name}")
+            axes.sharey(panels[0])
+        for axes in panels[1:]:
+            axes.set_ylabel("")
+
+
+def _cases(place: Place, settings: Settings) -> list[Case]:
+    first, last = place.lines[0], place.lines[-1]
+    return [
+        Case("Small", settings.small, first),
+        Case("Large", settings.large, first),
+        Case("Huge", settings.huge, last),
+    ]
+
+
+def _told(case: Case) -> str:
+    return f"{case.name}: C = {case.size}, on {case.line.title}."
 
 
 def _machines(place: Place, interpreters: int) -> list[Sequence[str]]:
@@ -125,11 +157,6 @@ def _machines(place: Place, interpreters: int) -> list[Sequence[str]]:
     most = min(len(place.local), len(place.remote), interpreters)
     pairs = [(most - remote, remote) for remote in range(most + 1)] if most > 1 else [(1, 0), (1, 1), (0, 1)]
     return [[*place.local[:local], *place.remote[:remote]] for local, remote in pairs]
-
-
-def _kinds(manager: px.Manager) -> tuple[int, int]:
-    local = [_is_local(each) for each in manager.summary().interpreters]
-    return sum(local), len(local) - sum(local)
 
 
 def _is_local(interpreter: px.InterpreterSummary) -> bool:
@@ -141,13 +168,6 @@ def _tasks(manager: px.Manager) -> list[tuple[bool, int]]:
     return [(_is_local(each), each.tasks) for each in manager.summary().interpreters]
 
 
-def _add_shares(mix: Mix, before: Sequence[tuple[bool, int]], after: Sequence[tuple[bool, int]]) -> None:
-    done = [(local, tasks - earlier) for (_, earlier), (local, tasks) in zip(before, after, strict=True)]
-    total = sum(tasks for _, tasks in done)
-    for kind, shares in ((True, mix.local_shares), (False, mix.remote_shares)):
-        shares.append(sorted((tasks / total for local, tasks in done if local == kind), reverse=True))
-
-
-def _row(mix: Mix) -> list[str]:
-    shares = [f"{median(shares):.1%}" if shares else "" for shares in mix.shares()]
-    return [f"{mix.local} + {mix.remote}", f"{mix.kib:g}K", f"{mix.speedup:.2f}", *shares]
+def _row(case: Case, mix: Mix) -> list[str]:
+    shares = [f"{sum(shares) / len(shares):.1%}" if shares else "" for shares in mix.shares()]
+    return [f"{mix.local} + {mix.remote}", case.size, case.line.title, f"{mix.speedup:.2f}", *shares]

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 KIB = 1 << 10
 
 
+def shown_size(count: float) -> str:
+    """Bytes in the units that messages have."""
+    return f"{count / KIB:g}K" if count < KIB * KIB else f"{count / (KIB * KIB):g}M"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Sizes are bytes in one direction; an instruction gives back as much as it takes."""
@@ -25,11 +30,13 @@ class Settings:
     data: int
     #: Message sizes of figure 4, left.
     messages: tuple[int, ...]
-    #: Figure 5: interpreters in all, and what their instructions take and transfer.
+    #: Figure 5: interpreters in all, what their instructions take, and what they transfer.
     mixed: int
     mixed_seconds: float
     small: int
     large: int
+    #: The same without the limit of the LAN.
+    huge: int
 
 
 FULL = Settings(
@@ -45,6 +52,7 @@ FULL = Settings(
     mixed_seconds=0.01,
     small=KIB,
     large=128 * KIB,
+    huge=2048 * KIB,
 )
 QUICK = Settings(
     rounds=1,
@@ -59,6 +67,7 @@ QUICK = Settings(
     mixed_seconds=0.01,
     small=KIB,
     large=128 * KIB,
+    huge=2048 * KIB,
 )
 #: For the test: does every part of it work?
 TINY = Settings(
@@ -74,5 +83,6 @@ TINY = Settings(
     mixed_seconds=0.002,
     small=KIB,
     large=64 * KIB,
+    huge=256 * KIB,
 )
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
