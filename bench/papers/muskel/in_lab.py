@@ -52,7 +52,7 @@ def lab_place(*, interpreters: int, rate: float) -> Iterator[Place]:
 
 def _lines(desk: Host, rate: float) -> list[Line]:
     shaped = Line(f"a LAN of {rate * 8 / 1e6:g} Mbit/s", rate, partial(desk.cable.shape, rate=rate, delay=_DELAY))
-    return [shaped, Line("no limit but the two cores", None, desk.cable.unshape)]
+    return [shaped, Line(f"a line that only {os.cpu_count()} cores limit", None, desk.cable.unshape)]
 
 
 def _machine(executor: Executor) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Place:
     lines: Sequence[Line]
     #: Cores that all interpreters share; None: each has its own.
     cores: int | None
+    _offers: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
     def manager(self, machines: Sequence[str], *, level: str | None, degree: int) -> Iterator[px.Manager]:
@@ -71,9 +72,14 @@ class Place:
 
     def capacity(self, machines: Sequence[str]) -> int:
         """How many interpreters the machines offer."""
-        hosts = px.Hosts(self._hosts_file(machines))
-        with px.Manager(hosts, identity=self.identity) as made:
-            return made.interpreters
+        return sum(self._offer(machine) for machine in machines)
+
+    def _offer(self, machine: str) -> int:
+        if machine not in self._offers:
+            with px.Manager(px.Hosts(self._hosts_file([machine])), identity=self.identity) as made:
+                self._offers[machine] = made.interpreters
+                _warm_up(made, made.interpreters)  # who leaves while recruiting has places there for a while yet
+        return self._offers[machine]
 
     def _hosts_file(self, machines: Sequence[str]) -> Path:
         path = self.folder / "some-hosts.txt"
