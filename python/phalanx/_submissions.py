@@ -167,6 +167,22 @@ class Submissions:
             _settle((future, "set_exception", RuntimeError("this manager is closed")))
         self._mailbox.nudge()
 
+    def withdraw(self, function: Callable[..., Any]) -> None:
+        """Takes back the calls of a plain function, and unstages it. What was not begun is never made, what was is made
+        for nobody; futures that wait for either are cancelled, or raise RuntimeError."""
+        with self._lock:
+            run = self._staged.get(function)
+            if run is None or run.run not in self._runs:  # not staged any more, or everything has ended
+                return
+            futures = [*run.sent.values(), *(future for future, _ in run.pending)]
+            run.pending.clear()
+            run.sent.clear()
+            self._unstage(run)
+        for future in futures:
+            if not future.cancel():
+                _settle((future, "set_exception", RuntimeError("this call was withdrawn")))
+        self._mailbox.nudge()
+
     def check_process(self) -> None:
         """Raises RuntimeError in a process that was forked off the manager's."""
         if os.getpid() != self._pid:

@@ -47,12 +47,10 @@ def main() -> int:
         _say(lacking)
     try:
         with _place(options, settings) as place:
-            figures, facts = _measure(place, settings, options.only)
+            _measure(place, settings, options)
     except (px.PhalanxError, Unfit) as error:
         _say(f"error: {error}")
         return 1
-    for path in writing.write(options.out, figures, facts):
-        print(path)
     return 0
 
 
@@ -80,21 +78,23 @@ def _place(options: argparse.Namespace, settings: Settings) -> AbstractContextMa
     return lab_place(interpreters=most, rate=options.lan * 1e6 / 8)
 
 
-def _measure(place: Place, settings: Settings, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _measure(place: Place, settings: Settings, options: argparse.Namespace) -> None:
+    """Measure figure by figure, and write each as soon as it is there."""
     if not place.local:
         raise Unfit(
             "no link would be plain: declare a network trusted in the hosts file (trusted 10.1.0.0/16), "
             "and start the executors on it with --trusted 10.1.0.0/16"
         )
-    begin, others = time.monotonic(), _others()
-    figures = {}
-    for name in dict.fromkeys(names):
-        _say(f"{time.monotonic() - begin:5.0f} s  {name}: {FIGURES[name].title}")
-        figures[name] = FIGURES[name].measured(place, settings, lambda line: _say(f"         {line}"))
-    seconds = time.monotonic() - begin
-    used = (_others() - others) / seconds / (os.cpu_count() or 1) * 100
-    facts = {"place": place.title, "rounds": settings.rounds, "seconds": seconds, "others_percent": used}
-    return figures, {**facts, "note": _note(place, settings, used)}
+    for name in dict.fromkeys(options.only):
+        _say(f"{name}: {FIGURES[name].title}")
+        begin, before = time.monotonic(), _others()
+        figure = FIGURES[name].measured(place, settings, lambda line: _say(f"    {line}"))
+        seconds = time.monotonic() - begin
+        others = (_others() - before) / seconds / (os.cpu_count() or 1) * 100
+        facts = {"place": place.title, "rounds": settings.rounds, "seconds": seconds, "others_percent": others}
+        facts["note"] = _note(place, settings, others)
+        for path in writing.write(options.out / name, figure, facts):
+            print(path, flush=True)
 
 
 def _note(place: Place, settings: Settings, others: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-from bench.papers.muskel.places import Place
+from bench.papers.muskel.places import Place, Unfit
 from bench.papers.muskel.sampling import speedup, transfer_seconds
 from bench.papers.muskel.settings import KIB, Settings
 from bench.papers.muskel.work import WORKS, sequential_seconds
@@ -76,7 +76,9 @@ def new_curve(settings: Settings, steps: Degrees, level: str, grain: float, seco
 
 
 def transfers(place: Place, settings: Settings, levels: Sequence[str]) -> dict[str, float]:
-    """Tc by level, in seconds: medians of single transfers, one of each level in turn."""
+    """Tc by level, in seconds: medians of single transfers, one of each level in turn. Unfit where that cannot be."""
+    if place.capacity(place.local[:1]) < len(levels):
+        raise Unfit(f"{place.local[0]} must offer {len(levels)} interpreters, one for each kind of link")
     with ExitStack() as stack:
         managers = {
             level: stack.enter_context(place.manager(place.local[:1], level=level, degree=1)) for level in levels

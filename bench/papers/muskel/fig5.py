@@ -87,19 +87,24 @@ class Mixes:
                 for at, some in enumerate(machines):
                     with place.manager(some, level=None, degree=degree) as manager:
                         for case in (case for case in cases if case.line == line):
-                            made._sample(manager, case, at, count, alone)
+                            if not made._sample(manager, case, at, count, alone):
+                                say(f"left out, the interpreters are others than before: {made.mixes[case][at].name}")
         return made
 
-    def _sample(self, manager: px.Manager, case: Case, at: int, count: int, alone: float) -> None:
+    def _sample(self, manager: px.Manager, case: Case, at: int, count: int, alone: float) -> bool:
+        """Whether it could be taken: not where a machine gave fewer interpreters than in the first round."""
         before = _tasks(manager)
         reached = speedup(manager, WORKS[self.work], self.seconds, case.data, count, alone)
         done = [(local, after - tasks) for (_, tasks), (local, after) in zip(before, _tasks(manager), strict=True)]
         mixes = self.mixes[case]
         if at == len(mixes):
             mixes.append(Mix(sum(local for local, _ in done), sum(not local for local, _ in done)))
+        if mixes[at].local != sum(local for local, _ in done):
+            return False
         mixes[at].samples.append(reached)
         for kind, shares in ((True, mixes[at].local_shares), (False, mixes[at].remote_shares)):
             shares.append(sorted((tasks / count for local, tasks in done if local == kind), reverse=True))
+        return True
 
     def even(self, case: Case) -> Mix:
         """The mix with the most equal numbers."""

@@ -34,20 +34,17 @@ class Measured(Protocol):
         """Put it on a matplotlib Figure."""
 
 
-def write(folder: Path, figures: Mapping[str, Measured], facts: Mapping[str, Any]) -> list[Path]:
-    """Write everything; returns the files. `facts["note"]` stands below every table and plot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figure in figures.items():
-        title = f"{name.replace('fig', 'Figure ').replace('-', ', ')}: {figure.title}"
-        notes = [*figure.words(), facts["note"]]
-        stem = folder / name
-        stem.with_suffix(".md").write_text(_page(title, figure.tables(), notes))
-        stem.with_suffix(".json").write_text(json.dumps({**facts, **figure.to_json()}, indent=1) + "\n")
-        written += [stem.with_suffix(".md"), stem.with_suffix(".json")]
-        if not drawing.missing():
-            drawing.write(stem, figure.size, figure.title, "\n".join(_folded(notes, figure.size[0])), figure.draw)
-            written += [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+def write(stem: Path, figure: Measured, facts: Mapping[str, Any]) -> list[Path]:
+    """Write `stem`.md and its like; returns the files. `facts["note"]` stands below the table and the plot."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    title = f"{stem.name.replace('fig', 'Figure ').replace('-', ', ')}: {figure.title}"
+    notes = [*figure.words(), facts["note"]]
+    stem.with_suffix(".md").write_text(_page(title, figure.tables(), notes))
+    stem.with_suffix(".json").write_text(json.dumps({**facts, **figure.to_json()}, indent=1) + "\n")
+    written = [stem.with_suffix(".md"), stem.with_suffix(".json")]
+    if not drawing.missing():
+        drawing.write(stem, figure.size, figure.title, "\n".join(_folded(notes, figure.size[0])), figure.draw)
+        written += [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     return written
 
 

@@ -156,6 +156,12 @@ impl Link {
         if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
+    /// Whether everything that was queued has been written.
+    pub fn is_idle(&self) -> bool {
+        let writer = lock(&self.writer); // held: nothing moves from the outbox to the writer meanwhile
+        !writer.has_rest() && lock(&self.outbox).bytes() == 0
+    }
+
     /// Copies what waits to be written, so that whoever sent it may change it.
     pub fn settle(&self) {
         let mut writer = lock(&self.writer); // held to the end: nothing moves from the outbox to the writer meanwhile

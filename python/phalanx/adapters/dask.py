@@ -1,0 +1,108 @@
+"""Dask's collections, computed by a manager: ``dask.compute(x, scheduler=get(manager))``.
+
+Dask has its own loop for graphs (``dask.local.get_async``): it knows which task is ready, in which order they need the
+least memory, and which result nobody needs any more. Here it is given a manager to have the tasks fired by.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from phalanx.manager import Manager
+
+try:
+    # Task objects have no other home: Dask's own collections take them from there.
+    from dask._task_spec import Alias, convert_legacy_graph, cull, fuse_linear_task_spec
+    from dask.core import flatten
+    from dask.local import get_async
+    from dask.utils import ensure_dict
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}: pip install 'phalanx[adapters]'", name=error.name) from None
+
+#: Tasks for each interpreter that are with the manager at once: one is computed, one is on its way. More would
+#: make Dask begin what its order leaves for later, and its results would take memory.
+AHEAD = 2
+
+
+def get(manager: Manager) -> Callable[..., Any]:
+    """What computes Dask's graphs at the interpreters of ``manager``: for ``scheduler=`` of ``dask.compute``, of a
+    collection's ``compute`` and ``persist``, and of ``dask.config.set``.
+
+    Tasks that do not depend on each other are computed side by side, chains of tasks as one. An exception arrives as
+    itself with a :class:`phalanx.RemoteTraceback` as its cause, and ends the computation; what was not begun is taken
+    back. Of ``compute``'s options, ``num_workers`` is how many tasks are under way at once.
+    """
+
+    def compute(graph: Any, keys: Any, num_workers: int | None = None, **options: Any) -> Any:
+        calls = _Calls(manager)
+        try:
+            at_once = num_workers or AHEAD * manager.interpreters
+            return get_async(calls.submit, at_once, fused(graph, keys), keys, **{**options, **_OURS})
+        finally:
+            calls.end()
+
+    return compute
+
+
+def fused(graph: Any, keys: Any) -> dict[Any, Any]:
+    """A graph of Dask, of either kind, as one of Task objects: what ``keys`` need, with chains made one task each."""
+    wanted = set(flatten([keys]))
+    tasks = convert_legacy_graph(ensure_dict(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph))
+    fusions: dict[Any, Any] = fuse_linear_task_spec(cull(tasks, wanted), wanted)
+    return fusions
+
+
+class _Calls:
+    """The calls of one computation: tasks that are ready, with the results they depend on."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+        def fire(task: Any, data: Mapping[Any, Any]) -> tuple[Any, str]:
+            return _fire(task, data)
+
+        self._fire = fire  # one for each computation, to be withdrawn alone
+
+    def submit(self, _: object, batch: list[tuple[Any, ...]]) -> Future[Any]:
+        """A future of what Dask's own ``batch_execute_tasks`` would give for a batch of a single task."""
+        ((key, (task, data), *_),) = batch
+        outcome: Future[Any] = Future()
+        if _is_here(task):
+            fired: Future[Any] = Future()
+            fired.set_result((task(data), "the program"))
+        else:
+            fired = self._manager.submit(self._fire, task, data)
+
+        def settle(fired: Future[Any]) -> None:
+            error = CancelledError() if fired.cancelled() else fired.exception()
+            outcome.set_result([(key, (error, None) if error else fired.result(), error is not None)])
+
+        fired.add_done_callback(settle)
+        return outcome
+
+    def end(self) -> None:
+        """Takes back what is left."""
+        self._manager._submissions.withdraw(self._fire)
+
+
+def _is_here(task: Any) -> bool:
+    """Whether a task only hands on what is in this program already, or puts a collection's pieces together."""
+    function = getattr(task, "func", None)
+    module = getattr(function, "__module__", None) or ""
+    return isinstance(task, Alias) or (getattr(function, "__name__", "") == "finalize" and module.startswith("dask."))
+
+
+def _fire(task: Any, data: Mapping[Any, Any]) -> tuple[Any, str]:
+    return task(data), f"{socket.gethostname()}/{os.getpid()}"
+
+
+def _raise(error: BaseException, _: object) -> None:
+    raise error
+
+
+# What get_async is told whatever Dask's configuration says: a batch is one task, and exceptions are as they came.
+_OURS = {"chunksize": 1, "raise_exception": _raise}
