@@ -20,7 +20,7 @@ from bench.peers.silent import Sample, SilentProcesses
 from bench.peers.work import filter_image, give_back, render_image, spin
 
 # Milliseconds of CPU.
-LADDER = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, 2, 3, 4.5, 6.5, 10, 15, 20, 30, 45, 70, 100)
+LADDER = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, 2, 3, 4.5, 6.5, 10, 15, 20, 30, 45, 70, 100)
 REACH = 0.9
 _TURNS = 3
 _FEWEST_TASKS = 24

@@ -14,8 +14,8 @@ _DISTURBED_PERCENT = 5
 def report(results: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return both tables as text, with what they were measured on."""
     parts = [
-        _grid(("what", "phalanx", "the other side", "ratio", "reach", "verdict"), _verdicts(results)),
-        _grid(("peer", *(figure.title for figure in FIGURES.values())), _everything(results)),
+        grid(("what", "phalanx", "the other side", "ratio", "reach", "verdict"), _verdicts(results)),
+        grid(("peer", *(figure.title for figure in FIGURES.values())), _everything(results)),
         *_notes(results, facts),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -88,7 +88,7 @@ def _silent_speedups(results: dict[str, Any]) -> list[float]:
     return [step["silent_speedup"] for rows in results.values() for step in rows.get("grain", {}).get("steps", [])]
 
 
-def _grid(head: Sequence[str], lines: list[Sequence[str]]) -> str:
+def grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return columns as wide as they need, the first to the left, the others to the right."""
     if not lines:
         return ""

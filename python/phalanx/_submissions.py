@@ -171,7 +171,7 @@ class Submissions:
         """Takes back the calls of a plain function, and unstages it. What was not begun is never made, what was is made
         for nobody; futures that wait for either are cancelled, or raise RuntimeError."""
         with self._lock:
-            run = self._staged.get(function)
+            run = self._staged.get((function, marks_of(function)))
             if run is None or run.run not in self._runs:  # not staged any more, or everything has ended
                 return
             futures = [*run.sent.values(), *(future for future, _ in run.pending)]

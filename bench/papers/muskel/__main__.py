@@ -91,7 +91,7 @@ def _measure(place: Place, settings: Settings, options: argparse.Namespace) -> N
         figure = FIGURES[name].measured(place, settings, lambda line: _say(f"    {line}"))
         seconds = time.monotonic() - begin
         others = (_others() - before) / seconds / (os.cpu_count() or 1) * 100
-        facts = {"place": place.title, "rounds": settings.rounds, "seconds": seconds, "others_percent": others}
+        facts = {"place": place.title, "rounds": settings.rounds, "took_seconds": seconds, "others_percent": others}
         facts["note"] = _note(place, settings, others)
         for path in writing.write(options.out / name, figure, facts):
             print(path, flush=True)

@@ -1,6 +1,7 @@
 //! What each level costs between two processes of this machine, beside the machine's limits in the same run.
 //!
-//! `cargo bench -p phalanx-net --bench levels` prints one JSON object; `make bench-security` makes a table of it. The
+//! `cargo bench -p phalanx-net --bench levels` prints one JSON object; `make bench-security` makes a table of it. With
+//! `-- --level private` it does nothing else, for a profiler. The
 //! process starts itself again as the receiver. Rates are of 1 MB messages over TCP on the loopback interface,
 //! from the first byte sent to the last one received; the turns of all levels alternate, so that what the machine gives and
 //! takes meanwhile is shared.
@@ -31,6 +32,9 @@ fn main() {
     if let Ok(address) = std::env::var(RECEIVER) {
         return receive(&address);
     }
+    if let Some(level) = std::env::args().skip_while(|argument| argument != "--level").nth(1) {
+        return profile(level.parse().unwrap());
+    }
     let quick = std::env::args().any(|argument| argument == "--quick");
     let (turns, messages) = if quick { (1, 300) } else { (7, 1500) };
     let mut rows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -51,6 +55,14 @@ fn main() {
     }
     let rows: Vec<_> = rows.iter().map(|(name, values)| format!("  {name:?}: {values:?}")).collect();
     println!("{{\n{}\n}}", rows.join(",\n"));
+}
+
+/// One level alone, for a profiler.
+fn profile(level: Level) {
+    for _ in 0..5 {
+        let (rate, cpu) = transfer(Some(level), 3000, None);
+        println!("{level}: {rate:.0} MB/s, {cpu:.3} CPU s/GB");
+    }
 }
 
 /// MB/s, and CPU seconds of both processes for each GB. No level: the bare connection.

@@ -16,7 +16,7 @@ use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use std::io;
 
 /// Longest payload with a tag, in bytes: as much as stays in a core's own cache from the socket to the cipher.
-pub const BLOCK: usize = 128 << 10;
+pub const BLOCK: usize = 256 << 10;
 /// Longest payload without one.
 pub const PLAIN_BLOCK: usize = (1 << 24) - 1;
 /// Bytes before the payload.

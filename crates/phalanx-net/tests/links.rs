@@ -175,7 +175,7 @@ fn attacked(level: Level, attack: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<u8>>) -> 
 
 /// Bodies of one block with their frame's start, and one of several blocks of their own.
 fn sent(number: usize) -> Vec<u8> {
-    body(number, [100, 300_000, 1000][number])
+    body(number, [100, 600_000, 1000][number])
 }
 
 fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import cloudpickle
 
 from phalanx._tokens import LARGE, PROTOCOL
+from phalanx.security import secure_code, secure_data
 
 #: Where a buffer lies and how long it is; says what it is for as long as somebody holds it.
 Place: TypeAlias = tuple[int, int]
@@ -86,6 +87,8 @@ class Sharing:
 def fire_with(shared: Sequence[Any], read_only: int) -> Fire:
     """A function that calls a batch. A plain function, since these are staged once, and not anew for each call."""
 
+    @secure_code
+    @secure_data  # what is inside a batch may be marked, and cannot be seen from here
     def fire(batch: Batch, shared: Sequence[Any] = shared, read_only: int = read_only) -> Any:
         return batch.load(shared, read_only)()
 

@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from phalanx.manager import Manager
+from phalanx.security import secure_code, secure_data
 
 try:
     # Task objects have no other home: Dask's own collections take them from there.
@@ -62,6 +63,8 @@ class _Calls:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
 
+        @secure_code
+        @secure_data  # what a task calls may be marked, and cannot be seen from here
         def fire(task: Any, data: Mapping[Any, Any]) -> tuple[Any, str]:
             return _fire(task, data)
 

@@ -227,7 +227,9 @@ impl Policy {
 
     /// What in it may give a link less than the defaults do, for people.
     pub fn weaker(&self) -> Vec<String> {
+        let protected = |rule: &Rule| !matches!(rule.network, Network::SameMachine | Network::Trusted);
         let rule = |(rule, number): (&Rule, usize)| match rule.bound {
+            _ if !protected(rule) => None, // nothing is, by default
             Bound::Preferred(level) if level < Level::Private => Some(format!("rule {number} prefers {level}")),
             Bound::Never(level) if level > Level::Clear => Some(format!("rule {number}: never {level}")),
             _ => None,

@@ -19,7 +19,7 @@ pub(crate) const fn at_once(level: Level) -> usize {
     }
 }
 
-const PLAIN_AT_ONCE: usize = 1 << 20;
+const PLAIN_AT_ONCE: usize = 4 << 20;
 const _: () = assert!(PLAIN_AT_ONCE <= PLAIN_BLOCK);
 /// Memory for sealed bytes that is kept for the next ones.
 const MOST_KEPT: usize = 4 << 20;
