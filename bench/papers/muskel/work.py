@@ -59,8 +59,8 @@ _ALONE = 0.2
 def sequential_seconds(work: Work, seconds: float) -> float:
     """What one instruction takes in sequential execution without any communication, the paper's base of speedups.
 
-    On a processor of its own, as in the paper: what computes is measured by its CPU time, and of what sleeps the shortest
-    time counts. So strangers on this machine never make the base longer, and the speedups greater.
+    On a processor of its own, as in the paper: what computes is measured by its CPU time, and of what sleeps the
+    shortest time counts. So strangers on this machine never make the base longer, and the speedups greater.
     """
     task = (seconds, random_data(8))
     clock = time.thread_time if work is busy else time.perf_counter
