@@ -122,14 +122,19 @@ class Host:
 
 
 class Lab:
-    """Hosts and networks within a `with` block; RuntimeError when this machine cannot have them."""
+    """Hosts and networks within a `with` block; RuntimeError when this machine cannot have them.
 
-    def __init__(self) -> None:
+    At the end it prints what its processes printed, for pytest to show with a test that failed; if `quiet`, only when
+    the block failed.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
         if obstacle := namespaces.obstacle():
             raise RuntimeError(obstacle)
         self._prefix = f"{namespaces.own_prefix()}{next(_serials)}."
         self._numbers = itertools.count()
         self._networks = itertools.count()
+        self._quiet = quiet
         self.processes: list[Process] = []
         self.hosts: list[Host] = []
         self._sockets = ExitStack()
@@ -149,14 +154,15 @@ class Lab:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
+        self.close(report=error is not None or not self._quiet)
 
-    def close(self) -> None:
-        """End every process, remove hosts and files. What was printed is shown with a test that failed."""
+    def close(self, *, report: bool = True) -> None:
+        """End every process, remove hosts and files."""
         self._sockets.close()
         for process in self.processes:
             process.kill()
-            print(process.report())
+            if report:
+                print(process.report())
         namespaces.remove(self._prefix)
 
     def keep(self, opened: socket.socket) -> socket.socket:

@@ -105,3 +105,11 @@ def test_a_long_and_bad_line_changes_no_result(grid: Grid) -> None:
     executors = grid.executors("left", "right")
     grid.desk.cable.shape(delay=0.03, loss=0.02)
     assert grid.farm(executors, count=300).complete()["tasks"] == 300
+
+
+def test_interpreters_are_spread_over_the_machines_evenly(grid: Grid) -> None:
+    executors = grid.executors("left", "middle", "right", "far")
+    for _ in range(5):  # whoever recruits at the same time chooses at the same time
+        farm = grid.farm(executors, degree=4)
+        names = [interpreter["name"] for interpreter in farm.complete()["interpreters"]]
+        assert sorted(name.split("/")[0] for name in names) == ["far", "left", "middle", "right"]

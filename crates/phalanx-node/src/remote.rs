@@ -39,6 +39,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Executors {
     hosts: Vec<Arc<Host>>,
     next_request: AtomicU32,
+    /// Held by who decides which executor is asked next.
+    choosing: Mutex<()>,
 }
 
 /// One executor, as far as it is known.
@@ -115,7 +117,7 @@ impl Executors {
             let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
         });
-        let executors = Executors { hosts, next_request: AtomicU32::new(1) };
+        let executors = Executors { hosts, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
         executors.check_contract(asked, &reached)?;
         Ok(executors)
     }
@@ -139,6 +141,16 @@ impl Executors {
             _ => Ok(()),
         }
     }
+
+    /// Takes the one with the most to spare out of `untried`, and counts the interpreter as used there in the same step:
+    /// those who recruit at the same time must not all choose the same one.
+    fn choose<'a>(&self, untried: &mut Vec<&'a Arc<Host>>) -> Option<&'a Arc<Host>> {
+        let _alone = lock(&self.choosing);
+        let (best, _) = untried.iter().enumerate().min_by_key(|(_, host)| host.share_used())?;
+        let host = untried.remove(best);
+        host.used.fetch_add(1, Ordering::Relaxed);
+        Some(host)
+    }
 }
 
 impl Source for Executors {
@@ -149,11 +161,9 @@ impl Source for Executors {
     /// From the executor with the most to spare; the next one where that fails.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
         let mut failures = Vec::new();
-        let mut hosts: Vec<_> = self.hosts.iter().collect();
-        hosts.sort_by_key(|host| host.share_used());
-        for host in hosts {
+        let mut untried: Vec<_> = self.hosts.iter().collect();
+        while let Some(host) = self.choose(&mut untried) {
             let request = self.next_request.fetch_add(1, Ordering::Relaxed);
-            host.used.fetch_add(1, Ordering::Relaxed);
             match host.recruit(id, request) {
                 Ok(recruit) => return Ok(recruit),
                 Err(error) => failures.push(error.to_string()),

@@ -1,0 +1,122 @@
+"""The experiments of paper 000 with phalanx: `make paper-muskel`, or `python -m bench.papers.muskel` from the top.
+
+Without `--hosts`, the machines are network namespaces of this one, which needs root. With it, they are those of a
+hosts file, where executors run already: links to its trusted networks are plain, the others secure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import phalanx as px
+
+from bench.papers.muskel import drawing, writing
+from bench.papers.muskel.fig3 import Figure3
+from bench.papers.muskel.fig4_left import Bandwidth
+from bench.papers.muskel.fig4_right import IsoGrain
+from bench.papers.muskel.fig5 import Mixes
+from bench.papers.muskel.in_lab import lab_place
+from bench.papers.muskel.on_hosts import hosts_place
+from bench.papers.muskel.places import Place, Unfit
+from bench.papers.muskel.settings import SIZES, Settings
+from bench.peers.processes import machine_cpu_seconds, tree_cpu_seconds
+from laboratory.namespaces import obstacle
+
+FIGURES: dict[str, Any] = {"fig3": Figure3, "fig4-left": Bandwidth, "fig4-right": IsoGrain, "fig5": Mixes}
+#: Others' use of this machine, in percent of its cores, from which the figures are called uncertain.
+_DISTURBED = 5
+
+
+def main() -> int:
+    """Measure what was asked for, and write it."""
+    options = _options()
+    settings = SIZES[options.scale]
+    logging.getLogger("phalanx").setLevel(logging.ERROR)  # links are weak on purpose here, no need to warn each time
+    if not options.hosts and (reason := obstacle()):
+        _say(f"{reason}. On real machines: --hosts hosts.txt needs none of this.")
+        return 1
+    if lacking := drawing.missing():
+        _say(lacking)
+    try:
+        with _place(options, settings) as place:
+            _measure(place, settings, options)
+    except (px.PhalanxError, Unfit) as error:
+        _say(f"error: {error}")
+        return 1
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="the experiments of paper 000, with phalanx")
+    parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("--quick", action="store_const", const="quick", dest="scale", help="under 90 s")
+    parser.add_argument("--scale", choices=SIZES, help=argparse.SUPPRESS)
+    parser.add_argument("--hosts", type=Path, metavar="FILE", help="real machines; trusted networks are plain")
+    parser.add_argument("--identity", type=Path, metavar="FILE", help="the user's, for --hosts")
+    parser.add_argument("--lan", type=float, default=1000, metavar="MBIT", help="the LAN of the namespaces, Mbit/s")
+    parser.add_argument("--out", type=Path, default=Path("bench-output/muskel"), metavar="FOLDER")
+    parser.set_defaults(scale="full")
+    options = parser.parse_args()
+    if options.lan <= 0:
+        parser.error("--lan is a number of Mbit/s above 0")
+    options.only = options.only or list(FIGURES)
+    return options
+
+
+def _place(options: argparse.Namespace, settings: Settings) -> AbstractContextManager[Place]:
+    if options.hosts:
+        return hosts_place(options.hosts, options.identity)
+    most = max(*settings.degrees, settings.mixed)
+    return lab_place(interpreters=most, rate=options.lan * 1e6 / 8)
+
+
+def _measure(place: Place, settings: Settings, options: argparse.Namespace) -> None:
+    """Measure figure by figure, and write each as soon as it is there."""
+    if not place.local:
+        raise Unfit(
+            "no link would be plain: declare a network trusted in the hosts file (trusted 10.1.0.0/16), "
+            "and start the executors on it with --trusted 10.1.0.0/16"
+        )
+    for name in dict.fromkeys(options.only):
+        _say(f"{name}: {FIGURES[name].title}")
+        begin, before = time.monotonic(), _others()
+        figure = FIGURES[name].measured(place, settings, lambda line: _say(f"    {line}"))
+        seconds = time.monotonic() - begin
+        others = (_others() - before) / seconds / (os.cpu_count() or 1) * 100
+        facts = {"place": place.title, "rounds": settings.rounds, "took_seconds": seconds, "others_percent": others}
+        facts["note"] = _note(place, settings, others)
+        for path in writing.write(options.out / name, figure, facts):
+            print(path, flush=True)
+
+
+def _note(place: Place, settings: Settings, others: float) -> str:
+    sentences = [f"Medians of n = {settings.rounds} on {place.title}"]
+    if others > _DISTURBED:
+        sentences.append(f"the machine was not silent: others used {others:.0f} % of it")
+    return "; ".join(sentences) + "."
+
+
+def _others() -> float:
+    """CPU seconds that strangers on this machine used, and that were taken from it."""
+    everybody, stolen = machine_cpu_seconds()
+    return everybody - tree_cpu_seconds() + stolen
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,64 @@
+"""The experiments of the papers run from end to end: machines in namespaces, one tiny figure."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster.grid import Grid
+
+from laboratory.lab import Lab
+
+TOP = Path(__file__).parents[2]
+
+
+def muskel(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench.papers.muskel", *options]
+    return subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=100)
+
+
+def test_a_figure_is_measured_tabled_and_drawn(lab: Lab, tmp_path: Path) -> None:
+    done = muskel("--only", "fig5", "--scale", "tiny", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    kinds = {"md", "json"} | ({"png", "svg"} if importlib.util.find_spec("matplotlib") else set())
+    assert set(done.stdout.split()) == {f"{tmp_path}/fig5.{kind}" for kind in kinds}
+    assert all(path.stat().st_size > 500 for path in tmp_path.iterdir())
+    mixes = json.loads((tmp_path / "fig5.json").read_text())["mixes"]
+    assert {mix["data"] for mix in mixes} == {"Small", "Large", "Huge"}
+    for data in ("Small", "Large", "Huge"):
+        some = [mix for mix in mixes if mix["data"] == data]
+        # As the policy has decided the levels, not as the benchmark has planned the machines.
+        assert [(mix["local"], mix["remote"]) for mix in some] == [(2, 0), (1, 1), (0, 2)]
+    for mix in mixes:
+        assert all(sum(local + remote) == pytest.approx(1) for local, remote in
+                   zip(mix["local_shares"], mix["remote_shares"], strict=True))  # fmt: skip
+        assert 0 < mix["samples"][0] <= 2.2
+        assert f"| {mix['local']} + {mix['remote']} " in (tmp_path / "fig5.md").read_text()
+
+
+def test_the_same_command_measures_machines_of_a_hosts_file(grid: Grid, tmp_path: Path) -> None:
+    lab, user = grid.desk.lab, f"{grid.desk.address}/32"
+    near = grid.executor(lab.host("near"), options=["--trusted", user])
+    machines = [near, grid.executor(lab.host("far", lab.site("router")), options=["--trusted", user])]
+    hosts = tmp_path / "hosts.txt"
+    lines = [f"{executor.host.address} {executor.port}  # of the test" for executor in machines]
+    hosts.write_text("\n".join(["# machines", f"trusted {near.host.address}/32", *lines, ""]))
+    command = [sys.executable, "-m", "bench.papers.muskel", "--hosts", str(hosts), "--only", "fig5", "--scale", "tiny"]
+    grid.desk.run([*command, "--out", str(tmp_path)], env={**grid.env, "PYTHONPATH": str(TOP)}, timeout=100)
+    measured = json.loads((tmp_path / "fig5.json").read_text())
+    assert measured["work"] == "busy"  # each machine has cores of its own, as far as anybody can tell
+    assert {(mix["local"], mix["remote"]) for mix in measured["mixes"]} == {(2, 0), (1, 1), (0, 2)}
+
+
+def test_who_cannot_have_namespaces_is_told_what_to_do(lab: Lab, tmp_path: Path) -> None:
+    program = (
+        "import os, runpy, sys; os.geteuid = lambda: 1000; runpy.run_module('bench.papers.muskel', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert "sudo" in done.stderr
+    assert "--hosts" in done.stderr
