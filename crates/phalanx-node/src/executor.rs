@@ -29,6 +29,8 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 type Token = [u8; 16];
+/// From where the data link must come, and the interpreter that waits for it.
+type Expected = (IpAddr, Arc<Mutex<Process>>);
 
 /// What an executor gives, and to whom.
 #[derive(Debug, Clone)]
@@ -55,8 +57,8 @@ struct Service {
     listener: Listener,
     member: Member,
     options: Options,
-    /// Started interpreters that wait for their data link, and from where it must come: its levels were agreed on for there.
-    expecting: Mutex<HashMap<Token, (IpAddr, Arc<Mutex<Process>>)>>,
+    /// Interpreters that wait for their data link, whose levels were agreed on for the place that it comes from.
+    expecting: Mutex<HashMap<Token, Expected>>,
     unproved: Mutex<Vec<Unproved>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     next: AtomicU64,

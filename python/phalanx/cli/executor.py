@@ -40,6 +40,7 @@ def executor(
     Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
     networks named with --trusted. A user may ask for more.
     """
+    policy = policy_words(Rules(rules) if rules else "links", trusted)
     service = _native.Executor(
         listen,
         identity_file=read_identity(identity, "executor.pem"),
@@ -47,8 +48,10 @@ def executor(
         accepted=list(accept),
         command=COMMAND,
         python=PYTHON,
-        policy=policy_words(Rules(rules) if rules else "links", trusted),
+        policy=policy,
     )
+    for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:
+        click.echo(f"links may be weaker than by default: {weaker}", err=True)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
