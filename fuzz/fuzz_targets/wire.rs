@@ -20,10 +20,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (header, body) = rest.split_at(usize::from(*end).min(rest.len()));
     same_again::<ToExecutor>(header);
     same_again::<FromExecutor>(header);
-    if let Some(ToInterpreter::Fire { shape, .. }) = same_again(header) {
+    if let Some(ToInterpreter::Fire { shape, .. } | ToInterpreter::Ahead { shape, .. }) = same_again(header) {
         cut(shape, body);
     }
-    if let Some(FromInterpreter::Fired { shape, .. }) = same_again(header) {
+    if let Some(FromInterpreter::Fired { shape, .. } | FromInterpreter::Ahead { shape, .. }) = same_again(header) {
         cut(shape, body);
     }
 });

@@ -6,8 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
         ContractError,
+        ContractWarning,
         CulpritError,
         IdentityError,
         LostError,
@@ -20,21 +22,22 @@ if TYPE_CHECKING:
         StagingError,
     )
     from phalanx.hosts import Hosts
-    from phalanx.manager import Manager, ParDegree
+    from phalanx.manager import Manager
     from phalanx.security import Rules, secure_code, secure_data
-    from phalanx.skeletons import Farm, Pipeline
-    from phalanx.summary import Bill, BillLine, InterpreterSummary, Results, Summary
+    from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
+    from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Results, Summary
 
 _HOMES = {
+    "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "ContractError CulpritError IdentityError LostError PhalanxError PolicyError ProgramError RecruitError "
-        "RemoteError RemoteTraceback StagingError"
+        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProgramError "
+        "RecruitError RemoteError RemoteTraceback StagingError"
     ),
     "hosts": "Hosts",
-    "manager": "Manager ParDegree",
+    "manager": "Manager",
     "security": "Rules secure_code secure_data",
-    "skeletons": "Farm Pipeline",
-    "summary": "Bill BillLine InterpreterSummary Results Summary",
+    "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
+    "summary": "Bill BillLine ContractSummary InterpreterSummary Results Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -42,25 +45,34 @@ __all__ = [
     "Bill",
     "BillLine",
     "ContractError",
+    "ContractSummary",
+    "ContractWarning",
     "CulpritError",
+    "Deadline",
     "Farm",
+    "Graph",
     "Hosts",
     "IdentityError",
     "InterpreterSummary",
+    "Loop",
     "LostError",
     "Manager",
+    "Map",
     "ParDegree",
     "PhalanxError",
     "Pipeline",
     "PolicyError",
     "ProgramError",
     "RecruitError",
+    "Reduce",
     "RemoteError",
     "RemoteTraceback",
     "Results",
     "Rules",
+    "Scan",
     "StagingError",
     "Summary",
+    "Throughput",
     "secure_code",
     "secure_data",
 ]

@@ -9,19 +9,25 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from phalanx._instructions import MOST_BYTES, MOST_PARTS, Groups, Instruction
 from phalanx._native import Interpreter
-from phalanx._tokens import PLAIN, Token, dumps, pack, short, unpack
+from phalanx._tokens import PLAIN, Token, dumps, pack, pack_separately, short, unpack
 from phalanx.errors import RemoteError, StagingError
 
 if TYPE_CHECKING:
     from phalanx._tokens import Unpacked
 
 Function = Callable[[Any], Any]
+
+#: Tokens, and bytes of them, that an answer of a graph's instruction holds; more go ahead of it.
+PIECE = 8192
+PIECE_BYTES = 4 << 20
 
 
 def main() -> None:
@@ -32,12 +38,19 @@ def main() -> None:
     if sys.stdout is not None:  # a program without standard streams has none
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     programs: dict[int, Program] = {}
+    ahead: list[Unpacked] = []
     while True:
         kind, program, *message = link.next()
         if kind == "fire":
-            firing, instruction, first, slice_, tokens, count = message
+            firing, instruction, first, slice_, tokens, count, groups = message
             function = programs[program].function(instruction)
-            Firing(link, firing, function).fire(tokens, first, count, slice_)
+            if isinstance(function, Instruction) or groups or ahead:
+                GraphFiring(link, firing, function).fire_all([*ahead, tokens], groups, slice_)
+                ahead.clear()
+            else:
+                Firing(link, firing, function).fire(tokens, first, count, slice_)
+        elif kind == "ahead":
+            ahead.append(message[0])
         elif kind == "stage":
             programs[program] = Program(message[0], link.machine)
         else:
@@ -113,7 +126,7 @@ class Firing:
 
     def _send_results(self, results: list[Any]) -> None:
         if results:
-            self._link.fired(self._firing, pack(results), self._busy())
+            self._link.fired(self._firing, pack(results), (), self._busy())
 
     def _send_failure(self, error: BaseException, token: Any) -> None:
         if token is _UNREADABLE and not isinstance(error, StagingError):
@@ -123,6 +136,94 @@ class Firing:
     def _busy(self) -> int:
         before, self._answered = self._answered, perf_counter_ns()
         return self._answered - before
+
+
+class GraphFiring(Firing):
+    """The firing of an instruction of a graph, on tokens or on groups of tokens."""
+
+    def __init__(self, link: Interpreter, firing: int, function: Function | Instruction) -> None:
+        instruction = function if isinstance(function, Instruction) else Instruction((function,))
+        super().__init__(link, firing, instruction.fire)
+        self._instruction = instruction
+        self._ways: list[int | None] = []
+        self._given: list[Any] = []
+
+    def fire_all(self, tokens: list[Unpacked], sizes: list[int], slice_: float) -> None:
+        """Fires all tokens, or until the time slice is over; then what was not begun is given back."""
+        end = perf_counter() + slice_
+        objects: Iterator[Any] = chain.from_iterable(map(unpack, tokens))
+        count = len(sizes) or sum(total for total, *_ in tokens)
+        units = Groups(objects, sizes) if sizes else objects
+        for left in reversed(range(count)):
+            token: Any = _UNREADABLE
+            given: list[Any]
+            try:
+                token = next(units)
+                way, given = self._fire_one(token)
+            except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
+                given = []
+                self._answer()
+                self._send_failure(error, token)
+            else:
+                self._ways.append(way)
+                self._given += given
+            # Also before the next call can change an array, and before there are too many parts to hold.
+            full = len(self._given) >= PIECE
+            if full or not left or perf_counter() > end or any(map(_is_large, given)):
+                self._answer()
+                if left and (perf_counter() > end or (full and self._instruction.splits)):
+                    return self._link.returned(self._firing)
+        return None
+
+    def _fire_one(self, token: Any) -> tuple[int | None, list[Any]]:
+        """How many tokens a token gives, or None where it leaves; and the tokens."""
+        stays, given = self._function(token)
+        if stays and self._instruction.splits:
+            return self._split(given)
+        return 1 if stays else None, [_kept(given)]
+
+    def _split(self, parts: Any) -> tuple[int, list[Any]]:
+        """How many parts, and those that were not sent ahead. Raises ValueError where they are too many."""
+        given: list[Any] = []
+        count = total = unsent = 0
+        for part in parts:
+            given.append(_kept(part))
+            count += 1
+            unsent += _size(given[-1])
+            if count > MOST_PARTS or total + unsent > MOST_BYTES:
+                raise ValueError(
+                    f"more than {MOST_PARTS} parts of one task, or {MOST_BYTES} bytes of them: cut it first"
+                )
+            if len(given) >= PIECE or unsent >= PIECE_BYTES or _is_large(given[-1]):
+                self._answer()  # what came of earlier tokens is not mixed with parts that an exception may take back
+                self._link.ahead(self._firing, pack_separately(given))
+                given, total, unsent = [], total + unsent, 0
+        return count, given
+
+    def _answer(self) -> None:
+        """Sends what was given so far."""
+        flush_output()
+        if self._ways:
+            ways = self._ways if self._instruction.branches else ()
+            self._link.fired(self._firing, pack_separately(self._given), ways, self._busy())
+            self._ways, self._given = [], []
+
+
+def _kept(token: Any) -> Any:
+    """What a function gave as it is now."""
+    return token if type(token) in PLAIN else frozen(token)
+
+
+def _size(kept: Any) -> int:
+    """About how many bytes it has as a token."""
+    if type(kept) is Token:
+        return len(kept.pickled) + sum(buffer.nbytes for buffer in kept.buffers)
+    return sys.getsizeof(kept)
+
+
+def _is_large(kept: Any) -> bool:
+    """Whether it lies in memory that the user's code may change."""
+    return type(kept) is Token and bool(kept.buffers)
 
 
 def flush_output() -> None:

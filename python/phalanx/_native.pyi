@@ -1,4 +1,5 @@
 import os
+from collections.abc import Sequence
 from typing import Any, final
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
 
 _Policy = tuple[str, list[str], str | None]
 
+_Target = tuple[int, int] | None
+_Instruction = tuple[int, int | None, int, list[_Target], list[_Target], int | None]
 _Packed = tuple[int, bytes | bytearray, list[int] | None, list[tuple[int, memoryview]]]
 
 @final
@@ -35,6 +38,8 @@ class Manager:
         addresses: list[str] | None,
         identity_file: str | None,
         interpreters: int | None,
+        throughput: float | None,
+        deadline: float | None,
         policy: _Policy,
         command: list[str],
         path: list[str],
@@ -45,8 +50,27 @@ class Manager:
     @property
     def interpreters(self) -> int: ...
     def stage(self, instructions: int, code: bytes, marked_code: bool, marked_data: list[tuple[bool, bool]]) -> int: ...
+    def stage_graph(
+        self,
+        entry: list[_Target],
+        instructions: list[_Instruction],
+        code: bytes,
+        marked_code: bool,
+        marked_data: list[tuple[bool, bool]],
+    ) -> int: ...
     def forget(self, program: int) -> None: ...
-    def open(self, program: int, ordered: bool, ahead: float, spare: int, mailbox: Mailbox) -> int: ...
+    def open(
+        self,
+        program: int,
+        mailbox: Mailbox,
+        *,
+        ordered: bool,
+        ahead: float,
+        spare: int,
+        stragglers: bool,
+        contract: bool,
+        size: int | None,
+    ) -> int: ...
     def room(self, run: int, patience: float) -> int: ...
     def feed(self, run: int, tasks: _Packed) -> None: ...
     def finish(self, run: int) -> None: ...
@@ -64,7 +88,8 @@ class Interpreter:
     @property
     def path(self) -> list[str]: ...
     def next(self) -> tuple[Any, ...]: ...
-    def fired(self, firing: int, results: _Packed, busy: int) -> None: ...
+    def fired(self, firing: int, results: _Packed, ways: Sequence[int | None], busy: int) -> None: ...
+    def ahead(self, firing: int, parts: _Packed) -> None: ...
     def failed(self, firing: int, error: bytes, busy: int) -> None: ...
     def returned(self, firing: int) -> None: ...
 

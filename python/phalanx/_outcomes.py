@@ -5,16 +5,17 @@ from __future__ import annotations
 import pickle
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
-from phalanx._tokens import dumps_code, short, unpack
-from phalanx.errors import CulpritError, LostError, RemoteTraceback, StagingError
+from phalanx._tokens import Code, dumps_code, short, unpack
+from phalanx.errors import CulpritError, LostError, RecruitError, RemoteTraceback, StagingError
 
 
-def stage_code(functions: tuple[Callable[..., Any], ...]) -> bytes:
-    """The functions of a program as code that an interpreter unpickles. Raises StagingError where that cannot be."""
+def stage_code(functions: tuple[Any, ...]) -> Code:
+    """What a program's instructions fire, as code that an interpreter unpickles. Raises StagingError where that cannot
+    be."""
     try:
         return dumps_code(functions)
     except Exception as error:
@@ -80,6 +81,8 @@ def _failure(kind: str, index: int, what: Any) -> BaseException:
             task = unread
         message = f"task {index} ended every interpreter that fired it: {short(task)} ({'; '.join(killed)})"
         return CulpritError(message, index, task)
+    if kind == "unrecruited":
+        return RecruitError("no interpreter can be recruited: " + ("; ".join(what) or "none ever answered"))
     return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
 
 

@@ -13,7 +13,12 @@ from phalanx._tokens import PLAIN, Token, pack, short
 from phalanx.errors import StagingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from phalanx._tokens import Packed
+
+    #: How tasks become tokens.
+    Pack: TypeAlias = Callable[[Sequence[Any]], Packed]
 
 #: Seconds that a reader waits for results before it looks up again.
 PATIENCE = 0.1
@@ -26,12 +31,12 @@ GATHER = 0.001
 _AT_HAND = (list, tuple, range, str, bytes, dict, set, frozenset)
 
 
-def open_stream(native: _native.Manager, run: int, tasks: Iterable[Any]) -> Stream:
-    """The stream of a run. What may have to wait for its next task is read by a thread of its own, so that a
-    result never waits for the input behind it."""
+def open_stream(native: _native.Manager, run: int, tasks: Iterable[Any], pack: Pack = pack) -> Stream:
+    """The stream of a run, whose tasks become tokens by ``pack``. What may have to wait for its next task is read by a
+    thread of its own, so that a result never waits for the input behind it."""
     if isinstance(tasks, _AT_HAND):
-        return AtHand(native, run, iter(tasks))
-    return Gathered(native, run, iter(tasks))
+        return AtHand(native, run, iter(tasks), pack)
+    return Gathered(native, run, iter(tasks), pack)
 
 
 class AtHand:
@@ -39,9 +44,10 @@ class AtHand:
 
     patience = PATIENCE
 
-    def __init__(self, native: _native.Manager, run: int, tasks: Iterator[Any]) -> None:
+    def __init__(self, native: _native.Manager, run: int, tasks: Iterator[Any], pack: Pack) -> None:
         self._native = native
         self._run = run
+        self._pack = pack
         self._tasks = tasks
         self._ended = False
         self._error: StagingError | None = None
@@ -50,7 +56,7 @@ class AtHand:
         """Takes what there is room for."""
         while not self._ended and (room := self._native.room(self._run, 0.0)):
             batch = list(islice(self._tasks, room))
-            self._error = feed_tasks(self._native, self._run, batch)
+            self._error = feed_tasks(self._native, self._run, batch, self._pack)
             if len(batch) < room or self._error is not None:
                 self._ended = True
                 self._native.finish(self._run)
@@ -69,9 +75,10 @@ class Gathered:
 
     patience = GATHERING_PATIENCE
 
-    def __init__(self, native: _native.Manager, run: int, tasks: Iterator[Any]) -> None:
+    def __init__(self, native: _native.Manager, run: int, tasks: Iterator[Any], pack: Pack) -> None:
         self._native = native
         self._run = run
+        self._pack = pack
         self._gathered: list[Any] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -85,7 +92,7 @@ class Gathered:
             gathered, self._gathered = self._gathered, []
             if self._closed:
                 return
-            error = feed_tasks(self._native, self._run, gathered)
+            error = feed_tasks(self._native, self._run, gathered, self._pack)
             if error is not None:
                 self._error, self._closed = error, True
                 self._native.finish(self._run)
@@ -128,7 +135,7 @@ class Gathered:
 Stream: TypeAlias = AtHand | Gathered
 
 
-def feed_tasks(native: _native.Manager, run: int, batch: list[Any]) -> StagingError | None:
+def feed_tasks(native: _native.Manager, run: int, batch: list[Any], pack: Pack = pack) -> StagingError | None:
     """Feeds tasks to a run, up to the first one that cannot be pickled; the error that names it."""
     if not batch:
         return None

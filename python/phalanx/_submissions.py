@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from phalanx import _native
 from phalanx._atomic import at_once, drain
 from phalanx._outcomes import is_ctrl_c, read_outcome, stage_code, words
-from phalanx._tokens import Token, pack, short
+from phalanx._tokens import Code, Token, pack, short
 from phalanx.errors import StagingError
 from phalanx.security import marks_of
 
@@ -209,25 +209,37 @@ class Submissions:
             (run.pending if pending else run.sent).clear()
         return taken
 
-    def _identify(self, function: Callable[..., Any]) -> tuple[Any, bytes]:
+    def _identify(self, function: Callable[..., Any]) -> tuple[Any, Code | None]:
         """What the function is staged under, and its code if it is not staged yet."""
         # A plain function's code is staged once; what carries state of its own is pickled anew, and staged if changed.
         # What was marked since is staged anew too.
         marks = marks_of(function)
         if not isinstance(function, FunctionType) or function.__closure__:
             code = stage_code((Call(function),))
-            return (blake2b(code).digest(), marks), code
+            return (blake2b(code.pickled).digest(), marks), code
         key = (function, marks)
-        return key, b"" if key in self._staged else stage_code((Call(function),))
+        return key, None if key in self._staged else stage_code((Call(function),))
 
-    def _run_of(self, key: Any, code: bytes) -> _Run:
+    def _run_of(self, key: Any, code: Code | None) -> _Run:
         run = self._staged.get(key)
         if run is None:
             function, marks = key
             code = code or stage_code((Call(function),))  # it was unstaged in this moment
-            self._make_room(len(code))
-            program = self._native.stage(1, code, "code" in marks, [("data" in marks,) * 2])
-            run = _Run(key, len(code), program, self._native.open(program, False, AHEAD, SPARE, self._mailbox))
+            self._make_room(len(code.pickled))
+            marked_code, marked_data = code.marked_code or "code" in marks, code.marked_data or "data" in marks
+            program = self._native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)])
+            # A call is never made twice only because it takes long: others may come that need the interpreter.
+            opened = self._native.open(
+                program,
+                self._mailbox,
+                ordered=False,
+                ahead=AHEAD,
+                spare=SPARE,
+                stragglers=False,
+                contract=False,
+                size=None,
+            )
+            run = _Run(key, len(code.pickled), program, opened)
             at_once(map(self._staged.__setitem__, (key,), (run,)), map(self._runs.__setitem__, (run.run,), (run,)))
         self._staged.move_to_end(key)
         return run

@@ -7,10 +7,12 @@ batch. Large buffers (arrays) stay outside the pickles (protocol 5), to be sent 
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -40,6 +42,19 @@ def pack(objects: Sequence[Any]) -> Packed:
     attached = [(index, buffer) for index, token in enumerate(tokens) for buffer in token.buffers]
     pickles = [token.pickled for token in tokens]
     return len(objects), b"".join(pickles), list(map(len, pickles)), attached
+
+
+def pack_separately(objects: Sequence[Any]) -> Packed:
+    """Plain objects and :class:`Token` objects as tokens that can be taken out one by one: what a graph needs, in which
+    they have different ways to go."""
+    attached = [(index, buffer) for index, item in enumerate(objects) if type(item) is Token for buffer in item.buffers]
+    pickles = [item.pickled if type(item) is Token else pickle.dumps(item, PROTOCOL) for item in objects]
+    return len(objects), b"".join(pickles), list(map(len, pickles)), attached
+
+
+def pack_each(objects: Sequence[Any]) -> Packed:
+    """Objects as tokens that can be taken out one by one. Raises as :func:`pack` does."""
+    return pack_separately([item if type(item) in PLAIN or type(item) is Token else Token(item) for item in objects])
 
 
 class Token:
@@ -73,11 +88,32 @@ def dumps(item: Any) -> bytes:
     return _dumps(item, None)
 
 
-def dumps_code(code: Any) -> bytes:
+class Code(NamedTuple):
+    """Pickled functions, and whether one that they name is marked."""
+
+    pickled: bytes
+    marked_code: bool
+    marked_data: bool
+
+
+def dumps_code(code: Any) -> Code:
     """Functions by value where the other side cannot import them."""
     import cloudpickle
 
-    return bytes(cloudpickle.dumps(code, PROTOCOL))
+    from phalanx.security import marks_of
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        marks: frozenset[str] = frozenset()
+
+        def reducer_override(self, item: Any) -> Any:
+            if isinstance(item, FunctionType):
+                self.marks |= marks_of(item)  # one that the program calls
+            return super().reducer_override(item)
+
+    file = io.BytesIO()
+    pickler = Pickler(file, PROTOCOL)
+    pickler.dump(code)
+    return Code(file.getvalue(), "code" in pickler.marks, "data" in pickler.marks)
 
 
 def short(item: Any) -> str:

@@ -15,6 +15,10 @@ class ContractError(PhalanxError, ValueError):
     """The contract cannot be met by the machines it was given."""
 
 
+class ContractWarning(UserWarning):
+    """A contract on time is not met; the computation goes on."""
+
+
 class RecruitError(PhalanxError, ConnectionError):
     """No interpreter can be recruited: a machine cannot be reached, refuses, or is named wrongly."""
 
@@ -44,7 +48,10 @@ class CulpritError(PhalanxError):
 
 
 class LostError(PhalanxError):
-    """No interpreter is left, and none can be recruited; the message names the losses."""
+    """No interpreter is left, and none can be recruited; the message names the losses.
+
+    Where there never was one it is a :class:`RecruitError`.
+    """
 
 
 class RemoteTraceback(Exception):

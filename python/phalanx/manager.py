@@ -5,25 +5,28 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sized
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from phalanx import _native
+from phalanx._compile import Compiled, compile_program
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._stream import open_stream
 from phalanx._submissions import Submissions
-from phalanx._tokens import unpack
-from phalanx.errors import ContractError, PhalanxError
+from phalanx._tokens import Code, pack, pack_each, unpack
+from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
+from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
 from phalanx.security import Rules, policy_words
-from phalanx.skeletons import Compiled, Program, compile_program
+from phalanx.skeletons import Program
 
 if TYPE_CHECKING:
-    from phalanx.summary import Results, Summary
+    from phalanx.summary import Account, Results, Summary
 
 _log = logging.getLogger("phalanx")
 T = TypeVar("T")
@@ -37,30 +40,21 @@ SPARE = 4
 PATIENCE = 0.1
 #: Seconds of silence after which an interpreter is lost: with the time between two looks, under two seconds.
 SILENCE = 1.6
+#: More tasks than this are not told of.
+MOST_TASKS = 1 << 53
 #: More interpreters than this on one machine are a mistake.
 MOST_LOCAL = 1024
-
-
-class ParDegree:
-    """The contract that asks for ``n`` interpreters (paper 000, figure 1)."""
-
-    def __init__(self, n: int) -> None:
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise ContractError(f"a parallelism degree is a whole number from 1 on, not {n!r}")
-        self.n = n
-
-    def __repr__(self) -> str:
-        return f"ParDegree({self.n})"
 
 
 class Manager(Executor):
     """Recruits interpreters, computes programs on them, and lets them go when it is closed.
 
     ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
-    :class:`ParDegree`; without one, every core that is offered. ``policy``: ``"links"`` makes every link to a network
-    that is not declared trusted private, ``"marked"`` only what is marked on those (the rest is authenticated),
-    ``"all"`` every link; or :class:`Rules`. ``identity``: the user's identity file, by default that of the grid in
-    ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as lines of JSON.
+    :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered. ``policy``:
+    ``"links"`` makes every link to a network that is not declared trusted private, ``"marked"`` only what is marked on
+    those (the rest is authenticated), ``"all"`` every link; or :class:`Rules`. ``identity``: the user's identity file,
+    by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as
+    lines of JSON.
 
     A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
     the contract, RecruitError where none can be reached, IdentityError where the identity is missing or refused.
@@ -70,7 +64,7 @@ class Manager(Executor):
         self,
         where: Where = None,
         *,
-        contract: ParDegree | None = None,
+        contract: Contract | None = None,
         policy: str | Rules = "links",
         identity: str | os.PathLike[str] | None = None,
         journal: str | os.PathLike[str] | None = None,
@@ -78,15 +72,20 @@ class Manager(Executor):
         words = policy_words(policy, where.trusted if isinstance(where, Hosts) else ())
         if weaker := _native.weaker(words):
             _log.warning("links may be weaker than by default: %s", "; ".join(weaker))
-        if contract is not None and not isinstance(contract, ParDegree):
-            raise ContractError(f"{contract!r} is no contract: write px.ParDegree(n)")
-        addresses = _addresses(where)
-        if addresses is None and contract is not None and contract.n > MOST_LOCAL:
-            raise ContractError(f"{contract.n} interpreters on one machine are more than {MOST_LOCAL}")
+        if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
+            raise ContractError(
+                f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
+            )
+        addresses, interpreters = _addresses(where), interpreters_of(contract)
+        if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
+            raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
+        self._contract = contract
         self._native = _native.Manager(
             addresses=addresses,
             identity_file=None if addresses is None else read_identity(identity, "user.pem"),
-            interpreters=None if contract is None else contract.n,
+            interpreters=interpreters,
+            throughput=contract.tasks_per_second if isinstance(contract, Throughput) else None,
+            deadline=contract.seconds if isinstance(contract, Deadline) else None,
             policy=words,
             command=COMMAND,
             path=[str(Path(entry).absolute()) for entry in sys.path],
@@ -100,33 +99,40 @@ class Manager(Executor):
 
     @property
     def interpreters(self) -> int:
-        """How many interpreters the contract asks for."""
+        """How many interpreters the contract asks for; with a contract on time, at this moment."""
         return self._native.interpreters
 
-    def compute(self, program: Program, tasks: Iterable[Any], *, ordered: bool = True) -> Results:
+    def compute(
+        self, program: Program, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
+    ) -> Results:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
         Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
         come. An exception that a task raises is raised here in its place, with a :class:`RemoteTraceback` as its cause.
         Arrays in a collection (a list, say) are sent from where they lie: do not change one before its result is there.
         An iterator's tasks are frozen as they come, so a generator may fill the same array again.
+        A task that a much slower interpreter holds, when all others wait for it, is fired a second time elsewhere; the
+        first result wins. ``stragglers=False`` leaves that out, for functions that should not run twice without need.
 
-        Raises ProgramError and StagingError at once, CulpritError and LostError while results are read.
+        Raises ProgramError and StagingError at once, CulpritError and LostError while results are
+        read, and RecruitError where no interpreter ever began.
         """
         self._check_open()
-        from phalanx.summary import Results  # dataclasses are slow to import
+        from phalanx.summary import Account, Results  # dataclasses are slow to import
 
         compiled = compile_program(program)
-        code = stage_code(compiled.functions)
-        return Results(lambda end: self._results(code, compiled, tasks, ordered, end), self.summary)
+        code = stage_code(compiled.code)
+        options = {"ordered": ordered, "stragglers": stragglers}
+        account = Account(self._native.summary)
+        return Results(self._results(code, compiled, tasks, options, account), account)
 
     def _results(
-        self, code: bytes, compiled: Compiled, tasks: Iterable[Any], ordered: bool, end: Callable[[], None]
+        self, code: Code, compiled: Compiled, tasks: Iterable[Any], options: dict[str, bool], account: Account
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
-        staged = native.stage(len(compiled.functions), code, compiled.marked_code, compiled.marked_data)
-        run = native.open(staged, ordered, AHEAD, SPARE, mailbox)
-        stream = open_stream(native, run, tasks)
+        staged = compiled.stage(native, code)
+        run = native.open(staged, mailbox, ahead=AHEAD, spare=SPARE, contract=True, size=_size(tasks), **options)
+        stream = open_stream(native, run, tasks, pack if compiled.is_chain else pack_each)
         try:
             while True:
                 stream.feed()
@@ -139,14 +145,16 @@ class Manager(Executor):
                     elif kind == "ended":
                         stream.check()
                         return
+                    elif kind == "unmet" and isinstance(self._contract, Throughput | Deadline):
+                        warnings.warn(self._contract.unmet(*what), ContractWarning, stacklevel=2)
                     else:
                         raise failure(kind, first, what)
                 self._check_open()
         finally:
-            end()
             stream.close()
             native.close_run(run)
             native.forget(staged)
+            account.close()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Calls ``fn(*args, **kwargs)`` at an interpreter; a :class:`concurrent.futures.Future` of what it returns."""
@@ -179,6 +187,14 @@ class Manager(Executor):
         self._submissions.check_process()
         if self._submissions.closed:
             raise RuntimeError("this manager is closed")
+
+
+def _size(tasks: Iterable[Any]) -> int | None:
+    """How many tasks a collection has, as far as it says so."""
+    try:
+        return min(len(tasks), MOST_TASKS) if isinstance(tasks, Sized) else None
+    except Exception:
+        return None
 
 
 def _addresses(where: Where) -> list[str] | None:

@@ -43,36 +43,30 @@ def secure_code(function: F) -> F:
 
 def _mark(function: F, name: str) -> F:
     try:
+        if isinstance(function, staticmethod | classmethod):
+            raise TypeError
         setattr(function, _MARKS, marks_of(function) | _NAMES[name])
     except (AttributeError, TypeError):
         raise PolicyError(
-            f"{function!r} cannot be marked itself: wrap it, px.Farm({getattr(function, '__name__', 'function')}, "
-            f"secure={name!r})"
+            f"{function!r} cannot be marked itself: mark the function in it, or wrap it, "
+            f"px.Farm({getattr(function, '__name__', 'function')}, secure={name!r})"
         ) from None
     return function
 
 
 def marks_of(function: Any) -> Marks:
-    """What of a callable is marked: ``"data"``, ``"code"``, both or nothing."""
+    """What of a callable is marked: ``"data"``, ``"code"``, both or nothing. Of a partial also what it calls, of an
+    object also its method ``__call__``."""
+    marks: Marks = frozenset()
     while isinstance(function, functools.partial):
+        marks |= _own_marks(function)
         function = function.func
+    return marks | _own_marks(function) | _own_marks(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+def _own_marks(function: Any) -> Marks:
     marks: object = getattr(function, _MARKS, None)
     return marks if isinstance(marks, frozenset) else frozenset()
-
-
-class Marked:
-    """A callable in a skeleton that was marked."""
-
-    def __init__(self, function: Callable[[Any], Any], marks: Marks) -> None:
-        self.function = function
-        setattr(self, _MARKS, marks_of(function) | marks)
-
-    def __repr__(self) -> str:
-        return getattr(self.function, "__qualname__", None) or repr(self.function)
-
-    def __call__(self, token: Any) -> Any:
-        """What the function gives."""
-        return self.function(token)
 
 
 def read_mark(secure: str | None) -> Marks:
@@ -82,18 +76,6 @@ def read_mark(secure: str | None) -> Marks:
     if secure not in _NAMES:
         raise PolicyError(f"secure= is 'data', 'code' or 'both', not {secure!r}")
     return _NAMES[secure]
-
-
-def marks_of_chain(chain: Iterable[Iterable[Callable[..., Any]]]) -> tuple[bool, list[tuple[bool, bool]]]:
-    """Whether the code of a chain of instructions is marked; for each one, whether what it takes and gives is.
-
-    A token between two instructions is marked if either of them is.
-    """
-    marks = [frozenset[str]().union(*map(marks_of, functions)) for functions in chain]
-    data = ["data" in one for one in marks]
-    before, after = [False, *data], [*data[1:], False]
-    tokens = [(one or a, one or b) for one, a, b in zip(data, before, after, strict=False)]
-    return any("code" in one for one in marks), tokens
 
 
 class Rules:

@@ -17,8 +17,9 @@ class InterpreterSummary:
     pid: int
     #: How its link is protected: ``"clear"``, ``"authenticated"``, ``"safe"`` or ``"private"``.
     level: str
-    #: ``"working"``, ``"lost"`` or ``"dismissed"``.
+    #: ``"working"``, ``"lost"``, ``"released"`` (by the contract) or ``"dismissed"`` (at the end).
     state: str
+    #: What it fired instructions for: tasks, parts of them, and groups of parts.
     tasks: int
     bytes_in: int
     bytes_out: int
@@ -59,8 +60,9 @@ class Bill:
     """The price of security: bytes and seconds by level, and what that cost against clear links."""
 
     lines: tuple[BillLine, ...]
-    #: Seconds that the program took, and how many of them it would at most have saved over clear links: those of the
-    #: manager's ends, one after the other, and those of the interpreter that spent most.
+    #: Seconds that the program took, and about how many of them it would at most have saved over clear links: those
+    #: that all ends of all links spent in cryptography, as if one after the other. Handshakes and last answers are
+    #: not in it.
     wall: float
     cost: float
 
@@ -78,6 +80,22 @@ class Bill:
 
 
 @dataclass(frozen=True)
+class ContractSummary:
+    """How a contract on time is kept by a computation: of the one that was looked at last, or has ended last.
+
+    For a :class:`Throughput`, ``asked`` and ``reached`` are tasks a second, over the last three seconds where it takes
+    longer than that. For a :class:`Deadline` they are seconds from the first task to the last result, as far as can be
+    expected while it goes on.
+    """
+
+    asked: float
+    reached: float
+    met: bool
+    #: Why it is not met.
+    why: str | None
+
+
+@dataclass(frozen=True)
 class Summary:
     """Everything a manager did so far."""
 
@@ -89,13 +107,18 @@ class Summary:
     lost: int
     replaced: int
     refired: int
+    #: Tasks fired at a second interpreter because the first one took too long.
+    doubled: int
+    #: ``None`` without a contract on time, and before the first look.
+    contract: ContractSummary | None
     interpreters: list[InterpreterSummary]
 
     @classmethod
     def from_native(cls, native: dict[str, Any]) -> Summary:
         """From the native journal's plain objects."""
         interpreters = [InterpreterSummary(**entry) for entry in native.pop("interpreters")]
-        return cls(interpreters=interpreters, **native)
+        contract = native.pop("contract")
+        return cls(interpreters=interpreters, contract=contract and ContractSummary(*contract), **native)
 
     @property
     def bill(self) -> Bill:
@@ -109,8 +132,8 @@ class Summary:
         names = dict.fromkeys(name for part in parts for name in part.bytes)
         lines = [BillLine(name, *(sum(column) for column in zip(*(part.of_level(name) for part in parts), strict=True)))
                  for name in names]  # fmt: skip
-        here, there = sum(part.here for part in parts), max((part.there for part in parts), default=0.0)
-        return Bill(tuple(line for line in lines if line.bytes), wall, here + there)
+        cost = sum(part.here + part.there for part in parts)
+        return Bill(tuple(line for line in lines if line.bytes), wall, cost)
 
 
 @dataclass(frozen=True)
@@ -136,23 +159,33 @@ class _Part:
         return self.bytes[name], self.protection[name] + share * self.there
 
 
+class Account:
+    """What protection costs from now on, until it is closed."""
+
+    def __init__(self, native: Callable[[], dict[str, Any]]) -> None:
+        self._native = native
+        self._before = Summary.from_native(native())
+        self._began = perf_counter()
+        self._closed: Bill | None = None
+
+    def close(self) -> None:
+        """What comes later is not on this bill."""
+        self._closed = self.bill()
+
+    def bill(self) -> Bill:
+        """Up to now, or to the close."""
+        if self._closed is not None:
+            return self._closed
+        return Summary.from_native(self._native()).bill_since(self._before, perf_counter() - self._began)
+
+
 class Results(Generator[Any, None, None]):
     """The results of a computation, a generator; and its bill."""
 
-    def __init__(
-        self, compute: Callable[[Callable[[], None]], Generator[Any, None, None]], summary: Callable[[], Summary]
-    ) -> None:
-        self._summary = summary
-        self._before = summary()
-        self._began = perf_counter()
-        self._after: tuple[Summary, float] | None = None
-        self._results = compute(self._end)  # which is called when there are no more
-
-    def _end(self) -> None:
-        self._after = self._so_far()
-
-    def _so_far(self) -> tuple[Summary, float]:
-        return self._summary(), perf_counter() - self._began
+    # The generator knows the account and not this object: dropped by its user, it must end at once, not with a cycle.
+    def __init__(self, results: Generator[Any, None, None], account: Account) -> None:
+        self._results = results
+        self._account = account
 
     @property
     def bill(self) -> Bill:
@@ -160,8 +193,7 @@ class Results(Generator[Any, None, None]):
 
         What others of the same manager cost meanwhile is in it.
         """
-        summary, wall = self._after or self._so_far()
-        return summary.bill_since(self._before, wall)
+        return self._account.bill()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # the inner one: no price for each result
         return self._results

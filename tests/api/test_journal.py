@@ -30,12 +30,18 @@ def count(lines: list[dict[str, Any]], fact: str) -> int:
     return Counter(line["fact"] for line in lines)[fact]
 
 
+def both(lines: list[dict[str, Any]], what: str, interpreter: int) -> int:
+    """Of the answers that counted, and of those that came second."""
+    return sum(total(lines, fact, what, interpreter) for fact in ("answered", "dropped"))
+
+
 def check(path: Path, summary: px.Summary) -> list[dict[str, Any]]:
     """Adds up the journal in `path` and compares it with `summary`."""
     lines = facts(path)
     assert summary.tasks == total(lines, "delivered", "tasks")
     assert summary.lost == count(lines, "lost")
     assert summary.refired == total(lines, "lost", "tasks")
+    assert summary.doubled == total(lines, "doubled", "tasks")
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     recruited = {line["interpreter"]: line for line in lines if line["fact"] == "recruited"}
     by_name = {it.name: it for it in summary.interpreters}
@@ -46,8 +52,8 @@ def check(path: Path, summary: px.Summary) -> list[dict[str, Any]]:
         assert (it.pid, it.machine, it.level) == (line["pid"], line["machine"], line["level"])
         assert it.tasks == total(lines, "answered", "tasks", number) + raised
         assert it.bytes_in == total(lines, "fired", "bytes", number)
-        assert it.bytes_out == total(lines, "answered", "bytes", number)
-        assert it.busy == pytest.approx(total(lines, "answered", "busy", number) / 1e9)
+        assert it.bytes_out == both(lines, "bytes", number)
+        assert it.busy == pytest.approx(both(lines, "busy", number) / 1e9)
     delivered = [line["at"] for line in lines if line["fact"] == "delivered"]
     fired = [line["at"] for line in lines if line["fact"] == "fired"]
     assert summary.wall == pytest.approx(delivered[-1] - fired[0])

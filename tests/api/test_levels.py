@@ -15,9 +15,10 @@ import phalanx as px
 import pytest
 from api import tasks
 from click.testing import CliRunner
+from phalanx._compile import compile_program
+from phalanx._outcomes import stage_code
 from phalanx.cli import commands
-from phalanx.security import Marked, marks_of
-from phalanx.skeletons import compile_program
+from phalanx.security import marks_of
 
 LEVELS = ("clear", "authenticated", "safe", "private")
 
@@ -136,6 +137,24 @@ def test_exceptions_of_marked_functions_are_private(tmp_path: Path) -> None:
     assert bytes_of.get("clear", 0) < 100_000
 
 
+def test_exceptions_show_what_a_marked_function_gave_and_are_private(tmp_path: Path) -> None:
+    @px.secure_data
+    def secret(task: str) -> str:
+        return task * 2
+
+    def fails(task: str) -> None:
+        raise ValueError(task)
+
+    policy = rules(tmp_path, '[[rule]]\nmark = "data"\nrequired = "private"\n')
+    with px.Manager(contract=px.ParDegree(1), policy=policy) as manager:
+        results = manager.compute(px.Pipeline(secret, fails, abs, fuse=False), ["x" * 100_000])
+        with pytest.raises(ValueError, match="xxx"):
+            list(results)
+    bytes_of = {line.level: line.bytes for line in results.bill.lines}
+    assert bytes_of["private"] > 700_000
+    assert bytes_of.get("clear", 0) < 100_000
+
+
 def test_marks_of_functions_and_skeletons() -> None:
     @px.secure_data
     @px.secure_code
@@ -155,7 +174,8 @@ def test_marks_of_functions_and_skeletons() -> None:
     assert marks_of(functools.partial(functools.partial(both))) == {"data", "code"}
     assert marks_of(Callable().method) == {"data"}
     assert marks_of(math.sqrt) == marks_of(tasks.double) == frozenset()
-    assert marks_of(Marked(both, frozenset())) == {"data", "code"}
+    assert marks_of(Callable()) == {"code"}
+    assert marks_of(px.secure_data(functools.partial(abs))) == {"data"}
 
 
 @pytest.mark.parametrize(
@@ -173,13 +193,69 @@ def test_marks_of_functions_and_skeletons() -> None:
     ],
 )
 def test_a_token_is_marked_if_either_of_its_ends_is(program: Any, code: bool, data: list[tuple[bool, bool]]) -> None:
+    assert staged_marks(program) == (code, data)
+
+
+def staged_marks(program: Any) -> tuple[bool, list[tuple[bool, bool]]]:
+    """What the engine is told of a program's marks."""
+
+    class Native:
+        def stage(self, instructions: int, code: bytes, marked_code: bool, data: list[tuple[bool, bool]]) -> int:
+            self.said = (marked_code, data)
+            return 1
+
+        def stage_graph(self, entry: Any, instructions: Any, code: bytes, marked_code: bool, data: Any) -> int:
+            return self.stage(len(instructions), code, marked_code, data)
+
+    native: Any = Native()
     compiled = compile_program(program)
-    assert (compiled.marked_code, compiled.marked_data) == (code, data)
+    compiled.stage(native, stage_code(compiled.code))
+    said: tuple[bool, list[tuple[bool, bool]]] = native.said
+    return said
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        px.Map(abs, secure="both"),
+        px.Pipeline(px.Map(px.Map(abs)), abs, secure="both"),
+        px.Reduce(max, secure="both"),
+        px.Scan(max, secure="both"),
+        px.Loop(px.Farm(abs, secure="both"), while_=bool),
+        px.Loop(px.Map(abs), while_=bool, secure="both"),
+        px.Graph({"a": (abs, "task"), "b": (max, "a", "task")}, result="b", secure="both"),
+    ],
+)
+def test_everything_in_a_marked_skeleton_is_marked(program: Any) -> None:
+    code, data = staged_marks(program)
+    assert code
+    assert all(one == (True, True) for one in data)
+
+
+def test_in_a_graph_only_what_touches_a_marked_function_is_marked() -> None:
+    secret = px.Farm(abs, secure="data")
+    program = px.Graph({"a": (abs, "task"), "b": (secret, "a"), "c": (abs, "task"), "d": (max, "b", "c")}, result="d")
+    code, data = staged_marks(program)
+    assert not code
+    assert any(one == (True, True) for one in data)
+    assert any(one == (False, False) for one in data) or (False, True) in data
+
+
+def test_functions_that_a_program_calls_mark_it_too() -> None:
+    @px.secure_code
+    @px.secure_data
+    def secret(task: int) -> int:
+        return task
+
+    assert staged_marks(lambda task: secret(task)) == (True, [(True, True)])
+    assert staged_marks(functools.partial(map, secret))[0]
 
 
 def test_what_cannot_be_marked() -> None:
-    with pytest.raises(px.PolicyError, match=r"wrap it, px.Farm\(sqrt, secure='data'\)"):
+    with pytest.raises(px.PolicyError, match=r"px.Farm\(sqrt, secure='data'\)"):
         px.secure_data(math.sqrt)
+    with pytest.raises(px.PolicyError, match="mark the function in it"):
+        px.secure_code(staticmethod(tasks.double))
     with pytest.raises(px.PolicyError, match="'data', 'code' or 'both'"):
         px.Farm(abs, secure="all")
 
@@ -225,16 +301,18 @@ def explain(hosts: Path, *options: str) -> list[dict[str, Any]]:
 def test_explain_names_every_pair_its_level_and_what_decided(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("10.1.0.1 7400\n10.2.0.1 7400\ntrusted 10.1.0.0/16\n")
+    near, far = "10.1.0.1:7400", "10.2.0.1:7400"
+    trusting = explain(hosts, "--takes", "clear")
+    assert {row["level"] for row in trusting if row["other"] == near} == {"clear"}
     rows = {(row["one"], row["other"], row["mark"]): row for row in explain(hosts, "--policy", "marked")}
     assert len(rows) == 9
-    near, far = "10.1.0.1:7400", "10.2.0.1:7400"
-    assert rows["manager", near, "data"]["level"] == "clear"
+    assert rows["manager", near, "data"]["level"] == "safe"
     assert rows["manager", far, "data"]["level"] == "private"
     assert rows["manager", far, "none"]["level"] == "safe"
     assert rows["manager", far, "none"]["weaker"]
     assert "other end" in rows["manager", far, "none"]["why"]
     assert rows[near, far, "none"]["level"] == "safe"
-    shown = CliRunner().invoke(commands, ["explain", str(hosts)])
+    shown = CliRunner().invoke(commands, ["explain", str(hosts), "--takes", "clear"])
     assert shown.exit_code == 0
     assert "policy links: trusted network" in shown.output
 

@@ -157,10 +157,9 @@ def test_a_frozen_interpreter_is_noticed_and_replaced(own_manager: px.Manager, e
     some = list(islice(results, 50))
     frozen = pids(own_manager)[0]
     os.kill(frozen, signal.SIGSTOP)
-    assert [*some, *results] == list(range(300))
-    summary = own_manager.summary()
-    (lost,) = (it for it in summary.interpreters if it.state == "lost")
-    assert lost.pid == frozen
+    assert [*some, *results] == list(range(300))  # others may have done what it held before it was given up
+    eventually(lambda: pids(own_manager, "lost") == [frozen])
+    (lost,) = (it for it in own_manager.summary().interpreters if it.state == "lost")
     assert "silent" in str(lost.cause)
     eventually(lambda: len(pids(own_manager)) == DEGREE)
     eventually(lambda: gone([Path(f"/proc/{frozen}")]), what="the end of the frozen one")
@@ -210,10 +209,10 @@ def no_interpreter_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 @pytest.mark.usefixtures("no_interpreter_starts")
 def test_interpreters_that_cannot_start_are_an_error_that_names_why(own_manager: px.Manager) -> None:
-    with pytest.raises(px.LostError, match="did not start: died: exited with status 9"):
+    with pytest.raises(px.RecruitError, match="did not start: died: exited with status 9"):
         list(own_manager.compute(tasks.double, [1]))
     for _ in range(2):
-        with pytest.raises(px.LostError, match="exited with status 9"):
+        with pytest.raises(px.RecruitError, match="exited with status 9"):
             own_manager.submit(tasks.double, 1).result(timeout=30)
 
 
@@ -221,8 +220,8 @@ def test_a_manager_recovers_when_interpreters_can_start_again(
     no_interpreter_starts: Callable[[], None], own_manager: px.Manager
 ) -> None:
     futures = [own_manager.submit(tasks.double, number) for number in range(5)]
-    assert {type(future.exception(timeout=30)) for future in futures} == {px.LostError}
-    with pytest.raises(px.LostError):
+    assert {type(future.exception(timeout=30)) for future in futures} == {px.RecruitError}
+    with pytest.raises(px.RecruitError):
         list(own_manager.compute(tasks.double, iter([1])))
     no_interpreter_starts()
     assert list(own_manager.compute(tasks.double, [1])) == [2]

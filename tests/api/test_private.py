@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from itertools import count, islice
 
@@ -68,3 +69,18 @@ def test_killed_interpreters_cost_no_result() -> None:
         assert [*seen, *results] == list(range(300))
         assert {it.level for it in manager.summary().interpreters} == {"private"}
         assert manager.summary().lost == 1
+
+
+def test_a_task_that_forks_does_not_answer_twice(private: px.Manager) -> None:
+    """A second answer would be sealed with the nonce of the first."""
+
+    def fork(task: int) -> int:
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)
+        os.waitpid(pid, 0)
+        return task
+
+    lost = private.summary().lost
+    assert list(private.compute(fork, range(20))) == list(range(20))
+    assert private.summary().lost == lost

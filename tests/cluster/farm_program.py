@@ -32,7 +32,9 @@ class Options:
     identity: str | None = None
     count: int = 100
     seconds: float = 0.02  # of each task
+    slow: int = 0  # the first so many tasks take ten times as long
     degree: int = 4
+    throughput: float | None = None  # this contract, instead of the degree
     task_marker: str = ""
     code_marker: str = ""
     module: str | None = None  # imported by the program's code, here and there
@@ -61,7 +63,7 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
             os.kill(os.getpid(), signal.SIGKILL)
         if number == options.failing:
             raise ValueError(task[1])
-        time.sleep(options.seconds)
+        time.sleep(options.seconds * (10 if number < options.slow else 1))
         where = {"machine": socket.gethostname(), "pid": os.getpid(), "library": library.__name__}
         return {"value": task[0] + 1, "marker": task[1], **where}
 
@@ -72,7 +74,9 @@ def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
     where = px.Hosts(options.hosts) if options.hosts else None
     program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)
-    contract, policy = px.ParDegree(options.degree), read_policy(options.policy)
+    rate = options.throughput
+    contract = px.ParDegree(options.degree) if rate is None else px.Throughput(rate)
+    policy = read_policy(options.policy)
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
         with px.Manager(where, contract=contract, identity=options.identity, policy=policy) as manager:

@@ -97,7 +97,7 @@ def test_marked_code_and_data_are_never_readable_on_untrusted_links(grid: Grid, 
     left, right, near = *grid.executors("left", "right"), trusting(grid, "near")
     with left.host.cable.capture() as one, right.host.cable.capture() as two, near.host.cable.capture() as three:
         trusted = [f"{near.host.address}/32"]
-        farm = secret_farm(grid, [left, right, near], found, degree=6, trusted=trusted, count=200)
+        farm = secret_farm(grid, [left, right, near], found, degree=6, trusted=trusted, count=600)
         if fault is not None:
             until(lambda: farm.interpreters("right"), timeout=PATIENCE, what="a result from right")
             fault(farm, right)
@@ -184,7 +184,7 @@ def test_an_attacker_who_alters_a_bit_changes_no_result(grid: Grid, level: str) 
         summary = farm.complete()
     assert mallory.altered == 1
     causes = [it["cause"] or "" for it in summary["interpreters"]]
-    assert any("not what the peer sent" in cause for cause in causes), causes
+    assert any("not what the other end sent" in cause for cause in causes), causes
     assert {it["level"] for it in summary["interpreters"]} == {level}
 
 
@@ -192,7 +192,7 @@ def test_explain_tells_what_then_happens(grid: Grid) -> None:
     near, far = trusting(grid, "near"), grid.executor(grid.desk.lab.host("far"))
     hosts = grid.desk.home / "hosts.txt"
     hosts.write_text(f"{near.host.address} {near.port}\n{far.address}\ntrusted {near.host.address}/32\n")
-    shown = grid.phalanx("explain", Path(hosts), "--json").stdout()
+    shown = grid.phalanx("explain", Path(hosts), "--json", "--takes", "clear").stdout()
     summary = grid.farm([near, far], degree=4, trusted=[f"{near.host.address}/32"]).complete()
     for machine, level in levels(summary).items():
         [row] = [line for line in _rows(shown) if line["other"].startswith(machine) and line["one"] == "manager"

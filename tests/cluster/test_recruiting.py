@@ -69,6 +69,33 @@ def test_two_managers_share_a_machine(grid: Grid) -> None:
     other.complete()
 
 
+def test_a_machine_that_is_full_is_named(grid: Grid) -> None:
+    executors = grid.executors("left")
+    first = grid.farm(executors, degree=2, count=6, seconds=2)
+    first.fired(at_least=2)
+    kind, text = grid.farm(executors, degree=2).failure()
+    assert kind == "RecruitError"
+    assert executors[0].address in text
+    assert "all 2 interpreters of this machine are in use" in text
+    first.complete()
+
+
+def test_what_a_contract_releases_serves_others(grid: Grid) -> None:
+    (left,) = grid.executors("left")
+    service = len(left.host.pids())
+
+    def interpreters(number: int) -> None:
+        until(lambda: len(left.host.pids()) == service + number, timeout=PATIENCE, what=f"{number} interpreters")
+
+    first = grid.farm([left], throughput=8, seconds=0.03, slow=20, count=500)
+    interpreters(2)  # 0.3 s a task, 8 a second
+    interpreters(1)  # 0.03 s a task
+    grid.farm([left], degree=1).complete()
+    summary = first.complete()
+    assert summary["lost"] == 0
+    assert sorted({it["state"] for it in summary["interpreters"]}) == ["released", "working"]
+
+
 def test_a_manager_behind_a_nat_recruits_outside(lab: Lab) -> None:
     grid = Grid(lab.host("desk", lab.nat("office")))
     grid.farm(grid.executors("left"), degree=2).complete()

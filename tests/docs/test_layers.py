@@ -40,9 +40,10 @@ MODULES = {
     "python": [
         "_native",
         "_atomic errors summary",
-        "_tokens hosts security",
-        "skeletons",
-        "_interpreter _outcomes _stream",
+        "security",
+        "_instructions _tokens contracts hosts",
+        "_folding skeletons",
+        "_compile _interpreter _outcomes _stream",
         "_submissions",
         "manager space bsp transfer",
         "root",

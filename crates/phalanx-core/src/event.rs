@@ -30,6 +30,8 @@ pub enum Cause {
     Died { how: String },
     /// Nothing was heard from it for this many milliseconds: frozen, or its cable is cut.
     Silent { milliseconds: u64 },
+    /// What arrived is not what the other end sent: somebody on the wire altered it.
+    Attacked,
     /// It broke the protocol.
     Protocol { what: String },
 }
@@ -39,6 +41,7 @@ impl std::fmt::Display for Cause {
         match self {
             Cause::Died { how } => write!(f, "died: {how}"),
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
+            Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
         }
     }
@@ -68,10 +71,13 @@ pub enum Outcome {
     Raised { task: TaskId, error: Bytes, by: String },
     /// Firing the task, here as the token that was fired, ended these interpreters, one after the other.
     Culprit { task: TaskId, token: Tokens, index: u32, killed: Vec<String> },
+    /// The contract on time is not met. `asked` and `reached` are tasks a second, or seconds.
+    Unmet { asked: f64, reached: f64, why: String },
     /// Every result was delivered.
     Ended,
-    /// No interpreter is left and none can be recruited; `losses` says what happened to them.
-    Abandoned { losses: Vec<String> },
+    /// No interpreter is left and none can be recruited; `losses` says what happened to them. Without `recruited`
+    /// there never was one.
+    Abandoned { losses: Vec<String>, recruited: bool },
 }
 
 impl Outcome {
@@ -80,7 +86,7 @@ impl Outcome {
         match self {
             Outcome::Results { tokens, .. } => tokens.count(),
             Outcome::Raised { .. } | Outcome::Culprit { .. } => 1,
-            Outcome::Ended | Outcome::Abandoned { .. } => 0,
+            Outcome::Unmet { .. } | Outcome::Ended | Outcome::Abandoned { .. } => 0,
         }
     }
 }
@@ -133,6 +139,22 @@ pub enum Fact {
         interpreter: InterpreterId,
         tasks: u32,
     },
+    /// What `of` holds for too long was fired at `interpreter` too.
+    Doubled {
+        interpreter: InterpreterId,
+        of: InterpreterId,
+        run: RunId,
+        tasks: u32,
+    },
+    /// An answer came second, and was dropped.
+    Dropped {
+        interpreter: InterpreterId,
+        run: RunId,
+        tasks: u32,
+        bytes: u64,
+        busy: u64,
+        protection: u64,
+    },
     Lost {
         interpreter: InterpreterId,
         cause: String,
@@ -148,6 +170,23 @@ pub enum Fact {
         interpreter: InterpreterId,
         bytes: [u64; Level::ALL.len()],
         protection: [u64; Level::ALL.len()],
+    },
+    /// The contract asks for another number of interpreters now.
+    Wanted {
+        interpreters: u32,
+    },
+    /// The contract needs the interpreter no more: it was let go, with nothing in flight.
+    Released {
+        interpreter: InterpreterId,
+    },
+    /// How a contract on time is kept for a run: so far, then as a whole. `asked` and `reached` are tasks a second, or
+    /// seconds from the first task to the last result, which are expected while it goes on.
+    Contract {
+        run: RunId,
+        asked: f64,
+        reached: f64,
+        met: bool,
+        why: Option<String>,
     },
     /// The program ended and let the interpreter go.
     Dismissed {

@@ -193,11 +193,14 @@ fn shape(stream: &TcpStream, rate: u32) {
 #[cfg(not(target_os = "linux"))]
 fn shape(_: &TcpStream, _: u32) {}
 
+/// What is done with a block, and a place for what comes of it.
+type Act<'a> = Box<dyn FnMut(&[u8], &mut [u8]) + 'a>;
+
 /// What one core can do at most, in MB/s, on blocks as large as the links'.
 fn limits() -> Vec<(&'static str, f64)> {
     const BLOCK: usize = 128 << 10;
     let (source, mut target) = (vec![1; 64 << 20], vec![0; BLOCK]);
-    let mut rate = |mut act: Box<dyn FnMut(&[u8], &mut [u8])>| {
+    let mut rate = |mut act: Act| {
         let began = Instant::now();
         for _ in 0..4 {
             source.chunks_exact(BLOCK).for_each(|block| act(block, &mut target));

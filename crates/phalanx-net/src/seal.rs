@@ -6,7 +6,7 @@
 //!
 //! A block's sequence number is in its nonce and does not travel: a block that was altered, dropped, repeated, or put
 //! elsewhere does not open. Private is AES-128-GCM, safe is the MAC of AEGIS-128X2, which is four times as fast as any
-//! other here. Blocks are eight times as long as TLS records and lie as the socket gives them, so that a large array is
+//! other here. Blocks are sixteen times as long as TLS records and lie as the socket gives them, so that a large array is
 //! opened in the memory where it stays (docs/decisions/0008).
 
 use aegis::aegis128x2::Aegis128X2Mac;
@@ -29,7 +29,7 @@ pub const SECRET: usize = 32;
 const MARK: u8 = 0x58;
 /// Blocks under one key: 2³⁶ bytes, that is 2³² blocks of the cipher. Of AES-GCM an attacker then learns with
 /// probability 2⁻⁶⁵, where TLS allows 2⁻⁵⁷ (RFC 8446, section 5.5).
-const BLOCKS_PER_KEY: u64 = 1 << 19;
+const BLOCKS_PER_KEY: u64 = 1 << 18;
 
 /// A block's beginning.
 pub fn head(level: Level, payload: usize) -> [u8; HEAD] {

@@ -9,6 +9,7 @@ use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, handshake};
+use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,11 +97,16 @@ fn a_slow_reader_slows_the_writer_down() {
             for number in 0..100 {
                 let body = body(number, 1 << 20);
                 sender.send(Mark::None, start(&body), vec![body.into()]).unwrap();
+                sender.settle(); // which must not make room
                 sent.send(number).unwrap();
             }
         });
         // Nobody reads: what the sockets and the outbox do not hold stays with the writer.
-        while done.recv_timeout(Duration::from_millis(500)).is_ok() {}
+        let mut written = 0;
+        while done.recv_timeout(Duration::from_millis(500)).is_ok() {
+            written += 1;
+        }
+        assert!(written < 50, "{level}: {written} MiB have no reader, and the writer did not wait");
         let from_one = read(other.1);
         for number in 0..100 {
             assert_eq!(from_one.recv_timeout(PATIENCE).unwrap().unwrap().body, body(number, 1 << 20));
@@ -110,7 +116,11 @@ fn a_slow_reader_slows_the_writer_down() {
 
 #[test]
 fn what_was_sent_may_change_after_it_settled() {
-    let (one, other) = ends(Levels::all(Level::Clear));
+    Level::ALL.into_iter().for_each(settles);
+}
+
+fn settles(level: Level) {
+    let (one, other) = ends(Levels::all(level));
     let sent = body(1, 8 << 20);
     let memory = Arc::new(sent.clone());
     one.0.queue(Mark::None, start(&sent), vec![Bytes::from_owner(Owned(memory.clone()))]);
@@ -346,6 +356,33 @@ fn blocks_arrive_whole_however_the_wire_cuts_them() {
             assert_eq!(frames.len(), 3);
             assert!(frames.iter().enumerate().all(|(number, frame)| frame.body == sent(number)));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn hostile_bytes_end_a_link_and_nothing_else(
+        level in (0..4usize).prop_map(|index| Level::ALL[index]),
+        begins_well in any::<bool>(),
+        length in 0usize..300,
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let (mut eve, server) = Socket::pair().unwrap();
+        let shaken = (level > Level::Clear).then(|| {
+            let (one, other) = Socket::pair().unwrap();
+            shake_hands(one, other, Levels::all(level), Levels::all(level)).1.1
+        });
+        let (_link, reader) = Link::new(server, shaken, MAX_BODY).unwrap();
+        let received = read(reader);
+        if begins_well {
+            eve.write_all(&[0x58 + level as u8, length as u8, (length >> 8) as u8, 0]).unwrap();
+        }
+        let _ = eve.write_all(&bytes);
+        eve.shut_down();
+        let received: Vec<_> = received.iter().collect();
+        prop_assert!(received.last().unwrap().is_err());
+        prop_assert!(level < Level::Safe || received.len() == 1, "a frame out of nothing");
     }
 }
 

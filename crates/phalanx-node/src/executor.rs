@@ -55,8 +55,8 @@ struct Service {
     listener: Listener,
     member: Member,
     options: Options,
-    /// Started interpreters that wait for their data link.
-    expecting: Mutex<HashMap<Token, Arc<Mutex<Process>>>>,
+    /// Started interpreters that wait for their data link, and from where it must come: its levels were agreed on for there.
+    expecting: Mutex<HashMap<Token, (IpAddr, Arc<Mutex<Process>>)>>,
     unproved: Mutex<Vec<Unproved>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     next: AtomicU64,
@@ -94,6 +94,7 @@ impl Drop for Leaving<'_> {
 struct Session {
     link: Arc<Link>,
     user: String,
+    from: IpAddr,
     /// What its data links may have, for each mark.
     levels: [LevelSet; 3],
     interpreters: Mutex<HashMap<u32, Started>>,
@@ -209,8 +210,12 @@ impl Service {
 
     /// A data link: the interpreter that was started under the token does the handshake.
     fn pass_on(&self, token: Token, socket: &Socket) -> io::Result<()> {
-        let process = lock(&self.expecting).remove(&token);
-        let process = process.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, "an unknown token"))?;
+        let refused = |why| io::Error::new(io::ErrorKind::PermissionDenied, why);
+        let expected = lock(&self.expecting).remove(&token);
+        let (from, process) = expected.ok_or_else(|| refused("an unknown token"))?;
+        if socket.peer()?.ip() != from {
+            return Err(refused("a token from another machine than it was given to"));
+        }
         lock(&process).give(socket)
     }
 
@@ -230,9 +235,9 @@ impl Service {
             return Err(refused(format!("the user {user} is not among those accepted here")));
         }
         self.proved(number);
-        let levels = self.levels_for(&socket)?;
+        let (levels, from) = (self.levels_for(&socket)?, socket.peer()?.ip());
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
-        let session = Arc::new(Session { link, user, levels, interpreters: Mutex::default() });
+        let session = Arc::new(Session { link, user, from, levels, interpreters: Mutex::default() });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
         (self.log)(format!("serving {}", session.user));
@@ -322,7 +327,7 @@ impl Service {
         let process = Process::start(&self.options.command, &begin)?;
         let token = random_token();
         let process = Arc::new(Mutex::new(process));
-        lock(&self.expecting).insert(token, process.clone());
+        lock(&self.expecting).insert(token, (session.from, process.clone()));
         lock(&session.interpreters).insert(request, Started { process, token });
         Ok((token, own.certificate.to_vec()))
     }

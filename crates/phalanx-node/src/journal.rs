@@ -25,8 +25,22 @@ pub struct Summary {
     pub replaced: u64,
     /// Tasks that were in flight at an interpreter that was lost.
     pub refired: u64,
+    /// Tasks that were fired at a second interpreter because the first one took too long.
+    pub doubled: u64,
     pub interpreters: BTreeMap<InterpreterId, InterpreterSummary>,
+    /// How the contract on time is kept by the computation that was looked at last.
+    pub contract: Option<ContractSummary>,
     first_fired: Option<f64>,
+}
+
+/// A contract on time: tasks a second, or seconds from the first task to the last result.
+#[derive(Debug, Clone)]
+pub struct ContractSummary {
+    pub asked: f64,
+    pub reached: f64,
+    pub met: bool,
+    /// Why it is not met.
+    pub why: Option<String>,
 }
 
 /// One interpreter's part.
@@ -164,6 +178,12 @@ impl Summary {
                 it.busy += Duration::from_nanos(*busy).as_secs_f64();
                 it.protection_there = Duration::from_nanos(*protection).as_secs_f64();
             }),
+            Fact::Doubled { tasks, .. } => self.doubled += u64::from(*tasks),
+            Fact::Dropped { interpreter, bytes, busy, protection, .. } => self.of(*interpreter, |it| {
+                it.bytes_out += bytes;
+                it.busy += Duration::from_nanos(*busy).as_secs_f64();
+                it.protection_there = Duration::from_nanos(*protection).as_secs_f64();
+            }),
             Fact::Raised { interpreter, .. } => self.of(*interpreter, |it| it.tasks += 1),
             Fact::Lost { interpreter, cause, tasks } => {
                 self.lost += 1;
@@ -175,7 +195,12 @@ impl Summary {
                 self.wall = at - self.first_fired.unwrap_or(at);
             }
             Fact::Dismissed { interpreter } => self.of(*interpreter, |it| it.state = "dismissed"),
-            Fact::RecruitFailed { .. } | Fact::Returned { .. } => {}
+            Fact::Released { interpreter } => self.of(*interpreter, |it| it.state = "released"),
+            Fact::Contract { asked, reached, met, why, .. } => {
+                let (asked, reached, met, why) = (*asked, *reached, *met, why.clone());
+                self.contract = Some(ContractSummary { asked, reached, met, why });
+            }
+            Fact::Wanted { .. } | Fact::RecruitFailed { .. } | Fact::Returned { .. } => {}
         }
     }
 

@@ -9,7 +9,7 @@ use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
-use phalanx_core::flow::{Config, Engine, Graph, Marks, RunOptions};
+use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions};
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
 use phalanx_core::level::{Agreed, Level};
 use phalanx_core::wire::{FromInterpreter, Tokens, decode, encode};
@@ -34,8 +34,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What a user's manager is to be.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Interpreters to keep; `None`: what the place offers.
+    /// Interpreters to keep, or, with a goal, to have at most; `None`: what the place offers.
     pub interpreters: Option<u32>,
+    /// What the contract asks for beyond a number of interpreters.
+    pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
     /// Where the journal's facts are written as lines of JSON.
@@ -108,7 +110,6 @@ struct Core {
     source: Box<dyn Source>,
     next_id: AtomicU32,
     closed: AtomicBool,
-    interpreters: u32,
     myself: Weak<Core>,
 }
 
@@ -124,7 +125,7 @@ impl Manager {
     pub fn start(source: Box<dyn Source>, options: &Options) -> io::Result<Manager> {
         let began = Instant::now();
         let interpreters = options.interpreters.unwrap_or_else(|| source.offered());
-        let config = Config { interpreters, silence: options.silence };
+        let config = Config { interpreters, goal: options.goal, silence: options.silence };
         let journal = Journal::new(began, options.journal.as_deref())?;
         let core = Arc::new_cyclic(|myself| Core {
             began,
@@ -136,7 +137,6 @@ impl Manager {
             source,
             next_id: AtomicU32::new(1),
             closed: AtomicBool::new(false),
-            interpreters,
             myself: myself.clone(),
         });
         core.drive(|_, _| ());
@@ -145,15 +145,15 @@ impl Manager {
         Ok(Manager { core, owner: std::process::id() })
     }
 
-    /// How many interpreters the contract asks for.
+    /// How many interpreters the contract asks for now.
     pub fn interpreters(&self) -> u32 {
-        self.core.interpreters
+        lock(&self.core.engine).wanted()
     }
 
-    /// Takes a program of a chain of `instructions`; `code` is the pickled tuple of their functions.
-    pub fn stage(&self, instructions: u16, code: Bytes, marks: Marks) -> ProgramId {
+    /// Takes a program; `code` is the pickled tuple of what its instructions fire.
+    pub fn stage(&self, graph: Graph, code: Bytes, marks: Marks) -> ProgramId {
         self.core.drive(|engine, _| {
-            let program = engine.stage(Graph::chain(instructions), code);
+            let program = engine.stage(graph, code);
             engine.mark(program, marks);
             program
         })
@@ -184,9 +184,9 @@ impl Manager {
         waited.unwrap_or_else(PoisonError::into_inner).0.room(run)
     }
 
-    /// The next tasks of a run's stream.
-    pub fn feed(&self, run: RunId, tasks: Tokens) {
-        self.core.drive(|engine, now| engine.feed(now, run, tasks));
+    /// The next tasks of a run's stream. Those of a graph must be separate tokens.
+    pub fn feed(&self, run: RunId, tasks: Tokens) -> Result<(), WireError> {
+        self.core.drive(|engine, now| engine.feed(now, run, tasks))
     }
 
     /// The run's stream has ended.
@@ -399,6 +399,7 @@ fn cause_of(end: LinkError, violation: Option<WireError>, seat: &Seat) -> Cause 
     let how = lock(&seat.hold).end();
     match (violation, end) {
         (Some(error), _) | (None, LinkError::Wire(error)) => Cause::Protocol { what: error.to_string() },
+        (None, error) if error.is_attack() => Cause::Attacked,
         (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
         (None, LinkError::Ended | LinkError::Closed) => Cause::Died { how },
     }

@@ -3,14 +3,14 @@
 
 use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
-use phalanx_core::ids::FiringId;
-use phalanx_core::level::Mark;
-use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
+use phalanx_core::ids::{FiringId, ProgramId};
+use phalanx_core::level::{Levels, Mark};
+use phalanx_core::wire::{FromInterpreter, PAST, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_node::interpreter::{begin, end_process};
 use pyo3::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,32 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// link's thread reads; while Python waits for a message, Python's thread reads itself: one change of threads less.
 struct Inbox {
     frames: Mutex<VecDeque<Frame>>,
+    /// Firings that the manager does not want any more.
+    given_up: Mutex<Vec<FiringId>>,
     reader: Mutex<Reader>,
+}
+
+/// What of the present firing is marked.
+struct Marks {
+    /// The code of each staged program.
+    code: HashMap<ProgramId, Mark>,
+    gives: Mark,
+    /// An exception shows what the function took, what it would have given, and lines of its code.
+    fails: Mark,
+}
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks { code: HashMap::new(), gives: Mark::None, fails: Mark::None }
+    }
+}
+
+impl Marks {
+    fn begin(&mut self, program: ProgramId, takes: Mark, gives: Mark, levels: Levels) {
+        let code = self.code.get(&program).copied().unwrap_or(Mark::None);
+        let strongest = [takes, gives, code].into_iter().max_by_key(|mark| levels.of(*mark));
+        (self.gives, self.fails) = (gives, strongest.unwrap_or(gives));
+    }
 }
 
 /// The process' one link, from Python's side.
@@ -38,8 +63,9 @@ pub struct Interpreter {
     /// Where the user's modules are found.
     #[pyo3(get)]
     path: Vec<String>,
-    /// The mark of what the present firing answers.
-    gives: Mutex<Mark>,
+    marks: Mutex<Marks>,
+    /// This process, and not one that the user's code has forked.
+    pid: u32,
 }
 
 #[pymethods]
@@ -48,33 +74,65 @@ impl Interpreter {
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link, reader) = py.detach(begin)?;
-        let inbox = Arc::new(Inbox { frames: Mutex::default(), reader: Mutex::new(reader) });
+        let inbox =
+            Arc::new(Inbox { frames: Mutex::default(), given_up: Mutex::default(), reader: Mutex::new(reader) });
         let (reading, alive) = (inbox.clone(), link.clone());
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
             .map_err(ended)?;
-        Ok(Interpreter { link, inbox, machine: begin.machine, path: begin.path, gives: Mutex::new(Mark::None) })
+        Ok(Interpreter {
+            link,
+            inbox,
+            machine: begin.machine,
+            path: begin.path,
+            marks: Mutex::default(),
+            pid: std::process::id(),
+        })
     }
 
-    /// The next message: `("stage", program, code)`, `("forget", program)` or
-    /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count)`.
+    /// The next message: `("stage", program, code)`, `("forget", program)`, `("ahead", firing, tokens)` or
+    /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count, groups)`.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
+            self.end_copy();
             let frame = py.detach(|| self.wait());
             release(py);
             let Ok(message) = decode(&frame.header) else { end_process(1) };
             return Ok(match message {
-                ToInterpreter::Beat => continue,
-                ToInterpreter::Stage { program, .. } => {
+                ToInterpreter::Beat | ToInterpreter::GiveUp { .. } => continue,
+                ToInterpreter::Fire { firing, .. } if self.inbox.is_given_up(firing) => {
+                    self.returned(py, firing.0)?;
+                    continue;
+                }
+                ToInterpreter::Stage { program, mark } => {
+                    lock(&self.marks).code.insert(program, mark);
                     ("stage", program.0, Bound::new(py, Region::new(frame.body))?).into_pyobject(py)?.into_any()
                 }
-                ToInterpreter::Forget { program } => ("forget", program.0).into_pyobject(py)?.into_any(),
-                ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, gives, .. } => {
-                    *lock(&self.gives) = gives;
+                ToInterpreter::Forget { program } => {
+                    lock(&self.marks).code.remove(&program);
+                    ("forget", program.0).into_pyobject(py)?.into_any()
+                }
+                ToInterpreter::Ahead { firing, shape, .. } => {
+                    let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
+                    ("ahead", firing.0, to_python(py, tokens)?).into_pyobject(py)?.into_any()
+                }
+                ToInterpreter::Fire {
+                    firing,
+                    program,
+                    instruction,
+                    shape,
+                    first,
+                    count,
+                    slice,
+                    groups,
+                    takes,
+                    gives,
+                } => {
+                    lock(&self.marks).begin(program, takes, gives, self.link.levels());
                     let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
-                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count)
+                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count, groups)
                         .into_pyobject(py)?
                         .into_any()
                 }
@@ -82,38 +140,63 @@ impl Interpreter {
         }
     }
 
-    /// Results of the firing's next tokens; `busy` in nanoseconds.
-    fn fired(&self, py: Python<'_>, firing: u64, results: Packed, busy: u64) -> PyResult<()> {
+    /// Results of the firing's next tokens; `busy` in nanoseconds. `ways`: for each token of an instruction that
+    /// branches, how many it gives; `None`: it leaves.
+    fn fired(&self, py: Python<'_>, firing: u64, results: Packed, ways: Vec<Option<u32>>, busy: u64) -> PyResult<()> {
         release(py);
         let tokens = from_python(py, results)?;
         let spent = self.link.counters().levels.iter().map(|spent| spent.protection.load(Ordering::Relaxed));
         let protection = spent.sum();
         let shape = tokens.shape().clone();
-        let message = FromInterpreter::Fired { firing: FiringId(firing), shape, busy, protection };
-        py.detach(|| {
-            self.link.send(*lock(&self.gives), encode(&message, tokens.bytes()), tokens.body())?;
-            self.link.settle(); // the next firing may change the arrays that this one gave back
-            Ok(())
-        })
-        .map_err(ended)
+        let ways = ways.into_iter().map(|way| way.unwrap_or(PAST)).collect();
+        let message = FromInterpreter::Fired { firing: FiringId(firing), shape, ways, busy, protection };
+        self.send(py, &message, &tokens)
+    }
+
+    /// Parts of the firing's next token, ahead of its answer.
+    fn ahead(&self, py: Python<'_>, firing: u64, parts: Packed) -> PyResult<()> {
+        release(py);
+        let tokens = from_python(py, parts)?;
+        let message = FromInterpreter::Ahead { firing: FiringId(firing), shape: tokens.shape().clone() };
+        self.send(py, &message, &tokens)
     }
 
     /// The firing's next token raised; `error` is the pickled exception.
     fn failed(&self, py: Python<'_>, firing: u64, error: Vec<u8>, busy: u64) -> PyResult<()> {
+        self.end_copy();
         let message = FromInterpreter::Failed { firing: FiringId(firing), busy };
         let bytes = error.len() as u64;
-        let gives = *lock(&self.gives);
-        py.detach(|| self.link.send(gives, encode(&message, bytes), vec![error.into()])).map_err(ended)
+        let fails = lock(&self.marks).fails;
+        py.detach(|| self.link.send(fails, encode(&message, bytes), vec![error.into()])).map_err(ended)
     }
 
     /// The rest of the firing is given back.
     fn returned(&self, py: Python<'_>, firing: u64) -> PyResult<()> {
+        self.end_copy();
         let message = FromInterpreter::Returned { firing: FiringId(firing) };
         py.detach(|| self.link.send(Mark::None, encode(&message, 0), Vec::new())).map_err(ended)
     }
 }
 
 impl Interpreter {
+    /// A process that the user's code forked, and that came back from there, has nothing to answer.
+    fn end_copy(&self) {
+        if std::process::id() != self.pid {
+            end_process(0);
+        }
+    }
+
+    fn send(&self, py: Python<'_>, message: &FromInterpreter, tokens: &Tokens) -> PyResult<()> {
+        self.end_copy();
+        py.detach(|| {
+            let gives = lock(&self.marks).gives;
+            self.link.send(gives, encode(message, tokens.bytes()), tokens.body())?;
+            self.link.settle(); // the next firing may change the arrays that this one gave back
+            Ok(())
+        })
+        .map_err(ended)
+    }
+
     fn wait(&self) -> Frame {
         if let Some(frame) = self.inbox.pop() {
             return frame;
@@ -133,7 +216,7 @@ impl Interpreter {
 
     /// Without its link an interpreter has nothing to live for.
     fn must<T>(&self, outcome: Result<T, LinkError>) -> T {
-        outcome.unwrap_or_else(|_| end_process(0))
+        outcome.unwrap_or_else(|error| end_with_link(&self.link, &error))
     }
 }
 
@@ -142,9 +225,25 @@ impl Inbox {
         lock(&self.frames).pop_front()
     }
 
-    /// The manager bounds what it sends ahead of the answers, so this is bounded too.
+    /// The manager bounds what it sends ahead of the answers, so this is bounded too. What gives up a firing overtakes
+    /// it; such messages have no body, firings have one.
     fn push(&self, frame: Frame) {
-        lock(&self.frames).push_back(frame);
+        match frame.body.is_empty().then(|| decode(&frame.header)) {
+            Some(Ok(ToInterpreter::GiveUp { firing })) => lock(&self.given_up).push(firing),
+            _ => lock(&self.frames).push_back(frame),
+        }
+    }
+
+    /// Whether a firing, whose turn it is now, was given up. Firings come in the order of their numbers, so what is
+    /// known of those before it is of no use any more.
+    fn is_given_up(&self, firing: FiringId) -> bool {
+        let mut given_up = lock(&self.given_up);
+        if given_up.is_empty() {
+            return false;
+        }
+        let contained = given_up.contains(&firing);
+        given_up.retain(|other| *other > firing);
+        contained
     }
 }
 
@@ -166,7 +265,10 @@ fn attend(link: &Link, inbox: &Inbox) {
         if std::mem::replace(&mut received, so_far) != so_far {
             last_heard = now;
         }
-        if read.is_err() || now - last_heard > SILENCE {
+        if let Err(error) = read {
+            end_with_link(link, &error);
+        }
+        if now - last_heard > SILENCE {
             end_process(0);
         }
         if now - last_beat >= BEAT {
@@ -175,6 +277,15 @@ fn attend(link: &Link, inbox: &Inbox) {
             link.flush();
         }
     }
+}
+
+/// Ends the process; the manager is told where it was an attack, and not the task's fault.
+fn end_with_link(link: &Link, error: &LinkError) -> ! {
+    if error.is_attack() {
+        link.queue(Mark::None, encode(&FromInterpreter::Attacked, 0), Vec::new());
+        link.flush();
+    }
+    end_process(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,6 +3,7 @@
 mod buffers;
 mod errors;
 mod executor;
+mod graph;
 mod grid;
 mod interpreter;
 mod manager;

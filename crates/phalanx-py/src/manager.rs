@@ -2,11 +2,12 @@
 
 use crate::buffers::{Region, release};
 use crate::errors::{identity, raise, recruit};
+use crate::graph::{PyInstruction, PyTarget, to_graph};
 use crate::policy::Words;
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
 use phalanx_core::event::Outcome;
-use phalanx_core::flow::{MarkedData, Marks, RunOptions};
+use phalanx_core::flow::{Goal, Graph, MarkedData, Marks, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
 use phalanx_core::level::Level;
 use phalanx_net::address::Address;
@@ -14,12 +15,16 @@ use phalanx_net::identity::{Member, Role};
 use phalanx_node::connect::{Place, connect};
 use phalanx_node::manager as node;
 use phalanx_node::recruit::Start;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+
+/// For each instruction, whether what it takes and what it gives is marked.
+type MarkedTokens = Vec<(bool, bool)>;
 
 /// How often a wait looks whether somebody pressed Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -47,15 +52,18 @@ pub struct Manager(node::Manager);
 
 #[pymethods]
 impl Manager {
-    /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file.
+    /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file. `throughput` (tasks
+    /// a second) or `deadline` (seconds): what the contract asks for, with at most so many `interpreters`.
     #[new]
-    #[pyo3(signature = (*, addresses, identity_file, interpreters, policy, command, path, python, silence, journal))]
+    #[pyo3(signature = (*, addresses, identity_file, interpreters, throughput, deadline, policy, command, path, python, silence, journal))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         addresses: Option<Vec<String>>,
         identity_file: Option<String>,
         interpreters: Option<u32>,
+        throughput: Option<f64>,
+        deadline: Option<f64>,
         policy: Words,
         command: Vec<String>,
         path: Vec<String>,
@@ -75,30 +83,45 @@ impl Manager {
         let policy = policy.read()?;
         let start = Start { command, path, python };
         let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
-        let options = node::Options { interpreters, silence, journal };
+        let goal = throughput.map(Goal::Throughput).or(deadline.map(Goal::Deadline));
+        let options = node::Options { interpreters, goal, silence, journal };
         let source = interruptibly(py, move || connect(place, policy, start, interpreters))?.map_err(recruit)?;
         Ok(Manager(py.detach(|| node::Manager::start(source, &options))?))
     }
 
-    /// How many interpreters the contract asks for.
+    /// How many interpreters the contract asks for now.
     #[getter]
     fn interpreters(&self) -> u32 {
         self.0.interpreters()
     }
 
-    /// Takes a program: the pickled tuple of its instructions' functions; whether that is marked, and for each
-    /// instruction whether what it takes and what it gives is.
+    /// Takes a program that is a chain of so many instructions: the pickled tuple of their functions; whether that is
+    /// marked, and for each instruction whether what it takes and what it gives is.
     fn stage(
         &self,
         py: Python<'_>,
         instructions: u16,
         code: Vec<u8>,
         marked_code: bool,
-        marked_data: Vec<(bool, bool)>,
+        marked_data: MarkedTokens,
     ) -> u32 {
-        let data = marked_data.into_iter().map(|(takes, gives)| MarkedData { takes, gives }).collect();
-        let marks = Marks { code: marked_code, data };
-        py.detach(|| self.0.stage(instructions, code.into(), marks).0)
+        let marks = to_marks(marked_code, marked_data);
+        py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks).0)
+    }
+
+    /// Takes a program that is a graph: where its tasks go, its instructions, and their pickled tuple; and its marks.
+    fn stage_graph(
+        &self,
+        py: Python<'_>,
+        entry: Vec<PyTarget>,
+        instructions: Vec<PyInstruction>,
+        code: Vec<u8>,
+        marked_code: bool,
+        marked_data: MarkedTokens,
+    ) -> PyResult<u32> {
+        let graph = to_graph(entry, instructions).map_err(|error| raise("ProgramError", error))?;
+        let marks = to_marks(marked_code, marked_data);
+        Ok(py.detach(|| self.0.stage(graph, code.into(), marks).0))
     }
 
     fn forget(&self, py: Python<'_>, program: u32) {
@@ -106,8 +129,23 @@ impl Manager {
     }
 
     /// Opens a run that takes tasks `ahead` seconds ahead, and at least `spare` batches for each interpreter.
-    fn open(&self, py: Python<'_>, program: u32, ordered: bool, ahead: f64, spare: u32, mailbox: &Mailbox) -> u32 {
-        let options = RunOptions { ordered, ahead: Duration::from_secs_f64(ahead.clamp(0.0, 60.0)), spare };
+    /// `contract`: whether the manager's contract on time holds for it; `size`: how many tasks its stream has.
+    #[pyo3(signature = (program, mailbox, *, ordered, ahead, spare, stragglers, contract, size))]
+    #[expect(clippy::too_many_arguments)]
+    fn open(
+        &self,
+        py: Python<'_>,
+        program: u32,
+        mailbox: &Mailbox,
+        ordered: bool,
+        ahead: f64,
+        spare: u32,
+        stragglers: bool,
+        contract: bool,
+        size: Option<u64>,
+    ) -> u32 {
+        let ahead = Duration::from_secs_f64(ahead.clamp(0.0, 60.0));
+        let options = RunOptions { ordered, ahead, spare, stragglers, contract, size };
         py.detach(|| self.0.open(ProgramId(program), options, &mailbox.0).0)
     }
 
@@ -119,8 +157,7 @@ impl Manager {
     fn feed(&self, py: Python<'_>, run: u32, tasks: Packed) -> PyResult<()> {
         release(py);
         let tasks = from_python(py, tasks)?;
-        py.detach(|| self.0.feed(RunId(run), tasks));
-        Ok(())
+        py.detach(|| self.0.feed(RunId(run), tasks)).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     fn finish(&self, py: Python<'_>, run: u32) {
@@ -181,6 +218,9 @@ impl Manager {
         all.set_item("lost", summary.lost)?;
         all.set_item("replaced", summary.replaced)?;
         all.set_item("refired", summary.refired)?;
+        all.set_item("doubled", summary.doubled)?;
+        let contract = summary.contract.map(|it| (it.asked, it.reached, it.met, it.why));
+        all.set_item("contract", contract)?;
         all.set_item("interpreters", interpreters)?;
         Ok(all)
     }
@@ -191,6 +231,11 @@ impl Manager {
         release(py);
         Ok(closed?)
     }
+}
+
+fn to_marks(code: bool, data: MarkedTokens) -> Marks {
+    let data = data.into_iter().map(|(takes, gives)| MarkedData { takes, gives }).collect();
+    Marks { code, data }
 }
 
 /// Does what may wait for other machines in a thread of its own, so that Ctrl-C is heard meanwhile.
@@ -220,7 +265,10 @@ fn outcome_to_python(py: Python<'_>, run: RunId, outcome: Outcome) -> PyResult<B
         Outcome::Culprit { task, token, index, killed } => {
             (run.0, "culprit", task, (to_python(py, token)?, index, killed)).into_pyobject(py)?
         }
-        Outcome::Abandoned { losses } => (run.0, "abandoned", 0, losses).into_pyobject(py)?,
+        Outcome::Unmet { asked, reached, why } => (run.0, "unmet", 0, (asked, reached, why)).into_pyobject(py)?,
+        Outcome::Abandoned { losses, recruited } => {
+            (run.0, if recruited { "abandoned" } else { "unrecruited" }, 0, losses).into_pyobject(py)?
+        }
         Outcome::Ended => (run.0, "ended", 0, py.None()).into_pyobject(py)?,
     }
     .into_any())

@@ -35,14 +35,14 @@ class Row(NamedTuple):
     type=click.Choice(["clear", "authenticated", "safe", "private"]),
     default="safe",
     show_default=True,
-    help="The least that executors take from networks that are not trusted.",
+    help="The least that executors take. Those that trust the network, too: clear.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, for a program.")
 def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
     """Show how each pair of machines would be protected, and why.
 
-    HOSTS is the file that names the executors and the trusted networks. Nothing is connected to; that executors take at
-    least --takes is an assumption, they tell when they are asked.
+    HOSTS is the file that names the executors and the trusted networks. Nothing is connected to; that executors take
+    --takes and more is an assumption, they tell when they are asked.
     """
     named = Hosts(hosts)
     words = policy_words(read_policy(policy), named.trusted)

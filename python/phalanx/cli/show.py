@@ -87,6 +87,8 @@ def _work(report: Report) -> Table:
     if summary.lost or summary.refired:
         lost, again = _count(summary.lost, "interpreter"), _count(summary.refired, "task")
         table.add_row("survived", f"{lost} lost, {summary.replaced} replaced, {again} fired again")
+    if summary.doubled:
+        table.add_row("stragglers", f"{_count(summary.doubled, 'task')} fired at a second interpreter")
     table.add_row("protection", _protection(summary))
     return table
 

@@ -2,18 +2,34 @@
 
 use super::pace::Load;
 use super::repository::Work;
-use crate::ids::{FiringId, ProgramId};
+use crate::ids::{FiringId, InterpreterId, ProgramId};
+use crate::wire::Tokens;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 /// Assumed until one is measured; a local round trip with two wake-ups in it.
 const FIRST_ROUND_TRIP: Duration = Duration::from_micros(200);
 
+/// How a firing stands to another one of the same work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Race {
+    /// There is no other.
+    Alone,
+    /// That one is in flight too, and neither has answered.
+    Against(InterpreterId, FiringId),
+    /// The other one answered first.
+    Lost,
+}
+
 /// A firing in flight; `work` shrinks from the front as answers come.
 #[derive(Debug)]
 pub struct Firing {
     pub id: FiringId,
     pub work: Work,
+    /// Work of the same instruction of a graph that travels with it, in its order.
+    pub more: VecDeque<Work>,
+    /// Parts of the first token that were sent ahead of the answer.
+    pub ahead: Vec<Tokens>,
     pub bytes: u64,
     pub estimate: Option<Duration>,
     pub sent: Duration,
@@ -21,6 +37,31 @@ pub struct Firing {
     pub busy: Duration,
     /// It was sent to an interpreter that had nothing else: its time tells the round trip.
     pub alone: bool,
+    /// The code was sent with it: its time is also that of the code's imports.
+    pub stages: bool,
+    pub race: Race,
+}
+
+impl Firing {
+    /// Tasks that are not answered.
+    pub fn tasks(&self) -> u32 {
+        self.work.count + self.more.iter().map(|work| work.count).sum::<u32>()
+    }
+
+    /// Takes the first `tasks` tasks off, of which there must be as many.
+    pub fn split_off(&mut self, mut tasks: u32) -> Vec<Work> {
+        let mut works = Vec::with_capacity(1);
+        while tasks > 0 {
+            let work = self.work.split_off(tasks.min(self.work.count));
+            tasks -= work.count;
+            works.push(work);
+            if self.work.count == 0 {
+                let Some(next) = self.more.pop_front() else { break };
+                self.work = next;
+            }
+        }
+        works
+    }
 }
 
 #[derive(Debug)]
@@ -29,6 +70,12 @@ pub struct Interpreter {
     pub heard: Duration,
     pub staged: HashSet<ProgramId>,
     pub in_flight: VecDeque<Firing>,
+    /// How many times longer it takes than all interpreters on average.
+    pub slowness: f64,
+    /// It is let go as soon as nothing is in flight there.
+    pub leaving: bool,
+    /// When it completed a firing last, and began the next one.
+    pub turned: Duration,
     load: Load,
     round_trip: Option<Duration>,
 }
@@ -40,6 +87,9 @@ impl Interpreter {
             heard: now,
             staged: HashSet::new(),
             in_flight: VecDeque::new(),
+            slowness: 1.0,
+            leaving: false,
+            turned: now,
             load: Load::default(),
             round_trip: None,
         }
@@ -48,11 +98,21 @@ impl Interpreter {
     /// Whether it should be fed `work` now, and if so how much it has: less goes first.
     pub fn room(&self, work: &Work) -> Option<Duration> {
         let head = self.in_flight.front();
-        if head.is_some_and(|head| work.is_suspect() || head.work.is_suspect()) {
+        let keeps_alone = |head: &Firing| work.is_suspect() || head.work.is_suspect() || head.race == Race::Lost;
+        if self.leaving || head.is_some_and(keeps_alone) {
             return None;
         }
-        let round_trip = self.round_trip.unwrap_or(FIRST_ROUND_TRIP);
-        self.load.has_room(round_trip).then(|| self.load.time.unwrap_or_default())
+        self.load.has_room(self.round_trip()).then(|| self.load.time.unwrap_or_default())
+    }
+
+    /// What the way there and back takes.
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or(FIRST_ROUND_TRIP)
+    }
+
+    /// It took `ratio` times as long as all interpreters do on average.
+    pub fn compared(&mut self, ratio: f64) {
+        self.slowness = (self.slowness * 3.0 + ratio.clamp(0.01, 100.0)) / 4.0;
     }
 
     /// One more firing is in flight.
@@ -61,14 +121,16 @@ impl Interpreter {
         self.weigh();
     }
 
-    /// The first firing in flight is done at `now`.
-    pub fn complete(&mut self, now: Duration) {
-        let Some(firing) = self.in_flight.pop_front() else { return };
+    /// The first firing in flight is done at `now`; how long it was this interpreter's only business, without imports.
+    pub fn complete(&mut self, now: Duration) -> Duration {
+        let Some(firing) = self.in_flight.pop_front() else { return Duration::ZERO };
         self.weigh();
+        let began = firing.sent.max(std::mem::replace(&mut self.turned, now));
         if firing.alone {
             let sample = now.saturating_sub(firing.sent).saturating_sub(firing.busy);
             self.round_trip = Some(self.round_trip.map_or(sample, |round_trip| (round_trip * 3 + sample) / 4));
         }
+        if firing.stages { firing.busy } else { now.saturating_sub(began) }
     }
 
     /// Adds up what is in flight: only where it changes, for everybody's load is looked at with every firing.
@@ -82,6 +144,6 @@ impl Interpreter {
 
     /// Tasks in flight.
     pub fn tasks(&self) -> u32 {
-        self.in_flight.iter().map(|firing| firing.work.count).sum()
+        self.in_flight.iter().map(Firing::tasks).sum()
     }
 }

@@ -5,16 +5,24 @@
 //! `phalanx-node` does. Consecutive tasks travel together (one `Work`), so that a fine grain costs one
 //! decision a batch and not one a task.
 
+mod contract;
+mod forward;
+mod gather;
 mod graph;
+mod groups;
 mod interpreter;
 mod marks;
 mod pace;
 mod repository;
 mod run;
+mod staff;
+mod straggler;
 #[cfg(test)]
 mod tests;
+mod watch;
 
-pub use graph::Graph;
+pub use contract::Goal;
+pub use graph::{Graph, GraphError, Instruction, Takes, Target};
 pub use marks::{MarkedData, Marks};
 pub use run::RunOptions;
 
@@ -23,7 +31,11 @@ use crate::event::{Cause, Command, Event, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
-use interpreter::{Firing, Interpreter};
+use contract::Contract;
+use forward::Given;
+use gather::Bulk;
+use groups::Groups;
+use interpreter::{Firing, Interpreter, Race};
 use pace::{Pace, SLICE};
 use repository::{Repository, Work};
 use run::Run;
@@ -44,8 +56,10 @@ const MOST_LOSSES: usize = 16;
 /// What the user's contract and patience are.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Interpreters to keep.
+    /// Interpreters to keep, or, with a goal, to have at most.
     pub interpreters: u32,
+    /// What the contract asks for beyond a number of interpreters.
+    pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
 }
@@ -57,18 +71,45 @@ struct Program {
     marks: Marks,
     /// One for each instruction.
     paces: Vec<Pace>,
+    /// For each fan, how many parts a token is split into: a moving average.
+    parts: Vec<f64>,
+}
+
+impl Program {
+    /// What a task needs on its way to its result.
+    fn whole(&self) -> Pace {
+        let tokens = |number: usize| self.tokens(self.graph.instruction(number as u16).fan);
+        Pace::whole(self.paces.iter().enumerate().map(|(number, pace)| (pace, tokens(number))))
+    }
+
+    /// How many tokens of a task are numbered in a fan.
+    fn tokens(&self, mut fan: u16) -> f64 {
+        let mut tokens = 1.0;
+        while fan != 0 {
+            tokens *= self.parts[usize::from(fan)].max(1.0);
+            fan = self.graph.around(fan);
+        }
+        tokens
+    }
 }
 
 /// State of one manager's computing. Times are since any fixed moment, the same in all calls.
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
+    contract: Contract,
     programs: HashMap<ProgramId, Program>,
     runs: BTreeMap<RunId, Run>,
     repository: Repository,
     interpreters: BTreeMap<InterpreterId, Interpreter>,
     recruiting: u32,
+    /// Whether there ever was an interpreter.
+    recruited: bool,
     losses: VecDeque<String>,
+    /// Why the last recruit could not be had; `None` after one that could.
+    last_failure: Option<String>,
+    /// When the last event was.
+    now: Duration,
     last_tick: Duration,
     last_beat: Duration,
     last_recruit: Duration,
@@ -82,12 +123,16 @@ impl Engine {
     pub fn new(config: Config) -> Engine {
         let mut engine = Engine {
             config,
+            contract: Contract::new(config.goal, config.interpreters),
             programs: HashMap::new(),
             runs: BTreeMap::new(),
             repository: Repository::default(),
             interpreters: BTreeMap::new(),
             recruiting: 0,
+            recruited: false,
             losses: VecDeque::new(),
+            last_failure: None,
+            now: Duration::ZERO,
             last_tick: Duration::ZERO,
             last_beat: Duration::ZERO,
             last_recruit: Duration::ZERO,
@@ -107,8 +152,8 @@ impl Engine {
     /// Takes a program: a graph, and the pickled tuple of its instructions' functions.
     pub fn stage(&mut self, graph: Graph, code: Bytes) -> ProgramId {
         let id = ProgramId(self.new_name());
-        self.programs
-            .insert(id, Program { graph, code, marks: Marks::default(), paces: vec![Pace::default(); graph.len()] });
+        let (paces, parts) = (vec![Pace::default(); graph.len()], vec![0.0; graph.fans()]);
+        self.programs.insert(id, Program { graph, code, marks: Marks::default(), paces, parts });
         id
     }
 
@@ -133,7 +178,9 @@ impl Engine {
     /// Opens a run of a staged program.
     pub fn open(&mut self, now: Duration, program: ProgramId, options: RunOptions) -> RunId {
         let id = RunId(self.new_name());
-        self.runs.insert(id, Run::new(program, options));
+        let graph = &self.programs[&program].graph;
+        let groups = (!graph.is_chain()).then(|| Groups::new(graph.clone()));
+        self.runs.insert(id, Run::new(program, groups, options));
         if self.interpreters.is_empty() {
             self.recruit_missing(now);
         }
@@ -144,17 +191,23 @@ impl Engine {
     pub fn room(&self, run: RunId) -> u32 {
         let Some((run, program)) = self.run_and_program(run) else { return 0 };
         let interpreters = (self.interpreters.len() as u32).max(self.recruiting).max(1);
-        run.room(&program.paces, interpreters)
+        run.room(program.paces[0].batch(), &program.whole(), interpreters)
     }
 
-    /// The next tasks of a run's stream.
-    pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) {
-        let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return };
-        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
-        program.paces[0].weighed(tasks.count(), tasks.bytes());
-        let first = run.feed(tasks.count());
-        self.repository.append(Work::new(run_id, 0, first, tasks));
+    /// The next tasks of a run's stream. Tasks of a graph must be separate tokens: others are refused.
+    pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) -> Result<(), WireError> {
+        let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return Ok(()) };
+        self.now = now;
+        if run.groups.is_some() {
+            self.feed_graph(now, run_id, tasks)?;
+        } else {
+            let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
+            program.paces[0].weighed(tasks.count(), tasks.bytes());
+            let first = run.feed(now, tasks.count());
+            self.repository.append(Work::new(run_id, 0, first, tasks));
+        }
         self.fire(now);
+        Ok(())
     }
 
     /// The run's stream has ended.
@@ -175,14 +228,18 @@ impl Engine {
     /// Nobody reads the run any more: what it has left is not fired.
     pub fn close(&mut self, run: RunId) {
         self.runs.remove(&run);
+        self.contract.forget(run);
         self.repository.drop_run(run);
     }
 
     /// Something happened.
     pub fn on(&mut self, now: Duration, event: Event) {
+        self.now = now;
         match event {
             Event::Recruited { id, name, machine, pid, level } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
+                self.recruited = true;
+                self.last_failure = None;
                 self.record(Fact::Recruited { interpreter: id, name: name.clone(), machine, pid, level });
                 self.interpreters.insert(id, Interpreter::new(name, now));
                 self.fire(now);
@@ -190,6 +247,7 @@ impl Engine {
             Event::RecruitFailed { reason } => {
                 self.recruiting = self.recruiting.saturating_sub(1);
                 self.record(Fact::RecruitFailed { reason: reason.clone() });
+                self.last_failure = Some(reason.clone());
                 self.remember_loss(reason);
                 self.abandon_if_alone();
             }
@@ -214,8 +272,18 @@ impl Engine {
         let understood = match message {
             FromInterpreter::Ready { .. } => Err(WireError::UnexpectedAnswer),
             FromInterpreter::Beat => Ok(()),
-            FromInterpreter::Fired { firing, shape, busy, protection } => Tokens::from_wire(shape, body)
-                .and_then(|tokens| self.on_fired(now, id, firing, tokens, busy, protection)),
+            FromInterpreter::Attacked => {
+                self.commands.push_back(Command::Dismiss { id });
+                self.on_lost(now, id, Cause::Attacked);
+                Ok(())
+            }
+            FromInterpreter::Ahead { firing, shape } => {
+                Tokens::from_wire(shape, body).and_then(|tokens| self.on_ahead(id, firing, tokens))
+            }
+            FromInterpreter::Fired { firing, shape, ways, busy, protection } => {
+                let given = Tokens::from_wire(shape, body).map(|tokens| Given { ways, tokens });
+                given.and_then(|given| self.on_fired(now, id, firing, given, busy, protection))
+            }
             FromInterpreter::Failed { firing, busy } => {
                 self.on_failed(now, id, firing, body, Duration::from_nanos(busy))
             }
@@ -233,30 +301,51 @@ impl Engine {
         now: Duration,
         id: InterpreterId,
         firing: FiringId,
-        tokens: Tokens,
+        given: Given,
         busy: u64,
         protection: u64,
     ) -> Result<(), WireError> {
         let duration = Duration::from_nanos(busy);
-        let (tasks, bytes) = (tokens.count(), tokens.bytes());
-        let work = self.answered(now, id, firing, tasks, duration)?;
-        let (run, instruction) = (work.run, work.instruction);
+        let ahead = self.check_given(id, firing, &given)?;
+        let (tasks, bytes) = (given.tasks(), given.tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>());
+        let (works, race) = self.answered(now, id, firing, tasks, duration)?;
+        let (run, instruction) = (works[0].run, works[0].instruction);
+        if race == Race::Lost {
+            self.record(Fact::Dropped { interpreter: id, run, tasks, bytes, busy, protection });
+            self.fire(now);
+            return Ok(());
+        }
+        self.win(race);
         self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
-        let Some(run) = self.runs.get(&work.run) else {
+        let Some(open) = self.runs.get(&run) else {
             self.fire(now);
             return Ok(());
         };
-        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
-        program.paces[usize::from(instruction)].measured(tasks, duration, bytes);
-        match program.graph.target(instruction) {
-            Some(target) => {
-                program.paces[usize::from(target)].weighed(tasks, bytes);
-                self.repository.prepend(Work::new(work.run, target, work.task, tokens));
-            }
-            None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
+        let program = self.programs.get_mut(&open.program).expect("programs outlive their runs");
+        let pace = &mut program.paces[usize::from(instruction)];
+        if let Some(interpreter) = self.interpreters.get_mut(&id) {
+            interpreter.compared(pace.ratio(tasks, duration));
+        }
+        pace.measured(tasks, duration, bytes);
+        if open.groups.is_some() {
+            self.give(&works, ahead, given)?;
+        } else {
+            self.pass_on(&works[0], given.tokens, bytes);
         }
         self.fire(now);
         Ok(())
+    }
+
+    /// What an instruction of a chain gave is the next one's token, or leaves.
+    fn pass_on(&mut self, work: &Work, tokens: Tokens, bytes: u64) {
+        let program = self.programs.get_mut(&self.runs[&work.run].program).expect("programs outlive their runs");
+        match program.graph.next(work.instruction) {
+            Some(next) => {
+                program.paces[usize::from(next)].weighed(tokens.count(), bytes);
+                self.repository.prepend(Work::new(work.run, next, work.task, tokens));
+            }
+            None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
+        }
     }
 
     fn on_failed(
@@ -267,25 +356,33 @@ impl Engine {
         error: Bytes,
         busy: Duration,
     ) -> Result<(), WireError> {
-        let work = self.answered(now, id, firing, 1, busy)?;
-        self.record(Fact::Raised { interpreter: id, run: work.run, task: work.task });
+        let (works, race) = self.answered(now, id, firing, 1, busy)?;
+        if race == Race::Lost {
+            self.fire(now);
+            return Ok(());
+        }
+        self.win(race);
         let by = self.interpreters[&id].name.clone();
-        self.settle(work.run, work.task, Outcome::Raised { task: work.task, error, by });
+        if let Some(task) = self.task_of(&works[0]) {
+            self.record(Fact::Raised { interpreter: id, run: works[0].run, task });
+            self.settle(works[0].run, task, Outcome::Raised { task, error, by });
+        }
         self.fire(now);
         Ok(())
     }
 
     fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
         let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
-        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.work.count;
-        let work = self.answered(now, id, firing, tasks, Duration::ZERO)?;
+        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.tasks();
+        let (works, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
         self.record(Fact::Returned { interpreter: id, tasks });
-        self.put_back(work);
+        self.hand_back(race, works.into_iter(), Engine::give_back);
         self.fire(now);
         Ok(())
     }
 
-    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many.
+    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many. If it was in a
+    /// race, this decides it.
     fn answered(
         &mut self,
         now: Duration,
@@ -293,16 +390,23 @@ impl Engine {
         firing: FiringId,
         tasks: u32,
         busy: Duration,
-    ) -> Result<Work, WireError> {
+    ) -> Result<(Vec<Work>, Race), WireError> {
         let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
-        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.work.count >= tasks);
-        let head = head.ok_or(WireError::UnexpectedAnswer)?;
+        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.tasks() >= tasks);
+        let head = head.filter(|_| tasks > 0).ok_or(WireError::UnexpectedAnswer)?;
         head.busy += busy;
-        let work = head.work.split_off(tasks);
-        if head.work.count == 0 {
-            interpreter.complete(now);
+        head.ahead.clear();
+        let (works, race) = (head.split_off(tasks), head.race);
+        if race != Race::Lost {
+            head.race = Race::Alone;
         }
-        Ok(work)
+        if head.work.count == 0 {
+            let spent = interpreter.complete(now);
+            if let Some(run) = self.runs.get_mut(&works[0].run).filter(|_| race != Race::Lost) {
+                run.spent += spent;
+            }
+        }
+        Ok((works, race))
     }
 
     /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
@@ -312,14 +416,33 @@ impl Engine {
         self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
         self.remember_loss(loss.clone());
         if let Some(head) = interpreter.in_flight.front_mut() {
-            head.work.killed.push(loss); // firings are in order: only the first can be at fault
-            head.work.deaths += usize::from(!matches!(cause, Cause::Silent { .. }));
+            // Firings are in order: only the first can be at fault.
+            for work in std::iter::once(&mut head.work).chain(&mut head.more) {
+                work.killed.push(loss.clone());
+                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. } | Cause::Attacked));
+            }
         }
         for firing in interpreter.in_flight.into_iter().rev() {
-            self.put_back(firing.work);
+            let works = std::iter::once(firing.work).chain(firing.more);
+            self.hand_back(firing.race, works, Engine::put_back);
         }
         self.recruit_missing(now);
         self.fire(now);
+    }
+
+    /// The works of a firing were not done at an interpreter: they go `back`, the first one to the front, unless they are in
+    /// flight elsewhere, or were done there.
+    fn hand_back(
+        &mut self,
+        race: Race,
+        mut works: impl DoubleEndedIterator<Item = Work>,
+        back: impl Fn(&mut Engine, Work),
+    ) {
+        match race {
+            Race::Alone => works.rev().for_each(|work| back(self, work)),
+            Race::Against(..) => works.next().into_iter().for_each(|work| self.withdraw(race, work)),
+            Race::Lost => {}
+        }
     }
 
     /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
@@ -330,15 +453,16 @@ impl Engine {
         if work.deaths < KILLS && work.killed.len() < LOSSES {
             return self.repository.prepend(work);
         }
-        let (token, index) = work.tokens.slice(work.start, 1);
-        let culprit = Outcome::Culprit { task: work.task, token, index, killed: work.killed };
-        self.settle(work.run, work.task, culprit);
+        let Some(task) = self.task_of(&work) else { return };
+        let (token, index) = work.tokens.slice(work.start, work.tokens.count().min(1));
+        self.settle(work.run, task, Outcome::Culprit { task, token, index, killed: work.killed });
     }
 
     fn on_tick(&mut self, now: Duration) {
         let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
-        if since > self.config.silence / 2 {
+        let slept = since > self.config.silence / 2;
+        if slept {
             // It was us who did not listen. That counts little, for who was suspended must not dismiss everybody; but
             // not nothing, for who is starved all the time must notice silence in the end.
             let excused = since - self.config.silence / 4;
@@ -347,6 +471,12 @@ impl Engine {
                 .for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
         }
         self.drop_silent(now);
+        if slept {
+            self.contract.look_anew();
+        } else {
+            self.double_stragglers(now);
+            self.keep_contract(now);
+        }
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
             for id in self.interpreters.keys() {
@@ -383,11 +513,15 @@ impl Engine {
             }) else {
                 return;
             };
-            self.fire_at(now, id, work);
+            if self.runs[&work.run].groups.is_none() {
+                self.fire_at(now, id, work, VecDeque::new());
+            } else if let Some((work, more)) = self.collect(work) {
+                self.fire_at(now, id, work, more);
+            }
         }
     }
 
-    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work) {
+    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work, more: VecDeque<Work>) -> FiringId {
         let program_id = self.runs[&work.run].program;
         let program = &self.programs[&program_id];
         let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
@@ -396,10 +530,19 @@ impl Engine {
             let message = ToInterpreter::Stage { program: program_id, mark: program.marks.of_code() };
             self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
         }
-        let (tokens, first) = work.tokens.slice(work.start, work.count);
         let marked = program.marks.of(work.instruction);
         let firing = FiringId(self.next_firing);
         self.next_firing += 1;
+        let Bulk { tokens, first, count, groups, ahead } = match program.graph.is_chain() {
+            true => Bulk::of_chain(&work),
+            false => Bulk::of_graph(&work, &more),
+        };
+        let bytes = tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>();
+        for tokens in ahead {
+            let takes = marks::of_tokens(marked.takes);
+            let message = ToInterpreter::Ahead { firing, shape: tokens.shape().clone(), takes };
+            self.commands.push_back(Command::Send { to: id, message, body: tokens.body() });
+        }
         self.commands.push_back(Command::Send {
             to: id,
             message: ToInterpreter::Fire {
@@ -408,26 +551,32 @@ impl Engine {
                 instruction: work.instruction,
                 shape: tokens.shape().clone(),
                 first,
-                count: work.count,
+                count,
                 slice: SLICE.as_nanos() as u64,
+                groups,
                 takes: marks::of_tokens(marked.takes),
                 gives: marks::of_tokens(marked.gives),
             },
             body: tokens.body(),
         });
-        let bytes = tokens.bytes();
-        let (run, instruction, tasks) = (work.run, work.instruction, work.count);
+        let (run, instruction) = (work.run, work.instruction);
+        let tasks = work.count + more.iter().map(|work| work.count).sum::<u32>();
         interpreter.add(Firing {
             id: firing,
+            more,
+            ahead: Vec::new(),
             bytes,
             // How long the code's imports take is unknown, and tells nothing of the network.
             estimate: program.paces[usize::from(instruction)].estimate(tasks).filter(|_| !stages),
             sent: now,
             busy: Duration::ZERO,
             alone: interpreter.in_flight.is_empty() && !stages,
+            stages,
+            race: Race::Alone,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });
+        firing
     }
 
     fn settle(&mut self, run_id: RunId, first: u64, outcome: Outcome) {
@@ -442,14 +591,19 @@ impl Engine {
 
     fn end_if_done(&mut self, run: RunId) {
         if self.runs.get_mut(&run).is_some_and(Run::take_end) {
+            self.conclude(run);
             self.commands.push_back(Command::Deliver { run, outcome: Outcome::Ended });
         }
     }
 
     fn recruit_missing(&mut self, now: Duration) {
         self.last_recruit = now;
-        let have = self.interpreters.len() as u32 + self.recruiting;
-        for _ in have..self.config.interpreters {
+        let have = self.staff() + self.recruiting;
+        for _ in have..self.wanted() {
+            if self.keep_one() {
+                self.fire(now);
+                continue;
+            }
             self.recruiting += 1;
             self.commands.push_back(Command::Recruit);
         }
@@ -464,7 +618,8 @@ impl Engine {
         let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
         for run in abandoned {
             self.repository.drop_run(run);
-            self.commands.push_back(Command::Deliver { run, outcome: Outcome::Abandoned { losses: losses.clone() } });
+            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
+            self.commands.push_back(Command::Deliver { run, outcome });
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// together), short against what a person or a makespan notices.
 const BATCH: Duration = Duration::from_millis(2);
 /// Most tokens in one firing.
-const MOST_TOKENS: u32 = 16_384;
+pub const MOST_TOKENS: u32 = 16_384;
 /// Bytes of tokens beyond which a firing does not grow.
 const BATCH_BYTES: f64 = 262_144.0;
 /// After this long an interpreter gives back what it has not begun: the estimate was wrong.
@@ -28,10 +28,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// What a task needs on its way through all instructions: their times together, and the heaviest of its tokens.
-    pub fn whole(paces: &[Pace]) -> Pace {
-        let heaviest = paces.iter().map(Pace::heaviest).fold(0.0, f64::max);
-        Pace { time: paces.iter().map(|pace| pace.time).sum(), bytes: heaviest, given: heaviest }
+    /// What a task needs on its way through all instructions, each fired for so many tokens of it: their times together,
+    /// and the heaviest of its tokens.
+    pub fn whole<'a>(paces: impl Iterator<Item = (&'a Pace, f64)> + Clone) -> Pace {
+        let heaviest = paces.clone().map(|(pace, tokens)| pace.heaviest() * tokens).fold(0.0, f64::max);
+        let time = paces.map(|(pace, tokens)| pace.time.map(|time| time * tokens)).sum();
+        Pace { time, bytes: heaviest, given: heaviest }
+    }
+
+    /// How many times the average `busy` is for `tokens` tokens.
+    pub fn ratio(&self, tokens: u32, busy: Duration) -> f64 {
+        self.time.map_or(1.0, |time| busy.as_nanos() as f64 / f64::from(tokens.max(1)) / time.max(1.0))
     }
 
     /// An interpreter took `busy` for `tokens` tokens, and gave as many that have `bytes` bytes.
@@ -71,7 +78,8 @@ impl Pace {
     }
 }
 
-fn average(before: f64, sample: f64) -> f64 {
+/// A moving average; 0 before the first sample.
+pub fn average(before: f64, sample: f64) -> f64 {
     if before == 0.0 { sample } else { (before + sample) / 2.0 }
 }
 

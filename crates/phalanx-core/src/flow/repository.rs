@@ -19,6 +19,10 @@ pub struct Work {
     pub tokens: Arc<Tokens>,
     pub start: u32,
     pub count: u32,
+    /// All the tokens are fired together, for one number: `start` is 0, and `count` is 1.
+    pub is_group: bool,
+    /// In a graph: the first task of those that it came of, by which it is ordered.
+    pub rank: TaskId,
     /// Interpreters that were lost firing it.
     pub killed: Vec<String>,
     /// How many of them died; the others fell silent, which may have been the network's fault.
@@ -29,7 +33,29 @@ impl Work {
     /// All of `tokens`, for the tasks from `task` on.
     pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
         let count = tokens.count();
-        Work { run, instruction, task, tokens: Arc::new(tokens), start: 0, count, killed: Vec::new(), deaths: 0 }
+        let tokens = Arc::new(tokens);
+        Work {
+            run,
+            instruction,
+            task,
+            tokens,
+            start: 0,
+            count,
+            is_group: false,
+            rank: task,
+            killed: Vec::new(),
+            deaths: 0,
+        }
+    }
+
+    /// `tokens` together, for `number`.
+    pub fn group(run: RunId, instruction: u16, number: u64, tokens: Tokens) -> Work {
+        Work { count: 1, is_group: true, ..Work::new(run, instruction, number, tokens) }
+    }
+
+    /// The tokens to fire, of work whose tokens can be cut.
+    pub fn own_tokens(&self) -> Tokens {
+        if self.is_group { Tokens::clone(&self.tokens) } else { self.tokens.slice(self.start, self.count).0 }
     }
 
     /// Whether an interpreter was lost with it. It then is fired alone, so that it is clear what ends the next one.
@@ -63,6 +89,16 @@ impl Repository {
     /// before others are begun and memory stays bounded.
     pub fn prepend(&mut self, work: Work) {
         self.works.push_front(work);
+    }
+
+    /// Work of one run: before what is of later tasks, so that tasks are finished in their order; and before what is of
+    /// the same task, for it is further on, unless it goes `behind` that.
+    pub fn insert(&mut self, works: Vec<Work>, behind: bool) {
+        let Some((run, rank)) = works.iter().map(|work| (work.run, work.rank)).min() else { return };
+        let goes_before = |other: &&Work| other.run == run && (other.rank < rank || behind && other.rank == rank);
+        let place = self.works.iter().take_while(goes_before).count();
+        let before: Vec<Work> = self.works.drain(..place).collect();
+        before.into_iter().chain(works).rev().for_each(|work| self.works.push_front(work));
     }
 
     /// The next one, cut to at most `most(&work)` tokens. What an interpreter was lost with goes in small parts, and

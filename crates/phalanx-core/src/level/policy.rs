@@ -220,7 +220,7 @@ impl Policy {
         let least = match (self.usual, place.reach) {
             (Usual::All, _) => Level::Private,
             (_, Reach::Untrusted) => preferred.unwrap_or(Level::Safe),
-            _ => Level::Clear,
+            _ => preferred.unwrap_or(Level::Clear),
         };
         self.allowed(place, mark).both(LevelSet::from(least))
     }

@@ -99,6 +99,7 @@ fn an_executor_takes_less_than_safe_only_where_its_owner_says_so() {
     assert_eq!(offered(&Policy::default(), Reach::Trusted), LevelSet::EVERY);
     let generous = Policy { rules: vec![rule(Bound::Preferred(Level::Authenticated))], ..Policy::default() };
     assert_eq!(offered(&generous, Reach::Untrusted), LevelSet::from(Level::Authenticated));
+    assert_eq!(offered(&generous, Reach::Trusted), LevelSet::from(Level::Authenticated));
     let strict = Policy { rules: vec![rule(Bound::Required(Level::Private))], ..Policy::default() };
     assert_eq!(offered(&strict, Reach::Trusted), LevelSet::from(Level::Private));
 }

@@ -5,6 +5,9 @@ use crate::ids::{FiringId, ProgramId};
 use crate::level::{LevelSet, Levels, Mark};
 use serde::{Deserialize, Serialize};
 
+/// Instead of a number of tokens: one, and it leaves by the other way.
+pub const PAST: u32 = u32::MAX;
+
 /// From a manager to one of its interpreters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToInterpreter {
@@ -12,7 +15,10 @@ pub enum ToInterpreter {
     Stage { program: ProgramId, mark: Mark },
     /// The program will not be fired again.
     Forget { program: ProgramId },
-    /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body.
+    /// Tokens of the firing that comes next, before its own: so many that one frame should not hold them all.
+    Ahead { firing: FiringId, shape: Shape, takes: Mark },
+    /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body; or, where there
+    /// are `groups`, on groups of so many tokens, which add up to `count` and what came ahead.
     /// After `slice` nanoseconds the interpreter gives back what it has not begun. `takes` and `gives` are the marks of the
     /// tokens and of the answers.
     Fire {
@@ -23,9 +29,12 @@ pub enum ToInterpreter {
         first: u32,
         count: u32,
         slice: u64,
+        groups: Vec<u32>,
         takes: Mark,
         gives: Mark,
     },
+    /// The firing is not wanted any more if it was not begun: it is to be given back in its turn.
+    GiveUp { firing: FiringId },
     /// The manager lives.
     Beat,
 }
@@ -35,8 +44,8 @@ impl ToInterpreter {
     pub fn mark(&self) -> Mark {
         match self {
             ToInterpreter::Stage { mark, .. } => *mark,
-            ToInterpreter::Fire { takes, .. } => *takes,
-            ToInterpreter::Forget { .. } | ToInterpreter::Beat => Mark::None,
+            ToInterpreter::Ahead { takes, .. } | ToInterpreter::Fire { takes, .. } => *takes,
+            ToInterpreter::Forget { .. } | ToInterpreter::GiveUp { .. } | ToInterpreter::Beat => Mark::None,
         }
     }
 }
@@ -46,12 +55,17 @@ impl ToInterpreter {
 pub enum FromInterpreter {
     /// First message: the interpreter can be fed.
     Ready { pid: u32 },
+    /// Parts of the firing's next token, before those that its answer holds.
+    Ahead { firing: FiringId, shape: Shape },
     /// Results of the firing's next tokens; the body holds them. `busy`: nanoseconds since the last answer
     /// that this firing took, with unpickling and pickling; `protection`: nanoseconds that the interpreter has
-    /// spent in cryptography so far.
-    Fired { firing: FiringId, shape: Shape, busy: u64, protection: u64 },
+    /// spent in cryptography so far. An instruction that branches says for each of its tokens how many it gives, or
+    /// [`PAST`], in `ways`.
+    Fired { firing: FiringId, shape: Shape, ways: Vec<u32>, busy: u64, protection: u64 },
     /// The firing's next token raised; the body is the pickled exception.
     Failed { firing: FiringId, busy: u64 },
+    /// What arrived is not what the manager sent; the interpreter ends.
+    Attacked,
     /// The rest of the firing was not begun and is given back, so that others can take it.
     Returned { firing: FiringId },
     /// The interpreter lives.

@@ -10,7 +10,7 @@
 mod message;
 mod tokens;
 
-pub use message::{FromExecutor, FromInterpreter, ToExecutor, ToInterpreter};
+pub use message::{FromExecutor, FromInterpreter, PAST, ToExecutor, ToInterpreter};
 pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
 
 use crate::error::WireError;

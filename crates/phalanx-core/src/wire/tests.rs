@@ -40,6 +40,26 @@ proptest! {
     }
 
     #[test]
+    fn tokens_are_cut_and_put_together_again(objects in objects(), cuts in proptest::collection::vec(0u32..4, 0..9)) {
+        let all = tokens(&objects);
+        let mut left = objects.len() as u32;
+        let mut sizes: Vec<u32> = cuts.into_iter().map(|cut| { let size = cut.min(left); left -= size; size }).collect();
+        sizes.push(left);
+        let pieces = all.cut(sizes.iter().copied()).unwrap();
+        let mut first = 0;
+        for (piece, size) in pieces.iter().zip(&sizes) {
+            let expected = tokens(&objects[first..first + *size as usize]);
+            prop_assert_eq!(piece.shape(), expected.shape());
+            first += *size as usize;
+        }
+        let again = Tokens::concat(&pieces);
+        prop_assert_eq!(again.shape(), all.shape());
+        prop_assert_eq!(again.to_owned_bytes(), all.to_owned_bytes());
+        prop_assert!(all.cut([objects.len() as u32, 1]).is_err());
+        prop_assert!(Tokens::packed(2, Bytes::new()).cut([1, 1]).is_err());
+    }
+
+    #[test]
     fn hostile_headers_are_refused_or_understood_but_never_panic(header in proptest::collection::vec(any::<u8>(), 0..300), body in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = decode::<ToExecutor>(&header);
         let _ = decode::<FromExecutor>(&header);
@@ -84,6 +104,7 @@ fn a_message_comes_back_as_it_was_sent() {
         slice: 20_000_000,
         takes: Mark::Data,
         gives: Mark::None,
+        groups: Vec::new(),
     };
     let bytes = encode(&fire, 9);
     let prefix = Prefix::decode(bytes[..PREFIX].try_into().unwrap()).unwrap();

@@ -48,9 +48,11 @@ impl Shape {
         }
     }
 
-    /// Refuses a shape that does not fit a body of `body` bytes.
+    /// Refuses a shape that does not fit a body of `body` bytes. No tokens at all are fine where they are separate: a
+    /// group can be empty.
     pub fn check(&self, body: u64) -> Result<(), WireError> {
-        if self.count() == 0 || self.body() != Some(body) {
+        let packed_nothing = matches!(self, Shape::Packed { count: 0, .. });
+        if packed_nothing || self.body() != Some(body) {
             return Err(WireError::Lengths);
         }
         let Shape::Separate { pickles, attached } = self else { return Ok(()) };
@@ -146,6 +148,55 @@ impl Tokens {
         let wanted = attached.iter().zip(&self.parts[1..]).filter(|(at, _)| range.contains(&(at.token as usize)));
         let wanted = wanted.map(|(at, bytes)| (at.token - first, bytes.clone())).collect();
         (Tokens::separate(self.parts[0].slice(start..end), pickles[range].to_vec(), wanted), 0)
+    }
+
+    /// Consecutive pieces of these many tokens each. Copies no bytes. Packed tokens cannot be cut, and are refused; so
+    /// are sizes that are more together than there are tokens.
+    pub fn cut(&self, sizes: impl IntoIterator<Item = u32>) -> Result<Vec<Tokens>, WireError> {
+        let Shape::Separate { pickles, attached } = &self.shape else { return Err(WireError::Lengths) };
+        let mut buffers = attached.iter().zip(&self.parts[1..]).peekable();
+        let (mut token, mut end) = (0usize, 0usize);
+        let mut pieces = Vec::new();
+        for size in sizes {
+            let lengths = pickles.get(token..token + size as usize).ok_or(WireError::Lengths)?;
+            let (first, start) = (token, end);
+            token += size as usize;
+            end += lengths.iter().sum::<u64>() as usize;
+            let mut mine = Vec::new();
+            while let Some((at, bytes)) = buffers.next_if(|(at, _)| (at.token as usize) < token) {
+                mine.push((at.token - first as u32, bytes.clone()));
+            }
+            pieces.push(Tokens::separate(self.parts[0].slice(start..end), lengths.to_vec(), mine));
+        }
+        Ok(pieces)
+    }
+
+    /// All tokens of the pieces, one behind the other; the pieces must be separate tokens. Copies pickles, but no
+    /// attached buffers.
+    pub fn concat(pieces: &[Tokens]) -> Tokens {
+        if let [piece] = pieces {
+            return piece.clone();
+        }
+        let (mut all, mut lengths, mut buffers) = (BytesMut::new(), Vec::new(), Vec::new());
+        for piece in pieces {
+            let Shape::Separate { pickles, attached } = &piece.shape else { unreachable!("packed tokens are not cut") };
+            let before = lengths.len() as u32;
+            let mine = attached.iter().zip(&piece.parts[1..]);
+            buffers.extend(mine.map(|(at, bytes)| (at.token + before, bytes.clone())));
+            all.extend_from_slice(&piece.parts[0]);
+            lengths.extend_from_slice(pickles);
+        }
+        Tokens::separate(all.freeze(), lengths, buffers)
+    }
+
+    /// No tokens.
+    pub fn none() -> Tokens {
+        Tokens::separate(Bytes::new(), Vec::new(), Vec::new())
+    }
+
+    /// Whether tokens can be taken out one by one.
+    pub fn is_separate(&self) -> bool {
+        matches!(self.shape, Shape::Separate { .. })
     }
 
     /// Copies of all bytes, for tests and for small tokens whose owner must not be kept.

@@ -17,7 +17,7 @@ use phalanx_core::error::WireError;
 use phalanx_core::level::{Level, Levels, Mark};
 use polling::{Event, Events, PollMode, Poller};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
@@ -38,6 +38,13 @@ pub enum LinkError {
     Failed(io::Error),
     #[error("{0}")]
     Wire(#[from] WireError),
+}
+
+impl LinkError {
+    /// Whether what arrived is not what the peer sent.
+    pub fn is_attack(&self) -> bool {
+        matches!(self, LinkError::Failed(error) if error.kind() == io::ErrorKind::InvalidData)
+    }
 }
 
 impl From<io::Error> for LinkError {
@@ -80,7 +87,11 @@ pub struct Link {
     writer: Mutex<Writer>,
     poller: Poller,
     closed: AtomicBool,
+    /// Bytes that the writer has taken and not yet written.
+    taken: AtomicUsize,
     counters: Counters,
+    /// The process that made it. A fork has a copy of the keys, and would use the same nonces for other bytes.
+    owner: u32,
 }
 
 impl Link {
@@ -103,7 +114,9 @@ impl Link {
             writer: Mutex::new(Writer::new(seal)),
             poller,
             closed: AtomicBool::new(false),
+            taken: AtomicUsize::new(0),
             counters: Counters::default(),
+            owner: std::process::id(),
         });
         let reader = Reader::new(link.clone(), most_body, levels.base, open, greeting);
         Ok((link, reader))
@@ -131,6 +144,9 @@ impl Link {
 
     /// Writes what the socket takes now. Errors end the link; its reader tells.
     pub fn flush(&self) {
+        if self.is_copy() {
+            return;
+        }
         let mut writer = lock(&self.writer);
         if let Err(error) = self.write(&mut writer) {
             writer.blocked = false; // room in a socket that failed would wake the reader's thread for nothing
@@ -146,14 +162,14 @@ impl Link {
     /// Sends a frame, and waits while the peer is far behind; not for the thread that reads this link.
     pub fn send(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> Result<(), LinkError> {
         let mut outbox = lock(&self.outbox);
-        while outbox.bytes() > FULL && !self.is_closed() {
+        while outbox.bytes() + self.taken.load(Ordering::Relaxed) > FULL && !self.is_closed() && !self.is_copy() {
             let waited = self.outbox_has_room.wait_timeout(outbox, Duration::from_secs(1));
             outbox = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         outbox.push(self.levels.of(mark), start, body);
         drop(outbox);
         self.flush();
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+        if self.is_closed() || self.is_copy() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
     /// Whether everything that was queued has been written.
@@ -164,8 +180,12 @@ impl Link {
 
     /// Copies what waits to be written, so that whoever sent it may change it.
     pub fn settle(&self) {
+        if self.is_copy() {
+            return;
+        }
         let mut writer = lock(&self.writer); // held to the end: nothing moves from the outbox to the writer meanwhile
         writer.own(&mut lock(&self.outbox), &self.counters);
+        self.taken.store(writer.rest(), Ordering::Relaxed);
     }
 
     /// Ends the link on both ends; what was not written is lost.
@@ -174,6 +194,11 @@ impl Link {
         self.socket.shut_down();
         let _ = self.poller.notify();
         self.outbox_has_room.notify_all();
+    }
+
+    /// Whether this process is a fork of the one that made the link.
+    fn is_copy(&self) -> bool {
+        std::process::id() != self.owner
     }
 
     /// Whether the link has ended, or is about to.
@@ -187,6 +212,8 @@ impl Link {
         while !writer.blocked && (writer.has_rest() || self.refill(writer)) {
             writer.blocked = !writer.write_some(&self.socket, &self.counters)?;
         }
+        self.taken.store(writer.rest(), Ordering::Relaxed);
+        self.outbox_has_room.notify_all();
         if writer.blocked != was_blocked {
             self.watch(writer)?;
         }

@@ -47,7 +47,12 @@ impl Writer {
     }
 
     pub fn has_rest(&self) -> bool {
-        self.plain.bytes() > 0 || self.written < self.sealed.len()
+        self.rest() > 0
+    }
+
+    /// Bytes that are still to be written.
+    pub fn rest(&self) -> usize {
+        self.plain.bytes() + self.sealed.len() - self.written
     }
 
     /// Takes the next bytes to write, all of one level; nothing may be left of those before.

@@ -21,6 +21,7 @@ fn where_nobody_can_be_recruited() {
     let grid = Grid::run(Plan { recruits, ..Plan::default() });
     assert_eq!(losses(&grid), ["no machine for 1", "no machine for 2"]);
     assert!(grid.done >= milliseconds(900), "there was hope until then");
+    assert!(!grid.readers[0].recruited, "nobody was lost");
 }
 
 #[test]
@@ -34,6 +35,7 @@ fn where_the_last_one_dies_and_is_not_replaced() {
         reader.expect_nothing_wrong();
         let losses = reader.abandoned.as_ref().expect("every run is abandoned");
         assert!(losses.contains(&died(1)) && losses.contains(&died(2)), "{losses:?}");
+        assert!(reader.recruited);
     }
 }
 
@@ -81,7 +83,7 @@ fn an_abandoned_run_stays_abandoned_and_the_next_one_recruits_anew() {
     let recruits = vec![recruiting(5, true), recruiting(5, true)];
     let mut grid = Grid::run(Plan { recruits, ..Plan::default() });
     let abandoned = grid.readers[0].run;
-    grid.engine.feed(grid.now, abandoned, integers::tokens(integers::Form::Packed, &[0]));
+    grid.engine.feed(grid.now, abandoned, integers::tokens(integers::Form::Packed, &[0])).unwrap();
     assert_eq!(grid.engine.room(abandoned), 0);
     let next = Reader::open(&mut grid.engine, 0, &Stream::default());
     let (id, name, machine) = (InterpreterId(9), "interpreter/9".to_owned(), "machine".to_owned());

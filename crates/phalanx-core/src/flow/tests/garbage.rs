@@ -14,7 +14,10 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
     let head = engine.interpreters.get(&id).and_then(|interpreter| interpreter.in_flight.front());
     let (firing, count) = head.map_or((UNKNOWN, 1), |head| (head.id, head.work.count));
     let fired = |firing, shape, body: u64| {
-        (FromInterpreter::Fired { firing, shape, busy: 1000, protection: 0 }, vec![0; body as usize].into())
+        (
+            FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy: 1000, protection: 0 },
+            vec![0; body as usize].into(),
+        )
     };
     match garbage {
         Garbage::ReadyAgain => (FromInterpreter::Ready { pid: 1 }, Bytes::new()),
@@ -28,6 +31,14 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
         }
         Garbage::NoResults => fired(firing, Shape::Packed { count: 0, bytes: 0 }, 0),
         Garbage::UnknownFailure => (FromInterpreter::Failed { firing: UNKNOWN, busy: 0 }, Bytes::new()),
+        Garbage::WaysThatDoNotAddUp => {
+            let shape = Shape::Separate { pickles: vec![8], attached: Vec::new() };
+            let ways = vec![5];
+            (FromInterpreter::Fired { firing, shape, ways, busy: 1000, protection: 0 }, vec![0; 8].into())
+        }
+        Garbage::PackedPartsAhead => {
+            (FromInterpreter::Ahead { firing, shape: Shape::Packed { count: 1, bytes: 8 } }, vec![0; 8].into())
+        }
         Garbage::UnknownReturn => (FromInterpreter::Returned { firing: UNKNOWN }, Bytes::new()),
     }
 }

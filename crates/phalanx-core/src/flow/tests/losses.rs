@@ -6,7 +6,7 @@ use super::plan::{Fault, KINDS, Kind, Plan, Stream, microseconds, milliseconds};
 use crate::flow::RunOptions;
 
 /// Computes the plan with each way of failing at each of the first interpreters' messages.
-fn every_loss(plan: &Plan) {
+pub fn every_loss(plan: &Plan) {
     let well = Grid::compute(plan.clone());
     well.readers.iter().for_each(|reader| reader.expect_everything());
     assert_eq!(well.seats.len(), plan.interpreters as usize, "somebody was replaced without need");
@@ -32,7 +32,7 @@ fn one_loss(plan: Plan) {
 }
 
 fn options(ordered: bool) -> RunOptions {
-    RunOptions { ordered, ahead: milliseconds(250), spare: 4 }
+    RunOptions { ordered, ..Stream::default().options }
 }
 
 #[test]

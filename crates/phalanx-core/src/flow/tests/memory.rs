@@ -21,7 +21,7 @@ fn taken(interpreters: u32, stream: Stream) -> u64 {
 }
 
 fn options(ahead: u64, spare: u32) -> RunOptions {
-    RunOptions { ordered: true, ahead: milliseconds(ahead), spare }
+    RunOptions { ahead: milliseconds(ahead), spare, ..Stream::default().options }
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn answer_heavily(grid: &mut Grid, bytes: u64) {
         };
         let bytes = u64::from(count) * bytes;
         let (shape, busy) = (Shape::Packed { count, bytes }, u64::from(count) * 10_000);
-        let message = FromInterpreter::Fired { firing, shape, busy, protection: 0 };
+        let message = FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy, protection: 0 };
         grid.now += milliseconds(1);
         grid.engine.on(grid.now, Event::Message { id, message, body: vec![0; bytes as usize].into() });
     }
@@ -77,7 +77,7 @@ fn by_the_bytes_of_tasks_and_by_those_of_results() {
         while let room @ 1.. = grid.engine.room(run) {
             taken += room;
             let tasks = Tokens::packed(room, vec![0; room as usize * task].into());
-            grid.engine.feed(grid.now, run, tasks);
+            grid.engine.feed(grid.now, run, tasks).unwrap();
             answer_heavily(&mut grid, result);
         }
         assert!((64..80).contains(&taken), "{taken} tasks with 1 MB each are taken");

@@ -11,12 +11,16 @@ mod seat;
 
 mod abandoning;
 mod closing;
+mod contracts;
 mod culprits;
 mod grains;
+mod graphs;
 mod losses;
 mod memory;
+mod parts;
 mod random;
 mod silence;
 mod staging;
+mod stragglers;
 
 pub use grid::Grid;

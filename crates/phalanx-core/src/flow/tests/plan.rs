@@ -1,7 +1,7 @@
 //! What is to happen in a simulated computation: streams, faults, and how the machines and their network are.
 
 use super::integers::Form;
-use crate::flow::{KILLS, RunOptions};
+use crate::flow::{Goal, Graph, KILLS, RunOptions};
 use std::time::Duration;
 
 /// Between two ticks of the driver.
@@ -20,12 +20,15 @@ pub const fn milliseconds(n: u64) -> Duration {
 pub struct Plan {
     pub interpreters: u32,
     pub silence: Duration,
+    pub goal: Option<Goal>,
     pub streams: Vec<Stream>,
     pub faults: Vec<Fault>,
     /// How recruiting goes, one after the other; what is beyond goes well.
     pub recruits: Vec<Recruiting>,
     /// Times that a message takes to an interpreter or back, by the interpreter's number, again and again.
     pub delays: Vec<Duration>,
+    /// How many times the grain an interpreter takes, by its number, again and again.
+    pub slowness: Vec<u32>,
     /// The user reads an outcome so long after it was delivered.
     pub reading: Duration,
     /// From when until when the manager's machine is suspended.
@@ -39,10 +42,12 @@ impl Default for Plan {
         Plan {
             interpreters: 2,
             silence: milliseconds(1600),
+            goal: None,
             streams: vec![Stream::default()],
             faults: Vec::new(),
             recruits: Vec::new(),
             delays: vec![microseconds(50)],
+            slowness: vec![1],
             reading: Duration::ZERO,
             sleep: None,
             crashes_lose_answers: false,
@@ -61,6 +66,8 @@ impl Plan {
 /// A program of its own, a run of it, and what its functions do.
 #[derive(Debug, Clone)]
 pub struct Stream {
+    /// The program, where it is no chain; its tokens are separate.
+    pub graph: Option<Graph>,
     pub instructions: u16,
     pub tasks: u64,
     pub form: Form,
@@ -69,7 +76,7 @@ pub struct Stream {
     pub grains: Vec<Duration>,
     /// What an interpreter needs to make the code ready.
     pub staging: Duration,
-    /// Tasks whose last instruction raises.
+    /// Tasks whose last instruction raises; in a graph, the one whose number is that of the task, modulo their number.
     pub raising: Vec<u64>,
     /// Tasks whose first instruction ends the interpreter.
     pub killing: Vec<u64>,
@@ -84,10 +91,18 @@ pub struct Stream {
 impl Default for Stream {
     fn default() -> Stream {
         Stream {
+            graph: None,
             instructions: 1,
             tasks: 60,
             form: Form::Packed,
-            options: RunOptions { ordered: true, ahead: milliseconds(250), spare: 4 },
+            options: RunOptions {
+                ordered: true,
+                ahead: milliseconds(250),
+                spare: 4,
+                stragglers: true,
+                contract: true,
+                size: None,
+            },
             grains: vec![microseconds(100)],
             staging: Duration::ZERO,
             raising: Vec::new(),
@@ -118,8 +133,11 @@ impl Stream {
         if instruction == 0 && self.killing.contains(&task) {
             return Fate::Kills;
         }
-        let last = instruction + 1 == self.instructions;
-        if last && self.raising.contains(&task) { Fate::Raises } else { Fate::Gives }
+        let raises = match self.graph {
+            Some(_) => task % u64::from(self.instructions) == u64::from(instruction),
+            None => instruction + 1 == self.instructions,
+        };
+        if raises && self.raising.contains(&task) { Fate::Raises } else { Fate::Gives }
     }
 }
 
@@ -156,10 +174,12 @@ pub enum Garbage {
     NoResults,
     UnknownFailure,
     UnknownReturn,
+    WaysThatDoNotAddUp,
+    PackedPartsAhead,
 }
 
 /// Every way in which one interpreter can fail.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 13] = [
     Kind::Dies,
     Kind::DiesAnswersLost,
     Kind::Freezes,
@@ -171,6 +191,8 @@ pub const KINDS: [Kind; 11] = [
     Kind::Says(Garbage::NoResults),
     Kind::Says(Garbage::UnknownFailure),
     Kind::Says(Garbage::UnknownReturn),
+    Kind::Says(Garbage::WaysThatDoNotAddUp),
+    Kind::Says(Garbage::PackedPartsAhead),
 ];
 
 /// How one recruiting goes: after some time, one way or the other.

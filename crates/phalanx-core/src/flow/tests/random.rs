@@ -1,9 +1,10 @@
 //! Computations of every kind, with several losses at once: every result exactly once, or an error that names losses.
 
 use super::Grid;
+use super::graphs;
 use super::integers::Form;
 use super::plan::{Fault, KINDS, Plan, Recruiting, Stream, microseconds, milliseconds};
-use crate::flow::RunOptions;
+use crate::flow::{Goal, RunOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -16,8 +17,10 @@ fn time() -> impl Strategy<Value = Duration> {
 
 fn stream() -> impl Strategy<Value = Stream> {
     let tasks = || vec(0..120u64, 0..4);
-    let options =
-        (any::<bool>(), time(), 0..6u32).prop_map(|(ordered, ahead, spare)| RunOptions { ordered, ahead, spare });
+    let options = (any::<bool>(), time(), 0..6u32, any::<bool>()).prop_map(|(ordered, ahead, spare, stragglers)| {
+        let size = stragglers.then_some(70); // as wrong as what a user's own type may say
+        RunOptions { ordered, ahead, spare, stragglers, contract: true, size }
+    });
     let form = select(vec![Form::Packed, Form::Separate]);
     let pieces = || prop_oneof![Just(usize::MAX), 1..9usize];
     let closing = prop_oneof![4 => Just(None), 1 => (0..100u64).prop_map(Some)];
@@ -26,6 +29,7 @@ fn stream() -> impl Strategy<Value = Stream> {
         |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience), close_after)| {
             let killing = Vec::new();
             Stream {
+                graph: None,
                 instructions,
                 tasks,
                 form,
@@ -42,6 +46,22 @@ fn stream() -> impl Strategy<Value = Stream> {
     )
 }
 
+/// A stream through a chain or a graph.
+fn any_stream() -> impl Strategy<Value = Stream> {
+    let graph = prop_oneof![1 => Just(None), 1 => select(graphs::graphs()).prop_map(Some)];
+    (stream(), graph).prop_map(|(stream, graph)| match graph {
+        Some(graph) => Stream {
+            instructions: graph.len() as u16,
+            graph: Some(graph),
+            form: Form::Separate,
+            tasks: stream.tasks / 12,
+            grains: stream.grains.into_iter().map(|grain| grain.min(milliseconds(10))).collect(),
+            ..stream
+        },
+        None => stream,
+    })
+}
+
 fn fault() -> impl Strategy<Value = Fault> {
     (1..7u32, 0..60usize, select(KINDS.to_vec())).prop_map(|(interpreter, step, kind)| Fault {
         interpreter,
@@ -55,11 +75,16 @@ fn plan() -> impl Strategy<Value = Plan> {
     let sleep =
         prop_oneof![3 => Just(None), 1 => (time(), time()).prop_map(|(from, long)| Some((from, from + long * 10)))];
     let ways = (vec(recruiting, 0..10), vec(time(), 1..4), time(), sleep);
-    (1..5u32, vec(stream(), 1..4), vec(fault(), 0..6), ways).prop_map(|(interpreters, streams, faults, ways)| {
-        let (recruits, delays, reading, sleep) = ways;
-        let delays = delays.into_iter().map(|delay: Duration| delay.min(milliseconds(200))).collect();
-        Plan { interpreters, streams, faults, recruits, delays, reading, sleep, ..Plan::default() }
-    })
+    let goals = vec![None, Some(Goal::Throughput(50.0)), Some(Goal::Deadline(0.5)), Some(Goal::Deadline(5.0))];
+    let machines = select(vec![vec![1], vec![1, 10], vec![10, 1, 1]]);
+    let asked = (1..5u32, select(goals), machines);
+    (asked, vec(any_stream(), 1..4), vec(fault(), 0..6), ways).prop_map(
+        |((interpreters, goal, slowness), streams, faults, ways)| {
+            let (recruits, delays, reading, sleep) = ways;
+            let delays = delays.into_iter().map(|delay: Duration| delay.min(milliseconds(200))).collect();
+            Plan { interpreters, goal, slowness, streams, faults, recruits, delays, reading, sleep, ..Plan::default() }
+        },
+    )
 }
 
 /// Panics unless the streams have come to what they should have; with failing recruits, also to an error.

@@ -1,5 +1,6 @@
 //! The user's side of one run: feeds tasks as there is room, takes outcomes, and knows what should come.
 
+use super::graphs;
 use super::integers;
 use super::plan::{Fate, Stream};
 use super::remote::code_of;
@@ -27,6 +28,10 @@ pub struct Reader {
     pub ended: bool,
     /// The losses that were named.
     pub abandoned: Option<Vec<String>>,
+    /// Where the contract was said not to be met: asked, reached, why.
+    pub unmet: Vec<(f64, f64, String)>,
+    /// Whether there had been interpreters when it was abandoned.
+    pub recruited: bool,
     pub closed: bool,
     /// So many interpreters are lost that a task may be accused which did nothing.
     pub unlucky: bool,
@@ -35,7 +40,8 @@ pub struct Reader {
 impl Reader {
     /// Stages the stream's program and opens a run of it.
     pub fn open(engine: &mut Engine, index: usize, stream: &Stream) -> Reader {
-        let program = engine.stage(Graph::chain(stream.instructions), code_of(index));
+        let graph = stream.graph.clone().unwrap_or_else(|| Graph::chain(stream.instructions));
+        let program = engine.stage(graph, code_of(index));
         let run = engine.open(Duration::ZERO, program, stream.options);
         Reader {
             stream: stream.clone(),
@@ -46,6 +52,8 @@ impl Reader {
             got: Vec::new(),
             ended: false,
             abandoned: None,
+            unmet: Vec::new(),
+            recruited: false,
             closed: false,
             unlucky: false,
         }
@@ -71,7 +79,8 @@ impl Reader {
         if count > 0 {
             let numbers: Vec<u64> = (self.fed..self.fed + count).map(integers::of_task).collect();
             self.fed += count;
-            engine.feed(now, self.run, integers::tokens(self.stream.form, &numbers));
+            let fed = engine.feed(now, self.run, integers::tokens(self.stream.form, &numbers));
+            fed.expect("a chain takes any tokens, a graph separate ones");
             return true;
         }
         let finishes = self.fed == self.stream.tasks && !self.finished;
@@ -99,8 +108,11 @@ impl Reader {
                 assert_eq!(integers::task_of(number), task, "another task's token");
                 self.got.push((task, Got::Culprit(killed)));
             }
+            Outcome::Unmet { asked, reached, why } => self.unmet.push((asked, reached, why)),
             Outcome::Ended => self.ended = true,
-            Outcome::Abandoned { losses } => self.abandoned = Some(losses),
+            Outcome::Abandoned { losses, recruited } => {
+                (self.abandoned, self.recruited) = (Some(losses), recruited);
+            }
         }
     }
 
@@ -124,12 +136,26 @@ impl Reader {
     }
 
     fn expect_right(&self, task: TaskId, got: &Got) {
+        if let Some(graph) = &self.stream.graph {
+            return self.expect_right_of_graph(graph, task, got);
+        }
         let fates = (0..self.stream.instructions).map(|instruction| self.stream.fate(task, instruction));
         let fate = fates.into_iter().find(|fate| *fate != Fate::Gives).unwrap_or(Fate::Gives);
         let right = match got {
             Got::Result(number) => fate == Fate::Gives && *number == integers::result(task, self.stream.instructions),
             Got::Raised => fate == Fate::Raises,
             Got::Culprit(killed) => (fate == Fate::Kills || self.unlucky) && (KILLS..=LOSSES).contains(&killed.len()),
+        };
+        assert!(right, "task {task} has come to {got:?}");
+    }
+
+    fn expect_right_of_graph(&self, graph: &Graph, task: TaskId, got: &Got) {
+        let raises = |task, instruction| self.stream.fate(task, instruction) == Fate::Raises;
+        let kills = self.stream.killing.contains(&task);
+        let right = match got {
+            Got::Result(number) => !kills && graphs::result(graph, task, &raises) == Some(*number),
+            Got::Raised => graphs::result(graph, task, &raises).is_none(),
+            Got::Culprit(killed) => (kills || self.unlucky) && (KILLS..=LOSSES).contains(&killed.len()),
         };
         assert!(right, "task {task} has come to {got:?}");
     }

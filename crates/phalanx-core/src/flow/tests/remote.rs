@@ -2,21 +2,26 @@
 //!
 //! It is strict: what a manager must not send to it makes the test fail.
 
+use super::graphs::{self, Gift};
 use super::integers::{self, Form};
 use super::plan::{Fate, Stream};
+use crate::flow::Instruction;
 use crate::ids::{FiringId, ProgramId};
-use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
+use crate::wire::{FromInterpreter, PAST, ToInterpreter, Tokens};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// So many parts go ahead of an answer that holds more.
+const AHEAD: usize = 2;
 
 /// What an interpreter does on its own.
 #[derive(Debug)]
 pub enum Act {
     Say(FromInterpreter, Bytes),
     /// User code ends the process.
-    Die,
+    Die(FiringId),
 }
 
 /// The pickled code of a stream: its place among the streams.
@@ -28,12 +33,42 @@ pub struct Remote {
     streams: Rc<Vec<Stream>>,
     programs: HashMap<ProgramId, usize>,
     forgotten: HashSet<ProgramId>,
+    /// What came ahead of the next firing.
+    ahead: Option<(FiringId, Vec<u64>)>,
     free_at: Duration,
+    /// How many times a grain it takes.
+    slowness: u32,
+    /// When each firing begins.
+    begins: HashMap<FiringId, Duration>,
+    /// Firings that were given up before they began; whether that was said.
+    given_up: HashMap<FiringId, bool>,
 }
 
 impl Remote {
-    pub fn new(streams: Rc<Vec<Stream>>) -> Remote {
-        Remote { streams, programs: HashMap::new(), forgotten: HashSet::new(), free_at: Duration::ZERO }
+    pub fn new(streams: Rc<Vec<Stream>>, slowness: u32) -> Remote {
+        let (programs, forgotten, ahead, free_at) = (HashMap::new(), HashSet::new(), None, Duration::ZERO);
+        let (begins, given_up) = (HashMap::new(), HashMap::new());
+        Remote { streams, programs, forgotten, ahead, free_at, slowness, begins, given_up }
+    }
+
+    /// What it really does when it planned an act: what was given up is not done, and given back once.
+    pub fn reconsider(&mut self, act: Act) -> Option<Act> {
+        let firing = match &act {
+            Act::Die(firing) => *firing,
+            Act::Say(
+                FromInterpreter::Fired { firing, .. }
+                | FromInterpreter::Failed { firing, .. }
+                | FromInterpreter::Ahead { firing, .. },
+                _,
+            ) => *firing,
+            Act::Say(FromInterpreter::Returned { firing }, _) => *firing,
+            Act::Say(..) => return Some(act),
+        };
+        match self.given_up.get_mut(&firing).map(|said| std::mem::replace(said, true)) {
+            None => Some(act),
+            Some(false) => Some(Act::Say(FromInterpreter::Returned { firing }, Bytes::new())),
+            Some(true) => None,
+        }
     }
 
     /// A message arrives; what the interpreter will do about it, and when.
@@ -45,11 +80,32 @@ impl Remote {
                 self.forgotten.insert(program);
             }
             ToInterpreter::Beat => {}
-            ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, .. } => {
+            ToInterpreter::GiveUp { firing } => {
+                if now < *self.begins.get(&firing).expect("a firing that was sent") {
+                    self.given_up.insert(firing, false);
+                }
+            }
+            ToInterpreter::Ahead { firing, shape, .. } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
-                assert!(count > 0 && first + count <= tokens.count(), "more is to be fired than was sent");
+                let (of, ahead) = self.ahead.get_or_insert((firing, Vec::new()));
+                assert_eq!(*of, firing, "what comes ahead is of another firing");
+                ahead.extend(integers::numbers(&tokens));
+            }
+            ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, groups, .. } => {
+                let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
+                assert!(first + count <= tokens.count(), "more is to be fired than was sent");
                 let numbers = &integers::numbers(&tokens)[first as usize..(first + count) as usize];
-                return self.fire(now, firing, program, instruction, numbers, Duration::from_nanos(slice));
+                let (ahead_of, mut all) = self.ahead.take().unwrap_or((firing, Vec::new()));
+                assert_eq!(ahead_of, firing, "what came ahead was of another firing");
+                all.extend_from_slice(numbers);
+                return self.fire(
+                    now,
+                    firing,
+                    program,
+                    instruction,
+                    &units(&all, &groups),
+                    Duration::from_nanos(slice),
+                );
             }
         }
         Vec::new()
@@ -68,30 +124,35 @@ impl Remote {
         firing: FiringId,
         program: ProgramId,
         instruction: u16,
-        numbers: &[u64],
+        units: &[&[u64]],
         slice: Duration,
     ) -> Vec<(Duration, Act)> {
+        assert!(!units.is_empty(), "nothing is to be fired");
         let stream = &self.streams[*self.programs.get(&program).expect("staged before it is fired")];
         assert!(instruction < stream.instructions, "no such instruction");
         let began = self.free_at.max(now);
-        let mut answers =
-            Answers { firing, form: stream.form, now: began, answered: began, results: Vec::new(), acts: Vec::new() };
-        for (done, number) in (1..).zip(numbers) {
-            let task = integers::task_of(*number);
-            answers.now += stream.grain(task, instruction);
-            match stream.fate(task, instruction) {
-                Fate::Gives => answers.results.push(integers::apply(instruction, *number)),
-                Fate::Raises => answers.fail(task),
+        self.begins.insert(firing, began);
+        let mut answers = Answers::new(firing, stream.form, began);
+        answers.sends_ahead = stream.piece < usize::MAX;
+        for (done, unit) in (1..).zip(units) {
+            let task = unit.first().map(|number| integers::task_of(*number));
+            answers.now += stream.grain(task.unwrap_or_default(), instruction) * self.slowness;
+            match task.map_or(Fate::Gives, |task| stream.fate(task, instruction)) {
+                Fate::Gives => match &stream.graph {
+                    Some(graph) => answers.take(instruction, graph.instruction(instruction), unit),
+                    None => answers.results.push(integers::apply(instruction, unit[0])),
+                },
+                Fate::Raises => answers.fail(task.unwrap_or_default()),
                 Fate::Kills => {
-                    answers.acts.push((answers.now, Act::Die));
+                    answers.acts.push((answers.now, Act::Die(firing)));
                     break;
                 }
             }
             let over = answers.now - began > slice || done == stream.patience;
-            if over || done == numbers.len() || answers.results.len() == stream.piece {
+            if over || done == units.len() || answers.results.len() >= stream.piece {
                 answers.give();
             }
-            if over && done < numbers.len() {
+            if over && done < units.len() {
                 answers.say(FromInterpreter::Returned { firing }, Bytes::new());
                 break;
             }
@@ -101,6 +162,21 @@ impl Remote {
     }
 }
 
+/// What is to be fired together: groups of these sizes, or one token at a time.
+fn units<'a>(mut numbers: &'a [u64], groups: &[u32]) -> Vec<&'a [u64]> {
+    if groups.is_empty() {
+        return numbers.chunks(1).collect();
+    }
+    let mut units = Vec::new();
+    for size in groups {
+        let (unit, rest) = numbers.split_at(*size as usize);
+        numbers = rest;
+        units.push(unit);
+    }
+    assert!(numbers.is_empty(), "groups do not add up to what was sent");
+    units
+}
+
 /// The answers to one firing.
 struct Answers {
     firing: FiringId,
@@ -108,18 +184,45 @@ struct Answers {
     now: Duration,
     answered: Duration,
     results: Vec<u64>,
+    /// For each token of an instruction that branches.
+    ways: Vec<u32>,
+    /// Who answers in pieces does so also within the parts of one token.
+    sends_ahead: bool,
     acts: Vec<(Duration, Act)>,
 }
 
 impl Answers {
+    fn new(firing: FiringId, form: Form, now: Duration) -> Answers {
+        let (results, ways, acts) = (Vec::new(), Vec::new(), Vec::new());
+        Answers { firing, form, now, answered: now, results, ways, sends_ahead: false, acts }
+    }
+
+    /// What an instruction of a graph makes of its tokens; of many parts, some go ahead.
+    fn take(&mut self, number: u16, instruction: &Instruction, unit: &[u64]) {
+        let (way, mut tokens) = match graphs::fire(number, instruction, unit) {
+            Gift::Past(token) => (PAST, vec![token]),
+            Gift::On(tokens) => (tokens.len() as u32, tokens),
+        };
+        if self.sends_ahead && instruction.splits.is_some() && tokens.len() > AHEAD {
+            self.give();
+            let ahead = integers::tokens(self.form, &tokens[..AHEAD]);
+            let (firing, shape) = (self.firing, ahead.shape().clone());
+            self.say(FromInterpreter::Ahead { firing, shape }, ahead.to_owned_bytes());
+            tokens.drain(..AHEAD);
+        }
+        self.results.extend(tokens);
+        self.ways.extend(instruction.branches().then_some(way));
+    }
+
     fn give(&mut self) {
         let results = std::mem::take(&mut self.results);
-        if results.is_empty() {
+        let ways = std::mem::take(&mut self.ways);
+        if results.is_empty() && ways.is_empty() {
             return;
         }
         let tokens = integers::tokens(self.form, &results);
         let (firing, shape, busy) = (self.firing, tokens.shape().clone(), self.busy());
-        self.say(FromInterpreter::Fired { firing, shape, busy, protection: 0 }, tokens.to_owned_bytes());
+        self.say(FromInterpreter::Fired { firing, shape, ways, busy, protection: 0 }, tokens.to_owned_bytes());
     }
 
     /// The task's number, as a pickled exception would hold it.

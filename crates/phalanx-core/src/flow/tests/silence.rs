@@ -50,7 +50,7 @@ fn who_froze_while_the_manager_slept_is_noticed_afterwards() {
 }
 
 fn recruited(interpreters: u32, now: Duration) -> Engine {
-    let mut engine = Engine::new(Config { interpreters, silence: SILENCE });
+    let mut engine = Engine::new(Config { interpreters, goal: None, silence: SILENCE });
     for id in (1..=interpreters).map(InterpreterId) {
         let (name, machine) = (format!("interpreter/{}", id.0), "machine".to_owned());
         engine.on(now, Event::Recruited { id, name, machine, pid: 1, level: Level::Private });

@@ -1,0 +1,228 @@
+//! Contracts on time: how many interpreters keep them, from what the computations show, and whether they are kept.
+//!
+//! The measure is the *service time* of a task: how long it is some interpreter's only business, on the average of the
+//! last seconds, with everything that this includes (the way, the neighbours), only not the first imports. A rate of tasks times this
+//! is a number of interpreters. There is no model of machines, so a wrong guess is corrected by the next look.
+
+use super::watch::{Limit, Sight, Watch};
+use crate::ids::RunId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Interpreters that are kept beyond what was computed, for times that vary.
+const HEADROOM: f64 = 1.1;
+/// They are let go only if they were too many even if so many times as much had to be done: so as not to flap.
+const SLACK: f64 = 1.15;
+/// And only if that was so for this long, and for two tasks.
+const HOLD: f64 = 2.0;
+/// A rate is kept if so much of it is reached.
+const TOLERANCE: f64 = 0.95;
+/// It must look hopeless for this long before that is said.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two reports of one computation.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// What is asked of every computation, other than a number of interpreters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// Tasks a second.
+    Throughput(f64),
+    /// Seconds from the first task to the last result.
+    Deadline(f64),
+}
+
+/// What is to be said of one computation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub run: RunId,
+    pub asked: f64,
+    pub reached: f64,
+    pub met: bool,
+    /// Why it is not met.
+    pub why: Option<String>,
+    /// Its reader is to be told.
+    pub warns: bool,
+}
+
+/// The interpreters there are.
+#[derive(Debug, Clone, Copy)]
+pub struct Staff<'a> {
+    pub ready: u32,
+    /// Why the last recruit could not be had, if that is so.
+    pub failure: Option<&'a str>,
+}
+
+/// A contract and what is known of how it is kept.
+#[derive(Debug)]
+pub struct Contract {
+    goal: Option<Goal>,
+    most: u32,
+    wanted: u32,
+    watches: BTreeMap<RunId, Watch>,
+    /// Since when fewer would do, and how many at any moment since then.
+    surplus: Option<(Duration, u32)>,
+}
+
+impl Contract {
+    /// Without a goal it asks for `most` interpreters all the time; with one, for 1 at first.
+    pub fn new(goal: Option<Goal>, most: u32) -> Contract {
+        let wanted = if goal.is_some() { 1 } else { most };
+        Contract { goal, most, wanted, watches: BTreeMap::new(), surplus: None }
+    }
+
+    /// How many interpreters are to be kept now.
+    pub fn wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    /// Whether it depends on what the computations show.
+    pub fn has_goal(&self) -> bool {
+        self.goal.is_some()
+    }
+
+    /// Forgets how fast everything was: nobody looked for a while.
+    pub fn look_anew(&mut self) {
+        self.watches.values_mut().for_each(Watch::look_anew);
+        self.surplus = None;
+    }
+
+    /// Looks at the computations that are open and have begun; adapts what is wanted, and tells what is to be said.
+    pub fn look(&mut self, now: Duration, sights: &[Sight], staff: Staff) -> Vec<Report> {
+        let Some(goal) = self.goal.filter(|_| !sights.is_empty()) else { return Vec::new() };
+        let (mut need, mut service): (f64, f64) = (0.0, 0.0);
+        for sight in sights {
+            let watch = self.watches.entry(sight.run).or_default();
+            watch.look(now, sight);
+            need += needed(goal, sight, watch.service(sight)).unwrap_or(f64::from(self.most));
+            service = service.max(watch.service(sight));
+        }
+        self.adapt(now, need, service);
+        let reports = sights.iter().filter_map(|sight| self.report(now, goal, sight, staff));
+        reports.collect()
+    }
+
+    /// The last report of a computation that has come to its end; `None` where there is no goal.
+    pub fn conclude(&mut self, now: Duration, sight: &Sight, staff: Staff) -> Option<Report> {
+        let goal = self.goal?;
+        let mut watch = self.watches.remove(&sight.run).unwrap_or_default();
+        watch.look(now, sight);
+        let (asked, reached) = match goal {
+            Goal::Throughput(rate) => (rate, watch.rate(sight)),
+            Goal::Deadline(seconds) => (seconds, sight.age),
+        };
+        let met = is_met(goal, reached);
+        // A rate cannot be judged, only told, before there was time to recruit.
+        let brief = matches!(goal, Goal::Throughput(_)) && !watch.is_full(now);
+        let why = (!met).then(|| match brief {
+            true => "it was over before there was time to recruit".to_owned(),
+            false => self.why(&watch, staff, true),
+        });
+        Some(Report { run: sight.run, asked, reached, met, why, warns: !met && !watch.warned && !brief })
+    }
+
+    /// Nobody is interested in a computation any more.
+    pub fn forget(&mut self, run: RunId) {
+        self.watches.remove(&run);
+    }
+
+    fn adapt(&mut self, now: Duration, need: f64, service: f64) {
+        let whole = |need: f64| (need.ceil() as u32).clamp(1, self.most);
+        let (least, enough) = (whole(need), whole(need * SLACK));
+        if least > self.wanted {
+            (self.wanted, self.surplus) = (least, None);
+        } else if enough < self.wanted {
+            let (since, highest) = self.surplus.unwrap_or((now, enough));
+            let highest = highest.max(enough);
+            let hold = Duration::from_secs_f64(HOLD.max(service * 2.0));
+            let over = now.saturating_sub(since) >= hold;
+            self.surplus = (!over).then_some((since, highest));
+            if over {
+                self.wanted = highest;
+            }
+        } else {
+            self.surplus = None;
+        }
+    }
+
+    /// A report if it is time for one, or if it turns out that the contract cannot be met.
+    fn report(&mut self, now: Duration, goal: Goal, sight: &Sight, staff: Staff) -> Option<Report> {
+        let watch = &self.watches[&sight.run];
+        let refused = staff.failure.is_some() && staff.ready < self.wanted;
+        let hands = if refused { staff.ready } else { self.wanted };
+        let (asked, reached) = match goal {
+            Goal::Throughput(rate) => (rate, watch.rate(sight)),
+            Goal::Deadline(seconds) => (seconds, expected(sight, watch.service(sight), hands)),
+        };
+        let met = is_met(goal, reached);
+        let overdue = matches!(goal, Goal::Deadline(seconds) if sight.age > seconds);
+        let exhausted = self.wanted == self.most || refused || watch.limit() != Limit::Interpreters;
+        let hopeless = !met && (overdue || exhausted && watch.is_full(now));
+        let why = (!met).then(|| self.why(watch, staff, false));
+        let watch = self.watches.get_mut(&sight.run)?;
+        let since = *watch.hopeless.get_or_insert(now);
+        if !hopeless {
+            watch.hopeless = None;
+        }
+        let patient = now.saturating_sub(since) < PATIENCE && !overdue;
+        let warns = hopeless && !patient && !watch.warned;
+        watch.warned |= warns;
+        let due = watch.reported.is_none_or(|reported| now.saturating_sub(reported) >= REPORT);
+        if !warns && !due {
+            return None;
+        }
+        watch.reported = Some(now);
+        Some(Report { run: sight.run, asked, reached, met, why, warns })
+    }
+
+    fn why(&self, watch: &Watch, staff: Staff, ended: bool) -> String {
+        match (watch.limit(), staff.failure) {
+            (Limit::Stream, _) => "its stream gives the tasks no faster".to_owned(),
+            (Limit::Reader, _) => "its results are read no faster".to_owned(),
+            (_, Some(failure)) if staff.ready < self.wanted => {
+                format!("only {} of {} interpreters can be had: {failure}", staff.ready, self.wanted)
+            }
+            _ if ended && (self.wanted < self.most || staff.ready < self.wanted) => {
+                "it ended before more interpreters were ready".to_owned()
+            }
+            _ if self.wanted < self.most => format!("{} interpreters were too few", self.wanted),
+            _ => format!("more interpreters than {} are not offered", self.most),
+        }
+    }
+}
+
+/// Interpreters that keep the goal for one computation whose tasks take `service`; `None`: everything there is.
+fn needed(goal: Goal, sight: &Sight, service: f64) -> Option<f64> {
+    let left = sight.size.map(|size| size.saturating_sub(sight.settled));
+    let waiting = left.map(|left| left.saturating_sub(sight.in_flight));
+    if waiting == Some(0) && !sight.fireable {
+        return Some(f64::from(sight.busy)); // all that is left is in flight: nobody else can help
+    }
+    match goal {
+        Goal::Throughput(rate) => Some(rate * service * HEADROOM),
+        Goal::Deadline(seconds) => {
+            // A list of tasks takes no longer than its work shared by all and one task more (R. L. Graham, 1966).
+            let (work, time) = (work_left(sight, service)?, seconds - sight.age - service);
+            let useful = if sight.fireable { f64::INFINITY } else { f64::from(sight.busy) + waiting? as f64 };
+            (time > 0.0).then(|| (work * HEADROOM / time).min(useful))
+        }
+    }
+}
+
+/// Seconds of one interpreter that are still to be spent; `None` where nobody knows how many tasks come.
+fn work_left(sight: &Sight, service: f64) -> Option<f64> {
+    let left = sight.size?.saturating_sub(sight.settled) as f64;
+    let done = if sight.settled == 0 { 0.0 } else { sight.under_way }; // before the first result nobody knows
+    Some((left * service - done).max(0.0))
+}
+
+/// Seconds from the first task to the last result, if it goes on like this.
+fn expected(sight: &Sight, service: f64, hands: u32) -> f64 {
+    sight.age + work_left(sight, service).unwrap_or(0.0) / f64::from(hands.max(1))
+}
+
+fn is_met(goal: Goal, reached: f64) -> bool {
+    match goal {
+        Goal::Throughput(rate) => reached >= rate * TOLERANCE,
+        Goal::Deadline(seconds) => reached <= seconds,
+    }
+}

@@ -1,0 +1,247 @@
+//! The tokens of a graph on their way: what instructions give goes to its targets.
+
+use super::graph::{Instruction, Takes, Target};
+use super::groups::Groups;
+use super::pace::{MOST_TOKENS, average};
+use super::repository::Work;
+use super::{Engine, Program};
+use crate::error::WireError;
+use crate::event::Outcome;
+use crate::ids::{FiringId, InterpreterId, RunId, TaskId};
+use crate::wire::{PAST, Tokens};
+use std::time::Duration;
+
+/// Most parts of one token: more are an error of the program, which interpreters report.
+pub const MOST_PARTS: u32 = 1 << 20;
+/// Most bytes that an interpreter may send ahead of an answer; it stops a program at half of it.
+const MOST_BYTES_AHEAD: u64 = 1 << 31;
+/// Parts that lie together in the repository: taking a few out of many costs a look at all of them.
+const PIECE: u32 = 1024;
+
+/// What an interpreter says that a firing gave.
+#[derive(Debug)]
+pub struct Given {
+    /// For each token of an instruction that branches, how many it gives, or that it leaves.
+    pub ways: Vec<u32>,
+    pub tokens: Tokens,
+}
+
+impl Given {
+    /// How many tasks of the firing it answers.
+    pub fn tasks(&self) -> u32 {
+        if self.ways.is_empty() { self.tokens.count() } else { self.ways.len() as u32 }
+    }
+}
+
+/// Tokens that all go the same way.
+struct Parcel<'a> {
+    targets: &'a [Target],
+    fan: u16,
+    first: u64,
+    tokens: Tokens,
+}
+
+impl Engine {
+    /// Parts of the firing's next token, ahead of its answer.
+    pub(super) fn on_ahead(&mut self, id: InterpreterId, firing: FiringId, parts: Tokens) -> Result<(), WireError> {
+        let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
+        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing);
+        let head = head.ok_or(WireError::UnexpectedAnswer)?;
+        let Some(run) = self.runs.get(&head.work.run) else { return Ok(()) };
+        let splits = self.programs[&run.program].graph.instruction(head.work.instruction).splits.is_some();
+        let (count, bytes) = head.ahead.iter().fold((parts.count(), parts.bytes()), |(count, bytes), piece| {
+            (count.saturating_add(piece.count()), bytes.saturating_add(piece.bytes()))
+        });
+        if !splits
+            || !parts.is_separate()
+            || parts.count() == 0
+            || count > MOST_PARTS + MOST_TOKENS
+            || bytes > MOST_BYTES_AHEAD
+        {
+            return Err(WireError::UnexpectedAnswer);
+        }
+        head.ahead.push(parts);
+        Ok(())
+    }
+
+    /// Refuses what the instruction cannot have given; the parts that came ahead of it.
+    pub(super) fn check_given(
+        &mut self,
+        id: InterpreterId,
+        firing: FiringId,
+        given: &Given,
+    ) -> Result<Vec<Tokens>, WireError> {
+        let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
+        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing);
+        let head = head.ok_or(WireError::UnexpectedAnswer)?;
+        let ahead = std::mem::take(&mut head.ahead);
+        let Some(run) = self.runs.get(&head.work.run) else { return Ok(ahead) };
+        let graph = &self.programs[&run.program].graph;
+        let sent = ahead.iter().map(Tokens::count).sum::<u32>().saturating_add(given.tokens.count());
+        let fits = match graph.instruction(head.work.instruction) {
+            _ if graph.is_chain() => given.ways.is_empty(),
+            it if it.branches() => given.tokens.is_separate() && fit(it, &given.ways, sent),
+            _ => given.tokens.is_separate() && given.ways.is_empty(),
+        };
+        if fits { Ok(ahead) } else { Err(WireError::UnexpectedAnswer) }
+    }
+
+    /// Tasks of a graph's stream.
+    pub(super) fn feed_graph(&mut self, now: Duration, run_id: RunId, tasks: Tokens) -> Result<(), WireError> {
+        if !tasks.is_separate() {
+            return Err(WireError::Lengths);
+        }
+        let Some(run) = self.runs.get_mut(&run_id) else { return Ok(()) };
+        let first = run.feed(now, tasks.count());
+        if let Some(groups) = &mut run.groups {
+            groups.open(first, tasks.count());
+        }
+        let entry = self.programs[&run.program].graph.entry().to_vec();
+        let mut works = Vec::new();
+        self.forward(run_id, &Parcel { targets: &entry, fan: 0, first, tokens: tasks }, &mut works)?;
+        works.into_iter().for_each(|work| self.repository.append(work));
+        Ok(())
+    }
+
+    /// What the tokens of `works` gave goes on.
+    pub(super) fn give(&mut self, works: &[Work], ahead: Vec<Tokens>, given: Given) -> Result<(), WireError> {
+        let (run, number) = (works[0].run, works[0].instruction);
+        let instruction = self.programs[&self.runs[&run].program].graph.instruction(number).clone();
+        let mut new = Vec::new();
+        if given.ways.is_empty() {
+            let pieces = given.tokens.cut(works.iter().map(|work| work.count))?;
+            for (work, tokens) in works.iter().zip(pieces) {
+                let parcel = Parcel { targets: &instruction.on, fan: instruction.fan, first: work.task, tokens };
+                let before = new.len();
+                self.forward(run, &parcel, &mut new)?;
+                rank(&mut new[before..], instruction.fan, work.task, work);
+            }
+        } else {
+            let tokens = Tokens::concat(&ahead.into_iter().chain([given.tokens]).collect::<Vec<_>>());
+            let pieces = tokens.cut(given.ways.iter().map(|way| if *way == PAST { 1 } else { *way }))?;
+            let numbers_of = |work: &Work| work.task..work.task + u64::from(work.count);
+            let numbers = works.iter().flat_map(|work| numbers_of(work).map(move |number| (number, work)));
+            for (((first, work), way), tokens) in numbers.zip(&given.ways).zip(pieces) {
+                let before = new.len();
+                let targets = if *way == PAST { &instruction.past } else { &instruction.on };
+                let parcel = Parcel { targets, fan: instruction.fan, first, tokens };
+                match instruction.splits.filter(|_| *way != PAST) {
+                    Some(fan) => self.split(run, fan, parcel, &mut new)?,
+                    None => self.forward(run, &parcel, &mut new)?,
+                }
+                rank(&mut new[before..], instruction.fan, first, work);
+            }
+        }
+        new.sort_by_key(|work| work.instruction); // what can travel together lies together
+        self.repository.insert(new, false);
+        Ok(())
+    }
+
+    /// A token's parts become a group.
+    fn split(&mut self, run_id: RunId, fan: u16, whole: Parcel<'_>, new: &mut Vec<Work>) -> Result<(), WireError> {
+        let (program, groups) = self.program_and_groups(run_id);
+        let Parcel { targets, first: of, tokens, .. } = whole;
+        let size = tokens.count();
+        let parts = &mut program.parts[usize::from(fan)];
+        *parts = average(*parts, f64::from(size));
+        if groups.task_of(whole.fan, of).is_none() {
+            return Ok(());
+        }
+        if size == 0 {
+            new.push(Work::group(run_id, program.graph.join(fan), of, tokens));
+            return Ok(());
+        }
+        let mut first = groups.split(fan, of, size, tokens.bytes());
+        let sizes = (0..size).step_by(PIECE as usize).map(|start| PIECE.min(size - start));
+        for tokens in tokens.cut(sizes)? {
+            let next = first + u64::from(tokens.count());
+            self.forward(run_id, &Parcel { targets, fan, first, tokens }, new)?;
+            first = next;
+        }
+        Ok(())
+    }
+
+    /// Tokens go to all their targets, as far as they are still wanted; what becomes fireable is `new`.
+    fn forward(&mut self, run: RunId, parcel: &Parcel<'_>, new: &mut Vec<Work>) -> Result<(), WireError> {
+        let (_, groups) = self.program_and_groups(run);
+        let living = groups.living(parcel.fan, parcel.first, parcel.tokens.count());
+        for (first, count) in living {
+            let before = (first - parcel.first) as u32;
+            let tokens = parcel.tokens.slice(before, count).0;
+            for target in parcel.targets {
+                self.forward_to(run, *target, first, tokens.clone(), new)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forward_to(
+        &mut self,
+        run: RunId,
+        target: Target,
+        first: u64,
+        tokens: Tokens,
+        new: &mut Vec<Work>,
+    ) -> Result<(), WireError> {
+        let (program, groups) = self.program_and_groups(run);
+        let Target::Instruction { instruction, slot } = target else {
+            groups.close(first, tokens.count());
+            self.settle(run, first, Outcome::Results { first, tokens });
+            return Ok(());
+        };
+        let pace = &mut program.paces[usize::from(instruction)];
+        match program.graph.instruction(instruction).takes {
+            Takes::Token => {
+                pace.weighed(tokens.count(), tokens.bytes());
+                new.push(Work::new(run, instruction, first, tokens));
+            }
+            Takes::Parts { fan } => {
+                if let Some((of, parts)) = groups.put_part(fan, first, tokens) {
+                    pace.weighed(1, parts.bytes());
+                    new.push(Work::group(run, instruction, of, parts));
+                }
+            }
+            Takes::Inputs { .. } => {
+                for (number, token) in (first..).zip(tokens.cut((0..tokens.count()).map(|_| 1))?) {
+                    if let Some(inputs) = groups.put_input(instruction, slot, number, token) {
+                        pace.weighed(1, inputs.bytes());
+                        new.push(Work::group(run, instruction, number, inputs));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The task that work is of, which has come to its end: nothing that is left of it is wanted any more. `None`: it
+    /// has come to its end before.
+    pub(super) fn task_of(&mut self, work: &Work) -> Option<TaskId> {
+        let run = self.runs.get_mut(&work.run)?;
+        let Some(groups) = &mut run.groups else { return Some(work.task) };
+        let fan = self.programs[&run.program].graph.instruction(work.instruction).fan;
+        let task = groups.task_of(fan, work.task)?;
+        groups.drop_task(task);
+        Some(task)
+    }
+
+    pub(super) fn program_and_groups(&mut self, run: RunId) -> (&mut Program, &mut Groups) {
+        let run = self.runs.get_mut(&run).expect("what is closed has no work");
+        let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
+        (program, run.groups.as_mut().expect("a graph's run has groups"))
+    }
+}
+
+/// Work that came of token `number` of `work` is of the same task.
+fn rank(new: &mut [Work], fan: u16, number: u64, work: &Work) {
+    new.iter_mut().for_each(|new| new.rank = if fan == 0 { number } else { work.rank });
+}
+
+/// Whether an instruction that branches can have given `sent` tokens in these ways.
+fn fit(instruction: &Instruction, ways: &[u32], sent: u32) -> bool {
+    let possible = |way: u32| match way {
+        PAST => !instruction.past.is_empty(),
+        parts => instruction.splits.is_some() && parts <= MOST_PARTS || parts == 1,
+    };
+    let tokens = |way: u32| if way == PAST { 1 } else { u64::from(way) };
+    ways.iter().all(|way| possible(*way)) && ways.iter().map(|way| tokens(*way)).sum::<u64>() == u64::from(sent)
+}

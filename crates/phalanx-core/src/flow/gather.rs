@@ -1,0 +1,93 @@
+//! What of a graph is fireable, gathered into firings: work of the same instruction travels together.
+
+use super::Engine;
+use super::pace::MOST_TOKENS;
+use super::repository::Work;
+use crate::wire::Tokens;
+use std::collections::VecDeque;
+
+/// Of work that an interpreter was lost with, so much is fired together.
+const SUSPECTS: u32 = 16;
+
+impl Engine {
+    /// What of `first` is still wanted, and as much of the same instruction as should travel with it.
+    pub(super) fn collect(&mut self, first: Work) -> Option<(Work, VecDeque<Work>)> {
+        let (program, _) = self.program_and_groups(first.run);
+        let batch = match first.killed.len() {
+            0 => program.paces[usize::from(first.instruction)].batch(),
+            1 => SUSPECTS,
+            _ => 1,
+        };
+        let (run, instruction, killed) = (first.run, first.instruction, first.killed.clone());
+        let mut works = self.living(first);
+        let mut count: u32 = works.iter().map(|work| work.count).sum();
+        while count < batch {
+            let same = |work: &&Work| (work.run, work.instruction, &work.killed) == (run, instruction, &killed);
+            if self.repository.next().filter(same).is_none() {
+                break;
+            }
+            let more = self.repository.take(|_| batch - count).map(|work| self.living(work)).unwrap_or_default();
+            count += more.iter().map(|work| work.count).sum::<u32>();
+            works.extend(more);
+        }
+        Some((works.pop_front()?, works))
+    }
+
+    /// The parts of work whose tasks have not come to their end.
+    fn living(&mut self, mut work: Work) -> VecDeque<Work> {
+        let (program, groups) = self.program_and_groups(work.run);
+        let fan = program.graph.instruction(work.instruction).fan;
+        let mut works = VecDeque::new();
+        for (first, count) in groups.living(fan, work.task, work.count) {
+            work.split_off((first - work.task) as u32);
+            works.push_back(work.split_off(count));
+        }
+        works
+    }
+
+    /// Work that an interpreter did not begin. What splits was given back because its parts are many: they go first, so
+    /// that memory stays bounded.
+    pub(super) fn give_back(&mut self, mut work: Work) {
+        let Some(run) = self.runs.get(&work.run) else { return };
+        let instruction = self.programs[&run.program].graph.instruction(work.instruction);
+        if instruction.splits.is_none() {
+            return self.put_back(work);
+        }
+        if instruction.fan == 0 {
+            work.rank = work.task;
+        }
+        self.repository.insert(vec![work], true);
+    }
+}
+
+/// The tokens of a firing as its messages hold them.
+pub struct Bulk {
+    /// In the last message: the tokens `first .. first + count` are to be fired.
+    pub tokens: Tokens,
+    pub first: u32,
+    pub count: u32,
+    /// How many tokens are to be fired together, for each group; nothing where they are fired one by one.
+    pub groups: Vec<u32>,
+    /// In messages ahead of the last one.
+    pub ahead: Vec<Tokens>,
+}
+
+impl Bulk {
+    /// Work of a chain.
+    pub fn of_chain(work: &Work) -> Bulk {
+        let (tokens, first) = work.tokens.slice(work.start, work.count);
+        Bulk { tokens, first, count: work.count, groups: Vec::new(), ahead: Vec::new() }
+    }
+
+    /// Work of a graph, of as many messages as it needs.
+    pub fn of_graph(work: &Work, more: &VecDeque<Work>) -> Bulk {
+        let works = || std::iter::once(work).chain(more);
+        let groups = works().filter(|work| work.is_group).map(|work| work.tokens.count()).collect();
+        let tokens = Tokens::concat(&works().map(Work::own_tokens).collect::<Vec<_>>());
+        let count = tokens.count();
+        let sizes = (0..count).step_by(MOST_TOKENS as usize).map(|start| MOST_TOKENS.min(count - start));
+        let mut ahead = if count > MOST_TOKENS { tokens.cut(sizes).unwrap_or_default() } else { Vec::new() };
+        let tokens = ahead.pop().unwrap_or(tokens);
+        Bulk { first: 0, count: tokens.count(), tokens, groups, ahead }
+    }
+}

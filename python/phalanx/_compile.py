@@ -1,0 +1,327 @@
+"""From skeletons to instructions: a program becomes a graph of macro data flow (paper 000, section 2).
+
+A program is compiled from its beginning to its end. An *opening* is the place that was reached: tokens come out of it,
+and what follows takes them. Functions are added to the instruction that is open there, which is what fusing is; a new
+instruction begins only where one must: behind a split, before a join, where a token has several ways to come from or to
+go, and where the user says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from phalanx._folding import Fold, FoldOrSpread, Grain, Offsets, ScanChunk, ScanOrSpread, joined, with_offsets
+from phalanx._instructions import Branch, Function, Fused, Inputs, Instruction, Test, While
+from phalanx.errors import ProgramError
+from phalanx.security import Marks, marks_of
+from phalanx.skeletons import TASK, Farm, Graph, Loop, Map, Pipeline, Program, Reduce, Scan, Skeleton, check
+
+if TYPE_CHECKING:
+    from phalanx import _native
+    from phalanx._native import _Instruction, _Target
+    from phalanx._tokens import Code
+
+#: An instruction and its input, or nothing for the results.
+Target: TypeAlias = "tuple[Draft, int] | None"
+
+#: More instructions than this are no program that a person wrote.
+MOST_INSTRUCTIONS = 10_000
+
+
+class Draft:
+    """An instruction that is being made."""
+
+    def __init__(self, fan: int, *, joins: int | None = None, inputs: int = 0) -> None:
+        self.steps: list[Function | Branch] = []
+        self.fan = fan
+        self.joins = joins
+        self.inputs = inputs
+        self.on: list[Target] = []
+        #: Where tokens go that leave at a branch, if there is one.
+        self.past: list[Target] | None = None
+        self.splits: int | None = None
+        #: What of it is marked.
+        self.marks: Marks = frozenset()
+
+    def continue_as(self, other: Draft) -> None:
+        """Does what the other does, at its own end."""
+        self.steps += other.steps
+        self.marks |= other.marks
+        self.on, self.past, self.splits = other.on, other.past, other.splits
+
+    def is_link(self) -> bool:
+        """Whether it takes one token and gives one, which has one way to go."""
+        special = self.joins is not None or self.past is not None or self.splits is not None or self.inputs > 0
+        return not special and len(self.on) == 1
+
+    def native(self, numbers: dict[Draft, int]) -> _Instruction:
+        """As the engine takes it."""
+        on, past = _targets(self.on, numbers), _targets(self.past or [], numbers)
+        return self.fan, self.joins, self.inputs, on, past, self.splits
+
+
+class Opening:
+    """Where tokens of a fan come out: of a draft to which steps can be added, or of ways that lead nowhere yet."""
+
+    def __init__(self, fan: int, *, draft: Draft | None = None, ways: list[list[Target]] | None = None) -> None:
+        self.fan = fan
+        self.draft = draft
+        self.ways = ways or []
+        #: The first function takes several arguments.
+        self.spreads = False
+
+    def lead_to(self, target: Target) -> None:
+        """Lets the tokens go there, too."""
+        for way in self.all_ways():
+            way.append(target)
+
+    def all_ways(self) -> list[list[Target]]:
+        """Every list of targets that its tokens have."""
+        return self.ways if self.draft is None else [*self.ways, self.draft.on]
+
+    def sealed(self) -> Opening:
+        """The same place, where no step can be added any more."""
+        return Opening(self.fan, ways=self.all_ways())
+
+
+class Compiled:
+    """A program as the engine and the interpreters take it."""
+
+    def __init__(self, entry: list[Target], drafts: list[Draft]) -> None:
+        numbers = {draft: number for number, draft in enumerate(drafts)}
+        self.entry = _targets(entry, numbers)
+        self.instructions = [draft.native(numbers) for draft in drafts]
+        self.marks = [draft.marks for draft in drafts]
+        #: For each instruction, those that its tokens go to.
+        self._after = [{numbers[way[0]] for way in [*draft.on, *(draft.past or [])] if way} for draft in drafts]
+        following = [*drafts[1:], None]
+        #: Whether every instruction takes one token and gives one to the next.
+        self.is_chain = self.entry == [(0, 0)] and all(
+            draft.is_link() and draft.on == [next_ and (next_, 0)]
+            for draft, next_ in zip(drafts, following, strict=True)
+        )
+        #: What each instruction fires.
+        self.code: tuple[Any, ...] = tuple(map(_function if self.is_chain else _instruction, drafts))
+
+    def stage(self, native: _native.Manager, code: Code) -> int:
+        """Hands the program to the engine; its number there."""
+        marked_code = code.marked_code or any("code" in marks for marks in self.marks)
+        data = [code.marked_data or "data" in marks for marks in self.marks]
+        # A token between two instructions is marked if either of them is.
+        gives = [one or any(data[after] for after in ways) for one, ways in zip(data, self._after, strict=True)]
+        before = [any(data[other] for other, ways in enumerate(self._after) if one in ways) for one in range(len(data))]
+        takes = [one or other for one, other in zip(data, before, strict=True)]
+        marked = list(zip(takes, gives, strict=True))
+        if self.is_chain:
+            return native.stage(len(self.instructions), code.pickled, marked_code, marked)
+        return native.stage_graph(self.entry, self.instructions, code.pickled, marked_code, marked)
+
+
+def compile_program(program: Program) -> Compiled:
+    """The program's graph of instructions."""
+    entry: list[Target] = []
+    compiler = _Compiler()
+    compiler.add(program, Opening(0, ways=[entry])).lead_to(None)
+    return Compiled(entry, compiler.reachable(entry))
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self._fans = 0
+        #: What is marked around the place that is compiled.
+        self._marks: Marks = frozenset()
+
+    def reachable(self, entry: list[Target]) -> list[Draft]:
+        """The instructions that tokens come to, in the order in which they do."""
+        found: dict[Draft, None] = {}
+        ahead = list(reversed(entry))
+        while ahead:
+            target = ahead.pop()
+            if target is not None and target[0] not in found:
+                draft = target[0]
+                found[draft] = None
+                ahead += reversed([*draft.on, *(draft.past or [])])
+        if len(found) > MOST_INSTRUCTIONS:
+            raise ProgramError(f"a program of {len(found)} instructions has more than {MOST_INSTRUCTIONS}")
+        return list(found)
+
+    def add(self, program: Any, at: Opening) -> Opening:
+        """The program at this place; the place behind it."""
+        around = self._marks
+        self._marks |= _marks_of(program)
+        try:
+            return self._add(program, at)
+        finally:
+            self._marks = around
+
+    def _add(self, program: Any, at: Opening) -> Opening:
+        if isinstance(program, Farm):
+            return self.add(program.program, at)
+        if isinstance(program, Pipeline):
+            for number, stage in enumerate(program.stages):
+                at = self.add(stage, at if program.fuse or number == 0 else at.sealed())
+            return at
+        if isinstance(program, Map):
+            return self._map(program.split, program.program, program.join, at)
+        if isinstance(program, Loop):
+            return self._loop(program, at)
+        if isinstance(program, Reduce):
+            return self._reduce(program, at)
+        if isinstance(program, Scan):
+            return self._scan(program, at)
+        if isinstance(program, Graph):
+            return self._graph(program, at)
+        check(program)
+        return self._step(program, at)
+
+    def _open(self, at: Opening) -> Draft:
+        """The draft that is open there, a new one if there is none."""
+        if at.draft is not None and not at.ways:
+            at.draft.marks |= self._marks
+            return at.draft
+        draft = self._draft(at.fan)
+        at.lead_to((draft, 0))
+        at.draft, at.ways = draft, []
+        return draft
+
+    def _draft(self, fan: int, *, joins: int | None = None, inputs: int = 0) -> Draft:
+        draft = Draft(fan, joins=joins, inputs=inputs)
+        draft.marks = self._marks
+        return draft
+
+    def _step(self, step: Function, at: Opening) -> Opening:
+        draft = self._open(at)
+        draft.marks |= marks_of(step)
+        draft.steps.append(Inputs(step) if at.spreads else step)
+        at.spreads = False
+        return at
+
+    def _branch(self, branch: Branch, at: Opening) -> tuple[Draft, list[Target]]:
+        """The draft that lets tokens leave at this branch, and goes on with the others; the way of those that leave."""
+        if at.draft is not None and at.draft.past is not None:
+            at.draft, at.ways = None, at.all_ways()  # one branch is all that an instruction has
+        draft = self._open(at)
+        draft.steps.append(branch)
+        past: list[Target] = []
+        draft.past = past
+        return draft, past
+
+    def _split(self, draft: Draft) -> Opening:
+        """The place where the parts come out of which this draft gives an iterable."""
+        self._fans += 1
+        draft.splits = self._fans
+        return Opening(self._fans, ways=[draft.on])
+
+    def _join(self, parts: Opening, around: int) -> Draft:
+        draft = self._draft(around, joins=parts.fan)
+        parts.lead_to((draft, 0))
+        return draft
+
+    def _map(self, split: Function | None, body: Any, join: Function | None, at: Opening) -> Opening:
+        if split is not None:
+            at = self._step(split, at)
+        parts = self._split(self._open(at))
+        joining = Opening(at.fan, draft=self._join(self.add(body, parts), at.fan))
+        return joining if join is None else self._step(join, joining)
+
+    def _loop(self, loop: Loop, at: Opening) -> Opening:
+        functions = _fusable(loop.program)
+        if functions is not None:
+            body = functions[0] if len(functions) == 1 else Fused(functions)
+            return self._step(While(loop.while_, body), at)
+        test = self._draft(at.fan)
+        test.steps.append(Test(loop.while_))
+        past: list[Target] = []
+        test.past = past
+        end = self.add(loop.program, Opening(at.fan, draft=test))
+        for before in (at, end):
+            # The condition is fired where the token is: at the end of the instruction that gives it.
+            if before.draft is None or before.ways or before.draft.past is not None:
+                before.lead_to((test, 0))
+            else:
+                before.draft.continue_as(test)
+        return Opening(at.fan, ways=[past])
+
+    def _reduce(self, program: Reduce, at: Opening) -> Opening:
+        """A tree: as long as the results of the chunks are more than one, they are cut into chunks again."""
+        grain = Grain()
+        first, past = self._branch(FoldOrSpread(program.function, grain, program.initial), at)
+        chunks = self._split(first)
+        again = self._join(self.add(Fold(program.function, grain), chunks), at.fan)
+        again.steps.append(FoldOrSpread(program.function, grain))
+        again.on, again.past, again.splits = first.on, first.past, first.splits
+        return Opening(at.fan, ways=[past])
+
+    def _scan(self, program: Scan, at: Opening) -> Opening:
+        function, grain = program.function, Grain()
+        spread, past = self._branch(ScanOrSpread(function, grain), at)
+        chunks = Opening(at.fan, ways=[spread.on])
+        sums = self._map(None, Fold(function, grain), Offsets(function, grain), chunks.sealed())
+        inputs = self._inputs([chunks, sums], at.fan)
+        end = self._map(with_offsets, ScanChunk(function, grain), joined, inputs)
+        return Opening(at.fan, ways=[past, *end.all_ways()])
+
+    def _inputs(self, sources: list[Opening], fan: int) -> Opening:
+        """The place where one token of each source comes out, as the arguments of the first function."""
+        draft = self._draft(fan, inputs=len(sources))
+        for slot, source in enumerate(sources):
+            source.lead_to((draft, slot))
+        inputs = Opening(fan, draft=draft)
+        inputs.spreads = True
+        return inputs
+
+    def _graph(self, graph: Graph, at: Opening) -> Opening:
+        uses = Counter(source for name in graph.order for source in graph.nodes[name][1])
+        places = {TASK: at}
+        for name in graph.order:
+            program, inputs = graph.nodes[name]
+            sources = [places[source] if uses[source] == 1 else places[source].sealed() for source in inputs]
+            places[name] = self.add(program, sources[0] if len(sources) == 1 else self._inputs(sources, at.fan))
+        return places[graph.result]
+
+
+def _marks_of(program: Any) -> Marks:
+    """What a program marks as a whole: a skeleton, or the function that one is made of."""
+    marks: Marks = program.marks if isinstance(program, Skeleton) else marks_of(program)
+    if isinstance(program, (Reduce, Scan)):
+        marks |= marks_of(program.function)
+    if isinstance(program, Loop):
+        marks |= marks_of(program.while_)
+        marks = marks.union(*map(marks_of, _fusable(program.program) or ()), _inside(program.program))
+    return marks
+
+
+def _inside(program: Any) -> Marks:
+    """The marks of skeletons that are fused away."""
+    if not isinstance(program, (Farm, Pipeline, Loop)):
+        return frozenset()
+    parts = program.stages if isinstance(program, Pipeline) else (program.program,)
+    return program.marks.union(*map(_inside, parts))
+
+
+def _fusable(program: Any) -> tuple[Function, ...] | None:
+    """The functions that a program is, if it can be computed as one."""
+    if isinstance(program, Farm):
+        return _fusable(program.program)
+    if isinstance(program, Pipeline) and (program.fuse or len(program.stages) == 1):
+        stages = [_fusable(stage) for stage in program.stages]
+        return None if None in stages else tuple(function for stage in stages for function in stage or ())
+    if isinstance(program, Loop):
+        body = _fusable(program.program)
+        return body and (While(program.while_, Fused(body)),)
+    return None if isinstance(program, Skeleton) else (program,)
+
+
+def _function(draft: Draft) -> Any:
+    functions: tuple[Any, ...] = tuple(draft.steps)
+    return functions[0] if len(functions) == 1 else Fused(functions)
+
+
+def _instruction(draft: Draft) -> Instruction:
+    branches = draft.splits is not None or draft.past is not None
+    return Instruction(tuple(draft.steps), splits=draft.splits is not None, branches=branches)
+
+
+def _targets(targets: list[Target], numbers: dict[Draft, int]) -> list[_Target]:
+    return [None if target is None else (numbers[target[0]], target[1]) for target in targets]

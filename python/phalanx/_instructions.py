@@ -1,0 +1,138 @@
+"""What an instruction of a graph fires. Made by :mod:`phalanx._compile`, and used at interpreters.
+
+An instruction is a number of steps, one after the other. A step is a function, or a :class:`Branch`, at which a token
+may leave. What comes out of the last step is the instruction's token, or, where it splits, an iterable of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Function = Callable[..., Any]
+
+#: A task is split into no more parts than this; the engine takes no more from an interpreter.
+MOST_PARTS = 1 << 20
+#: Nor into parts that have more bytes together.
+MOST_BYTES = 1 << 30
+
+
+class Branch:
+    """A step at which a token may leave the instruction by the other way."""
+
+    def decide(self, token: Any) -> tuple[bool, Any]:
+        """Whether the token stays, and the token."""
+        raise NotImplementedError
+
+
+class Instruction:
+    """The steps that are fired together."""
+
+    def __init__(self, steps: tuple[Function | Branch, ...], *, splits: bool = False, branches: bool = False) -> None:
+        self.steps = steps
+        self.splits = splits
+        #: Whether the answers say for each token which way it goes, or into how many parts.
+        self.branches = branches
+
+    def __repr__(self) -> str:
+        return ", ".join(getattr(step, "__qualname__", None) or repr(step) for step in self.steps)
+
+    def fire(self, token: Any) -> tuple[bool, Any]:
+        """Whether the token goes on, and what came of it."""
+        for step in self.steps:
+            if isinstance(step, Branch):
+                stays, token = step.decide(token)
+                if not stays:
+                    return False, token
+            else:
+                token = step(token)
+        return True, token
+
+
+class Fused:
+    """Functions that are fired together as one."""
+
+    def __init__(self, functions: tuple[Function, ...]) -> None:
+        self.functions = functions
+
+    def __repr__(self) -> str:
+        return ", ".join(getattr(function, "__qualname__", None) or repr(function) for function in self.functions)
+
+    def __call__(self, token: Any) -> Any:
+        """What the last function gives."""
+        for function in self.functions:
+            token = function(token)
+        return token
+
+
+class Inputs:
+    """Calls a function with the tokens of a group as its arguments."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__qualname__", None) or repr(self.function)
+
+    def __call__(self, tokens: list[Any]) -> Any:
+        """What the function gives."""
+        return self.function(*tokens)
+
+
+class While:
+    """A loop that is one function."""
+
+    def __init__(self, condition: Function, body: Function) -> None:
+        self.condition = condition
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"loop of {getattr(self.body, '__qualname__', None) or repr(self.body)}"
+
+    def __call__(self, token: Any) -> Any:
+        """The token when the condition does not hold any more."""
+        while self.condition(token):
+            token = self.body(token)
+        return token
+
+
+class Test(Branch):
+    """Lets tokens leave for which a condition does not hold."""
+
+    __test__ = False  # no test of pytest's
+
+    def __init__(self, condition: Function) -> None:
+        self.condition = condition
+
+    def __repr__(self) -> str:
+        return getattr(self.condition, "__qualname__", None) or repr(self.condition)
+
+    def decide(self, token: Any) -> tuple[bool, Any]:
+        """The token itself, one way or the other."""
+        return bool(self.condition(token)), token
+
+
+class Groups:
+    """The tokens of a firing in groups of these sizes. Where one cannot be unpickled, its group raises, and the next
+    one is whole again."""
+
+    def __init__(self, tokens: Iterator[Any], sizes: list[int]) -> None:
+        self._tokens = tokens
+        self._sizes = iter(sizes)
+
+    def __iter__(self) -> Groups:
+        return self
+
+    def __next__(self) -> list[Any]:
+        group: list[Any] = []
+        failure: Exception | None = None
+        for _ in range(next(self._sizes)):
+            try:
+                group.append(next(self._tokens))
+            except StopIteration:
+                raise RuntimeError("tokens are missing") from None
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return group
