@@ -125,7 +125,7 @@ class Lab:
     """Hosts and networks within a `with` block; RuntimeError when this machine cannot have them.
 
     At the end it prints what its processes printed, for pytest to show with a test that failed; if `quiet`, only when
-    the block failed.
+    the block raised an Exception, which Ctrl-C is not.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -154,7 +154,7 @@ class Lab:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close(report=error is not None or not self._quiet)
+        self.close(report=isinstance(error, Exception) or not self._quiet)
 
     def close(self, *, report: bool = True) -> None:
         """End every process, remove hosts and files."""
