@@ -57,15 +57,6 @@ def test_a_bag(grid: px.Manager) -> None:
     assert dict(words.frequencies().compute())["the"] == 2
 
 
-def test_a_data_frame(grid: px.Manager) -> None:
-    pandas = pytest.importorskip("pandas")
-    frames = pytest.importorskip("dask.dataframe")
-    whole = pandas.DataFrame({"machine": ["a", "b", "c", "a"] * 25, "tasks": range(100)})
-    parts = frames.from_pandas(whole, npartitions=4)
-    found = parts.groupby("machine").tasks.sum().compute().sort_index()
-    assert found.to_dict() == whole.groupby("machine").tasks.sum().to_dict()
-
-
 def test_functions_that_are_delayed(grid: px.Manager) -> None:
     pids = dask.compute(*(delayed(tasks.my_pid)(number) for number in range(10)))
     assert set(pids) <= {it.pid for it in grid.summary().interpreters}
