@@ -7,9 +7,7 @@ in which order that happens: every skeleton has a sequential meaning, which its 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
-from graphlib import CycleError, TopologicalSorter
 from typing import Any, Union
 
 from phalanx.errors import ProgramError
@@ -177,6 +175,8 @@ class Graph(Skeleton):
 
     def _needed_in_order(self) -> list[str]:
         """The nodes that the result needs, each after its inputs."""
+        from graphlib import CycleError, TopologicalSorter  # slow to import, as inspect is
+
         try:
             order = list(TopologicalSorter({name: inputs for name, (_, inputs) in self.nodes.items()}).static_order())
         except CycleError as error:
@@ -241,6 +241,8 @@ def _check_arity(name: str, program: Program, inputs: int) -> None:
 
 def _takes(function: Any, arguments: int) -> bool:
     """Whether a function can be called with so many arguments; true where that cannot be known."""
+    import inspect
+
     try:
         inspect.signature(function).bind(*range(arguments))
     except ValueError:  # a builtin without a signature
