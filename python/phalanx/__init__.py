@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx._results import Results
     from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
         ContractError,
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from phalanx.manager import Manager
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
-    from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Results, Summary
+    from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Summary
 
 _HOMES = {
+    "_results": "Results",
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
         "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProgramError "
@@ -37,7 +39,7 @@ _HOMES = {
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
-    "summary": "Bill BillLine ContractSummary InterpreterSummary Results Summary",
+    "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

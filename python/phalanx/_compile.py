@@ -109,9 +109,11 @@ class Compiled:
         marked_code = code.marked_code or any("code" in marks for marks in self.marks)
         data = [code.marked_data or "data" in marks for marks in self.marks]
         # A token between two instructions is marked if either of them is.
-        gives = [one or any(data[after] for after in ways) for one, ways in zip(data, self._after, strict=True)]
-        before = [any(data[other] for other, ways in enumerate(self._after) if one in ways) for one in range(len(data))]
-        takes = [one or other for one, other in zip(data, before, strict=True)]
+        takes, gives = data.copy(), data.copy()
+        for one, ways in enumerate(self._after):
+            for after in ways:
+                gives[one] |= data[after]
+                takes[after] |= data[one]
         marked = list(zip(takes, gives, strict=True))
         if self.is_chain:
             return native.stage(len(self.instructions), code.pickled, marked_code, marked)

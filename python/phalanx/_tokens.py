@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,6 +99,15 @@ class Code(NamedTuple):
 
 def dumps_code(code: Any) -> Code:
     """Functions by value where the other side cannot import them."""
+    file = io.BytesIO()
+    pickler = _code_pickler()(file, PROTOCOL)
+    pickler.dump(code)
+    return Code(file.getvalue(), "code" in pickler.marks, "data" in pickler.marks)
+
+
+@cache
+def _code_pickler() -> Any:
+    """The class of picklers that look for marks, made once, and not where nobody pickles code."""
     import cloudpickle
 
     from phalanx.security import marks_of
@@ -110,10 +120,7 @@ def dumps_code(code: Any) -> Code:
                 self.marks |= marks_of(item)  # one that the program calls
             return super().reducer_override(item)
 
-    file = io.BytesIO()
-    pickler = Pickler(file, PROTOCOL)
-    pickler.dump(code)
-    return Code(file.getvalue(), "code" in pickler.marks, "data" in pickler.marks)
+    return Pickler
 
 
 def short(item: Any) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from phalanx import _native
 from phalanx._compile import Compiled, compile_program
 from phalanx._outcomes import failure, stage_code, unreadable
+from phalanx._results import Account, Results
 from phalanx._stream import open_stream
 from phalanx._submissions import Submissions
 from phalanx._tokens import Code, pack, pack_each, unpack
@@ -26,7 +27,7 @@ from phalanx.security import Rules, policy_words
 from phalanx.skeletons import Program
 
 if TYPE_CHECKING:
-    from phalanx.summary import Account, Results, Summary
+    from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
 T = TypeVar("T")
@@ -118,8 +119,6 @@ class Manager(Executor):
         read, and RecruitError where no interpreter ever began.
         """
         self._check_open()
-        from phalanx.summary import Account, Results  # dataclasses are slow to import
-
         compiled = compile_program(program)
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}

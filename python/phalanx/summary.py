@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 
@@ -116,9 +114,9 @@ class Summary:
     @classmethod
     def from_native(cls, native: dict[str, Any]) -> Summary:
         """From the native journal's plain objects."""
-        interpreters = [InterpreterSummary(**entry) for entry in native.pop("interpreters")]
-        contract = native.pop("contract")
-        return cls(interpreters=interpreters, contract=contract and ContractSummary(*contract), **native)
+        interpreters = [InterpreterSummary(**entry) for entry in native["interpreters"]]
+        contract = native["contract"] and ContractSummary(*native["contract"])
+        return cls(**{**native, "interpreters": interpreters, "contract": contract})
 
     @property
     def bill(self) -> Bill:
@@ -157,58 +155,3 @@ class _Part:
         """Bytes and seconds at both ends. The other end tells the sum only; both ends do the same work."""
         share = self.protection[name] / self.here if self.here > 0 else 0.0
         return self.bytes[name], self.protection[name] + share * self.there
-
-
-class Account:
-    """What protection costs from now on, until it is closed."""
-
-    def __init__(self, native: Callable[[], dict[str, Any]]) -> None:
-        self._native = native
-        self._before = Summary.from_native(native())
-        self._began = perf_counter()
-        self._closed: Bill | None = None
-
-    def close(self) -> None:
-        """What comes later is not on this bill."""
-        self._closed = self.bill()
-
-    def bill(self) -> Bill:
-        """Up to now, or to the close."""
-        if self._closed is not None:
-            return self._closed
-        return Summary.from_native(self._native()).bill_since(self._before, perf_counter() - self._began)
-
-
-class Results(Generator[Any, None, None]):
-    """The results of a computation, a generator; and its bill."""
-
-    # The generator knows the account and not this object: dropped by its user, it must end at once, not with a cycle.
-    def __init__(self, results: Generator[Any, None, None], account: Account) -> None:
-        self._results = results
-        self._account = account
-
-    @property
-    def bill(self) -> Bill:
-        """What protection cost from the computation's beginning to its end, or so far.
-
-        What others of the same manager cost meanwhile is in it.
-        """
-        return self._account.bill()
-
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # the inner one: no price for each result
-        return self._results
-
-    def __next__(self) -> Any:
-        return next(self._results)
-
-    def send(self, value: None) -> Any:
-        """As for every generator."""
-        return self._results.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """As for every generator."""
-        return self._results.throw(*error)
-
-    def close(self) -> None:
-        """Ends the computation; what has not been read is dropped."""
-        self._results.close()

@@ -43,7 +43,7 @@ MODULES = {
         "security",
         "_instructions _tokens contracts hosts",
         "_folding skeletons",
-        "_compile _interpreter _outcomes _stream",
+        "_compile _interpreter _outcomes _results _stream",
         "_submissions",
         "manager space bsp transfer",
         "root",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KIB = 1 << 10
 
@@ -55,34 +55,27 @@ FULL = Settings(
     large=128 * KIB,
     huge=2048 * KIB,
 )
-QUICK = Settings(
+QUICK = replace(
+    FULL,
     rounds=1,
     seconds=0.2,
     least=4,
     degrees=(1, 2, 8),
     grains=(1, 10, 70),
-    iso_grains=(70, 300),
-    data=16 * KIB,
     messages=(KIB, 64 * KIB, 1024 * KIB),
     mixed=4,
-    mixed_seconds=0.01,
-    small=KIB,
-    large=128 * KIB,
-    huge=2048 * KIB,
 )
 #: For the test: does every part of it work?
-TINY = Settings(
-    rounds=1,
+TINY = replace(
+    QUICK,
     seconds=0.05,
     least=2,
     degrees=(1, 2, 3),
     grains=(1, 10),
     iso_grains=(5, 10),
-    data=16 * KIB,
     messages=(KIB, 64 * KIB),
     mixed=2,
     mixed_seconds=0.002,
-    small=KIB,
     large=64 * KIB,
     huge=256 * KIB,
 )
