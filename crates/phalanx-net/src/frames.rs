@@ -117,8 +117,19 @@ impl Outbox {
 
     /// Takes the first pieces off, up to `most` bytes, all of one level.
     pub fn take(&mut self, most: usize) -> Outbox {
-        let (mut taken, level) = (Outbox::default(), self.level());
-        while taken.bytes < most && taken.pieces.len() < MOST_SLICES && self.level() == level {
+        self.take_before(most, usize::MAX)
+    }
+
+    /// The same, but ends before a piece of at least `long` bytes, unless that is the first.
+    pub fn take_before(&mut self, most: usize, long: usize) -> Outbox {
+        let (mut taken, first) = (Outbox::default(), self.level());
+        let goes_with = |taken: &Outbox, (level, piece): &(Level, Bytes)| {
+            Some(*level) == first && (taken.bytes == 0 || piece.len() < long)
+        };
+        while taken.bytes < most && taken.pieces.len() < MOST_SLICES {
+            if !self.pieces.front().is_some_and(|next| goes_with(&taken, next)) {
+                break;
+            }
             let Some((level, mut piece)) = self.pieces.pop_front() else { break };
             let wanted = piece.len().min(most - taken.bytes);
             if wanted < piece.len() {
@@ -128,6 +139,12 @@ impl Outbox {
             taken.push_piece(level, piece);
         }
         taken
+    }
+
+    /// Appends all of the other's pieces.
+    pub fn append(&mut self, mut other: Outbox) {
+        self.bytes += other.bytes;
+        self.pieces.append(&mut other.pieces);
     }
 
     /// Replaces every piece by a copy.

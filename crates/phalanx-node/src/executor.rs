@@ -4,7 +4,7 @@
 use crate::control::{self, Pulse, tell};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::sync::lock;
-use phalanx_core::level::{LevelSet, Levels, Mark, Place, Policy};
+use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
@@ -96,6 +96,8 @@ impl Drop for Leaving<'_> {
 struct Session {
     link: Arc<Link>,
     user: String,
+    /// The user's, which interpreters take no other peer than.
+    certificate: Vec<u8>,
     from: IpAddr,
     /// What its data links may have, for each mark.
     levels: [LevelSet; 3],
@@ -239,14 +241,21 @@ impl Service {
         self.proved(number);
         let (levels, from) = (self.levels_for(&socket)?, socket.peer()?.ip());
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
-        let session = Arc::new(Session { link, user, from, levels, interpreters: Mutex::default() });
+        let session = Arc::new(Session {
+            link,
+            user,
+            certificate: certificate.to_vec(),
+            from,
+            levels,
+            interpreters: Mutex::default(),
+        });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
         (self.log)(format!("serving {}", session.user));
         let Options { capacity, python, .. } = self.options.clone();
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx: VERSION.to_owned(), levels });
         let mut pulse = Pulse::new();
-        let on_frame = |frame: Frame| self.on_frame(&session, &certificate, frame);
+        let on_frame = |frame: Frame| self.on_frame(&session, frame);
         reader.run(PAUSE, on_frame, |link| {
             pulse.pause(link, &FromExecutor::Beat);
             self.reap(&session);
@@ -259,22 +268,22 @@ impl Service {
 
     /// What this machine's owner lets a user there choose from.
     fn levels_for(&self, socket: &Socket) -> io::Result<[LevelSet; 3]> {
-        let (policy, address) = (&self.options.policy, Some(socket.peer()?.ip()));
-        let place = Place { reach: policy.reach(address), address, role: Role::User.name() };
+        let policy = &self.options.policy;
+        let place = policy.place(Some(socket.peer()?.ip()), Role::User.name());
         Ok(Mark::ALL.map(|mark| policy.offered(&place, mark)))
     }
 
-    fn on_frame(&self, session: &Session, user: &[u8], frame: Frame) {
+    fn on_frame(&self, session: &Session, frame: Frame) {
         match decode(&frame.header) {
-            Ok(ToExecutor::Recruit { request, levels }) => self.recruit(session, request, levels, user),
+            Ok(ToExecutor::Recruit { request, levels }) => self.recruit(session, request, levels),
             Ok(ToExecutor::Release { request }) => self.release(session, request),
             Ok(ToExecutor::Beat) => {}
             Err(_) => session.link.close(),
         }
     }
 
-    fn recruit(&self, session: &Session, request: u32, levels: Levels, user: &[u8]) {
-        match self.start_interpreter(session, request, levels, user) {
+    fn recruit(&self, session: &Session, request: u32, levels: Levels) {
+        match self.start_interpreter(session, request, levels) {
             Ok((token, certificate)) => {
                 let message = FromExecutor::Recruited { request, token };
                 session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
@@ -284,13 +293,7 @@ impl Service {
         }
     }
 
-    fn start_interpreter(
-        &self,
-        session: &Session,
-        request: u32,
-        levels: Levels,
-        user: &[u8],
-    ) -> io::Result<(Token, Vec<u8>)> {
+    fn start_interpreter(&self, session: &Session, request: u32, levels: Levels) -> io::Result<(Token, Vec<u8>)> {
         let too_weak = |mark: &Mark| !session.levels[*mark as usize].contains(levels.of(*mark));
         if let Some(mark) = Mark::ALL.into_iter().find(too_weak) {
             let (asked, taken) = (levels.of(mark), session.levels[mark as usize]);
@@ -308,23 +311,17 @@ impl Service {
         }
         *running += 1; // counted before it is started, so that nobody waits for that
         drop(running);
-        let started = self.start_process(session, request, levels, user);
+        let started = self.start_process(session, request, levels);
         if started.is_err() {
             self.give_place_back();
         }
         started
     }
 
-    fn start_process(
-        &self,
-        session: &Session,
-        request: u32,
-        levels: Levels,
-        user: &[u8],
-    ) -> io::Result<(Token, Vec<u8>)> {
+    fn start_process(&self, session: &Session, request: u32, levels: Levels) -> io::Result<(Token, Vec<u8>)> {
         let identity = |error: IdentityError| io::Error::other(error);
         let own = KeyedCertificate::ephemeral().map_err(identity)?;
-        let secrets = levels.need_handshake().then(|| Secrets::new(&own, user));
+        let secrets = levels.need_handshake().then(|| Secrets::new(&own, &session.certificate));
         let begin = Begin { machine: self.member.name.clone(), path: Vec::new(), levels, secrets };
         let process = Process::start(&self.options.command, &begin)?;
         let token = random_token();

@@ -1,6 +1,6 @@
 //! What the policy makes of a set of machines, without a link being opened.
 
-use phalanx_core::level::{Agreed, Level, LevelSet, Mark, Place, Policy};
+use phalanx_core::level::{Agreed, Level, LevelSet, Mark, Policy};
 use phalanx_net::address::Address;
 use phalanx_net::identity::Role;
 use phalanx_net::socket::look_up;
@@ -65,8 +65,6 @@ fn ip_of(address: &Address) -> Result<IpAddr, String> {
 }
 
 fn agree(policy: &Policy, address: IpAddr, takes: LevelSet) -> Result<Agreed, String> {
-    let address = Some(address);
-    let reach = policy.reach(address);
-    let place = Place { reach, address, role: Role::Executor.name() };
+    let place = policy.place(Some(address), Role::Executor.name());
     policy.agree(&place, [takes; 3]).map_err(|conflict| conflict.to_string())
 }

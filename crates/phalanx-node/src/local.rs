@@ -3,9 +3,9 @@
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::recruit::{Hold, Recruit, RecruitError, Source, Start};
 use phalanx_core::ids::InterpreterId;
-use phalanx_core::level::{Agreed, LevelSet, Place, Policy, Reach};
+use phalanx_core::level::{Agreed, LevelSet, Policy};
 use phalanx_core::wire::MAX_BODY;
-use phalanx_net::identity::KeyedCertificate;
+use phalanx_net::identity::{KeyedCertificate, Role};
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::handshake;
@@ -25,7 +25,7 @@ pub struct ThisMachine {
 
 impl ThisMachine {
     pub fn new(policy: &Policy, start: Start) -> Result<ThisMachine, RecruitError> {
-        let place = Place { reach: Reach::SameMachine, address: None, role: "executor" };
+        let place = policy.place(None, Role::Executor.name());
         let agreed = policy.agree(&place, [LevelSet::EVERY; 3])?;
         Ok(ThisMachine { agreed, start, own: KeyedCertificate::ephemeral()? })
     }

@@ -7,7 +7,7 @@ use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use crate::sync::lock;
 use phalanx_core::ids::InterpreterId;
-use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Place, Policy};
+use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
@@ -307,8 +307,7 @@ impl Host {
 
     /// The levels of data links to the executor at `address`, which takes `theirs`.
     fn agree(&self, address: &SocketAddr, theirs: [LevelSet; 3]) -> Result<Agreed, Conflict> {
-        let address = Some(address.ip());
-        let place = Place { reach: self.policy.reach(address), address, role: Role::Executor.name() };
+        let place = self.policy.place(Some(address.ip()), Role::Executor.name());
         self.policy.agree(&place, theirs)
     }
 

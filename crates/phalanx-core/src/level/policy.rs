@@ -163,6 +163,11 @@ impl Policy {
         }
     }
 
+    /// The other end of a link to `address`, a peer in that role, seen from here; none: on this machine.
+    pub fn place<'a>(&self, address: Option<IpAddr>, role: &'a str) -> Place<'a> {
+        Place { reach: self.reach(address), address, role }
+    }
+
     /// Whether the user declared the network of `address` trusted.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(&address.to_canonical()))

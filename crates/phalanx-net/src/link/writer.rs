@@ -89,10 +89,10 @@ impl Writer {
                 context.pass();
                 let head = Bytes::copy_from_slice(&head(level, bytes.bytes()));
                 self.plain.push_piece(level, head);
-                bytes.pieces().for_each(|piece| self.plain.push_piece(level, piece.clone()));
+                self.plain.append(bytes);
             }
-            Level::Safe => tag(&bytes, context, &mut self.plain),
-            Level::Private => seal(&bytes, context, &mut self.sealed),
+            Level::Safe => blocks(bytes).for_each(|block| tag(block, context, &mut self.plain)),
+            Level::Private => blocks(bytes).for_each(|block| seal(&block, context, &mut self.sealed)),
         }
         spent.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
@@ -118,80 +118,26 @@ impl Writer {
     }
 }
 
-/// Appends safe blocks, which refer to the bytes where they lie.
-fn tag(bytes: &Outbox, context: &mut Context, out: &mut Outbox) {
-    let mut block = Outbox::default();
-    let mut end = |block: &mut Outbox| {
-        let block = std::mem::take(block);
-        if block.bytes() == 0 {
-            return;
-        }
-        let head = head(Level::Safe, block.bytes());
-        let tag = context.tag(head, block.pieces().map(|piece| &piece[..]));
-        out.push_piece(Level::Safe, Bytes::copy_from_slice(&head));
-        block.pieces().for_each(|piece| out.push_piece(Level::Safe, piece.clone()));
-        out.push_piece(Level::Safe, Bytes::copy_from_slice(&tag));
-    };
-    for piece in bytes.pieces() {
-        if piece.len() >= ALONE {
-            end(&mut block);
-        }
-        let mut rest = piece.clone();
-        while !rest.is_empty() {
-            let room = BLOCK - block.bytes();
-            block.push_piece(Level::Safe, rest.split_to(rest.len().min(room)));
-            if block.bytes() == BLOCK {
-                end(&mut block);
-            }
-        }
-    }
-    end(&mut block);
+/// The blocks that bytes make: a long piece begins one.
+fn blocks(mut bytes: Outbox) -> impl Iterator<Item = Outbox> {
+    std::iter::from_fn(move || (bytes.bytes() > 0).then(|| bytes.take_before(BLOCK, ALONE)))
 }
 
-/// Appends private blocks.
-fn seal(bytes: &Outbox, context: &mut Context, out: &mut Vec<u8>) {
-    let mut block = Block::default();
-    for piece in bytes.pieces() {
-        let mut rest = &piece[..];
-        if rest.len() >= ALONE {
-            block.end(context, out);
-        }
-        while !rest.is_empty() {
-            rest = block.take(rest, context, out);
-        }
-    }
-    block.end(context, out);
+/// Appends a safe block, which refers to the bytes where they lie.
+fn tag(block: Outbox, context: &mut Context, out: &mut Outbox) {
+    let head = head(Level::Safe, block.bytes());
+    let tag = context.tag(head, block.pieces().map(|piece| &piece[..]));
+    out.push_piece(Level::Safe, Bytes::copy_from_slice(&head));
+    out.append(block);
+    out.push_piece(Level::Safe, Bytes::copy_from_slice(&tag));
 }
 
-/// The private block that is being gathered at the end of a buffer.
-#[derive(Default)]
-struct Block {
-    /// Where it begins, if it has.
-    start: Option<usize>,
-}
-
-impl Block {
-    /// Appends what has room; the rest.
-    fn take<'a>(&mut self, bytes: &'a [u8], context: &mut Context, out: &mut Vec<u8>) -> &'a [u8] {
-        let start = *self.start.get_or_insert_with(|| {
-            let start = out.len();
-            out.extend_from_slice(&[0; HEAD]);
-            start
-        });
-        let room = BLOCK - (out.len() - start - HEAD);
-        let (taken, rest) = bytes.split_at(bytes.len().min(room));
-        out.extend_from_slice(taken);
-        if taken.len() == room {
-            self.end(context, out);
-        }
-        rest
-    }
-
-    /// Seals it.
-    fn end(&mut self, context: &mut Context, out: &mut Vec<u8>) {
-        let Some(start) = self.start.take() else { return };
-        let (head, tag) = context.seal(&mut out[start + HEAD..]);
-        out[start..start + HEAD].copy_from_slice(&head);
-        out.extend_from_slice(&tag);
-    }
+/// Appends a private block.
+fn seal(block: &Outbox, context: &mut Context, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD]);
+    block.pieces().for_each(|piece| out.extend_from_slice(piece));
+    let (head, tag) = context.seal(&mut out[start + HEAD..]);
+    out[start..start + HEAD].copy_from_slice(&head);
+    out.extend_from_slice(&tag);
 }
