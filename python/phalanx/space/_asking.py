@@ -1,0 +1,103 @@
+"""One request of several members at once: the first tuple wins, what others took goes back.
+
+The members' callbacks come in their own threads, and may not wait for anybody. So they only note what has happened;
+whoever waits does what is to be done: ends the requests that have lost, and gives back what they took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from threading import Condition
+from time import monotonic
+from typing import TypeAlias
+
+from phalanx.errors import SpaceError
+from phalanx.space._engine import Engine, Fields, Outcome
+
+#: Begins the request at the member with this number; gives the request's number there.
+Ask: TypeAlias = Callable[[int, Engine, Callable[[Outcome], None]], int]
+
+
+class Asking:
+    """The same request at several members."""
+
+    def __init__(self, changed: Callable[[], object] | None = None) -> None:
+        self._news = Condition()
+        self._changed = changed
+        #: Where it was begun: the member, and the request's number there.
+        self._begun: dict[int, tuple[Engine, int]] = {}
+        self._outcomes: dict[int, Outcome] = {}
+        self._first: int | None = None
+
+    def begin(self, members: Iterable[tuple[int, Engine]], ask: Ask) -> None:
+        """Asks all members. Where one cannot be asked, that is its outcome."""
+        for number, member in members:
+            try:
+                self._begun[number] = member, ask(number, member, partial(self._note, number))
+            except Exception as error:
+                self._begun[number] = member, 0
+                self._note(number, error)
+
+    def _note(self, number: int, outcome: Outcome) -> None:
+        with self._news:
+            self._outcomes[number] = outcome
+            if self._first is None and isinstance(outcome, tuple):
+                self._first = number
+            self._news.notify_all()
+        if self._changed is not None:
+            self._changed()
+
+    def is_over(self) -> bool:
+        """Whether somebody had a tuple, or everybody has answered."""
+        return self._first is not None or len(self._outcomes) >= len(self._begun)
+
+    def wait(self, timeout: float | None) -> None:
+        """Waits until it is over. Members end their requests by themselves when their time has passed, so that this
+        needs a little longer only where one of them does not answer."""
+        end = None if timeout is None else monotonic() + timeout
+        with self._news:
+            while not self.is_over() and (end is None or monotonic() < end):
+                self._news.wait(None if end is None else max(end - monotonic(), 0.0))
+
+    def first(self) -> tuple[int, Fields] | None:
+        """Who had a tuple first, and the tuple."""
+        if self._first is None:
+            return None
+        outcome = self._outcomes[self._first]
+        assert isinstance(outcome, tuple)
+        return self._first, outcome
+
+    def failures(self) -> list[BaseException]:
+        """What went wrong at members."""
+        return [outcome for outcome in self._outcomes.values() if isinstance(outcome, BaseException)]
+
+    def request_of(self, number: int) -> tuple[Engine, int]:
+        """The member, and the request's number there."""
+        return self._begun[number]
+
+    def end(self, *, take: bool, keep: bool | None) -> None:
+        """Ends what still waits, and settles what was taken: the first tuple as ``keep`` says, or, with None, later by
+        somebody else; the others go back. A member that is gone has ended its requests itself."""
+        for number, (member, request) in self._begun.items():
+            outcome = self._outcomes.get(number)
+            if number in self._outcomes and not isinstance(outcome, tuple):
+                continue
+            try:
+                if outcome is None and member.cancel(request):
+                    continue
+                if outcome is None:
+                    self._await(number)
+                if not take or not isinstance(self._outcomes.get(number), tuple):
+                    continue
+                if number != self._first:
+                    member.settle(request, False)
+                elif keep is not None:
+                    member.settle(request, keep)
+            except SpaceError:
+                continue
+
+    def _await(self, number: int) -> None:
+        """The outcome is on its way already."""
+        with self._news:
+            self._news.wait_for(lambda: number in self._outcomes, timeout=10.0)

@@ -1,0 +1,101 @@
+"""Where a tuple of a space with several members is put, and so where it is looked for (Blossom, DTuples, Tupleware;
+paper 002, section 2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from phalanx.errors import SpaceError
+from phalanx.space._engine import Fields
+from phalanx.space._template import ANY, formal_of
+from phalanx.space._where import Query
+
+#: Into so many parts the values of the placing fields are divided; each part has one member.
+PARTS = 1024
+
+_HASH = re.compile(r"hash\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
+
+
+class AtOne:
+    """All tuples that this process puts go to one member: its own, or the one on this machine. A template may match
+    anywhere, so that member is only asked first."""
+
+    def __init__(self, member: int, members: int) -> None:
+        self._member = member
+        self._members = [member, *(other for other in range(members) if other != member)]
+
+    def member(self, fields: Fields) -> int:
+        """The member that keeps this tuple."""
+        return self._member
+
+    def members(self, template: Fields) -> Sequence[int]:
+        """The members that may have a tuple that matches, the likeliest first."""
+        return self._members
+
+
+class ByFields:
+    """The values of some fields say where a tuple is. A template that names them goes to one member; all processes find
+    the same one, for it depends on nothing but the values and the members' names."""
+
+    def __init__(self, positions: Sequence[int], names: Sequence[str]) -> None:
+        self._positions = positions
+        self._all = range(len(names))
+        # Each member draws a number for each part, and the highest one has it: with one member more or less, no part
+        # moves between two others (D. Thaler and C. Ravishankar, Name-based mappings, 1998).
+        self._parts = [max(self._all, key=lambda member: _draw(names[member], part)) for part in range(PARTS)]
+
+    def member(self, fields: Fields) -> int:
+        """The member that keeps this tuple. Raises SpaceError for one that is too short."""
+        placing = self._placing(fields)
+        if placing is None:
+            raise SpaceError(
+                f"a tuple of {len(fields)} fields has not all that its place depends on: {self._positions}"
+            )
+        return self._member(placing)
+
+    def members(self, template: Fields) -> Sequence[int]:
+        """The only member that can have a tuple that matches, or all where the template leaves that open."""
+        placing = self._placing(template)
+        if placing is None:
+            return () if len(template) <= max(self._positions) else self._all
+        return self._all if any(map(_is_open, placing)) else (self._member(placing),)
+
+    def _placing(self, fields: Fields) -> list[Any] | None:
+        return [fields[at] for at in self._positions] if len(fields) > max(self._positions) else None
+
+    def _member(self, placing: list[Any]) -> int:
+        from phalanx._native import fingerprint
+
+        return self._parts[fingerprint(tuple(placing)) % PARTS]
+
+
+#: Where tuples are put.
+Placement = AtOne | ByFields
+
+
+def placement(text: str, names: Sequence[str], own: int | None, local: int | None) -> Placement:
+    """Reads ``"owner"``, ``"local"`` or ``"hash(0,1)"``; ``own`` and ``local``: the member of this process, and one on
+    this machine. Raises SpaceError."""
+    if match := _HASH.fullmatch(text):
+        return ByFields([int(position) for position in match[1].split(",")], names)
+    if text not in ("owner", "local"):
+        raise SpaceError(f'placement is "owner", "local" or like "hash(0,1)", not {text!r}')
+    member = own if text == "owner" else local if own is None else own
+    if member is None:
+        who = "one of this process" if text == "owner" else "on this machine"
+        raise SpaceError(f'placement="{text}" needs a member that is {who}: {", ".join(names)}')
+    return AtOne(member, len(names))
+
+
+def _draw(name: str, part: int) -> bytes:
+    return blake2b(f"{part} {name}".encode(), digest_size=8).digest()
+
+
+def _is_open(element: Any) -> bool:
+    """Whether an element of a template matches more than one value."""
+    if isinstance(element, tuple):
+        return any(map(_is_open, element))
+    return element is ANY or isinstance(element, Query) or formal_of(element) is not None
