@@ -1,67 +1,92 @@
-"""The events of several members as one stream."""
+"""``notify``: a stream of the tuples that are put and match (TSpaces, JavaSpaces; paper 002, section 2)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from queue import Empty, SimpleQueue
-from threading import Thread
+import asyncio
+from collections import deque
+from contextlib import suppress
+from types import TracebackType
+from typing import NamedTuple
 
-from phalanx.errors import SpaceError
+from phalanx.errors import SpaceError, SpaceTimeoutError
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._where import Query
 
-#: Bits of each member's sequence number in that of the whole.
-BITS = 64
+
+class Event(NamedTuple):
+    """A tuple that was put. ``notify(…, since=event.sequence)`` goes on behind it."""
+
+    sequence: int
+    fields: Fields
 
 
 class Events:
-    """Watches at several members. A sequence number of the whole is the members' numbers side by side, so that a watch
-    can go on behind an event wherever it came from."""
+    """The events of one ``notify``: an endless iterator, also for ``async for``, and a context manager.
 
-    def __init__(self, members: Sequence[Engine], template: Fields, where: Query | None, since: int | None) -> None:
-        known = [None if since is None else since >> (BITS * at) & ((1 << BITS) - 1) for at in range(len(members))]
-        self._known = [number or 0 for number in known]
-        self._queue: SimpleQueue[tuple[int, list[tuple[int, Fields]] | SpaceError]] = SimpleQueue()
-        self._watches: list[tuple[Engine, int]] = []
+    Each matching tuple comes at least once, in the order in which they were put, also if it was taken at once. Who
+    reads slowly misses nothing as long as the space remembers it; then SpaceError says how much is forgotten."""
+
+    def __init__(self, engine: Engine, template: Fields, where: Query | None, since: int | None) -> None:
+        self._engine = engine
+        self._here: deque[Event] = deque()
+        self._flag: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._closed = False
+        self._watch = engine.watch(template, where, since, self._nudge)
+
+    def next(self, timeout: float | None = None) -> Event:
+        """The next event. Raises SpaceTimeoutError after ``timeout`` seconds, SpaceError if events were forgotten."""
+        while not self._here:
+            if not self._collect(timeout):
+                raise SpaceTimeoutError("no matching tuple came in time")
+        return self._here.popleft()
+
+    def _collect(self, timeout: float | None) -> bool:
+        events = self._engine.events(self._watch, timeout)
+        self._here.extend(Event(*event) for event in events)
+        return bool(events)
+
+    def __iter__(self) -> Events:
+        return self
+
+    def __next__(self) -> Event:
         try:
-            for member, number in zip(members, known, strict=True):
-                self._watches.append((member, member.watch(template, where, number)))
-        except BaseException:
-            self.close()
+            return self.next()
+        except SpaceError:
+            if self._closed:
+                raise StopIteration from None
             raise
-        for at, (member, watch) in enumerate(self._watches):
-            Thread(target=self._collect, args=(at, member, watch), name="phalanx-events", daemon=True).start()
 
-    def _collect(self, at: int, member: Engine, watch: int) -> None:
-        while not self._closed:
-            try:
-                events = member.events(watch, None)
-            except SpaceError as error:
-                self._queue.put((at, error))
-                return
-            self._queue.put((at, events))
+    def __aiter__(self) -> Events:
+        return self
 
-    def next(self, timeout: float | None) -> list[tuple[int, Fields]]:
-        """Events, each with the sequence number of the whole; none when the time has passed. Raises SpaceError."""
+    async def __anext__(self) -> Event:
         try:
-            at, events = self._queue.get(timeout=timeout)
-        except Empty:
-            return []
-        if isinstance(events, SpaceError):
-            raise events
-        return [(self._sequence(at, number), fields) for number, fields in events]
+            while not self._here:
+                flag = asyncio.Event()
+                self._flag = asyncio.get_running_loop(), flag
+                if not self._collect(0):
+                    await flag.wait()
+        except SpaceError:
+            if self._closed:
+                raise StopAsyncIteration from None
+            raise
+        return self._here.popleft()
 
-    def _sequence(self, at: int, number: int) -> int:
-        self._known[at] = number
-        return sum(known << (BITS * member) for member, known in enumerate(self._known))
+    def _nudge(self) -> None:
+        if flagged := self._flag:
+            loop, flag = flagged
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(flag.set)
 
     def close(self) -> None:
-        """Ends the watches, and whoever waits for their events."""
+        """Ends the watch, and whoever waits for its events."""
         self._closed = True
-        for member, watch in self._watches:
-            try:
-                member.unwatch(watch)
-            except SpaceError:
-                continue
-        self._queue.put((0, SpaceError("the watch has ended")))
+        self._engine.unwatch(self._watch)
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

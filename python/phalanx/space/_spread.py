@@ -16,7 +16,7 @@ from typing import Any
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._asking import Asking
 from phalanx.space._engine import Cursor, Engine, Fields, Outcome
-from phalanx.space._events import Events
+from phalanx.space._merged import MergedEvents
 from phalanx.space._placement import Placement
 from phalanx.space._select import Selector
 from phalanx.space._success import Success
@@ -43,7 +43,7 @@ class Spread:
         self._numbers = count(1)
         self._askings: dict[int, tuple[Asking, bool]] = {}
         self._transactions: dict[int, tuple[float, dict[int, int]]] = {}
-        self._watches: dict[int, Events] = {}
+        self._watches: dict[int, MergedEvents] = {}
         self.visits = 0
         self.requests = 0
 
@@ -342,7 +342,7 @@ class Spread:
 
     def watch(self, template: Fields, where: Query | None, since: int | None, /) -> int:
         """As :meth:`Engine.watch`. A sequence number holds those of all members."""
-        events = Events([self._member(at) for at in range(len(self._members))], template, where, since)
+        events = MergedEvents([self._member(at) for at in range(len(self._members))], template, where, since)
         number = next(self._numbers)
         self._watches[number] = events
         return number
