@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -23,7 +23,10 @@ class SpaceInfo:
     ``bytes``: memory of tuples and indexes, about; ``encoded_bytes``: of the tuples' encodings. ``takers``,
     ``readers``: who waits. ``unacknowledged``: tuples on their way to takers. Since the space was made: ``events`` for
     watches, ``outs``, ``reads``, ``takes``, tuples that ``expired`` with their lease, and tuples that were
-    ``looked_at`` in vain while searching. ``options``: how the space was made."""
+    ``looked_at`` in vain while searching. ``options``: how the space was made.
+
+    Of a space that is spread: these are sums, ``members`` tells of each one, ``requests`` were made through this
+    object, and ``visits`` is how many members were asked for them."""
 
     tuples: int
     bytes: int
@@ -41,6 +44,9 @@ class SpaceInfo:
     looked_at: int
     partitions: tuple[Partition, ...]
     options: dict[str, Any]
+    members: dict[str, SpaceInfo] = field(default_factory=dict)
+    requests: int = 0
+    visits: int = 0
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> SpaceInfo:
@@ -49,4 +55,5 @@ class SpaceInfo:
             Partition(signature, tuples, tuple(map(tuple, indexes)))
             for signature, tuples, indexes in told["partitions"]
         )
-        return cls(**{**told, "partitions": partitions})
+        members = {name: cls.of(info) for name, info in told.get("members", {}).items()}
+        return cls(**{**told, "partitions": partitions, "members": members})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from queue import Empty, SimpleQueue
-from threading import Thread
+from collections.abc import Callable, Sequence
+from threading import Condition
+from time import monotonic
 
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Engine, Fields
@@ -18,39 +18,55 @@ class MergedEvents:
     """Watches at several members. A sequence number of the whole is the members' numbers side by side, so that a watch
     can go on behind an event wherever it came from."""
 
-    def __init__(self, members: Sequence[Engine], template: Fields, where: Query | None, since: int | None) -> None:
-        known = [None if since is None else since >> (BITS * at) & ((1 << BITS) - 1) for at in range(len(members))]
-        self._known = [number or 0 for number in known]
-        self._queue: SimpleQueue[tuple[int, list[tuple[int, Fields]] | SpaceError]] = SimpleQueue()
-        self._watches: list[tuple[Engine, int]] = []
+    def __init__(
+        self,
+        members: Sequence[Engine],
+        template: Fields,
+        where: Query | None,
+        since: int | None,
+        nudge: Callable[[], object] | None,
+    ) -> None:
+        self._nudge = nudge
+        self._news = Condition()
+        self._is_news = True
         self._closed = False
+        self._known = [(since or 0) >> (BITS * at) & ((1 << BITS) - 1) for at in range(len(members))]
+        self._watches: list[tuple[Engine, int]] = []
         try:
-            for member, number in zip(members, known, strict=True):
-                self._watches.append((member, member.watch(template, where, number)))
+            for member, known in zip(members, self._known, strict=True):
+                watch = member.watch(template, where, None if since is None else known, self._tell)
+                self._watches.append((member, watch))
         except BaseException:
             self.close()
             raise
-        for at, (member, watch) in enumerate(self._watches):
-            Thread(target=self._collect, args=(at, member, watch), name="phalanx-events", daemon=True).start()
 
-    def _collect(self, at: int, member: Engine, watch: int) -> None:
-        while not self._closed:
-            try:
-                events = member.events(watch, None)
-            except SpaceError as error:
-                self._queue.put((at, error))
-                return
-            self._queue.put((at, events))
+    def _tell(self) -> None:
+        with self._news:
+            self._is_news = True
+            self._news.notify_all()
+        if self._nudge is not None:
+            self._nudge()
 
     def next(self, timeout: float | None) -> list[tuple[int, Fields]]:
         """Events, each with the sequence number of the whole; none when the time has passed. Raises SpaceError."""
-        try:
-            at, events = self._queue.get(timeout=timeout)
-        except Empty:
-            return []
-        if isinstance(events, SpaceError):
-            raise events
-        return [(self._sequence(at, number), fields) for number, fields in events]
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            with self._news:
+                self._is_news = False
+            events = [
+                (self._sequence(at, number), fields)
+                for at, (member, watch) in enumerate(self._watches)
+                for number, fields in member.events(watch, 0)
+            ]
+            if events:
+                return events
+            with self._news:
+                if not self._is_news:
+                    self._news.wait(None if end is None else max(end - monotonic(), 0.0))
+                if self._closed:
+                    raise SpaceError("the watch has ended")
+                if not self._is_news and end is not None and monotonic() >= end:
+                    return []
 
     def _sequence(self, at: int, number: int) -> int:
         self._known[at] = number
@@ -58,10 +74,11 @@ class MergedEvents:
 
     def close(self) -> None:
         """Ends the watches, and whoever waits for their events."""
-        self._closed = True
+        with self._news:
+            self._closed = self._is_news = True
+            self._news.notify_all()
         for member, watch in self._watches:
             try:
                 member.unwatch(watch)
             except SpaceError:
                 continue
-        self._queue.put((0, SpaceError("the watch has ended")))

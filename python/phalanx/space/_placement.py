@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from phalanx._native import encode_fields
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Fields
 from phalanx.space._template import ANY, formal_of
@@ -40,8 +41,9 @@ class ByFields:
     """The values of some fields say where a tuple is. A template that names them goes to one member; all processes find
     the same one, for it depends on nothing but the values and the members' names."""
 
-    def __init__(self, positions: Sequence[int], names: Sequence[str]) -> None:
+    def __init__(self, positions: Sequence[int], names: Sequence[str], objects: bool) -> None:
         self._positions = positions
+        self._objects = objects
         self._all = range(len(names))
         # Each member draws a number for each part, and the highest one has it: with one member more or less, no part
         # moves between two others (D. Thaler and C. Ravishankar, Name-based mappings, 1998).
@@ -67,20 +69,19 @@ class ByFields:
         return [fields[at] for at in self._positions] if len(fields) > max(self._positions) else None
 
     def _member(self, placing: list[Any]) -> int:
-        from phalanx._native import fingerprint
-
-        return self._parts[fingerprint(tuple(placing)) % PARTS]
+        encoded = b"".join(encode_fields(tuple(placing), self._objects))
+        return self._parts[int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") % PARTS]
 
 
 #: Where tuples are put.
 Placement = AtOne | ByFields
 
 
-def placement(text: str, names: Sequence[str], own: int | None, local: int | None) -> Placement:
+def placement(text: str, names: Sequence[str], own: int | None, local: int | None, objects: bool) -> Placement:
     """Reads ``"owner"``, ``"local"`` or ``"hash(0,1)"``; ``own`` and ``local``: the member of this process, and one on
     this machine. Raises SpaceError."""
     if match := _HASH.fullmatch(text):
-        return ByFields([int(position) for position in match[1].split(",")], names)
+        return ByFields([int(position) for position in match[1].split(",")], names, objects)
     if text not in ("owner", "local"):
         raise SpaceError(f'placement is "owner", "local" or like "hash(0,1)", not {text!r}')
     member = own if text == "owner" else local if own is None else own

@@ -15,6 +15,7 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
+from phalanx.space._members import members_of, open_members
 from phalanx.space._open import open_engine
 from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
@@ -41,7 +42,11 @@ class Space:
 
     ``address``: None for a space in this process, whose threads share it; ``"host:port/name"`` or ``"unix:path/name"``
     for one that is served; ``"redis://host:port/0/name"`` for one in Redis. A served space is made on its first use
-    with the other options; one that is there keeps its own.
+    with the other options; one that is there keeps its own. Several addresses, or ``"hosts.txt/name"`` for a space at
+    each of the machines in a file, are the *members* of one space that is spread over them; open spaces can be members
+    too. ``placement`` says where tuples are put then: ``"local"``, at the member of this process or of this machine;
+    ``"owner"``, only at that of this process; ``"hash(0,1)"``, at the member that the values of these fields name, so
+    that templates which have them go to one member. All processes name the members and the placement alike.
 
     ``objects``: whether values that have no encoding of their own are pickled. Opening a pickle runs what its sender
     wrote, so say it only where all who put tuples are trusted. ``manager``: where :meth:`eval` makes its calls.
@@ -59,8 +64,9 @@ class Space:
 
     def __init__(
         self,
-        address: str | None = None,
+        address: str | Iterable[str | Space] | None = None,
         *,
+        placement: str = "local",
         objects: bool = False,
         manager: Executor | None = None,
         order: str = "any",
@@ -81,10 +87,21 @@ class Space:
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}
+        address = address if address is None or isinstance(address, str) else tuple(address)
         self._address = address
-        self._again = {"objects": objects, **given}
+        self._again = {"objects": objects, "placement": placement, **given}
         self._evaluations = Evaluations(manager)
-        self._engine = open_engine(address, objects, given)
+        if isinstance(address, str):
+            address = members_of(address) or address
+        if address is None or isinstance(address, str):
+            self._engine: Engine = open_engine(address, objects, given)
+        else:
+            self._engine = open_members(list(address), placement, objects, given)
+
+    @property
+    def name(self) -> str:
+        """Its address; of a space in this process one that only this process knows."""
+        return self._address if isinstance(self._address, str) else f"in-process:{id(self):x}"
 
     @property
     def engine(self) -> Engine:
@@ -315,7 +332,8 @@ class Space:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._address is None:
+        members = self._address if isinstance(self._address, tuple) else (self._address,)
+        if not all(isinstance(member, str) for member in members):
             raise SpaceError("this space is in this process only: give others the address of a served one")
         return _again, (self._address, self._again)
 
@@ -374,6 +392,6 @@ def _found(fields: Fields | None) -> Fields:
     return fields
 
 
-def _again(address: str, options: dict[str, Any]) -> Space:
+def _again(address: str | tuple[str, ...], options: dict[str, Any]) -> Space:
     """A space that was pickled, opened where it is unpickled."""
     return Space(address, **options)

@@ -7,6 +7,7 @@ clear enough the likeliest one is asked alone first.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -32,17 +33,20 @@ class Spread:
     """An engine (:class:`phalanx.space._engine.Engine`) over the engines of several members. An order that is asked for
     holds among the tuples of each member. ``visits``: how many members were asked so far, and for how many requests."""
 
-    def __init__(self, members: Sequence[Engine], names: Sequence[str], placement: Placement) -> None:
+    def __init__(
+        self, members: Sequence[Engine], names: Sequence[str], placement: Placement, opened: Sequence[Engine]
+    ) -> None:
         if not 1 <= len(members) < MEMBERS:
             raise SpaceError(f"a space has from 1 to {MEMBERS - 1} members, not {len(members)}")
         self._members = members
         self._names = names
+        self._opened = opened
         self._placement = placement
         self._success = Success()
         self._lock = Lock()
         self._numbers = count(1)
         self._askings: dict[int, tuple[Asking, bool]] = {}
-        self._transactions: dict[int, tuple[float, dict[int, int]]] = {}
+        self._transactions: dict[int, tuple[float, list[int]]] = {}
         self._watches: dict[int, MergedEvents] = {}
         self.visits = 0
         self.requests = 0
@@ -65,7 +69,7 @@ class Spread:
                 "a key is unique in a space of one member; make it a field, and name that in the placement"
             )
         at = self._placement.member(fields)
-        number = self._member(at).out(fields, lease, key, label, priority, self._part(transaction, at))
+        number = self._members[at].out(fields, lease, key, label, priority, self._part(transaction, at))
         return number * MEMBERS + at
 
     def out_many(
@@ -81,10 +85,13 @@ class Spread:
         of: dict[int, list[Fields]] = {}
         for fields in tuples:
             of.setdefault(self._placement.member(fields), []).append(fields)
-        own = self.begin(GRACE) if transaction is None and len(of) > 1 else None
+        own = None
+        if transaction is None and len(of) > 1:
+            own = secrets.randbits(128)
+            self.begin(own, GRACE)
         try:
             for at, some in of.items():
-                self._member(at).out_many(some, lease, label, priority, self._part(own or transaction, at))
+                self._members[at].out_many(some, lease, label, priority, self._part(own or transaction, at))
             if own is not None:
                 self.commit(own)
         except BaseException:
@@ -95,7 +102,7 @@ class Spread:
     def renew(self, number: int, lease: float | None, /) -> bool:
         """As :meth:`Engine.renew`."""
         inner, at = divmod(number, MEMBERS)
-        return at < len(self._members) and self._member(at).renew(inner, lease)
+        return at < len(self._members) and self._members[at].renew(inner, lease)
 
     # Reading and taking
 
@@ -103,7 +110,7 @@ class Spread:
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         /,
@@ -115,7 +122,7 @@ class Spread:
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         members: list[int],
@@ -123,7 +130,7 @@ class Spread:
         if len(members) == 1 or self._success.is_clear(template, members):
             first, *members = members
             self._visit(1)
-            found = self._member(first).get(template, take, select, where, self._part(transaction, first))
+            found = self._members[first].get(template, take, select, where, self._part(transaction, first))
             self._success.note(template, [first], None if found is None else first)
             if found is not None:
                 return found
@@ -133,7 +140,7 @@ class Spread:
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         timeout: float | None,
@@ -144,7 +151,7 @@ class Spread:
         if len(members) == 1:
             self._visit(1)
             (at,) = members
-            return self._member(at).wait(template, take, select, where, self._part(transaction, at), timeout)
+            return self._members[at].wait(template, take, select, where, self._part(transaction, at), timeout)
         if self._success.is_clear(template, members):
             found = self._get(template, take, select, where, transaction, members[:1])
             if found is not None:
@@ -155,7 +162,7 @@ class Spread:
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         timeout: float | None,
@@ -177,7 +184,7 @@ class Spread:
         asking: Asking,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         timeout: float | None,
@@ -188,7 +195,7 @@ class Spread:
         def ask(at: int, member: Engine, done: Callable[[Outcome], None]) -> int:
             return member.begin_wait(template, take, select, where, parts[at], timeout, done)
 
-        asking.begin(((at, self._member(at)) for at in parts), ask)
+        asking.begin(((at, self._members[at]) for at in parts), ask)
 
     def _outcome(self, template: Fields, members: list[int], asking: Asking) -> Fields | None:
         first = asking.first()
@@ -203,7 +210,7 @@ class Spread:
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         timeout: float | None,
@@ -263,7 +270,7 @@ class Spread:
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         limit: int,
@@ -278,7 +285,7 @@ class Spread:
             part = self._part(transaction, member)
             inner: Cursor | None = tuple(place) if member == at and place else None
             while len(found) < limit:
-                page, inner = self._member(member).get_many(
+                page, inner = self._members[member].get_many(
                     template, take, select, where, part, limit - len(found), inner
                 )
                 found += page
@@ -291,27 +298,28 @@ class Spread:
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """As :meth:`Engine.count`, over all members."""
         members = self._placement.members(template)
-        return sum(self._member(at).count(template, where, self._part(transaction, at)) for at in members)
+        return sum(self._members[at].count(template, where, self._part(transaction, at)) for at in members)
 
     # Transactions: each member takes part from the first operation on that is done there.
 
-    def begin(self, timeout: float, /) -> int:
+    def begin(self, number: int, timeout: float, /) -> None:
         """As :meth:`Engine.begin`."""
-        number = next(self._numbers)
-        self._transactions[number] = timeout, {}
-        return number
+        with self._lock:
+            if number in self._transactions:
+                raise TransactionError("this transaction was begun before")
+            self._transactions[number] = timeout, []
 
     def _part(self, transaction: int | None, at: int) -> int | None:
-        """The number at a member of which the transaction is a part."""
-        if transaction is None:
-            return None
-        timeout, parts = self._transaction(transaction)
-        with self._lock:
-            if at not in parts:
-                parts[at] = self._member(at).begin(timeout)
-            return parts[at]
+        """The transaction, which this member takes part in from now on."""
+        if transaction is not None:
+            timeout, parts = self._transaction(transaction)
+            with self._lock:
+                if at not in parts:
+                    self._members[at].begin(transaction, timeout)
+                    parts.append(at)
+        return transaction
 
-    def _transaction(self, number: int) -> tuple[float, dict[int, int]]:
+    def _transaction(self, number: int) -> tuple[float, list[int]]:
         try:
             return self._transactions[number]
         except KeyError:
@@ -319,8 +327,8 @@ class Spread:
 
     def prepare(self, transaction: int, /) -> None:
         """As :meth:`Engine.prepare`: at all members that take part."""
-        for at, part in self._transaction(transaction)[1].items():
-            self._member(at).prepare(part)
+        for at in self._transaction(transaction)[1]:
+            self._members[at].prepare(transaction)
 
     def commit(self, transaction: int, /) -> None:
         """As :meth:`Engine.commit`: prepared everywhere before it is committed anywhere."""
@@ -328,21 +336,23 @@ class Spread:
         if len(parts) > 1:
             self.prepare(transaction)
         del self._transactions[transaction]
-        for at, part in parts.items():
-            self._member(at).commit(part)
+        for at in parts:
+            self._members[at].commit(transaction)
 
     def abort(self, transaction: int, /) -> None:
         """As :meth:`Engine.abort`."""
-        _, parts = self._transactions.pop(transaction, (0.0, {}))
-        for at, part in parts.items():
+        _, parts = self._transactions.pop(transaction, (0.0, []))
+        for at in parts:
             with suppress(SpaceError):  # who is gone has aborted its part, or will when its time is over
-                self._member(at).abort(part)
+                self._members[at].abort(transaction)
 
     # Events
 
-    def watch(self, template: Fields, where: Query | None, since: int | None, /) -> int:
+    def watch(
+        self, template: Fields, where: Query | None, since: int | None, nudge: Callable[[], object] | None, /
+    ) -> int:
         """As :meth:`Engine.watch`. A sequence number holds those of all members."""
-        events = MergedEvents([self._member(at) for at in range(len(self._members))], template, where, since)
+        events = MergedEvents(self._members, template, where, since, nudge)
         number = next(self._numbers)
         self._watches[number] = events
         return number
@@ -363,20 +373,19 @@ class Spread:
 
     def info(self) -> dict[str, Any]:
         """As :meth:`Engine.info`: sums over the members, and what each of them says."""
-        infos = [dict(self._member(at).info(), name=name) for at, name in enumerate(self._names)]
-        numbers = (name for name, value in infos[0].items() if isinstance(value, int) and not isinstance(value, bool))
-        sums = {name: sum(info.get(name, 0) for info in infos) for name in numbers}
-        return {**infos[0], **sums, "members": infos, "visits": self.visits, "requests": self.requests}
+        infos = {name: self._members[at].info() for at, name in enumerate(self._names)}
+        told = next(iter(infos.values()))
+        whole = {name: sum(info[name] for info in infos.values()) for name in told if isinstance(told[name], int)}
+        partitions = [partition for info in infos.values() for partition in info["partitions"]]
+        asked = {"members": infos, "requests": self.requests, "visits": self.visits}
+        return {**told, **whole, "partitions": partitions, **asked}
 
     def close(self) -> None:
         """As :meth:`Engine.close`."""
         for watch in list(self._watches):
             self.unwatch(watch)
-        for member in self._members:
+        for member in self._opened:
             member.close()
-
-    def _member(self, at: int) -> Engine:
-        return self._members[at]
 
     def _likely(self, template: Fields) -> list[int]:
         """Who may have a match, the likeliest first."""
