@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx import profile as profile
     from phalanx._results import Results
     from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         LostError,
         PhalanxError,
         PolicyError,
+        ProfileError,
         ProgramError,
         RecruitError,
         RemoteError,
@@ -32,8 +34,8 @@ _HOMES = {
     "_results": "Results",
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProgramError "
-        "RecruitError RemoteError RemoteTraceback StagingError"
+        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProfileError "
+        "ProgramError RecruitError RemoteError RemoteTraceback StagingError"
     ),
     "hosts": "Hosts",
     "manager": "Manager",
@@ -41,6 +43,7 @@ _HOMES = {
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
+_MODULES = {"profile"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -64,6 +67,7 @@ __all__ = [
     "PhalanxError",
     "Pipeline",
     "PolicyError",
+    "ProfileError",
     "ProgramError",
     "RecruitError",
     "Reduce",
@@ -75,6 +79,7 @@ __all__ = [
     "StagingError",
     "Summary",
     "Throughput",
+    "profile",
     "secure_code",
     "secure_data",
 ]
@@ -82,6 +87,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Names are looked up when they are used: an interpreter, which is to be small, needs none of the manager's modules.
+    if name in _MODULES:
+        return import_module(f"phalanx.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'phalanx' has no attribute {name!r}")
     value = getattr(import_module(f"phalanx.{_HOME_OF[name]}"), name)
