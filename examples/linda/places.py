@@ -151,7 +151,7 @@ def _threads(stack: ExitStack, program: Program, crew: int, place: Place, at: Ow
 def _processes(stack: ExitStack, program: Program, crew: int, place: Place, at: Owner, failed: Failed) -> None:
     _, address, name = at
     order = {
-        "program": f"{type(program).__module__}:{type(program).__qualname__}",
+        "program": f"{_module_of(program)}:{type(program).__qualname__}",
         "parameters": asdict(cast(Any, program)),
         "owner": address,
         "crew": crew,
@@ -165,6 +165,12 @@ def _processes(stack: ExitStack, program: Program, crew: int, place: Place, at: 
     watch = threading.Thread(target=_watch, args=(members, ended, failed), daemon=True)
     watch.start()
     stack.callback(_end, members, ended)
+
+
+def _module_of(program: Program) -> str:
+    module = type(program).__module__
+    started = sys.modules["__main__"].__spec__
+    return started.name if module == "__main__" and started else module
 
 
 def _popen(me: int, order: str) -> subprocess.Popen[Any]:
@@ -227,5 +233,8 @@ def main(kind: Callable[..., Program]) -> None:
             parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
     options = vars(parser.parse_args())
     crew, place = options.pop("crew"), Place(options.pop("place"), options.pop("redis"))
-    seconds = run(kind(**options), crew, place)
+    try:
+        seconds = run(kind(**options), crew, place)
+    except (CrewError, px.PhalanxError) as error:
+        sys.exit(f"error: {error}")
     print(f"{kind.__name__}: right, in {seconds:.3f} s, with a crew of {crew} in {place.kind}")

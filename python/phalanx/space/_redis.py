@@ -1,0 +1,421 @@
+"""A space kept by a Redis or Valkey server: ``Space("redis://HOST:PORT/DATABASE/NAME")``, for those who have one.
+
+The steps that must be atomic are a script that the server runs (``_redis.lua``); fields travel in phalanx's own
+encoding, so equality is as exact as in our own spaces, and the server never unpickles. Whoever waits is woken through a
+list of its own (BLPOP), and then takes: a taker that dies takes nothing with it, but may delay others who wait for the
+same tuple, by ``_PATIENCE`` seconds at most. Not to be had here: transactions, watches and queries.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+from phalanx.errors import SpaceError
+from phalanx.space._any import ANY
+from phalanx.space._engine import Fields, Outcome
+from phalanx.space._select import Selector
+from phalanx.space._where import Query
+
+#: Seconds after which one who waits asks again, and those after which one who has not is taken for dead.
+_PATIENCE, _ALIVE = 5.0, 15.0
+#: Seconds without an answer after which the server is taken for gone.
+_SILENCE = 60.0
+_PAGE_BYTES = 1 << 24
+#: First bytes of encoded fields, by the type that is their formal.
+_KINDS: dict[type, bytes] = {
+    type(None): b"\x00",
+    bool: b"\x01\x02",
+    int: b"\x03\x04",
+    float: b"\x05",
+    str: b"\x06",
+    bytes: b"\x07",
+    tuple: b"\x09",
+    list: b"\x0a",
+}
+SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
+
+
+class Codec(Protocol):
+    """Tuples as bytes of phalanx's encoding, and back."""
+
+    def encode(self, fields: Fields, /) -> bytes:
+        """A tuple's bytes."""
+
+    def decode(self, encoded: bytes, /) -> Fields:
+        """Its fields."""
+
+
+class RedisEngine:
+    """The operations of :class:`phalanx.space._engine.Engine`, on one server or cluster.
+
+    ``address``: ``redis://[USER:PASSWORD@]HOST:PORT/DATABASE/NAME``; ``rediss://`` the same over TLS,
+    ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``codec`` encodes and
+    decodes tuples. SpaceError when redis-py is not installed, or nobody answers.
+    """
+
+    def __init__(self, address: str, codec: Codec) -> None:
+        self._server, name = _connected(address)
+        self._base = f"{{phalanx:{name}}}".encode()
+        self._address, self._codec = address, codec
+        self._requests: dict[int, _Request] = {}
+        self._numbers = itertools.count(1)
+        self._ended = threading.Event()
+        with self._speaking():
+            self._sha = self._server.script_load(files("phalanx.space").joinpath("_redis.lua").read_bytes())
+
+    def out(
+        self,
+        fields: Fields,
+        lease: float | None,
+        key: Any,
+        labels: Sequence[str],
+        priority: int | None,
+        transaction: int | None,
+        /,
+    ) -> int:
+        """A tuple; its number in the space."""
+        marks = self._marks(lease, key, labels, priority, transaction)
+        return int(self._call(b"out", *marks, *_counted(self._encoded(fields))))
+
+    def out_many(
+        self,
+        tuples: Sequence[Fields],
+        lease: float | None,
+        labels: Sequence[str],
+        priority: int | None,
+        transaction: int | None,
+        /,
+    ) -> None:
+        """Many tuples in one step."""
+        marks = self._marks(lease, None, labels, priority, transaction)
+        self._call(b"out", *marks, *(part for fields in tuples for part in _counted(self._encoded(fields))))
+
+    def get(
+        self,
+        template: Fields,
+        take: bool,
+        select: Sequence[Selector],
+        where: Query | None,
+        transaction: int | None,
+        /,
+    ) -> Fields | None:
+        """A tuple that is there now."""
+        return self._decoded(self._call(b"get", _flag(take), *self._wanted(template, select, where, transaction)))
+
+    def get_many(
+        self,
+        template: Fields,
+        take: bool,
+        select: Sequence[Selector],
+        where: Query | None,
+        transaction: int | None,
+        limit: int,
+        after: int,
+        /,
+    ) -> tuple[list[Fields], int | None]:
+        """A page of those that are there now."""
+        wanted = self._wanted(template, select, where, transaction)
+        next_page, tuples = self._call(b"page", _flag(take), limit, after, _PAGE_BYTES, *wanted)
+        return [self._known(fields) for fields in tuples], next_page or None
+
+    def wait(
+        self,
+        template: Fields,
+        take: bool,
+        select: Sequence[Selector],
+        where: Query | None,
+        transaction: int | None,
+        timeout: float | None,
+        /,
+    ) -> Fields | None:
+        """Waits for a tuple."""
+        wanted = self._wanted(template, select, where, transaction)
+        return _Request(self, take, wanted, timeout).result()
+
+    def begin_wait(
+        self,
+        template: Fields,
+        take: bool,
+        select: Sequence[Selector],
+        where: Query | None,
+        transaction: int | None,
+        timeout: float | None,
+        done: Callable[[Outcome], object],
+        /,
+    ) -> int:
+        """The same in a thread of its own."""
+        number = next(self._numbers)
+        request = _Request(self, take, self._wanted(template, select, where, transaction), timeout)
+        self._requests[number] = request
+
+        def run() -> None:
+            try:
+                outcome: Outcome = request.result()
+            except BaseException as error:
+                outcome = error
+            if not request.cancelled:
+                done(outcome)
+            if outcome is None or not take:
+                self._requests.pop(number, None)
+
+        threading.Thread(target=run, daemon=True, name=f"space-wait-{number}").start()
+        return number
+
+    def cancel(self, request: int, /) -> bool:
+        """Ends a request that ``begin_wait`` began."""
+        waiting = self._requests.get(request)
+        return waiting is not None and waiting.cancel()
+
+    def settle(self, request: int, kept: bool, /) -> None:
+        """What is not kept is put again: behind the others, and without lease and labels."""
+        settled = self._requests.pop(request, None)
+        if settled and settled.found is not None and not kept:
+            self.out(settled.found, None, None, (), None, None)
+
+    def count(self, template: Fields, where: Query | None, /) -> int:
+        """How many match."""
+        _no_query(where)
+        return int(self._call(b"count", *_counted([self._pattern(wanted) for wanted in template])))
+
+    def renew(self, number: int, lease: float | None, /) -> bool:
+        """Another lease."""
+        return bool(self._call(b"renew", number, _milliseconds(lease)))
+
+    def begin(self, timeout: float, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("transactions")
+
+    def prepare(self, transaction: int, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("transactions")
+
+    def commit(self, transaction: int, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("transactions")
+
+    def abort(self, transaction: int, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("transactions")
+
+    def watch(self, template: Fields, where: Query | None, since: int | None, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("watches")
+
+    def events(self, watch: int, timeout: float | None, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("watches")
+
+    def unwatch(self, watch: int, /) -> NoReturn:
+        """Not here."""
+        raise _lacking("watches")
+
+    def info(self) -> dict[str, Any]:
+        """What the server counts."""
+        tuples, waiters, keys, leases = self._call(b"info")
+        return {"address": self._address, "tuples": tuples, "waiters": waiters, "keys": keys, "leases": leases}
+
+    def close(self) -> None:
+        """Ends the requests and the connections; the tuples stay at the server."""
+        if not self._ended.is_set():
+            self._ended.set()
+            for request in list(self._requests.values()):
+                request.cancel()
+            self._server.close()
+
+    def _call(self, *arguments: Any) -> Any:
+        if self._ended.is_set():
+            raise SpaceError(f"{self._address} is closed")
+        with self._speaking():
+            return self._server.evalsha(self._sha, 1, self._base, *arguments)
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        import redis
+
+        try:
+            yield
+        except redis.exceptions.NoScriptError as error:
+            raise SpaceError(f"{self._address}: the server has lost its scripts; open the space again") from error
+        except redis.exceptions.ResponseError as error:
+            if "KEYTAKEN" in str(error):
+                raise SpaceError("another tuple of the space has this key") from None
+            raise SpaceError(f"{self._address} refuses: {error}") from error
+        except redis.exceptions.RedisError as error:
+            raise SpaceError(f"{self._address} does not answer: {error}") from error
+
+    def _encoded(self, fields: Fields) -> list[bytes]:
+        # A tuple of one field is the number 1 and the field.
+        return [self._codec.encode((field,))[1:] for field in fields]
+
+    def _known(self, fields: Sequence[bytes]) -> Fields:
+        return self._codec.decode(_varint(len(fields)) + b"".join(fields))
+
+    def _decoded(self, fields: Sequence[bytes] | None) -> Fields | None:
+        return None if fields is None else self._known(fields)
+
+    def _pattern(self, wanted: Any) -> bytes:
+        if wanted is ANY:
+            return b"*"
+        if isinstance(wanted, Query):
+            raise _lacking("queries")
+        if isinstance(wanted, type):
+            return _formal(wanted)
+        if type(wanted) is tuple and any(map(_is_open, wanted)):
+            parts = map(self._pattern, wanted)
+            return b"n" + b"".join(struct.pack("<I", len(part)) + part for part in parts)
+        return b"=" + self._encoded((wanted,))[0]
+
+    def _marks(
+        self, lease: float | None, key: Any, labels: Sequence[str], priority: int | None, transaction: int | None
+    ) -> list[Any]:
+        if transaction is not None:
+            raise _lacking("transactions")
+        keys = [] if key is None else self._encoded((key,))
+        return [_milliseconds(lease), priority or 0, *_counted(keys), *_counted([name.encode() for name in labels])]
+
+    def _wanted(
+        self, template: Fields, select: Sequence[Selector], where: Query | None, transaction: int | None
+    ) -> list[Any]:
+        if transaction is not None:
+            raise _lacking("transactions")
+        _no_query(where)
+        order = next((one.kind for one in reversed(select) if one.kind not in ("key", "label")), "any")
+        keys = [self._encoded((one.value,))[0] for one in select if one.kind == "key"]
+        if len(keys) > 1:
+            raise SpaceError("a tuple has one key: two key selectors match nothing")
+        labels = [one.value.encode() for one in select if one.kind == "label"]
+        patterns = [self._pattern(wanted) for wanted in template]
+        return [order.encode(), *_counted(keys), *_counted(labels), *_counted(patterns)]
+
+
+class _Request:
+    """One who waits; ``found`` is what it got."""
+
+    def __init__(self, engine: RedisEngine, take: bool, wanted: list[Any], timeout: float | None) -> None:
+        self._engine, self._take, self._wanted = engine, take, wanted
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._waiter = 0
+        self._lock = threading.Lock()
+        self.cancelled = False
+        self.found: Fields | None = None
+
+    def result(self) -> Fields | None:
+        """The tuple, or None when the time passed or it was cancelled."""
+        try:
+            while True:
+                with self._lock:
+                    if self.cancelled:
+                        return None
+                    self._ask()
+                    if self.found is not None:
+                        return self.found
+                patience = _PATIENCE if self._deadline is None else min(_PATIENCE, self._deadline - time.monotonic())
+                if patience <= 0:
+                    return None
+                if sent := self._woken(patience):
+                    self.found = self._engine._codec.decode(sent)
+                    return self.found
+        finally:
+            if self._waiter and self.found is None and not self._engine._ended.is_set():
+                self._engine._call(b"leave", self._waiter)
+
+    def cancel(self) -> bool:
+        """Whether it has got nothing, and will not."""
+        with self._lock:
+            if self.found is not None or self.cancelled:
+                return False
+            self.cancelled = True
+        if self._waiter:
+            with self._engine._speaking():
+                self._engine._server.rpush(self._list(), b"")  # wakes it
+        return True
+
+    def _ask(self) -> None:
+        """Take now, or be one of those who wait."""
+        arguments = _flag(self._take), self._waiter, _milliseconds(_ALIVE), *self._wanted
+        answer = self._engine._call(b"wait", *arguments)
+        if isinstance(answer, int):
+            self._waiter = answer
+        else:
+            self.found = self._engine._known(answer)
+
+    def _woken(self, patience: float) -> bytes:
+        """What a reader was sent; empty where one must ask again."""
+        with self._engine._speaking():
+            answer = self._engine._server.blpop([self._list()], timeout=max(patience, 0.001))
+        return bytes(answer[1]) if answer else b""
+
+    def _list(self) -> bytes:
+        return self._engine._base + b":b:%d" % self._waiter
+
+
+def _connected(address: str) -> tuple[Any, str]:
+    """A client of the server that an address names, and the space's name."""
+    try:
+        import redis
+    except ImportError:
+        raise SpaceError("spaces at Redis need redis-py: pip install 'phalanx[redis]'") from None
+    parts = urlsplit(address)
+    place, _, name = parts.path.rpartition("/")
+    server, _, database = place.rpartition("/")
+    if parts.scheme not in SCHEMES or not name or not database.isdigit() or bool(server) != (not parts.netloc):
+        raise SpaceError(f"{address!r} is no address of a space at Redis: redis://HOST:PORT/DATABASE/NAME")
+    options: dict[str, Any] = {"socket_connect_timeout": 10, "socket_timeout": _SILENCE}
+    if parts.scheme == "redis+unix":
+        return redis.Redis(unix_socket_path=server, db=int(database), **options), name
+    if parts.scheme == "redis+cluster":
+        return redis.RedisCluster.from_url(f"redis://{parts.netloc}/{database}", **options), name
+    return redis.Redis.from_url(f"{parts.scheme}://{parts.netloc}/{database}", **options), name
+
+
+def _formal(kind: type) -> bytes:
+    if kind in _KINDS:
+        return b"t" + _KINDS[kind]
+    if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+        return b"t\x08"
+    return b"c" + f"{kind.__module__}:{kind.__qualname__}".encode()
+
+
+def _is_open(wanted: Any) -> bool:
+    """Whether a value in a template is anything but an actual."""
+    nested = type(wanted) is tuple and any(map(_is_open, wanted))
+    return nested or wanted is ANY or isinstance(wanted, type | Query)
+
+
+def _counted(parts: Sequence[bytes]) -> list[Any]:
+    return [len(parts), *parts]
+
+
+def _flag(value: bool) -> bytes:
+    return b"1" if value else b"0"
+
+
+def _milliseconds(seconds: float | None) -> int:
+    """-1 is no limit."""
+    if seconds is None:
+        return -1
+    return max(0, round(seconds * 1000))
+
+
+def _varint(number: int) -> bytes:
+    head = b""
+    while number > 127:
+        head, number = head + bytes([number & 127 | 128]), number >> 7
+    return head + bytes([number])
+
+
+def _no_query(where: Query | None) -> None:
+    if where is not None:
+        raise _lacking("queries")
+
+
+def _lacking(what: str) -> SpaceError:
+    return SpaceError(f"a space at Redis has no {what}: take one of phalanx's own, px.Space('HOST:PORT/NAME')")
