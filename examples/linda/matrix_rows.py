@@ -49,13 +49,13 @@ class MatrixRows:
         share = self.size // crew + (me < self.size % crew)
         for _ in range(share if self.spread else self.size if me == 0 else 0):
             _, row, values, size = owner.in_("matrix_b", int, np.ndarray, int)
-            spaces[search.home(row, me) if self.spread else me].out("matrix_b", row, values, size)
+            search.home(row if self.spread else 0, me).out("matrix_b", row, values, size)
         tasks = [owner.in_("matrix_a", int, np.ndarray, int) for _ in range(share)]
         meet(owner, "loaded", me, crew)
 
         for _, row, factors, _ in tasks:
             for k in range(self.size):
-                _, _, values, _ = search.rdp("matrix_b", k, np.ndarray, int, home=k if self.spread else 0)
+                _, _, values, _ = search.rdp(k if self.spread else 0, "matrix_b", k, np.ndarray, int)
                 partial, count = values * factors[k], 1
                 found = local.inp("matrix_c", row, np.ndarray, int)
                 if found:

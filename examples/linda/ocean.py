@@ -19,6 +19,7 @@ from examples.linda.search import Search
 
 #: Elevation and the two currents (m, m/s) by row and column: shape (3, rows, columns).
 Water = NDArray[np.float64]
+OPPOSITE = {"left": "right", "right": "left"}
 GRAVITY, CELL, STEP, FRICTION, WIND = 9.81, 1000.0, 5.0, 1e-4, 1e-4  # m/s², m, s, 1/s, m²/s²
 
 
@@ -54,36 +55,36 @@ class Ocean:
         """Takes a panel, and at each step shares its borders with whoever has the panels beside it."""
         search = Search(spaces, me, self.order)
         _, _, number, panel = owner.in_("ocean_model", "panel", int, np.ndarray)
-        left, right = number > 0, number < len(spaces) - 1
+        borders = [("left", number - 1, 0)] if number > 0 else []
+        borders += [("right", number + 1, -1)] if number < len(spaces) - 1 else []
         for step in range(self.steps):
-            # A border has the number of the panel that it is for.
-            if left:
-                name = f"{step} for {number - 1} from the right"
-                spaces[search.home(number - 1, me)].out("ocean_model", "border", name, panel[:, :, 0])
-            if right:
-                name = f"{step} for {number + 1} from the left"
-                spaces[search.home(number + 1, me)].out("ocean_model", "border", name, panel[:, :, -1])
-
-            sides = [panel]
-            if left:
-                name = f"{step} for {number} from the left"
-                sides.insert(0, search.inp("ocean_model", "border", name, np.ndarray, home=number)[-1][:, :, None])
-            if right:
-                name = f"{step} for {number} from the right"
-                sides.append(search.inp("ocean_model", "border", name, np.ndarray, home=number)[-1][:, :, None])
-            panel = advanced(np.concatenate(sides, axis=2), left=left, right=right)
+            for side, neighbour, column in borders:
+                to = border(neighbour, OPPOSITE[side])
+                search.home(to, me).out("ocean_model", "border", step, to, panel[:, :, column])
+            sides = {}
+            for side, _, _ in borders:
+                mine = border(number, side)
+                sides[side] = search.inp(mine, "ocean_model", "border", step, mine, np.ndarray)[-1]
+            panel = advanced(panel, **sides)
         owner.out("ocean_model", "ready_panel", number, panel)
 
     def check(self, water: Water, result: Water) -> None:
         """AssertionError unless it is, bit by bit, what the whole grid becomes when it is not divided."""
         for _ in range(self.steps):
-            water = advanced(water, left=False, right=False)
+            water = advanced(water)
         assert np.array_equal(result, water)
 
 
-def advanced(water: Water, *, left: bool, right: bool) -> Water:
-    """The panel after one step; ``left`` and ``right``: the first and last column are a neighbour's, else the shore."""
-    elevation, along, across = np.pad(water, ((0, 0), (1, 1), (0 if left else 1, 0 if right else 1)), mode="edge")
+def border(number: int, side: str) -> int:
+    """A number for the border that lies at this side of a panel."""
+    return 2 * number + (side == "right")
+
+
+def advanced(water: Water, left: Water | None = None, right: Water | None = None) -> Water:
+    """A panel after one step; ``left`` and ``right`` are the neighbours' columns beside it, None at the shore."""
+    columns = [water[:, :, 0] if left is None else left, water, water[:, :, -1] if right is None else right]
+    wide = np.concatenate([column[:, :, None] if column.ndim == 2 else column for column in columns], axis=2)
+    elevation, along, across = np.pad(wide, ((0, 0), (1, 1), (0, 0)), mode="edge")
     depth = 50.0 + elevation
     slope_along = (elevation[1:-1, 2:] - elevation[1:-1, :-2]) / (2 * CELL)
     slope_across = (elevation[2:, 1:-1] - elevation[:-2, 1:-1]) / (2 * CELL)

@@ -52,12 +52,12 @@ class PasswordSearch:
         """Loads its portion, then takes task after task and searches in the spaces of all."""
         search = Search(spaces, me, self.order)
         for hashed, password in portion:
-            spaces[search.home(int(hashed[:8], 16), me)].out("hash_set", hashed, password)
+            search.home(int(hashed[:8], 16), me).out("hash_set", hashed, password)
         meet(owner, "loaded", me, len(spaces))
 
         _, hashed, status = owner.in_("search_task", px.ANY, str)
         while status != "finished":
-            _, _, password = search.rdp("hash_set", hashed, str, home=int(hashed[:8], 16))
+            _, _, password = search.rdp(int(hashed[:8], 16), "hash_set", hashed, str)
             owner.out("found_value", hashed, password)
             _, hashed, status = owner.in_("search_task", px.ANY, str)
 

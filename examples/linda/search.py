@@ -5,7 +5,7 @@ The paper's metrics are taken here: the time of a search, and how many spaces it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,58 +14,65 @@ import phalanx as px
 SEARCH_TIME, VISITED = "search time", "visited nodes"
 ORDERS = ("listing", "learned", "placed")
 #: Seconds to wait at one space before all are asked again.
-_PATIENCE = 0.02
+_PATIENCE = 0.2
+
+Find = Callable[..., "tuple[Any, ...] | None"]
 
 
 class Search:
     """Asks ``spaces`` in an order, until one of them has the tuple. ``me`` is the place of the crew's own space.
 
-    - ``listing``: one's own first, then the others in turn, as the paper's listings do;
-    - ``learned``: where something was found last is asked first, as Tupleware does;
-    - ``placed``: whoever put the tuple did so in the space that its ``home`` names, which is asked first.
+    - ``listing``: one's own first, then the others in turn, again and again, as the paper's listings do;
+    - ``learned``: first where what has the same number was found the last time, much as Tupleware does;
+    - ``placed``: whoever put the tuple did so in the space that its number names, ``home()``, which is asked first.
+
+    Who knows where a tuple will be waits for it there a while; otherwise all are asked again at once.
     """
 
     def __init__(self, spaces: Sequence[px.Space], me: int, order: str) -> None:
         self.spaces = spaces
         self.order = order
         self._places = [*range(me, len(spaces)), *range(me)]
+        self._learned: dict[int, int] = {}
 
-    def home(self, number: int, me: int) -> int:
-        """The space for what has this number: its own crew's, unless tuples are ``placed``."""
-        return number % len(self.spaces) if self.order == "placed" else me
+    def home(self, number: int, me: int) -> px.Space:
+        """Where to put what has this number: into one's own space, unless tuples are ``placed``."""
+        return self.spaces[number % len(self.spaces) if self.order == "placed" else me]
 
-    def rdp(self, *template: Any, home: int = 0) -> tuple[Any, ...]:
-        """Read a tuple that is there, in one of the spaces; ``home`` as in ``home()``."""
-        return self._search("rdp", template, home)
+    def rdp(self, number: int, *template: Any) -> tuple[Any, ...]:
+        """Read a tuple that is there, in one of the spaces."""
+        return self._search(number, lambda space: space.rdp, lambda space: space.rd, template)
 
-    def inp(self, *template: Any, home: int = 0) -> tuple[Any, ...]:
-        """Withdraw a tuple that is there already, or soon will be."""
-        return self._search("inp", template, home)
+    def inp(self, number: int, *template: Any) -> tuple[Any, ...]:
+        """Withdraw a tuple that is there, or soon will be."""
+        return self._search(number, lambda space: space.inp, lambda space: space.in_, template)
 
-    def _search(self, operation: str, template: tuple[Any, ...], home: int) -> tuple[Any, ...]:
+    def _search(
+        self, number: int, now: Callable[[px.Space], Find], soon: Callable[[px.Space], Find], template: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
         visited = 0
         with px.profile.timed(SEARCH_TIME):
+            likely = self._likely(number)
+            places = self._places if likely is None else [likely, *(each for each in self._places if each != likely)]
             while True:
-                places = self._sorted(home)
                 for place in places:
                     visited += 1
-                    found = getattr(self.spaces[place], operation)(*template)
+                    found = now(self.spaces[place])(*template)
                     if found is not None:
-                        return self._found(found, place, visited)
-                # Nowhere yet. To ask all again at once would only keep them from getting it.
-                visited += 1
-                with suppress(px.SpaceTimeoutError):
-                    wait = self.spaces[places[0]].in_ if operation == "inp" else self.spaces[places[0]].rd
-                    return self._found(wait(*template, timeout=_PATIENCE), places[0], visited)
+                        return self._found(number, found, place, visited)
+                if likely is not None:
+                    visited += 1
+                    with suppress(px.SpaceTimeoutError):
+                        found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)
+                        return self._found(number, found or (), likely, visited)
 
-    def _sorted(self, home: int) -> list[int]:
+    def _likely(self, number: int) -> int | None:
         if self.order == "placed":
-            return [home % len(self.spaces), *(place for place in self._places if place != home % len(self.spaces))]
-        return list(self._places)
+            return number % len(self.spaces)
+        return self._learned.get(number)
 
-    def _found(self, found: tuple[Any, ...], place: int, visited: int) -> tuple[Any, ...]:
+    def _found(self, number: int, found: tuple[Any, ...], place: int, visited: int) -> tuple[Any, ...]:
         px.profile.record(VISITED, visited)
         if self.order == "learned":
-            self._places.remove(place)
-            self._places.insert(0, place)
+            self._learned[number] = place
         return found
