@@ -23,6 +23,8 @@ from phalanx.space._select import Selector
 from phalanx.space._where import Query
 
 Fields: TypeAlias = tuple[Any, ...]
+#: The place where a page ended, which only the engine understands.
+Cursor: TypeAlias = tuple[int, ...]
 #: What a request that was begun ends with: the tuple, None when its time passed, or what went wrong.
 Outcome: TypeAlias = Fields | BaseException | None
 
@@ -35,20 +37,21 @@ class Engine(Protocol):
         fields: Fields,
         lease: float | None,
         key: Any,
-        labels: Sequence[str],
+        label: Any,
         priority: int | None,
         transaction: int | None,
         /,
     ) -> int:
         """Puts a tuple into the space and returns the number by which :meth:`renew` knows it. ``lease``: seconds after
-        which it is gone; ``key``: a value that no other tuple of the space may have as its key, or None."""
+        which it is gone; ``key``: a value that no other tuple of the space may have as its key, or None; ``label``: a
+        value that many may have, or None."""
         ...
 
     def out_many(
         self,
         tuples: Sequence[Fields],
         lease: float | None,
-        labels: Sequence[str],
+        label: Any,
         priority: int | None,
         transaction: int | None,
         /,
@@ -76,11 +79,11 @@ class Engine(Protocol):
         where: Query | None,
         transaction: int | None,
         limit: int,
-        after: int,
+        after: Cursor | None,
         /,
-    ) -> tuple[list[Fields], int | None]:
-        """A page of the matching tuples that are there now: at most ``limit``, and of a bounded number of bytes, from
-        the place ``after`` on (0 is the beginning). With the place from which to ask on; None: there are no more."""
+    ) -> tuple[list[Fields], Cursor | None]:
+        """A page of the matching tuples that are there now: at most ``limit``, and of a bounded number of bytes, behind
+        the page that ended with ``after``. With the place at which this one ended; None: there are no more."""
         ...
 
     def wait(
@@ -125,12 +128,12 @@ class Engine(Protocol):
         then it is nobody's, and it is back when this process ends. A second call for the same request does nothing."""
         ...
 
-    def count(self, template: Fields, where: Query | None, /) -> int:
+    def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """How many tuples match now."""
         ...
 
     def renew(self, number: int, lease: float | None, /) -> bool:
-        """Gives the tuple with this number ``lease`` seconds from now on (0: it goes at once); False if it is gone."""
+        """Gives the tuple with this number ``lease`` seconds from now on (None: for ever); False if it is gone."""
         ...
 
     def begin(self, timeout: float, /) -> int:

@@ -25,6 +25,6 @@ def key(value: Any) -> Selector:
     return Selector("key", value)
 
 
-def label(name: str) -> Selector:
-    """Only tuples that were put with the label ``name``."""
-    return Selector("label", name)
+def label(value: Any) -> Selector:
+    """Only tuples that were put with ``label=value``."""
+    return Selector("label", value)

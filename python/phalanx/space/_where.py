@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-#: A field's position in the tuple, its name in a record, or None: the field at whose place the query stands.
-Name: TypeAlias = int | str | None
+#: The way to a value: positions in tuples and lists, names in records. Empty: the field at whose place the query stands.
+Path: TypeAlias = tuple[int | str, ...]
 
 
 class Step(NamedTuple):
@@ -17,7 +17,7 @@ class Step(NamedTuple):
     """
 
     operator: str
-    name: Name = None
+    path: Path = ()
     values: tuple[Any, ...] = ()
 
 
@@ -54,13 +54,13 @@ def _steps(other: object) -> tuple[Step, ...]:
 class Field:
     """What :func:`where` gives: a field that waits to be compared."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_path",)
 
-    def __init__(self, name: Name) -> None:
-        self._name = name
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def _test(self, operator: str, *values: Any) -> Query:
-        return Query((Step(operator, self._name, values),))
+        return Query((Step(operator, self._path, values),))
 
     def __lt__(self, value: Any) -> Query:
         return self._test("<", value)
@@ -102,14 +102,16 @@ class Field:
         raise TypeError("px.where(…) has no truth value: compare it, as in px.where(1) > 3")
 
 
-def where(name: Name = None) -> Field:
-    """A field to be compared: ``px.where() > 3`` in a field's place in a template is about that field,
-    ``px.where("score") > 3`` there about the value ``score`` of the dataclass instance in that place, and in
-    ``where=px.where(1) > 3`` it is the field at position 1 of the tuple.
+def where(*path: int | str) -> Field:
+    """A value to be compared. ``px.where() > 3`` in a field's place in a template is about that field,
+    ``px.where("score") > 3`` there about the value ``score`` of the dataclass instance in that place; in
+    ``where=px.where(1) > 3`` it is the field at position 1 of the tuple. More steps lead further inside.
 
-    Numbers compare with numbers (int and float as numbers, ``bool`` only with ``bool``), texts with texts, bytes with
-    bytes; where the kinds differ no comparison holds except ``!=``.
+    ``==``, ``!=`` and ``in_`` compare as templates do, exactly: 1 is not 1.0. The others compare numbers by value,
+    whether int or float, texts with texts, bytes with bytes; where the kinds differ, no order holds. Nothing holds of a
+    value that is not there.
     """
-    if isinstance(name, bool) or not (name is None or isinstance(name, int | str)):
-        raise TypeError(f"px.where takes a position, a name or nothing, not {name!r}")
-    return Field(name)
+    for step in path:
+        if isinstance(step, bool) or not isinstance(step, int | str) or (isinstance(step, int) and step < 0):
+            raise TypeError(f"px.where takes positions from 0 and names, not {step!r}")
+    return Field(path)
