@@ -1,6 +1,6 @@
 """Matrix multiplication by blocks, paper 002, listing 5: C = A · B, all blocks stay in the owner's space.
 
-    python -m examples.linda.matrix_blocks --crew 4 --place processes --size 50 --block 10
+python -m examples.linda.matrix_blocks --crew 4 --place processes --size 50 --block 10
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matrix multiplication by rows, paper 002, listing 4: C = A · B, where the rows of B lie in the spaces of the crew.
 
-    python -m examples.linda.matrix_rows --crew 4 --place processes --size 50
+python -m examples.linda.matrix_rows --crew 4 --place processes --size 50
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from examples.linda.search import Search
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """Square matrices of ``size`` rows. B is ``spread`` over the crew, or all at one of them; ``order`` as in Search."""
+    """Square matrices of ``size`` rows; B is ``spread`` over the crew or all at one; ``order`` as in :class:`Search`."""
 
     size: int = 30
     spread: bool = True

@@ -89,7 +89,9 @@ def advanced(water: Water, left: Water | None = None, right: Water | None = None
     slope_along = (elevation[1:-1, 2:] - elevation[1:-1, :-2]) / (2 * CELL)
     slope_across = (elevation[2:, 1:-1] - elevation[:-2, 1:-1]) / (2 * CELL)
     flow_along, flow_across = along * depth, across * depth
-    spread = (flow_along[1:-1, 2:] - flow_along[1:-1, :-2] + flow_across[2:, 1:-1] - flow_across[:-2, 1:-1]) / (2 * CELL)
+    spread = (flow_along[1:-1, 2:] - flow_along[1:-1, :-2] + flow_across[2:, 1:-1] - flow_across[:-2, 1:-1]) / (
+        2 * CELL
+    )
     inner = slice(1, -1), slice(1, -1)
     return np.stack(
         [

@@ -1,6 +1,6 @@
 """Password search, paper 002, listing 1: find passwords by their digests in a database spread over the crew.
 
-    python -m examples.linda.password_search --crew 4 --place processes --passwords 10000
+python -m examples.linda.password_search --crew 4 --place processes --passwords 10000
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sorting, paper 002, listing 2: parts of an array are sorted by the crew, and put together by their owner.
 
-    python -m examples.linda.sorting --crew 4 --place processes --numbers 1000000
+python -m examples.linda.sorting --crew 4 --place processes --numbers 1000000
 """
 
 from __future__ import annotations

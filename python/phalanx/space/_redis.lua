@@ -2,14 +2,21 @@
 --
 -- A field is the bytes of phalanx's encoding: equal values are equal bytes, the first byte is the kind. A template is a
 -- pattern for each field: "=" and the field's bytes (an actual), "*" (any), "t" and the first bytes that may be
--- (a type), "c" and a class's name, "n" and the patterns of a nested tuple, each with its length before it.
+-- (a type), "a" with an array's number of dimensions (255: any) and dtype ("": any), "c" and a class's name, "n" and
+-- the patterns of a nested tuple, each with its length before it.
 --
 -- Of a space whose keys begin with S (all in one slot of a cluster, for S is in braces):
---   S:id            the number of the last tuple or waiter     S:t   number -> its fields
---   S:m             number -> key, labels, priority            S:k   key -> number        S:x   numbers by when they end
---   S:a:<n>         numbers of all tuples of n fields          S:l:<label>                those with a label
+--   S:id            the number of the last tuple or waiter
+--   S:t             number -> its fields
+--   S:m             number -> its key, labels (none or one) and priority, if it has any
+--   S:k             key -> number
+--   S:x             numbers by when their lease ends
+--   S:a:<n>         numbers of all tuples of n fields
+--   S:l:<label>     those with a label
 --   S:i:<n>:<p>:<f> those whose field at p is f: so a template with actuals looks at few tuples
---   S:w             waiter -> what it waits for; S:v:… as S:a and S:i, but of waiters; S:b:<waiter> wakes it
+--   S:w             waiter -> what it waits for
+--   S:v:…           as S:a and S:i, but of waiters
+--   S:b:<waiter>    a list by which it is woken
 local S, operation, now = KEYS[1], ARGV[1], nil
 local LONGEST, PAGE = 40, 128 -- a longer field is indexed by its digest; tuples looked at between two questions
 
@@ -118,6 +125,13 @@ local function has_class(field, class)
   return false
 end
 
+local function is_array(field, dimensions, dtype)
+  if field:byte(1) ~= 8 then return false end
+  local length, at = varint(field, 2)
+  if dtype ~= '' and field:sub(at, at + length - 1) ~= dtype then return false end
+  return dimensions == 255 or varint(field, at + length) == dimensions
+end
+
 local matches
 
 local function matches_field(pattern, field)
@@ -126,6 +140,7 @@ local function matches_field(pattern, field)
   if kind == '=' then return #pattern == #field + 1 and pattern:sub(2) == field end
   if kind == 't' then return pattern:find(field:sub(1, 1), 2, true) ~= nil end
   if kind == 'c' then return has_class(field, pattern:sub(2)) end
+  if kind == 'a' then return is_array(field, pattern:byte(2), pattern:sub(3)) end
   return field:byte(1) == 9 and matches(split_patterns(pattern), split_tuple(field))
 end
 

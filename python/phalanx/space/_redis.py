@@ -19,9 +19,9 @@ from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from phalanx.errors import SpaceError
-from phalanx.space._any import ANY
-from phalanx.space._engine import Fields, Outcome
+from phalanx.space._engine import Cursor, Fields, Outcome
 from phalanx.space._select import Selector
+from phalanx.space._template import ANY, formal_of
 from phalanx.space._where import Query
 
 #: Seconds after which one who waits asks again, and those after which one who has not is taken for dead.
@@ -29,17 +29,19 @@ _PATIENCE, _ALIVE = 5.0, 15.0
 #: Seconds without an answer after which the server is taken for gone.
 _SILENCE = 60.0
 _PAGE_BYTES = 1 << 24
-#: First bytes of encoded fields, by the type that is their formal.
-_KINDS: dict[type, bytes] = {
-    type(None): b"\x00",
-    bool: b"\x01\x02",
-    int: b"\x03\x04",
-    float: b"\x05",
-    str: b"\x06",
-    bytes: b"\x07",
-    tuple: b"\x09",
-    list: b"\x0a",
+#: First bytes of encoded fields, by the words that formals have for kinds.
+_KINDS = {
+    "none": b"\x00",
+    "bool": b"\x01\x02",
+    "int": b"\x03\x04",
+    "float": b"\x05",
+    "str": b"\x06",
+    "bytes": b"\x07",
+    "array": b"\x08",
+    "tuple": b"\x09",
+    "list": b"\x0a",
 }
+_VALUES = {str, int, float, bytes, bool, list, type(None)}
 SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
 
 
@@ -76,26 +78,26 @@ class RedisEngine:
         fields: Fields,
         lease: float | None,
         key: Any,
-        labels: Sequence[str],
+        label: Any,
         priority: int | None,
         transaction: int | None,
         /,
     ) -> int:
         """A tuple; its number in the space."""
-        marks = self._marks(lease, key, labels, priority, transaction)
+        marks = self._marks(lease, key, label, priority, transaction)
         return int(self._call(b"out", *marks, *_counted(self._encoded(fields))))
 
     def out_many(
         self,
         tuples: Sequence[Fields],
         lease: float | None,
-        labels: Sequence[str],
+        label: Any,
         priority: int | None,
         transaction: int | None,
         /,
     ) -> None:
         """Many tuples in one step."""
-        marks = self._marks(lease, None, labels, priority, transaction)
+        marks = self._marks(lease, None, label, priority, transaction)
         self._call(b"out", *marks, *(part for fields in tuples for part in _counted(self._encoded(fields))))
 
     def get(
@@ -118,13 +120,13 @@ class RedisEngine:
         where: Query | None,
         transaction: int | None,
         limit: int,
-        after: int,
+        after: Cursor | None,
         /,
-    ) -> tuple[list[Fields], int | None]:
+    ) -> tuple[list[Fields], Cursor | None]:
         """A page of those that are there now."""
         wanted = self._wanted(template, select, where, transaction)
-        next_page, tuples = self._call(b"page", _flag(take), limit, after, _PAGE_BYTES, *wanted)
-        return [self._known(fields) for fields in tuples], next_page or None
+        last, tuples = self._call(b"page", _flag(take), limit, after[0] if after else 0, _PAGE_BYTES, *wanted)
+        return [self._known(fields) for fields in tuples], (last,) if last else None
 
     def wait(
         self,
@@ -175,14 +177,14 @@ class RedisEngine:
         return waiting is not None and waiting.cancel()
 
     def settle(self, request: int, kept: bool, /) -> None:
-        """What is not kept is put again: behind the others, and without lease and labels."""
+        """What is not kept is put again: behind the others, and without lease and label."""
         settled = self._requests.pop(request, None)
         if settled and settled.found is not None and not kept:
-            self.out(settled.found, None, None, (), None, None)
+            self.out(settled.found, None, None, None, None, None)
 
-    def count(self, template: Fields, where: Query | None, /) -> int:
+    def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """How many match."""
-        _no_query(where)
+        _not_here(where, transaction)
         return int(self._call(b"count", *_counted([self._pattern(wanted) for wanted in template])))
 
     def renew(self, number: int, lease: float | None, /) -> bool:
@@ -264,35 +266,44 @@ class RedisEngine:
     def _pattern(self, wanted: Any) -> bytes:
         if wanted is ANY:
             return b"*"
+        if type(wanted) is tuple:
+            return self._nested(wanted)
         if isinstance(wanted, Query):
             raise _lacking("queries")
-        if isinstance(wanted, type):
-            return _formal(wanted)
-        if type(wanted) is tuple and any(map(_is_open, wanted)):
-            parts = map(self._pattern, wanted)
-            return b"n" + b"".join(struct.pack("<I", len(part)) + part for part in parts)
-        return b"=" + self._encoded((wanted,))[0]
+        formal = None if type(wanted) in _VALUES else formal_of(wanted)
+        if formal is None:
+            return b"=" + self._encoded((wanted,))[0]
+        if isinstance(formal, str):
+            return b"c" + formal.encode()
+        kinds, dtype, dimensions = formal
+        if dtype is not None or dimensions is not None:
+            return b"a" + bytes([255 if dimensions is None else dimensions]) + (dtype or "").encode()
+        return b"t" + b"".join(_KINDS[kind] for kind in kinds)
+
+    def _nested(self, wanted: Fields) -> bytes:
+        parts = [self._pattern(part) for part in wanted]
+        if all(part.startswith(b"=") for part in parts):
+            return b"=" + self._encoded((wanted,))[0]
+        return b"n" + b"".join(struct.pack("<I", len(part)) + part for part in parts)
 
     def _marks(
-        self, lease: float | None, key: Any, labels: Sequence[str], priority: int | None, transaction: int | None
+        self, lease: float | None, key: Any, label: Any, priority: int | None, transaction: int | None
     ) -> list[Any]:
-        if transaction is not None:
-            raise _lacking("transactions")
-        keys = [] if key is None else self._encoded((key,))
-        return [_milliseconds(lease), priority or 0, *_counted(keys), *_counted([name.encode() for name in labels])]
+        _not_here(None, transaction)
+        keys, labels = ([] if mark is None else self._encoded((mark,)) for mark in (key, label))
+        return [_milliseconds(lease), priority or 0, *_counted(keys), *_counted(labels)]
 
     def _wanted(
         self, template: Fields, select: Sequence[Selector], where: Query | None, transaction: int | None
     ) -> list[Any]:
-        if transaction is not None:
-            raise _lacking("transactions")
-        _no_query(where)
+        _not_here(where, transaction)
         order = next((one.kind for one in reversed(select) if one.kind not in ("key", "label")), "any")
-        keys = [self._encoded((one.value,))[0] for one in select if one.kind == "key"]
-        if len(keys) > 1:
-            raise SpaceError("a tuple has one key: two key selectors match nothing")
-        labels = [one.value.encode() for one in select if one.kind == "label"]
-        patterns = [self._pattern(wanted) for wanted in template]
+        keys, labels = (
+            sorted({self._encoded((one.value,))[0] for one in select if one.kind == kind}) for kind in ("key", "label")
+        )
+        if len(keys) > 1 or len(labels) > 1:
+            raise SpaceError("a tuple has one key and one label: two different ones select nothing")
+        patterns = [self._pattern(part) for part in template]
         return [order.encode(), *_counted(keys), *_counted(labels), *_counted(patterns)]
 
 
@@ -376,20 +387,6 @@ def _connected(address: str) -> tuple[Any, str]:
     return redis.Redis.from_url(f"{parts.scheme}://{parts.netloc}/{database}", **options), name
 
 
-def _formal(kind: type) -> bytes:
-    if kind in _KINDS:
-        return b"t" + _KINDS[kind]
-    if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-        return b"t\x08"
-    return b"c" + f"{kind.__module__}:{kind.__qualname__}".encode()
-
-
-def _is_open(wanted: Any) -> bool:
-    """Whether a value in a template is anything but an actual."""
-    nested = type(wanted) is tuple and any(map(_is_open, wanted))
-    return nested or wanted is ANY or isinstance(wanted, type | Query)
-
-
 def _counted(parts: Sequence[bytes]) -> list[Any]:
     return [len(parts), *parts]
 
@@ -412,9 +409,11 @@ def _varint(number: int) -> bytes:
     return head + bytes([number])
 
 
-def _no_query(where: Query | None) -> None:
+def _not_here(where: Query | None, transaction: int | None) -> None:
     if where is not None:
         raise _lacking("queries")
+    if transaction is not None:
+        raise _lacking("transactions")
 
 
 def _lacking(what: str) -> SpaceError:
