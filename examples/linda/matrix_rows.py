@@ -18,7 +18,7 @@ from examples.linda.search import Search
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """Square matrices of ``size`` rows; B is ``spread`` over the crew or all at one; ``order`` as in :class:`Search`."""
+    """Square matrices of ``size`` rows; B ``spread`` over the crew or all at one; ``order`` as in :class:`Search`."""
 
     size: int = 30
     spread: bool = True

@@ -24,7 +24,9 @@ import phalanx as px
 from examples.linda.measured import Measured
 
 _TOP = Path(__file__).resolve().parents[2]
-_MEMBER = "examples.linda.member"
+MEMBER = "examples.linda.member"
+#: Seconds that members have to end when they were told to.
+_PATIENCE = 10.0
 
 
 class Program(Protocol):
@@ -46,6 +48,19 @@ class Program(Protocol):
         """AssertionError unless the result is right."""
 
 
+class Member(Protocol):
+    """One of a crew as a process, as `subprocess.Popen` has it."""
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; `subprocess.TimeoutExpired` when it runs on."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
 class CrewError(Exception):
     """One of the crew failed; the message says how."""
 
@@ -63,7 +78,7 @@ class Place:
     kind: str = "threads"
     redis: str | None = None
     listen: str | None = None
-    start: Callable[[int, str], subprocess.Popen[Any]] | None = None
+    start: Callable[[int, dict[str, Any]], Member] | None = None
     figures: Path | None = None
 
 
@@ -159,12 +174,13 @@ def _processes(stack: ExitStack, program: Program, crew: int, place: Place, at: 
         "name": name,
         "figures": str(place.figures.resolve()) if place.figures else None,
     }
-    start = place.start or _popen
-    members = [start(me, json.dumps({**order, "me": me})) for me in range(crew)]
+    start = place.start or _local
+    members: list[Member] = []
     ended = threading.Event()
-    watch = threading.Thread(target=_watch, args=(members, ended, failed), daemon=True)
-    watch.start()
     stack.callback(_end, members, ended)
+    for me in range(crew):
+        members.append(start(me, {**order, "me": me}))
+    threading.Thread(target=_watch, args=(members, ended, failed), daemon=True).start()
 
 
 def _module_of(program: Program) -> str:
@@ -173,34 +189,28 @@ def _module_of(program: Program) -> str:
     return started.name if module == "__main__" and started else module
 
 
-def _popen(me: int, order: str) -> subprocess.Popen[Any]:
-    return subprocess.Popen([sys.executable, "-m", _MEMBER, order], cwd=_TOP, stderr=subprocess.PIPE, text=True)
+def _local(me: int, order: dict[str, Any]) -> Member:
+    return subprocess.Popen([sys.executable, "-m", MEMBER, json.dumps(order)], cwd=_TOP, stdin=subprocess.DEVNULL)
 
 
-def _watch(members: Sequence[subprocess.Popen[Any]], ended: threading.Event, failed: Failed) -> None:
+def _watch(members: Sequence[Member], ended: threading.Event, failed: Failed) -> None:
     while not ended.wait(0.1):
         for me, process in enumerate(members):
-            if process.poll():
-                failed(f"member {me} ended with code {process.returncode}: {_last_words(process)}")
+            if code := process.poll():
+                failed(f"member {me} ended with code {code}, and has said why")
                 return
 
 
-def _end(members: Sequence[subprocess.Popen[Any]], ended: threading.Event) -> None:
+def _end(members: Sequence[Member], ended: threading.Event) -> None:
     """Wait for those who were told to end, and end those who were not."""
-    patient = time.monotonic() + (0.0 if sys.exc_info()[0] else 10.0)
     ended.set()
+    patient = time.monotonic() + (0.0 if sys.exc_info()[0] else _PATIENCE)
     for process in members:
         try:
             process.wait(max(0.0, patient - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stderr:
-            process.stderr.close()
-
-
-def _last_words(process: subprocess.Popen[Any]) -> str:
-    return process.stderr.read()[-2000:] if process.stderr else ""
 
 
 @contextmanager
