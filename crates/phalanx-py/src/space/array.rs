@@ -1,7 +1,7 @@
 //! numpy's arrays as encoded fields, and back: one copy each way. numpy itself is not needed here.
 
-use phalanx_core::space::reader::Reader;
-use phalanx_core::space::value::put_array;
+use phalanx_core::space::Reader;
+use phalanx_core::space::put_array;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

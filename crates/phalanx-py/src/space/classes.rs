@@ -28,10 +28,9 @@ pub fn kind_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Kind<'py>> {
         "buffer" => Kind::Buffer,
         "array" => Kind::Array,
         "scalar" => Kind::Scalar(value.call_method0("item")?),
-        "record" => Kind::Record {
-            head: description.get_item(1)?.cast_into()?,
-            names: description.get_item(2)?.cast_into()?,
-        },
+        "record" => {
+            Kind::Record { head: description.get_item(1)?.cast_into()?, names: description.get_item(2)?.cast_into()? }
+        }
         "named" => Kind::Named {
             classes: value.getattr("_classes")?.extract()?,
             values: value.getattr("_values")?.cast_into()?,

@@ -2,7 +2,7 @@
 
 use super::array::read_ndarray;
 use super::wrong;
-use phalanx_core::space::reader::{Reader, tag, unzigzag};
+use phalanx_core::space::{Reader, tag, unzigzag};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;

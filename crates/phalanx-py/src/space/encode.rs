@@ -2,10 +2,10 @@
 
 use super::array::put_ndarray;
 use super::classes::{Kind, kind_of};
-use phalanx_core::space::value::{
+use phalanx_core::space::tag;
+use phalanx_core::space::{
     Limits, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_str, put_string,
 };
-use phalanx_core::space::reader::tag;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
@@ -29,12 +29,7 @@ pub fn encode_tuple(fields: &Bound<'_, PyTuple>, encoding: &Encoding) -> PyResul
 }
 
 /// Appends one field; `depth`: how many tuples, lists and records it is inside of.
-pub fn encode_field(
-    to: &mut Vec<u8>,
-    value: &Bound<'_, PyAny>,
-    encoding: &Encoding,
-    depth: u32,
-) -> PyResult<()> {
+pub fn encode_field(to: &mut Vec<u8>, value: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> PyResult<()> {
     // Exact types only: a subclass may mean something else, as True is no 1.
     if let Ok(value) = value.cast_exact::<PyString>() {
         let text = value.to_str()?;

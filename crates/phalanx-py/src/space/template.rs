@@ -2,10 +2,10 @@
 
 use super::encode::{Encoding, encode_field};
 use super::wrong;
-use phalanx_core::space::query::{Comparison, Operation, Query, Step};
-use phalanx_core::space::reader::tag;
-use phalanx_core::space::template::{Pattern, Template, Type, mask};
-use phalanx_core::space::value::put_number;
+use phalanx_core::space::put_number;
+use phalanx_core::space::tag;
+use phalanx_core::space::{Comparison, Operation, Query, Step};
+use phalanx_core::space::{Pattern, Template, Type, mask};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
