@@ -281,13 +281,11 @@ local function leave(waiter)
   end
 end
 
--- A tuple in phalanx's encoding: the number of its fields and these.
-local function encoded(fields)
-  local count, head = #fields, ''
-  while count > 127 do
-    head, count = head .. string.char(count % 128 + 128), math.floor(count / 128)
-  end
-  return head .. string.char(count) .. table.concat(fields)
+-- The fields in one string, each with its length before it.
+local function joined(fields)
+  local parts = {}
+  for at, field in ipairs(fields) do parts[at] = struct.pack('<I4', #field) .. field end
+  return table.concat(parts)
 end
 
 -- A reader is sent the tuple, which somebody may take before it could ask again; a taker has to come and take it, so
@@ -308,7 +306,7 @@ local function wake(fields, marks)
     elseif not (wanted.take and taken) and matches(wanted.patterns, fields) and selected(wanted.select, marks) then
       taken = taken or wanted.take
       leave(waiter)
-      call('RPUSH', S .. ':b:' .. waiter, wanted.take and '' or encoded(fields))
+      call('RPUSH', S .. ':b:' .. waiter, wanted.take and '' or joined(fields))
       call('PEXPIRE', S .. ':b:' .. waiter, 60000)
     end
   end

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from phalanx import _native
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Cursor, Fields, Outcome
 from phalanx.space._select import Selector
@@ -45,28 +46,19 @@ _VALUES = {str, int, float, bytes, bool, list, type(None)}
 SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
 
 
-class Codec(Protocol):
-    """Tuples as bytes of phalanx's encoding, and back."""
-
-    def encode(self, fields: Fields, /) -> bytes:
-        """A tuple's bytes."""
-
-    def decode(self, encoded: bytes, /) -> Fields:
-        """Its fields."""
-
-
 class RedisEngine:
     """The operations of :class:`phalanx.space._engine.Engine`, on one server or cluster.
 
     ``address``: ``redis://[USER:PASSWORD@]HOST:PORT/DATABASE/NAME``; ``rediss://`` the same over TLS,
-    ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``codec`` encodes and
-    decodes tuples. SpaceError when redis-py is not installed, or nobody answers.
+    ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``objects``: what has no
+    encoding is pickled, and unpickled by clients that say the same. SpaceError when redis-py is not installed, or
+    nobody answers.
     """
 
-    def __init__(self, address: str, codec: Codec) -> None:
+    def __init__(self, address: str, objects: bool = False) -> None:
         self._server, name = _connected(address)
         self._base = f"{{phalanx:{name}}}".encode()
-        self._address, self._codec = address, codec
+        self._address, self._objects = address, objects
         self._requests: dict[int, _Request] = {}
         self._numbers = itertools.count(1)
         self._ended = threading.Event()
@@ -110,7 +102,8 @@ class RedisEngine:
         /,
     ) -> Fields | None:
         """A tuple that is there now."""
-        return self._decoded(self._call(b"get", _flag(take), *self._wanted(template, select, where, transaction)))
+        found = self._call(b"get", _flag(take), *self._wanted(template, select, where, transaction))
+        return None if found is None else self._decoded(found)
 
     def get_many(
         self,
@@ -126,7 +119,7 @@ class RedisEngine:
         """A page of those that are there now."""
         wanted = self._wanted(template, select, where, transaction)
         last, tuples = self._call(b"page", _flag(take), limit, after[0] if after else 0, _PAGE_BYTES, *wanted)
-        return [self._known(fields) for fields in tuples], (last,) if last else None
+        return [self._decoded(fields) for fields in tuples], (last,) if last else None
 
     def wait(
         self,
@@ -254,14 +247,10 @@ class RedisEngine:
             raise SpaceError(f"{self._address} does not answer: {error}") from error
 
     def _encoded(self, fields: Fields) -> list[bytes]:
-        # A tuple of one field is the number 1 and the field.
-        return [self._codec.encode((field,))[1:] for field in fields]
+        return _native.encode_fields(fields, self._objects)
 
-    def _known(self, fields: Sequence[bytes]) -> Fields:
-        return self._codec.decode(_varint(len(fields)) + b"".join(fields))
-
-    def _decoded(self, fields: Sequence[bytes] | None) -> Fields | None:
-        return None if fields is None else self._known(fields)
+    def _decoded(self, fields: Sequence[bytes]) -> Fields:
+        return _native.decode_fields(fields, self._objects)
 
     def _pattern(self, wanted: Any) -> bytes:
         if wanted is ANY:
@@ -331,8 +320,7 @@ class _Request:
                 patience = _PATIENCE if self._deadline is None else min(_PATIENCE, self._deadline - time.monotonic())
                 if patience <= 0:
                     return None
-                if sent := self._woken(patience):
-                    self.found = self._engine._codec.decode(sent)
+                if self._woken(patience):
                     return self.found
         finally:
             if self._waiter and self.found is None and not self._engine._ended.is_set():
@@ -356,13 +344,16 @@ class _Request:
         if isinstance(answer, int):
             self._waiter = answer
         else:
-            self.found = self._engine._known(answer)
+            self.found = self._engine._decoded(answer)
 
-    def _woken(self, patience: float) -> bytes:
-        """What a reader was sent; empty where one must ask again."""
+    def _woken(self, patience: float) -> bool:
+        """Waits; True if one was sent a tuple, as readers are, else one must ask again."""
         with self._engine._speaking():
             answer = self._engine._server.blpop([self._list()], timeout=max(patience, 0.001))
-        return bytes(answer[1]) if answer else b""
+        if not answer or not answer[1]:
+            return False
+        self.found = self._engine._decoded(_split(answer[1]))
+        return True
 
     def _list(self) -> bytes:
         return self._engine._base + b":b:%d" % self._waiter
@@ -402,11 +393,14 @@ def _milliseconds(seconds: float | None) -> int:
     return max(0, round(seconds * 1000))
 
 
-def _varint(number: int) -> bytes:
-    head = b""
-    while number > 127:
-        head, number = head + bytes([number & 127 | 128]), number >> 7
-    return head + bytes([number])
+def _split(joined: bytes) -> list[bytes]:
+    """Fields that the script joined, each with its length before it."""
+    parts, at = [], 0
+    while at < len(joined):
+        (length,) = struct.unpack_from("<I", joined, at)
+        parts.append(joined[at + 4 : at + 4 + length])
+        at += 4 + length
+    return parts
 
 
 def _not_here(where: Query | None, transaction: int | None) -> None:
