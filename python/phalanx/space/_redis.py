@@ -62,8 +62,9 @@ class RedisEngine:
         self._requests: dict[int, _Request] = {}
         self._numbers = itertools.count(1)
         self._ended = threading.Event()
+        self._script = files("phalanx.space").joinpath("_redis.lua").read_bytes()
         with self._speaking():
-            self._sha = self._server.script_load(files("phalanx.space").joinpath("_redis.lua").read_bytes())
+            self._sha = self._server.script_load(self._script)
 
     def out(
         self,
@@ -228,8 +229,14 @@ class RedisEngine:
     def _call(self, *arguments: Any) -> Any:
         if self._ended.is_set():
             raise SpaceError(f"{self._address} is closed")
+        import redis
+
         with self._speaking():
-            return self._server.evalsha(self._sha, 1, self._base, *arguments)
+            try:
+                return self._server.evalsha(self._sha, 1, self._base, *arguments)
+            except redis.exceptions.NoScriptError:  # the server was started anew
+                self._server.script_load(self._script)
+                return self._server.evalsha(self._sha, 1, self._base, *arguments)
 
     @contextmanager
     def _speaking(self) -> Iterator[None]:
@@ -237,14 +244,12 @@ class RedisEngine:
 
         try:
             yield
-        except redis.exceptions.NoScriptError as error:
-            raise SpaceError(f"{self._address}: the server has lost its scripts; open the space again") from error
         except redis.exceptions.ResponseError as error:
             if "KEYTAKEN" in str(error):
                 raise SpaceError("another tuple of the space has this key") from None
             raise SpaceError(f"{self._address} refuses: {error}") from error
         except redis.exceptions.RedisError as error:
-            raise SpaceError(f"{self._address} does not answer: {error}") from error
+            raise SpaceError(f"{self._address} does not answer, and may have done what was asked: {error}") from error
 
     def _encoded(self, fields: Fields) -> list[bytes]:
         return _native.encode_fields(fields, self._objects)
@@ -362,7 +367,8 @@ class _Request:
 def _connected(address: str) -> tuple[Any, str]:
     """A client of the server that an address names, and the space's name."""
     try:
-        import redis
+        import redis.backoff
+        import redis.retry
     except ImportError:
         raise SpaceError("spaces at Redis need redis-py: pip install 'phalanx[redis]'") from None
     parts = urlsplit(address)
@@ -370,7 +376,9 @@ def _connected(address: str) -> tuple[Any, str]:
     server, _, database = place.rpartition("/")
     if parts.scheme not in SCHEMES or not name or not database.isdigit() or bool(server) != (not parts.netloc):
         raise SpaceError(f"{address!r} is no address of a space at Redis: redis://HOST:PORT/DATABASE/NAME")
-    options: dict[str, Any] = {"socket_connect_timeout": 10, "socket_timeout": _SILENCE}
+    # What was asked may have been done although no answer came: to ask again could take or put twice.
+    once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+    options: dict[str, Any] = {"socket_connect_timeout": 10, "socket_timeout": _SILENCE, "retry": once}
     if parts.scheme == "redis+unix":
         return redis.Redis(unix_socket_path=server, db=int(database), **options), name
     if parts.scheme == "redis+cluster":
