@@ -10,6 +10,7 @@
 --   S:t             number -> its fields
 --   S:m             number -> its key, labels (none or one) and priority, if it has any
 --   S:k             key -> number
+--   S:n             what was done so far, for `info`
 --   S:x             numbers by when their lease ends
 --   S:a:<n>         numbers of all tuples of n fields
 --   S:l:<label>     those with a label
@@ -28,6 +29,14 @@ local function milliseconds()
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
   return now
+end
+
+local function count_up(what, by) call('HINCRBY', S .. ':n', what, by) end
+
+local function size(fields)
+  local bytes = 1
+  for _, field in ipairs(fields) do bytes = bytes + #field end
+  return bytes
 end
 
 -- The name of the index for a field, or nil for kinds that are compared only (arrays, lists and the like).
@@ -180,6 +189,7 @@ end
 
 local function remove(number, fields)
   local count = #fields
+  count_up('encoded_bytes', -size(fields))
   call('HDEL', S .. ':t', number)
   call('ZREM', S .. ':a:' .. count, number)
   for at = 1, count do
@@ -199,6 +209,7 @@ local function remove_ended()
   if call('EXISTS', S .. ':x') == 0 then return end
   for _, number in ipairs(call('ZRANGEBYSCORE', S .. ':x', '-inf', milliseconds(), 'LIMIT', 0, PAGE)) do
     remove(number, tuple_of(number))
+    count_up('expired', 1)
   end
 end
 
@@ -206,8 +217,8 @@ end
 local function candidates(patterns, select)
   local count, best, least = #patterns, S .. ':a:' .. #patterns, nil
   local function consider(set)
-    local size = call('ZCARD', set)
-    if not least or size < least then best, least = set, size end
+    local count = call('ZCARD', set)
+    if not least or count < least then best, least = set, count end
   end
   for at, pattern in ipairs(patterns) do
     if pattern:sub(1, 1) == '=' and least ~= 0 then
@@ -235,13 +246,16 @@ local function each(patterns, select, after, visit)
   -- The first ones are asked for alone: most questions end there.
   local page = 2
   while true do
-    local numbers = call(command, set, from, to, 'LIMIT', 0, page)
+    local numbers, in_vain = call(command, set, from, to, 'LIMIT', 0, page), 0
     for _, number in ipairs(numbers) do
       local fields = tuple_of(number)
       if fields and matches(patterns, fields) and (not marked or selected(select, marks_of(number))) then
         if visit(tonumber(number), fields) then return end
+      else
+        in_vain = in_vain + 1
       end
     end
+    if in_vain > 0 then count_up('looked_at', in_vain) end
     if #numbers < page then return end
     from, page = '(' .. numbers[#numbers], PAGE
   end
@@ -258,6 +272,11 @@ local function find(patterns, select)
     if not highest or priority > highest then found, fields_found, highest = number, fields, priority end
   end)
   return found, fields_found
+end
+
+local function got(number, fields, take)
+  if take then remove(number, fields) end
+  count_up(take and 'takes' or 'reads', 1)
 end
 
 -- Waiters: woken in the order in which they came, all readers but one taker for each tuple.
@@ -326,6 +345,8 @@ local function out(fields, marks, lease)
     for _, label in ipairs(marks.labels) do call('ZADD', S .. ':l:' .. label, number, number) end
   end
   if lease >= 0 then call('ZADD', S .. ':x', milliseconds() + lease, number) end
+  count_up('outs', 1)
+  count_up('encoded_bytes', size(fields))
   wake(fields, marks)
   return number
 end
@@ -369,7 +390,7 @@ if operation == 'get' then
   local select, at = read_select(3)
   local number, fields = find(read_list(at), select)
   if not number then return false end
-  if ARGV[2] == '1' then remove(number, fields) end
+  got(number, fields, ARGV[2] == '1')
   return fields
 end
 
@@ -380,7 +401,7 @@ if operation == 'wait' then
   local number, fields = find(patterns, select)
   leave(waiter)
   if number then
-    if take then remove(number, fields) end
+    got(number, fields, take)
     return fields
   end
   if waiter == '0' then waiter = call('INCR', S .. ':id') end
@@ -406,9 +427,7 @@ if operation == 'page' then
     for _, field in ipairs(fields) do room = room - #field end
     return #numbers >= limit or room <= 0
   end)
-  if ARGV[2] == '1' then
-    for place, number in ipairs(numbers) do remove(number, tuples[place]) end
-  end
+  for place, number in ipairs(numbers) do got(number, tuples[place], ARGV[2] == '1') end
   return {(#numbers >= limit or room <= 0) and numbers[#numbers] or 0, tuples}
 end
 
@@ -437,6 +456,12 @@ if operation == 'renew' then
 end
 
 if operation == 'info' then
-  return {call('HLEN', S .. ':t'), call('HLEN', S .. ':w'), call('HLEN', S .. ':k'), call('ZCARD', S .. ':x')}
+  local takers, readers = 0, 0
+  for _, packed in ipairs(call('HVALS', S .. ':w')) do
+    if cmsgpack.unpack(packed).take then takers = takers + 1 else readers = readers + 1 end
+  end
+  local bytes = redis.pcall('MEMORY', 'USAGE', S .. ':t') -- Valkey and Redis have it; a server that is like them may not
+  return {call('HLEN', S .. ':t'), takers, readers, type(bytes) == 'number' and bytes or 0, call('HGETALL', S .. ':n')}
 end
+
 return redis.error_reply('no such operation')

@@ -12,7 +12,7 @@ import itertools
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, NoReturn
@@ -43,6 +43,10 @@ _KINDS = {
     "list": b"\x0a",
 }
 _VALUES = {str, int, float, bytes, bool, list, type(None)}
+_OPTIONS = {"order", "lease", "indexes"}
+_COUNTED = {"encoded_bytes": 0, "outs": 0, "reads": 0, "takes": 0, "expired": 0, "looked_at": 0}
+#: What a space at Redis never has.
+_NEVER = {"watches": 0, "transactions": 0, "unacknowledged": 0, "events": 0}
 SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
 
 
@@ -51,11 +55,17 @@ class RedisEngine:
 
     ``address``: ``redis://[USER:PASSWORD@]HOST:PORT/DATABASE/NAME``; ``rediss://`` the same over TLS,
     ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``objects``: what has no
-    encoding is pickled, and unpickled by clients that say the same. SpaceError when redis-py is not installed, or
-    nobody answers.
+    encoding is pickled, and unpickled by clients that say the same. ``options``: ``order`` and ``lease``, as
+    :class:`phalanx.Space` has them, which are this client's. SpaceError when redis-py is not installed, or nobody
+    answers.
     """
 
-    def __init__(self, address: str, objects: bool = False) -> None:
+    def __init__(self, address: str, objects: bool, options: Mapping[str, Any]) -> None:
+        if strange := [name for name, value in options.items() if value and name not in _OPTIONS]:
+            raise SpaceError(
+                f"a space at Redis has no option {strange[0]}: its server has limits and indexes of its own"
+            )
+        self._order, self._lease = options.get("order", "any"), options.get("lease")
         self._server, name = _connected(address)
         self._base = f"{{phalanx:{name}}}".encode()
         self._address, self._objects = address, objects
@@ -214,9 +224,13 @@ class RedisEngine:
         raise _lacking("watches")
 
     def info(self) -> dict[str, Any]:
-        """What the server counts."""
-        tuples, waiters, keys, leases = self._call(b"info")
-        return {"address": self._address, "tuples": tuples, "waiters": waiters, "keys": keys, "leases": leases}
+        """What the server counts; it knows no partitions. ``bytes`` is what the tuples take without their indexes."""
+        tuples, takers, readers, size, done = self._call(b"info")
+        counted = {name.decode(): int(value) for name, value in zip(done[::2], done[1::2], strict=True)}
+        waiting = {"takers": takers, "readers": readers}
+        options = {"engine": "redis", "order": self._order, "lease": self._lease}
+        told = {"tuples": tuples, "bytes": size, "partitions": (), "options": options}
+        return {**told, **waiting, **_COUNTED, **counted, **_NEVER}
 
     def close(self) -> None:
         """Ends the requests and the connections; the tuples stay at the server."""
@@ -285,13 +299,18 @@ class RedisEngine:
     ) -> list[Any]:
         _not_here(None, transaction)
         keys, labels = ([] if mark is None else self._encoded((mark,)) for mark in (key, label))
-        return [_milliseconds(lease), priority or 0, *_counted(keys), *_counted(labels)]
+        return [
+            _milliseconds(self._lease if lease is None else lease),
+            priority or 0,
+            *_counted(keys),
+            *_counted(labels),
+        ]
 
     def _wanted(
         self, template: Fields, select: Sequence[Selector], where: Query | None, transaction: int | None
     ) -> list[Any]:
         _not_here(where, transaction)
-        order = next((one.kind for one in reversed(select) if one.kind not in ("key", "label")), "any")
+        order = next((one.kind for one in reversed(select) if one.kind not in ("key", "label")), self._order)
         keys, labels = (
             sorted({self._encoded((one.value,))[0] for one in select if one.kind == kind}) for kind in ("key", "label")
         )
