@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from random import Random
 from statistics import median
@@ -51,14 +52,17 @@ def _measured(settings: Settings, ours: px.Space, theirs: px.Space | None, tuple
         for space, side, batch in spaces:
             new = range(tuples + turn * batch, tuples + (turn + 1) * batch)
             known = [random.randrange(tuples) for _ in range(batch)]
-            took = {
-                "out": batch_microseconds(lambda number, space=space: space.out("entry", key(number), number), new),
-                "rdp": batch_microseconds(lambda number, space=space: space.rdp("entry", key(number), int), known),
-                "inp": batch_microseconds(lambda number, space=space: space.inp("entry", key(number), int), new),
-            }
-            for name, value in took.items():
+            for name, value in _once(space, new, known).items():
                 samples[name][side].append(value - _OVERHEAD)
     return {name: (mine, other or None) for name, (mine, other) in samples.items()}
+
+
+def _once(space: px.Space, new: Sequence[int], known: Sequence[int]) -> dict[str, float]:
+    return {
+        "out": batch_microseconds(lambda number: space.out("entry", key(number), number), new),
+        "rdp": batch_microseconds(lambda number: space.rdp("entry", key(number), int), known),
+        "inp": batch_microseconds(lambda number: space.inp("entry", key(number), int), new),
+    }
 
 
 def _overhead() -> float:

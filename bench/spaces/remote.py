@@ -62,7 +62,7 @@ def two_clients(settings: Settings, redis: RedisServer | None) -> Samples:
         pairs = [_pairs(stack, settings, redis, served)["unix"] for served in [_served(stack, settings, redis)] * 2]
         for _ in range(settings.rounds):
             for side, samples in ((0, ours), (1, theirs)):
-                both = [pair[side] for pair in pairs if pair[side] is not None]
+                both = [client for pair in pairs if (client := pair[side])]
                 for client in both:
                     client.begin("rate")
                 if both:

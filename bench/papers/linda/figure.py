@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
 
-from bench.papers.linda.cases import METRICS, VISITED, Case
+from bench.papers.linda.cases import METRICS, Case
 from bench.papers.muskel.drawing import SHADES
+from examples.linda.search import VISITED
 
 #: A colour and a marker for each setting; spaces at Redis are drawn with broken lines.
 _LOOKS = {"threads": (SHADES[0], "o"), "processes": (SHADES[2], "s"), "machines": (SHADES[4], "D")}

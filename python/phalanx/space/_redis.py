@@ -195,7 +195,7 @@ class RedisEngine:
         """Another lease."""
         return bool(self._call(b"renew", number, _milliseconds(lease)))
 
-    def begin(self, timeout: float, /) -> NoReturn:
+    def begin(self, transaction: int, timeout: float, /) -> NoReturn:
         """Not here."""
         raise _lacking("transactions")
 
@@ -211,7 +211,9 @@ class RedisEngine:
         """Not here."""
         raise _lacking("transactions")
 
-    def watch(self, template: Fields, where: Query | None, since: int | None, /) -> NoReturn:
+    def watch(
+        self, template: Fields, where: Query | None, since: int | None, nudge: Callable[[], object] | None, /
+    ) -> NoReturn:
         """Not here."""
         raise _lacking("watches")
 
