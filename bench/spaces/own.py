@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from random import Random
-from statistics import median
 
 import phalanx as px
 
@@ -20,41 +19,43 @@ Samples = dict[str, tuple[list[float], "list[float] | None"]]
 def operations(settings: Settings, redis: RedisServer | None) -> Samples:
     """out, rdp and inp by key among many tuples."""
     with ExitStack() as stack:
-        ours = stack.enter_context(px.Space())
-        theirs = stack.enter_context(px.Space(f"{redis.unix}/own")) if redis else None
-        return _measured(settings, ours, theirs, settings.tuples)
+        sizes = {"": settings.tuples}
+        ours = _measured(stack, settings, sizes, None)[""]
+        theirs = _measured(stack, settings, sizes, redis)[""] if redis else None
+    return {name: (ours[name], theirs[name] if theirs else None) for name in ours}
 
 
 def million(settings: Settings, redis: RedisServer | None) -> Samples:
-    """The same among many more, over what it is among fewer: medians, so one sample."""
+    """The same among many more, over what it is among fewer."""
     with ExitStack() as stack:
-        few, many = (stack.enter_context(px.Space()) for _ in range(2))
-        their_few, their_many = (
-            (stack.enter_context(px.Space(f"{redis.unix}/{name}")) if redis else None) for name in ("few", "many")
-        )
-        before = _measured(settings, few, their_few, settings.tuples)
-        after = _measured(settings, many, their_many, settings.many)
-    samples: Samples = {}
-    for name, (ours, theirs) in after.items():
-        our_ratio = median(ours) / median(before[name][0])
-        samples[name] = [our_ratio], [median(theirs) / median(before[name][1] or [])] if theirs else None
-    return samples
+        sizes = {"few": settings.tuples, "many": settings.many}
+        ours = _measured(stack, settings, sizes, None)
+        theirs = _measured(stack, settings, sizes, redis) if redis else None
+
+    def ratios(figures: dict[str, dict[str, list[float]]], name: str) -> list[float]:
+        return [many / few for many, few in zip(figures["many"][name], figures["few"][name], strict=True)]
+
+    return {name: (ratios(ours, name), ratios(theirs, name) if theirs else None) for name in ("out", "rdp")}
 
 
-def _measured(settings: Settings, ours: px.Space, theirs: px.Space | None, tuples: int) -> Samples:
-    samples: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in ("out", "rdp", "inp")}
-    spaces = [(ours, 0, _BATCH), *([(theirs, 1, _REDIS_BATCH)] if theirs else [])]
-    for space, _, _ in spaces:
-        fill(space, tuples)
+def _measured(
+    stack: ExitStack, settings: Settings, sizes: dict[str, int], redis: RedisServer | None
+) -> dict[str, dict[str, list[float]]]:
+    """By the spaces' names: samples of each operation. Spaces take turns."""
+    batch = _REDIS_BATCH if redis else _BATCH
+    spaces = {name: stack.enter_context(px.Space(f"{redis.unix}/own{name}" if redis else None)) for name in sizes}
+    for name, space in spaces.items():
+        fill(space, sizes[name])
         space.rdp("entry", key(0), int)  # from now on there is an index
     random = Random(0)
-    for turn in range(settings.rounds):
-        for space, side, batch in spaces:
-            new = range(tuples + turn * batch, tuples + (turn + 1) * batch)
-            known = [random.randrange(tuples) for _ in range(batch)]
-            for name, value in _once(space, new, known).items():
-                samples[name][side].append(value - _OVERHEAD)
-    return {name: (mine, other or None) for name, (mine, other) in samples.items()}
+    samples: dict[str, dict[str, list[float]]] = {name: {} for name in sizes}
+    for _ in range(settings.rounds):
+        for name, space in spaces.items():
+            new = range(sizes[name], sizes[name] + batch)  # which inp takes again
+            known = [random.randrange(sizes[name]) for _ in range(batch)]
+            for operation, value in _once(space, new, known).items():
+                samples[name].setdefault(operation, []).append(value - _OVERHEAD)
+    return samples
 
 
 def _once(space: px.Space, new: Sequence[int], known: Sequence[int]) -> dict[str, float]:

@@ -88,6 +88,7 @@ def run(program: Program, crew: int, place: Place) -> float:
     CrewError when one of the crew fails.
     """
     given = program.given()
+    px.profile.reset()
     with ExitStack() as stack, _failing_together() as failed:
         name = uuid.uuid4().hex[:8]
         space, address = opened(stack, place.redis, f"{name}-owner", place.kind == "processes", place.listen)
