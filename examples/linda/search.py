@@ -5,6 +5,7 @@ The paper's metrics are taken here: the time of a search, and how many spaces it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,8 +14,9 @@ import phalanx as px
 
 SEARCH_TIME, VISITED = "search time", "visited nodes"
 ORDERS = ("listing", "learned", "placed")
-#: Seconds to wait at one space before all are asked again.
+#: Seconds to wait at one space before all are asked again; and between two rounds, at first and at most.
 _PATIENCE = 0.2
+_MOMENT, _LONGEST_MOMENT = 20e-6, 1e-3
 
 Find = Callable[..., "tuple[Any, ...] | None"]
 
@@ -26,7 +28,7 @@ class Search:
     - ``learned``: first where what has the same number was found the last time, much as Tupleware does;
     - ``placed``: whoever put the tuple did so in the space that its number names, ``home()``, which is asked first.
 
-    Who knows where a tuple will be waits for it there a while; otherwise all are asked again at once.
+    Who knows where a tuple will be waits for it there a while; otherwise all are asked again, after a moment.
     """
 
     def __init__(self, spaces: Sequence[px.Space], me: int, order: str) -> None:
@@ -50,7 +52,7 @@ class Search:
     def _search(
         self, number: int, now: Callable[[px.Space], Find], soon: Callable[[px.Space], Find], template: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        visited = 0
+        visited, moment = 0, _MOMENT
         with px.profile.timed(SEARCH_TIME):
             likely = self._likely(number)
             places = self._places if likely is None else [likely, *(each for each in self._places if each != likely)]
@@ -60,7 +62,10 @@ class Search:
                     found = now(self.spaces[place])(*template)
                     if found is not None:
                         return self._found(number, found, place, visited)
-                if likely is not None:
+                if likely is None:
+                    time.sleep(moment)
+                    moment = min(2 * moment, _LONGEST_MOMENT)
+                else:
                     visited += 1
                     with suppress(px.SpaceTimeoutError):
                         found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)

@@ -74,11 +74,13 @@ def test_values_come_back_as_they_went(space: px.Space) -> None:
 
 
 def test_equality_is_exact(space: px.Space) -> None:
-    for value in (1, 1.0, True, "1", b"1", float("nan"), -0.0, (1,), [1]):
+    values: list[Any] = [1, 1.0, True, "1", b"1", float("nan"), -0.0, (1,), [1]]
+    for value in values:
         space.out(value)
-    for value in (1, 1.0, True, "1", b"1", float("nan"), -0.0, (1,), [1]):
+    for value in values:
         assert space.count(value) == 1, value
-    for value in (2, 0.0, False, None, (True,), [1.0]):
+    others: list[Any] = [2, 0.0, False, None, (True,), [1.0]]
+    for value in others:
         assert space.rdp(value) is None
 
 

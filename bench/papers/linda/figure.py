@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from bench.papers.linda.cases import METRICS, Case
-from bench.papers.muskel.drawing import SHADES
+from bench.papers.muskel.drawing import SHADES, legend
 from examples.linda.search import VISITED
 
 #: A colour and a marker for each setting; spaces at Redis are drawn with broken lines.
@@ -52,13 +52,13 @@ class CaseFigure:
 
     @property
     def title(self) -> str:
-        """Also says where the paper has it."""
-        return f"{self.case.title} (paper 002, figures {self.case.figures})"
+        """The case study's."""
+        return self.case.title
 
     @property
     def size(self) -> tuple[float, float]:
         """A row for each metric, a column for each workload."""
-        return 1.2 + 4.2 * len(self._sizes()), 0.9 + 3.2 * len(self.case.plotted)
+        return max(7.0, 1.2 + 4.2 * len(self._sizes())), 0.9 + 2.8 * len(self.case.plotted)
 
     def tables(self) -> list[list[list[str]]]:
         """One for each workload."""
@@ -67,8 +67,8 @@ class CaseFigure:
     def words(self) -> list[str]:
         """What the columns are."""
         return [
-            "Times in ms, means of all operations in all processes as in the paper, ± the standard deviation of the "
-            "runs; reading that has to wait for somebody's writing counts with its waiting."
+            f"The paper's figures {self.case.figures}. Times in ms: means of all operations in all processes, as in "
+            "the paper, ± the standard deviation of the runs. Waiting for what is not written yet is no reading."
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -91,10 +91,11 @@ class CaseFigure:
             row[0].set_ylabel(metric if metric == VISITED else f"{metric}, ms")
         for one in axes[-1]:
             one.set_xlabel("size of the crew")
-        handles, labels = axes[0][0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside upper right", ncols=len(labels), frameon=False)
+        legend(axes[0][0], "best")
 
     def _draw_one(self, axes: Any, metric: str, size: str) -> None:
+        from matplotlib.ticker import LogLocator, NullFormatter
+
         for curve, points in self._curves(size):
             drawn = [(point.crew, fmean(values)) for point in points if (values := point.values(metric))]
             colour, marker = _LOOKS[curve.place]
@@ -102,6 +103,9 @@ class CaseFigure:
             xs, ys = [x for x, _ in drawn], [y for _, y in drawn]
             axes.plot(xs, ys, line, color=colour, marker=marker, label=curve.title)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xticks(list(self.case.crews))
 
     def _sizes(self) -> list[str]:
