@@ -2,6 +2,7 @@
 
 mod array;
 mod classes;
+mod codec;
 mod decode;
 mod encode;
 mod hosted;
@@ -11,6 +12,7 @@ mod options;
 mod template;
 mod waiting;
 
+pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
 
 use crate::errors::raise;
