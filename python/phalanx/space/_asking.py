@@ -27,17 +27,22 @@ class Asking:
         self._changed = changed
         #: Where it was begun: the member, and the request's number there.
         self._begun: dict[int, tuple[Engine, int]] = {}
+        self._all_begun = False
         self._outcomes: dict[int, Outcome] = {}
         self._first: int | None = None
 
-    def begin(self, members: Iterable[tuple[int, Engine]], ask: Ask) -> None:
-        """Asks all members. Where one cannot be asked, that is its outcome."""
+    def begin(self, members: Iterable[tuple[int, Engine]], ask: Ask) -> int:
+        """Asks the members, as long as none has a tuple; how many. Where one cannot be asked, that is its outcome."""
         for number, member in members:
+            if self._first is not None:
+                break
             try:
                 self._begun[number] = member, ask(number, member, partial(self._note, number))
             except Exception as error:
                 self._begun[number] = member, 0
                 self._note(number, error)
+        self._all_begun = True
+        return len(self._begun)
 
     def _note(self, number: int, outcome: Outcome) -> None:
         with self._news:
@@ -50,7 +55,7 @@ class Asking:
 
     def is_over(self) -> bool:
         """Whether somebody had a tuple, or everybody has answered."""
-        return self._first is not None or len(self._outcomes) >= len(self._begun)
+        return self._all_begun and (self._first is not None or len(self._outcomes) >= len(self._begun))
 
     def wait(self, timeout: float | None) -> None:
         """Waits until it is over. Members end their requests by themselves when their time has passed, so that this

@@ -169,7 +169,6 @@ class Spread:
         members: list[int],
     ) -> Fields | None:
         """Asks them at once, and waits for the first tuple."""
-        self._visit(len(members))
         asking, keep = Asking(), False
         try:
             self._begin(asking, template, take, select, where, transaction, timeout, members)
@@ -195,7 +194,7 @@ class Spread:
         def ask(at: int, member: Engine, done: Callable[[Outcome], None]) -> int:
             return member.begin_wait(template, take, select, where, parts[at], timeout, done)
 
-        asking.begin(((at, self._members[at]) for at in parts), ask)
+        self._visit(asking.begin(((at, self._members[at]) for at in parts), ask))
 
     def _outcome(self, template: Fields, members: list[int], asking: Asking) -> Fields | None:
         first = asking.first()
@@ -219,33 +218,30 @@ class Spread:
     ) -> int:
         """As :meth:`Engine.begin_wait`."""
         members = self._likely(template)
-        self._visit(len(members))
-        request = next(self._numbers)
-        told = Lock()
+        request, finishing, told = next(self._numbers), Lock(), [done]
 
         def changed() -> None:
-            if asking.is_over() and told.acquire(blocking=False):
+            if asking.is_over() and finishing.acquire(blocking=False):
                 Thread(target=finish, name="phalanx-space", daemon=True).start()  # it waits for members
 
         def finish() -> None:
-            first = asking.first()
             with self._lock:
-                waits = self._askings.get(request) is not None
-                if first is None:
+                waits = request in self._askings
+                if asking.first() is None:
                     self._askings.pop(request, None)
-            if not waits:
-                return  # cancelled
-            with suppress(SpaceError):
+            if waits:
                 asking.end(take=take, keep=None)
-            try:
-                done(self._outcome(template, members, asking))
-            except SpaceError as error:
-                done(error)
+                try:
+                    outcome: Outcome = self._outcome(template, members, asking)
+                except SpaceError as error:
+                    outcome = error
+                told.pop()(outcome)  # and whoever is told may be forgotten
 
         asking = Asking(changed)
         self._askings[request] = asking, take
         self._begin(asking, template, take, select, where, transaction, timeout, members)
-        changed()
+        if asking.is_over() and finishing.acquire(blocking=False):
+            finish()
         return request
 
     def cancel(self, request: int, /) -> bool:

@@ -1,0 +1,193 @@
+"""One space over several members: every tuple once, wherever it is, and nobody is asked who need not be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import phalanx as px
+import pytest
+
+PLACEMENTS = ["owner", "local", "hash(0)", "hash(0,1)", "hash(1)"]
+
+
+@pytest.fixture
+def members() -> Iterator[list[px.Space]]:
+    members = [px.Space() for _ in range(4)]
+    yield members
+    for member in members:
+        member.close()
+
+
+@pytest.fixture(params=PLACEMENTS)
+def space(request: Any, members: list[px.Space]) -> Iterator[px.Space]:
+    with px.Space(members, placement=request.param) as space:
+        yield space
+
+
+def test_every_tuple_is_found_wherever_it_is(space: px.Space) -> None:
+    space.out_many(("square", number, number**2) for number in range(100))
+    assert space.count("square", int, int) == 100
+    assert space.rdp("square", 7, int) == ("square", 7, 49)
+    assert space.inp("square", 7, int) == ("square", 7, 49)
+    assert space.inp("square", 7, int) is None
+    assert {fields[1] for fields in space.rd_all("square", int, int)} == set(range(100)) - {7}
+    assert len(space.in_all("square", int, int, where=px.where(1) >= 50)) == 50
+    assert space.count("square", int, int) == 49
+
+
+def test_pages_hold_everything_once(space: px.Space) -> None:
+    space.out_many(("page", number) for number in range(5000))
+    assert Counter(number for _, number in space.rd_all("page", int)) == Counter(range(5000))
+    assert Counter(number for _, number in space.in_all("page", int)) == Counter(range(5000))
+
+
+def test_takers_get_each_tuple_once(space: px.Space, eventually: Any) -> None:
+    taken: list[int] = []
+
+    def take() -> None:
+        while (number := space.in_("job", int, str, timeout=30)[1]) >= 0:
+            taken.append(number)
+
+    with ThreadPoolExecutor(6) as pool:
+        takers = [pool.submit(take) for _ in range(6)]
+        for number in range(300):
+            space.out("job", number, "now")
+        eventually(lambda: len(taken) == 300)  # there is no order among members
+        for _ in takers:
+            space.out("job", -1, "over")
+        for taker in takers:
+            taker.result(30)
+    assert Counter(taken) == Counter(range(300))
+    assert space.info().tuples == 0
+    assert space.info().takers == 0
+
+
+def test_waiting_ends_everywhere(space: px.Space) -> None:
+    with pytest.raises(px.SpaceTimeoutError):
+        space.in_("nothing", int, timeout=0.05)
+    waiting = space.in_future("later", int, int)
+    assert waiting.cancel()
+    space.out("later", 1, 1)
+    assert space.info().takers == 0
+    assert space.count("later", int, int) == 1
+    assert space.in_future("later", int, int).result(10) == ("later", 1, 1)
+    assert space.info().unacknowledged == 0
+    assert space.count("later", int, int) == 0
+
+
+def test_an_unread_future_takes_nothing(space: px.Space, eventually: Any) -> None:
+    space.out("kept", 1)
+    future = space.in_future("kept", int)
+    del future
+    eventually(lambda: space.count("kept", int) == 1)
+
+
+def test_asyncio(space: px.Space) -> None:
+    async def talk() -> tuple[Any, ...]:
+        waiting = asyncio.ensure_future(space.ain("answer", int))
+        await asyncio.sleep(0)
+        await space.aout("answer", 42)
+        assert await space.ardp("answer", 43) is None
+        return await asyncio.wait_for(waiting, 10)
+
+    assert asyncio.run(talk()) == ("answer", 42)
+
+
+def test_transactions_over_members(space: px.Space) -> None:
+    space.out_many(("account", number, 10) for number in range(8))
+    with px.Transaction(space) as transaction:
+        for number in range(8):
+            _, _, money = space.in_("account", number, int, transaction=transaction)
+            space.out("account", number, money + 1, transaction=transaction)
+        assert space.count("account", int, 10) == 0
+    assert space.count("account", int, 11) == 8
+    transaction = px.Transaction(space)
+    assert len(space.in_all("account", int, int, transaction=transaction)) == 8
+    assert space.count("account", int, 11) == 0
+    transaction.abort()
+    assert space.count("account", int, 11) == 8
+
+
+def test_events_of_all_members(space: px.Space) -> None:
+    with space.notify("event", int) as events:
+        space.out_many(("event", number) for number in range(20))
+        seen = [events.next(10) for _ in range(20)]
+    assert Counter(event.fields[1] for event in seen) == Counter(range(20))
+    with space.notify("event", int, since=seen[9].sequence) as events:
+        again = {events.next(10).fields[1] for _ in range(10)}
+        assert again == {event.fields[1] for event in seen[10:]}
+        with pytest.raises(px.SpaceTimeoutError):
+            events.next(0)
+
+
+def test_a_template_with_the_placing_fields_goes_to_one_member(members: list[px.Space]) -> None:
+    space = px.Space(members, placement="hash(1)")
+    space.out_many(("hash", str(number), number) for number in range(400))
+    assert all(member.info().tuples > 50 for member in members)
+    before = space.info()
+    for number in range(400):
+        assert space.rdp("hash", str(number), int) is not None
+    after = space.info()
+    assert after.visits - before.visits == after.requests - before.requests == 400
+
+
+def test_experience_says_who_is_asked_first(members: list[px.Space]) -> None:
+    space = px.Space(members, placement="owner")
+    for number in range(200):
+        members[2].out("found", number)
+        assert space.inp("found", int) == ("found", number)
+    told = space.info()
+    assert told.visits < 1.2 * told.requests
+
+
+def test_everybody_finds_the_same_place(members: list[px.Space]) -> None:
+    one, other = (px.Space(members, placement="hash(0,1)") for _ in range(2))
+    for fields in [("a", 1), ("a", 1.0), ("a", "1"), ("a", (1, None)), ("a", b"1")]:
+        one.out(*fields)
+        before = other.info().visits
+        assert other.inp(*fields) == fields
+        assert other.info().visits == before + 1
+
+
+def test_a_member_more_moves_few_tuples() -> None:
+    from phalanx.space._placement import ByFields
+
+    names = [f"machine{number}:7400/space" for number in range(10)]
+    before, after = ByFields([0], names[:9], False), ByFields([0], names, False)
+    moved = [number for number in range(2000) if before.member((number,)) != after.member((number,))]
+    assert len(moved) < 400
+    assert {after.member((number,)) for number in moved} == {9}
+
+
+def test_what_makes_no_sense_is_said(members: list[px.Space], tmp_path: Path) -> None:
+    with pytest.raises(px.SpaceError, match="placement is"):
+        px.Space(members, placement="somewhere")
+    with pytest.raises(px.SpaceError, match="twice"):
+        px.Space([members[0], members[0]])
+    space = px.Space(members, placement="hash(3)")
+    with pytest.raises(px.SpaceError, match="depends on"):
+        space.out("short")
+    with pytest.raises(px.SpaceError, match="no tuple of 1 fields"):
+        space.rdp(str)
+    with pytest.raises(px.SpaceError, match="one member"):
+        space.out(1, 2, 3, 4, key="key")
+
+
+def test_threads_ask_at_once(members: list[px.Space]) -> None:
+    """A taker that waits at all members is served by whichever gets the tuple, and takes nothing else."""
+    space = px.Space(members, placement="owner")
+    for round_ in range(100):
+        threads = [threading.Thread(target=member.out, args=("race", round_)) for member in members]
+        taken = space.in_future("race", round_)
+        for thread in threads:
+            thread.start()
+        assert taken.result(10) == ("race", round_)
+        for thread in threads:
+            thread.join()
+        assert space.count("race", round_) == len(members) - 1
