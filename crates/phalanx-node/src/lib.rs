@@ -12,6 +12,7 @@ pub mod recruit;
 pub mod rules;
 
 mod control;
+mod door;
 mod local;
 mod remote;
 mod sync;
