@@ -1,5 +1,6 @@
-//! What can be wrong with bytes that a peer sent.
+//! What can be wrong with bytes that a peer sent, and with what a space was asked.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A frame that breaks the protocol. The peer is at fault, and its link ends.
@@ -15,4 +16,50 @@ pub enum WireError {
     Lengths,
     #[error("an answer to a firing that was not sent, or more results than tasks")]
     UnexpectedAnswer,
+}
+
+/// Why bytes are no tuple, template or query (the encoding is in `space::value`). Who wrote them is at fault.
+#[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EncodingError {
+    #[error("a tuple's bytes end too early")]
+    TooShort,
+    #[error("there are {0} bytes behind the end")]
+    TooLong(u64),
+    #[error("{0} is no kind of field, pattern or query")]
+    Unknown(u8),
+    #[error("bytes that are not in the one form their value has: {0}")]
+    NotCanonical(String),
+    #[error("{is} {what} are more than the limit of {most}")]
+    TooMany { what: String, is: u64, most: u64 },
+    #[error("a query cannot be evaluated: {0}")]
+    Query(String),
+}
+
+/// Why a space does not do what was asked; the space is as it was before.
+#[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpaceError {
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+    #[error("the space is full: its limit is {most} {what}")]
+    Full { what: String, most: u64 },
+    #[error("there is already a tuple with this key")]
+    KeyTaken,
+    #[error("no lease is known by this number: it has ended, or its tuple was taken")]
+    NoLease,
+    #[error("no such transaction: it has ended, or was never begun")]
+    NoTransaction,
+    #[error("the transaction is prepared: it can only be committed or aborted")]
+    Prepared,
+    #[error("a transaction, request or watch of this number is already there")]
+    NumberTaken,
+    #[error("nothing matching came in time")]
+    TimedOut,
+    #[error("the request was cancelled")]
+    Cancelled,
+    #[error("the space cannot be opened: {0}")]
+    NoSpace(String),
+    #[error("not allowed: {0}")]
+    Forbidden(String),
+    #[error("the options of a space do not fit together: {0}")]
+    Options(String),
 }

@@ -27,5 +27,14 @@ id!(
     FiringId(u64)
 );
 
+id!(
+    /// One client's conversation with a space; never used twice. Numbered by the driver.
+    SessionId(u64)
+);
+id!(
+    /// A transaction, over one space or several: random, drawn by who begins it. Who knows it may take part in it.
+    TransactionId(u128)
+);
+
 /// A task's place in its input stream, from 0.
 pub type TaskId = u64;

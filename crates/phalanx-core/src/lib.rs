@@ -9,4 +9,5 @@ pub mod event;
 pub mod flow;
 pub mod ids;
 pub mod level;
+pub mod space;
 pub mod wire;

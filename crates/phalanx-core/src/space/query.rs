@@ -1,0 +1,392 @@
+//! Queries: what must hold of a field, or of a tuple, as a small program over encoded bytes. No user code, no allocation.
+//!
+//! ```text
+//! query: varint number of operations, each
+//! 0 Compare: path, byte 0 < 1 <= 2 == 3 != 4 > 5 >=, field   1 Between: path, field, field (both ends belong to it)
+//! 2 StartsWith: path, field        3 Contains: path, field    4 In: path, varint number, fields
+//! 5 And   6 Or   7 Not: of the answers before (postfix)
+//! path: varint number of steps, each 0 and a varint position in a tuple or list, or 1 and a name of a record's field
+//! ```
+//!
+//! The empty path is the field itself. `==`, `!=`, In and Contains of a list compare as templates do: exactly. `<` and the
+//! others compare numbers by value, whatever their kind; texts by their letters' numbers, bytes by bytes, False before
+//! True; across these they are false, and so is everything about what a path does not lead to. No order holds with NaN.
+
+use super::number::order;
+use super::reader::{Reader, tag};
+use super::template::mask;
+use super::value::{Limits, put_number, put_string};
+use crate::error::EncodingError;
+use std::cmp::Ordering;
+
+/// Operations of a query, at most; so its answers fit into a word.
+const MOST_OPERATIONS: u64 = 1024;
+const MOST_WAITING: u32 = 64;
+const MOST_STEPS: u64 = 32;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Field of a tuple or list, from 0.
+    Position(u64),
+    /// Field of a record. Of a tuple: of the first of its fields that is a record with this name.
+    Name(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    AtMost,
+    Equal,
+    NotEqual,
+    More,
+    AtLeast,
+}
+
+const COMPARISONS: [Comparison; 6] = [
+    Comparison::Less,
+    Comparison::AtMost,
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::More,
+    Comparison::AtLeast,
+];
+
+impl Comparison {
+    fn holds(self, field: &[u8], actual: &[u8]) -> bool {
+        match self {
+            Comparison::Equal => field == actual,
+            Comparison::NotEqual => field != actual,
+            Comparison::Less => order(field, actual) == Some(Ordering::Less),
+            Comparison::AtMost => order(field, actual).is_some_and(Ordering::is_le),
+            Comparison::More => order(field, actual) == Some(Ordering::Greater),
+            Comparison::AtLeast => order(field, actual).is_some_and(Ordering::is_ge),
+        }
+    }
+}
+
+/// Actuals are encoded fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    Compare { path: Vec<Step>, comparison: Comparison, actual: Vec<u8> },
+    Between { path: Vec<Step>, low: Vec<u8>, high: Vec<u8> },
+    StartsWith { path: Vec<Step>, start: Vec<u8> },
+    Contains { path: Vec<Step>, part: Vec<u8> },
+    In { path: Vec<Step>, actuals: Vec<Vec<u8>> },
+    And,
+    Or,
+    Not,
+}
+
+/// What a query is asked of.
+#[derive(Debug, Clone, Copy)]
+pub enum Scope<'a> {
+    /// The bytes of a field, its tag and all.
+    Field(&'a [u8]),
+    /// The bytes of a tuple.
+    Tuple(&'a [u8]),
+}
+
+/// A program that leaves exactly one answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    operations: Vec<Operation>,
+}
+
+impl Query {
+    /// Operations in postfix order: each of And, Or, Not takes the answers before it.
+    pub fn new(operations: Vec<Operation>) -> Result<Query, EncodingError> {
+        let wrong = |what: &str| Err(EncodingError::Query(what.into()));
+        if operations.len() as u64 > MOST_OPERATIONS {
+            return wrong("it has more than 1024 operations");
+        }
+        let mut waiting = 0u32;
+        for operation in &operations {
+            let takes = match operation {
+                Operation::And | Operation::Or => 2,
+                Operation::Not => 1,
+                _ => 0,
+            };
+            if waiting < takes {
+                return wrong("an operation lacks what it connects");
+            }
+            waiting = waiting - takes + 1;
+            if waiting > MOST_WAITING {
+                return wrong("more than 64 answers wait to be connected");
+            }
+            if !operation.is_sound() {
+                return wrong("these values have no order, or are no text to be looked for");
+            }
+        }
+        match waiting {
+            1 => Ok(Query { operations }),
+            _ => wrong("it does not come to one answer"),
+        }
+    }
+
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// Whether it holds.
+    pub fn holds(&self, scope: Scope) -> bool {
+        let mut answers = 0u64;
+        for operation in &self.operations {
+            answers = match operation {
+                Operation::And => answers >> 1 & (answers | !1),
+                Operation::Or => answers >> 1 | (answers & 1),
+                Operation::Not => answers ^ 1,
+                asked => answers << 1 | u64::from(asked.holds(scope)),
+            };
+        }
+        answers & 1 == 1
+    }
+
+    /// The kinds of fields of which it can hold, if it is asked of a field: a mask of tags.
+    pub(super) fn kinds(&self) -> u32 {
+        match &self.operations[..] {
+            [only] => only.kinds(),
+            _ => mask::ALL,
+        }
+    }
+
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        put_number(to, self.operations.len() as u64);
+        self.operations.iter().for_each(|operation| operation.encode(to));
+    }
+
+    pub(super) fn read(reader: &mut Reader, limits: &Limits) -> Result<Query, EncodingError> {
+        let count = reader.count("operations of a query", MOST_OPERATIONS)?;
+        Query::new((0..count).map(|_| Operation::read(reader, limits)).collect::<Result<_, _>>()?)
+    }
+}
+
+impl Operation {
+    fn path(&self) -> Option<&[Step]> {
+        match self {
+            Operation::Compare { path, .. }
+            | Operation::Between { path, .. }
+            | Operation::StartsWith { path, .. }
+            | Operation::Contains { path, .. }
+            | Operation::In { path, .. } => Some(path),
+            Operation::And | Operation::Or | Operation::Not => None,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let ordered = |field: &[u8]| order(field, field).is_some() || field[0] == tag::FLOAT;
+        match self {
+            Operation::Compare { comparison: Comparison::Equal | Comparison::NotEqual, .. } => true,
+            Operation::Compare { actual, .. } => ordered(actual),
+            Operation::Between { low, high, .. } => ordered(low) && ordered(high),
+            Operation::StartsWith { start, .. } => matches!(start[0], tag::STR | tag::BYTES),
+            _ => true,
+        }
+    }
+
+    fn kinds(&self) -> u32 {
+        const NUMBERS: u32 = mask::INT | mask::FLOAT;
+        let ordered = |actual: &[u8]| match actual[0] {
+            tag::INT | tag::BIG | tag::FLOAT => NUMBERS,
+            tag::FALSE | tag::TRUE => mask::BOOL,
+            kind => 1 << kind,
+        };
+        match self {
+            asked if asked.path() != Some(&[]) => mask::ALL,
+            Operation::Compare { comparison: Comparison::Equal, actual, .. } => 1 << actual[0],
+            Operation::Compare { comparison: Comparison::NotEqual, .. } => mask::ALL,
+            Operation::Compare { actual, .. } => ordered(actual),
+            Operation::Between { low, high, .. } => ordered(low) & ordered(high),
+            Operation::StartsWith { start, .. } => 1 << start[0],
+            Operation::In { actuals, .. } => actuals.iter().fold(0, |kinds, actual| kinds | 1 << actual[0]),
+            _ => mask::ALL,
+        }
+    }
+
+    fn holds(&self, scope: Scope) -> bool {
+        let Some(Ok(Some(field))) = self.path().map(|path| follow(scope, path)) else { return false };
+        match self {
+            Operation::Compare { comparison, actual, .. } => comparison.holds(field, actual),
+            Operation::Between { low, high, .. } => {
+                Comparison::AtLeast.holds(field, low) && Comparison::AtMost.holds(field, high)
+            }
+            Operation::StartsWith { start, .. } => {
+                field[0] == start[0] && inside(field).zip(inside(start)).is_some_and(|(is, part)| is.starts_with(part))
+            }
+            Operation::Contains { part, .. } => contains(field, part).unwrap_or(false),
+            Operation::In { actuals, .. } => actuals.iter().any(|actual| actual == field),
+            Operation::And | Operation::Or | Operation::Not => false,
+        }
+    }
+
+    fn encode(&self, to: &mut Vec<u8>) {
+        let mut begin = |number: u8, path: &[Step]| {
+            to.push(number);
+            put_number(to, path.len() as u64);
+            path.iter().for_each(|step| step.encode(to));
+        };
+        match self {
+            Operation::Compare { path, comparison, actual } => {
+                begin(0, path);
+                to.push(*comparison as u8);
+                to.extend_from_slice(actual);
+            }
+            Operation::Between { path, low, high } => {
+                begin(1, path);
+                to.extend_from_slice(low);
+                to.extend_from_slice(high);
+            }
+            Operation::StartsWith { path, start } => {
+                begin(2, path);
+                to.extend_from_slice(start);
+            }
+            Operation::Contains { path, part } => {
+                begin(3, path);
+                to.extend_from_slice(part);
+            }
+            Operation::In { path, actuals } => {
+                begin(4, path);
+                put_number(to, actuals.len() as u64);
+                actuals.iter().for_each(|actual| to.extend_from_slice(actual));
+            }
+            Operation::And => to.push(5),
+            Operation::Or => to.push(6),
+            Operation::Not => to.push(7),
+        }
+    }
+
+    fn read(reader: &mut Reader, limits: &Limits) -> Result<Operation, EncodingError> {
+        let field = |reader: &mut Reader| {
+            let start = reader.at();
+            reader.check(0, limits)?;
+            Ok::<_, EncodingError>(reader.since(start).to_vec())
+        };
+        Ok(match reader.byte()? {
+            0 => {
+                let path = read_path(reader)?;
+                let number = reader.byte()?;
+                let comparison = COMPARISONS.get(usize::from(number)).ok_or(EncodingError::Unknown(number))?;
+                Operation::Compare { path, comparison: *comparison, actual: field(reader)? }
+            }
+            1 => Operation::Between { path: read_path(reader)?, low: field(reader)?, high: field(reader)? },
+            2 => Operation::StartsWith { path: read_path(reader)?, start: field(reader)? },
+            3 => Operation::Contains { path: read_path(reader)?, part: field(reader)? },
+            4 => {
+                let path = read_path(reader)?;
+                let count = reader.count("values", limits.fields)?;
+                Operation::In { path, actuals: (0..count).map(|_| field(reader)).collect::<Result<_, _>>()? }
+            }
+            5 => Operation::And,
+            6 => Operation::Or,
+            7 => Operation::Not,
+            other => return Err(EncodingError::Unknown(other)),
+        })
+    }
+}
+
+impl Step {
+    fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Step::Position(position) => {
+                to.push(0);
+                put_number(to, *position);
+            }
+            Step::Name(name) => {
+                to.push(1);
+                put_string(to, name.as_bytes());
+            }
+        }
+    }
+}
+
+fn read_path(reader: &mut Reader) -> Result<Vec<Step>, EncodingError> {
+    let steps = reader.count("steps", MOST_STEPS)?;
+    let step = |_| match reader.byte()? {
+        0 => Ok(Step::Position(reader.varint()?)),
+        1 => Ok(Step::Name(reader.name()?.to_owned())),
+        other => Err(EncodingError::Unknown(other)),
+    };
+    (0..steps).map(step).collect()
+}
+
+/// The field to which a path leads, if there is one.
+fn follow<'a>(scope: Scope<'a>, path: &[Step]) -> Result<Option<&'a [u8]>, EncodingError> {
+    let (mut at, rest) = match (scope, path) {
+        (Scope::Field(field), _) => (Some(field), path),
+        (Scope::Tuple(tuple), [first, rest @ ..]) => (of_tuple(tuple, first)?, rest),
+        (Scope::Tuple(_), []) => (None, path),
+    };
+    for step in rest {
+        let Some(field) = at else { return Ok(None) };
+        at = match (field[0], step) {
+            (tag::TUPLE | tag::LIST, Step::Position(position)) => at_position(&field[1..], *position)?,
+            (tag::RECORD, Step::Name(name)) => named(field, name)?,
+            _ => None,
+        };
+    }
+    Ok(at)
+}
+
+fn of_tuple<'a>(tuple: &'a [u8], step: &Step) -> Result<Option<&'a [u8]>, EncodingError> {
+    match step {
+        Step::Position(position) => at_position(tuple, *position),
+        Step::Name(name) => {
+            let mut reader = Reader::new(tuple);
+            for _ in 0..reader.varint()? {
+                let field = reader.field()?;
+                if let (tag::RECORD, Some(found)) = (field[0], named(field, name).ok().flatten()) {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn at_position(fields: &[u8], position: u64) -> Result<Option<&[u8]>, EncodingError> {
+    let mut reader = Reader::new(fields);
+    if position >= reader.varint()? {
+        return Ok(None);
+    }
+    (0..position).try_for_each(|_| reader.skip())?;
+    reader.field().map(Some)
+}
+
+fn named<'a>(record: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, EncodingError> {
+    if record[0] != tag::RECORD {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(&record[1..]);
+    reader.skip_names()?;
+    for _ in 0..reader.varint()? {
+        let found = reader.string()? == name.as_bytes();
+        let field = reader.field()?;
+        if found {
+            return Ok(Some(field));
+        }
+    }
+    Ok(None)
+}
+
+/// The bytes of a text or of bytes.
+pub(super) fn inside(field: &[u8]) -> Option<&[u8]> {
+    Reader::new(&field[1..]).string().ok()
+}
+
+fn contains(field: &[u8], part: &[u8]) -> Result<bool, EncodingError> {
+    match field[0] {
+        tag::TUPLE | tag::LIST => {
+            let mut reader = Reader::new(&field[1..]);
+            for _ in 0..reader.varint()? {
+                if reader.field()? == part {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        tag::STR | tag::BYTES if field[0] == part[0] => {
+            let (Some(is), Some(part)) = (inside(field), inside(part)) else { return Ok(false) };
+            Ok(memchr::memmem::find(is, part).is_some())
+        }
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,318 @@
+//! Reading of encoded fields: once with suspicion, when bytes arrive, and then quickly, where they are known to be good.
+
+use super::value::Limits;
+use crate::error::EncodingError;
+
+/// The tags of the kinds of fields.
+pub mod tag {
+    pub const NONE: u8 = 0;
+    pub const FALSE: u8 = 1;
+    pub const TRUE: u8 = 2;
+    pub const INT: u8 = 3;
+    pub const BIG: u8 = 4;
+    pub const FLOAT: u8 = 5;
+    pub const STR: u8 = 6;
+    pub const BYTES: u8 = 7;
+    pub const ARRAY: u8 = 8;
+    pub const TUPLE: u8 = 9;
+    pub const LIST: u8 = 10;
+    pub const RECORD: u8 = 11;
+    pub const OBJECT: u8 = 12;
+    pub const SEALED: u8 = 13;
+}
+
+/// Bytes of a class's, a field's or a dtype's name, at most.
+pub const MOST_NAME: u64 = 1024;
+/// Names of classes of one value, at most.
+pub const MOST_CLASSES: u64 = 64;
+/// Dimensions of an array, at most: numpy's limit.
+pub const MOST_DIMENSIONS: u64 = 64;
+/// How the one NaN is written.
+pub const NAN: u64 = 0x7ff8_0000_0000_0000;
+
+type Result<T> = std::result::Result<T, EncodingError>;
+
+/// Walks over encoded bytes. All reading is checked against their end.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, at: 0 }
+    }
+
+    /// Bytes read so far.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What was read since an earlier place.
+    pub fn since(&self, start: usize) -> &'a [u8] {
+        &self.bytes[start..self.at]
+    }
+
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Nothing may be left.
+    pub fn end(&self) -> Result<()> {
+        match self.rest().len() {
+            0 => Ok(()),
+            more => Err(EncodingError::TooLong(more as u64)),
+        }
+    }
+
+    #[inline]
+    pub fn byte(&mut self) -> Result<u8> {
+        let byte = *self.bytes.get(self.at).ok_or(EncodingError::TooShort)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    #[inline]
+    pub fn take(&mut self, count: u64) -> Result<&'a [u8]> {
+        let count = usize::try_from(count).map_err(|_| EncodingError::TooShort)?;
+        let taken = self.rest().get(..count).ok_or(EncodingError::TooShort)?;
+        self.at += count;
+        Ok(taken)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(self.take(N as u64)?.try_into().expect("so many were taken"))
+    }
+
+    /// An unsigned number in groups of 7 bits, the lowest first; the shortest form only.
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
+        }
+        self.long_varint(u64::from(first & 0x7f))
+    }
+
+    fn long_varint(&mut self, mut value: u64) -> Result<u64> {
+        for shift in (7..64).step_by(7) {
+            let byte = self.byte()?;
+            if shift == 63 && byte > 1 {
+                return Err(EncodingError::NotCanonical("a number over 64 bits".into()));
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return match byte {
+                    0 => Err(EncodingError::NotCanonical("a number with zeros in front".into())),
+                    _ => Ok(value),
+                };
+            }
+        }
+        Err(EncodingError::NotCanonical("a number over 64 bits".into()))
+    }
+
+    /// A signed number: zigzag.
+    pub fn integer(&mut self) -> Result<i64> {
+        self.varint().map(unzigzag)
+    }
+
+    /// A number that says how many of something follow.
+    pub fn count(&mut self, what: &str, most: u64) -> Result<u64> {
+        match self.varint()? {
+            is if is > most => Err(EncodingError::TooMany { what: what.into(), is, most }),
+            is => Ok(is),
+        }
+    }
+
+    /// A length and so many bytes.
+    pub fn string(&mut self) -> Result<&'a [u8]> {
+        let length = self.varint()?;
+        self.take(length)
+    }
+
+    /// A name: a length and so many bytes of UTF-8.
+    pub fn name(&mut self) -> Result<&'a str> {
+        let length = self.count("bytes of a name", MOST_NAME)?;
+        text(self.take(length)?)
+    }
+
+    fn classes(&mut self) -> Result<()> {
+        match self.count("names of classes", MOST_CLASSES)? {
+            0 => Err(EncodingError::NotCanonical("a value without a class".into())),
+            count => (0..count).try_for_each(|_| self.name().map(drop)),
+        }
+    }
+
+    /// Checks one field and passes it; `depth`: how many tuples, lists and records it is inside of.
+    pub fn check(&mut self, depth: u32, limits: &Limits) -> Result<()> {
+        match self.byte()? {
+            tag::NONE | tag::FALSE | tag::TRUE => {}
+            tag::INT => drop(self.varint()?),
+            tag::BIG => check_big(self.string()?)?,
+            tag::FLOAT => check_float(u64::from_le_bytes(self.array()?))?,
+            tag::STR => drop(text(self.string()?)?),
+            tag::BYTES => drop(self.string()?),
+            tag::ARRAY => self.check_array()?,
+            tag::TUPLE | tag::LIST => self.check_fields(deeper(depth, limits)?, limits)?,
+            tag::RECORD => self.check_record(deeper(depth, limits)?, limits)?,
+            tag::OBJECT => {
+                self.classes()?;
+                self.string()?;
+            }
+            tag::SEALED => {
+                self.take(16)?;
+                self.string()?;
+            }
+            other => return Err(EncodingError::Unknown(other)),
+        }
+        Ok(())
+    }
+
+    /// Checks a number of fields and the fields.
+    pub fn check_fields(&mut self, depth: u32, limits: &Limits) -> Result<()> {
+        let count = self.count("fields", limits.fields)?;
+        (0..count).try_for_each(|_| self.check(depth, limits))
+    }
+
+    fn check_record(&mut self, depth: u32, limits: &Limits) -> Result<()> {
+        self.classes()?;
+        for _ in 0..self.count("fields", limits.fields)? {
+            self.name()?;
+            self.check(depth, limits)?;
+        }
+        Ok(())
+    }
+
+    fn check_array(&mut self) -> Result<()> {
+        let item = item_size(self.name()?)?;
+        // As numpy counts, a dimension of none does not hide that the others are too large.
+        let (mut bytes, mut empty) = (item, false);
+        for _ in 0..self.count("dimensions", MOST_DIMENSIONS)? {
+            let dimension = self.varint()?;
+            empty |= dimension == 0;
+            let next = bytes.checked_mul(dimension.max(1)).filter(|bytes| *bytes <= i64::MAX as u64);
+            bytes = next.ok_or_else(|| EncodingError::NotCanonical("an array of more bytes than there are".into()))?;
+        }
+        let length = self.varint()?;
+        if length != if empty { 0 } else { bytes } {
+            return Err(EncodingError::NotCanonical("an array whose bytes do not fill its dimensions".into()));
+        }
+        self.take(length).map(drop)
+    }
+
+    /// Passes one field that was checked before.
+    #[inline]
+    pub fn skip(&mut self) -> Result<()> {
+        match self.byte()? {
+            tag::NONE | tag::FALSE | tag::TRUE => {}
+            tag::INT => drop(self.varint()?),
+            tag::FLOAT => drop(self.take(8)?),
+            tag::STR | tag::BYTES | tag::BIG => drop(self.string()?),
+            other => self.skip_rare(other)?,
+        }
+        Ok(())
+    }
+
+    fn skip_rare(&mut self, kind: u8) -> Result<()> {
+        match kind {
+            tag::ARRAY => {
+                self.string()?;
+                for _ in 0..self.varint()? {
+                    self.varint()?;
+                }
+            }
+            tag::TUPLE | tag::LIST => {
+                for _ in 0..self.varint()? {
+                    self.skip()?;
+                }
+                return Ok(());
+            }
+            tag::RECORD => {
+                self.skip_names()?;
+                for _ in 0..self.varint()? {
+                    self.string()?;
+                    self.skip()?;
+                }
+                return Ok(());
+            }
+            tag::OBJECT => self.skip_names()?,
+            tag::SEALED => drop(self.take(16)?),
+            other => return Err(EncodingError::Unknown(other)),
+        }
+        self.string().map(drop)
+    }
+
+    /// Passes a number of names and the names.
+    pub fn skip_names(&mut self) -> Result<()> {
+        for _ in 0..self.varint()? {
+            self.string()?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of the next field, tag and all, which was checked before.
+    #[inline]
+    pub fn field(&mut self) -> Result<&'a [u8]> {
+        let start = self.at;
+        self.skip()?;
+        Ok(self.since(start))
+    }
+}
+
+fn deeper(depth: u32, limits: &Limits) -> Result<u32> {
+    let most = u64::from(limits.nesting);
+    match depth + 1 {
+        is if u64::from(is) > most => {
+            Err(EncodingError::TooMany { what: "tuples inside of each other".into(), is: u64::from(is), most })
+        }
+        is => Ok(is),
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| EncodingError::NotCanonical("a text that is not UTF-8".into()))
+}
+
+fn check_float(bits: u64) -> Result<()> {
+    match f64::from_bits(bits).is_nan() && bits != NAN {
+        true => Err(EncodingError::NotCanonical("a NaN that is not the one NaN".into())),
+        false => Ok(()),
+    }
+}
+
+/// Minimal, and beyond 64 bits: what fits into 64 is written as such.
+fn check_big(bytes: &[u8]) -> Result<()> {
+    let wrong = match bytes {
+        [.., _, _, _, _, _, _, _, before, last] => (*last == 0 && *before < 0x80) || (*last == 0xff && *before >= 0x80),
+        _ => true,
+    };
+    match wrong {
+        true => Err(EncodingError::NotCanonical("an integer with more bytes than it needs".into())),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of an item of a dtype as numpy writes it, like `<f8` or `<U12`. Objects cannot travel.
+fn item_size(dtype: &str) -> Result<u64> {
+    let wrong = || EncodingError::NotCanonical("a dtype that is not one of plain items".into());
+    let mut letters = dtype.chars();
+    let (order, kind) = (letters.next().ok_or_else(wrong)?, letters.next().ok_or_else(wrong)?);
+    if !matches!(order, '<' | '>' | '|') || !matches!(kind, 'b' | 'i' | 'u' | 'f' | 'c' | 'm' | 'M' | 'S' | 'U' | 'V') {
+        return Err(wrong());
+    }
+    let rest = letters.as_str();
+    let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+    let unit = &rest[digits..];
+    let unit_fits = unit.is_empty() || (matches!(kind, 'm' | 'M') && unit.starts_with('[') && unit.ends_with(']'));
+    let size = rest[..digits].parse::<u32>().ok().filter(|size| *size > 0 && unit_fits).ok_or_else(wrong)?;
+    Ok(u64::from(size) * if kind == 'U' { 4 } else { 1 })
+}
+
+pub fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+pub fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}

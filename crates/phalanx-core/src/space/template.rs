@@ -1,0 +1,253 @@
+//! Templates: what a tuple must look like.
+//!
+//! ```text
+//! template: varint number of fields, patterns, then 0, or 1 and a query over the whole tuple
+//! 0 Actual: a field's bytes      1 Any                 2 Type: bit mask of tags, u32 LE; byte 1 dtype | 2 dimensions; [name] [varint]
+//! 3 Class: name                  4 Nested: template    5 Where: a query on this field
+//! ```
+
+use super::query::{Query, Scope};
+use super::reader::{Reader, tag};
+use super::value::{Limits, Value, put_number, put_string};
+use crate::error::EncodingError;
+
+/// Masks of [`Type`]: the kinds of fields that a formal matches.
+pub mod mask {
+    use super::tag;
+    pub const BOOL: u32 = 1 << tag::FALSE | 1 << tag::TRUE;
+    pub const INT: u32 = 1 << tag::INT | 1 << tag::BIG;
+    pub const FLOAT: u32 = 1 << tag::FLOAT;
+    pub const STR: u32 = 1 << tag::STR;
+    pub const BYTES: u32 = 1 << tag::BYTES;
+    pub const ARRAY: u32 = 1 << tag::ARRAY;
+    pub const TUPLE: u32 = 1 << tag::TUPLE;
+    pub const LIST: u32 = 1 << tag::LIST;
+    pub(in crate::space) const CLASS: u32 = 1 << tag::RECORD | 1 << tag::OBJECT;
+    pub(in crate::space) const ALL: u32 = u32::MAX;
+}
+
+/// A formal: any value of some kinds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Type {
+    /// Bit `1 << tag` for each tag that matches: see [`mask`].
+    pub kinds: u32,
+    /// An array must be of this dtype, as numpy writes it.
+    pub dtype: Option<String>,
+    /// An array must have so many dimensions.
+    pub dimensions: Option<u8>,
+}
+
+/// What one field must look like.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pattern {
+    /// Exactly this value: its encoding.
+    Actual(Vec<u8>),
+    /// Anything, also None.
+    Any,
+    Type(Type),
+    /// A record or object with this name among its classes' names.
+    Class(String),
+    /// A tuple that matches.
+    Nested(Box<Template>),
+    /// What a query says of the field.
+    Where(Query),
+}
+
+impl Pattern {
+    /// A value as an actual.
+    pub fn actual(value: &Value) -> Pattern {
+        Pattern::Actual(value.to_bytes())
+    }
+
+    /// A formal without more conditions.
+    pub fn of(kinds: u32) -> Pattern {
+        Pattern::Type(Type { kinds, dtype: None, dimensions: None })
+    }
+
+    /// The kinds of fields that can match, as a mask of tags.
+    pub(super) fn kinds(&self) -> u32 {
+        match self {
+            Pattern::Actual(field) => 1 << field[0],
+            Pattern::Any => mask::ALL,
+            Pattern::Type(formal) => formal.kinds,
+            Pattern::Class(_) => mask::CLASS,
+            Pattern::Nested(_) => mask::TUPLE,
+            Pattern::Where(query) => query.kinds(),
+        }
+    }
+
+    /// Whether a field, its tag and all, matches.
+    fn matches(&self, field: &[u8]) -> bool {
+        match self {
+            Pattern::Actual(actual) => actual == field,
+            Pattern::Any => true,
+            Pattern::Type(formal) => formal.matches(field),
+            Pattern::Class(name) => has_class(field, name),
+            Pattern::Nested(template) => field[0] == tag::TUPLE && template.matches(&field[1..]),
+            Pattern::Where(query) => query.holds(Scope::Field(field)),
+        }
+    }
+
+    fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Pattern::Actual(field) => {
+                to.push(0);
+                to.extend_from_slice(field);
+            }
+            Pattern::Any => to.push(1),
+            Pattern::Type(formal) => {
+                to.push(2);
+                to.extend_from_slice(&formal.kinds.to_le_bytes());
+                to.push(u8::from(formal.dtype.is_some()) | u8::from(formal.dimensions.is_some()) << 1);
+                formal.dtype.iter().for_each(|name| put_string(to, name.as_bytes()));
+                formal.dimensions.iter().for_each(|number| put_number(to, u64::from(*number)));
+            }
+            Pattern::Class(name) => {
+                to.push(3);
+                put_string(to, name.as_bytes());
+            }
+            Pattern::Nested(template) => {
+                to.push(4);
+                template.encode(to);
+            }
+            Pattern::Where(query) => {
+                to.push(5);
+                query.encode(to);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader, depth: u32, limits: &Limits) -> Result<Pattern, EncodingError> {
+        Ok(match reader.byte()? {
+            0 => {
+                let start = reader.at();
+                reader.check(depth, limits)?;
+                Pattern::Actual(reader.since(start).to_vec())
+            }
+            1 => Pattern::Any,
+            2 => {
+                let kinds = u32::from_le_bytes(reader.array()?);
+                let more = reader.byte()?;
+                if more > 3 {
+                    return Err(EncodingError::Unknown(more));
+                }
+                let dtype = (more & 1 > 0).then(|| reader.name().map(str::to_owned)).transpose()?;
+                let dimensions = (more & 2 > 0).then(|| reader.count("dimensions", 255)).transpose()?;
+                Pattern::Type(Type { kinds, dtype, dimensions: dimensions.map(|number| number as u8) })
+            }
+            3 => Pattern::Class(reader.name()?.to_owned()),
+            4 => Pattern::Nested(Box::new(Template::read(reader, depth + 1, limits)?)),
+            5 => Pattern::Where(Query::read(reader, limits)?),
+            other => return Err(EncodingError::Unknown(other)),
+        })
+    }
+}
+
+impl Type {
+    fn matches(&self, field: &[u8]) -> bool {
+        if self.kinds & 1 << field[0] == 0 {
+            return false;
+        }
+        field[0] != tag::ARRAY || (self.dtype.is_none() && self.dimensions.is_none()) || self.fits(field) == Ok(true)
+    }
+
+    fn fits(&self, array: &[u8]) -> Result<bool, EncodingError> {
+        let mut reader = Reader::new(&array[1..]);
+        let dtype = reader.string()?;
+        let dimensions = reader.varint()?;
+        Ok(self.dtype.as_ref().is_none_or(|name| name.as_bytes() == dtype)
+            && self.dimensions.is_none_or(|number| u64::from(number) == dimensions))
+    }
+}
+
+fn has_class(field: &[u8], name: &str) -> bool {
+    let find = || {
+        let mut reader = Reader::new(&field[1..]);
+        for _ in 0..reader.varint()? {
+            if reader.string()? == name.as_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok::<_, EncodingError>(false)
+    };
+    mask::CLASS & 1 << field[0] != 0 && find() == Ok(true)
+}
+
+/// What a tuple must look like, field by field, and perhaps what a query must say of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Template {
+    patterns: Vec<Pattern>,
+    query: Option<Query>,
+}
+
+impl Template {
+    pub fn new(patterns: Vec<Pattern>, query: Option<Query>) -> Template {
+        Template { patterns, query }
+    }
+
+    /// Bytes that should be one template.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Template, EncodingError> {
+        if bytes.len() as u64 > limits.bytes {
+            return Err(EncodingError::TooMany { what: "bytes".into(), is: bytes.len() as u64, most: limits.bytes });
+        }
+        let mut reader = Reader::new(bytes);
+        let template = Template::read(&mut reader, 0, limits)?;
+        reader.end()?;
+        Ok(template)
+    }
+
+    fn read(reader: &mut Reader, depth: u32, limits: &Limits) -> Result<Template, EncodingError> {
+        if depth > limits.nesting {
+            let (is, most) = (u64::from(depth), u64::from(limits.nesting));
+            return Err(EncodingError::TooMany { what: "templates inside of each other".into(), is, most });
+        }
+        let count = reader.count("fields", limits.fields)?;
+        let patterns = (0..count).map(|_| Pattern::decode(reader, depth, limits)).collect::<Result<_, _>>()?;
+        let query = match reader.byte()? {
+            0 => None,
+            1 => Some(Query::read(reader, limits)?),
+            other => return Err(EncodingError::Unknown(other)),
+        };
+        Ok(Template { patterns, query })
+    }
+
+    /// Appends the template's bytes.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        put_number(to, self.patterns.len() as u64);
+        self.patterns.iter().for_each(|pattern| pattern.encode(to));
+        to.push(u8::from(self.query.is_some()));
+        self.query.iter().for_each(|query| query.encode(to));
+    }
+
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
+    pub(super) fn query(&self) -> Option<&Query> {
+        self.query.as_ref()
+    }
+
+    /// Whether the bytes of a checked tuple match.
+    pub fn matches(&self, tuple: &[u8]) -> bool {
+        self.compare(tuple) == Ok(true)
+    }
+
+    fn compare(&self, tuple: &[u8]) -> Result<bool, EncodingError> {
+        let mut reader = Reader::new(tuple);
+        if reader.varint()? != self.patterns.len() as u64 {
+            return Ok(false);
+        }
+        for pattern in &self.patterns {
+            if let Pattern::Actual(actual) = pattern {
+                // Fields delimit themselves: one that begins with all of another's bytes is that other.
+                if !reader.rest().starts_with(actual) {
+                    return Ok(false);
+                }
+                reader.take(actual.len() as u64)?;
+            } else if !pattern.matches(reader.field()?) {
+                return Ok(false);
+            }
+        }
+        Ok(self.query.as_ref().is_none_or(|query| query.holds(Scope::Tuple(tuple))))
+    }
+}

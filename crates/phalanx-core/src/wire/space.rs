@@ -1,0 +1,289 @@
+//! The messages between a client and a space: one link is one session with one space.
+//!
+//! Bodies: of `Out` and `Got`, tuples one behind the other; of `Event`, one tuple; of `Get`, `Count` and `Watch`, a template.
+//! Requests are numbered by the client, each once while it is open; every one is answered once.
+
+use crate::error::SpaceError;
+use crate::ids::TransactionId;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The client's number of a request, and of a watch.
+pub type RequestId = u64;
+
+/// What a space is to be like. A space that is there keeps its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Sets of positions to index from the beginning, beside those that are found from the templates that come.
+    pub indexes: Vec<Vec<u16>>,
+    /// Sets of up to four positions of numbers, for templates that ask for boxes.
+    pub boxes: Vec<Vec<u16>>,
+    /// Whether indexes are built by themselves.
+    pub automatic: bool,
+    /// Order in which tuples are found when a template does not say.
+    pub order: Order,
+    /// Lease of tuples that are put without.
+    pub lease: Option<Duration>,
+    pub most_tuples: u64,
+    /// Bytes of memory for tuples and their indexes, about.
+    pub most_bytes: u64,
+    /// Bytes of one tuple.
+    pub most_tuple_bytes: u64,
+    pub most_fields: u64,
+    pub most_nesting: u32,
+    pub most_waiters: u64,
+    pub most_session_waiters: u64,
+    pub most_transactions: u64,
+    /// Longest that a transaction may last, and that one is kept prepared.
+    pub longest_transaction: Duration,
+    /// Events kept for watches that come back: at most so many, and so many bytes.
+    pub log_events: u64,
+    pub log_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            indexes: Vec::new(),
+            boxes: Vec::new(),
+            automatic: true,
+            order: Order::Any,
+            lease: None,
+            most_tuples: 100_000_000,
+            most_bytes: 1 << 34,
+            most_tuple_bytes: 1 << 30,
+            most_fields: 4096,
+            most_nesting: 32,
+            most_waiters: 100_000,
+            most_session_waiters: 10_000,
+            most_transactions: 10_000,
+            longest_transaction: Duration::from_secs(600),
+            log_events: 10_000,
+            log_bytes: 1 << 24,
+        }
+    }
+}
+
+/// What an `out` says of its tuples.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOptions {
+    /// Afterwards the tuples are gone.
+    pub lease: Option<Duration>,
+    /// An encoded field; a space holds one tuple of a key.
+    pub key: Option<Vec<u8>>,
+    /// An encoded field; many tuples may have it.
+    pub label: Option<Vec<u8>>,
+    /// 0 if it is not said.
+    pub priority: Option<i64>,
+}
+
+/// Which of several matching tuples is the first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// What is found fastest.
+    #[default]
+    Any,
+    /// The oldest.
+    Fifo,
+    /// The newest.
+    Lifo,
+    /// The highest priority; of one priority, the oldest.
+    Priority,
+}
+
+/// What is asked beside a template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Get {
+    /// Whether what is found is withdrawn.
+    pub take: bool,
+    /// `None`: the space's.
+    pub order: Option<Order>,
+    /// Only the tuple with this key: an encoded field.
+    pub key: Option<Vec<u8>>,
+    /// Only tuples with this label: an encoded field.
+    pub label: Option<Vec<u8>>,
+    /// At most so many tuples; 0: one.
+    pub limit: u32,
+    /// A page ends when it has as many bytes; 0: no limit.
+    pub page_bytes: u64,
+    /// Where the page before ended. Pages go in no order but each partition's insertion, and only through what is there.
+    pub after: Option<Cursor>,
+}
+
+/// A place between two pages; to be given back as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    pub partition: u32,
+    pub slot: u32,
+    pub number: u64,
+}
+
+/// How long to wait for a tuple that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wait {
+    No,
+    For(Duration),
+    Forever,
+}
+
+/// From a client to a space.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToSpace {
+    /// First message; `create` if the space may be made. Answer: `Opened`.
+    Open {
+        request: RequestId,
+        name: String,
+        create: Option<Options>,
+    },
+    /// Answer: `Done` with the number of the first tuple; the others follow it.
+    Out {
+        request: RequestId,
+        tuples: u32,
+        options: OutOptions,
+        transaction: Option<TransactionId>,
+    },
+    /// Answer: `Got`, after waiting with one tuple. What is taken outside of a transaction comes back if the session ends
+    /// before its `Ack`.
+    Get {
+        request: RequestId,
+        get: Get,
+        wait: Wait,
+        transaction: Option<TransactionId>,
+    },
+    /// A waiting request is not wanted any more. It is still answered: with `Got`, or with `Failed`.
+    Cancel {
+        request: RequestId,
+    },
+    /// The answer to a taking request was received. No answer.
+    Ack {
+        request: RequestId,
+    },
+    /// Answer: `Counted`.
+    Count {
+        request: RequestId,
+        transaction: Option<TransactionId>,
+    },
+    /// The tuple of this number stays for `lease` from now; `None`: for ever. Answer: `Done`.
+    Renew {
+        request: RequestId,
+        number: u64,
+        lease: Option<Duration>,
+    },
+    /// Answer: `Done`.
+    Begin {
+        request: RequestId,
+        transaction: TransactionId,
+        timeout: Duration,
+    },
+    /// Promise that it can be committed, also after this session's end. Answer: `Done`.
+    Prepare {
+        request: RequestId,
+        transaction: TransactionId,
+    },
+    Commit {
+        request: RequestId,
+        transaction: TransactionId,
+    },
+    Abort {
+        request: RequestId,
+        transaction: TransactionId,
+    },
+    /// Events for tuples that match and are put from now on, or that were after the event `since`. Answer: `Watching`.
+    Watch {
+        request: RequestId,
+        since: Option<u64>,
+    },
+    /// Answer: `Done`.
+    Unwatch {
+        request: RequestId,
+        watch: RequestId,
+    },
+    /// Answer: `Info`.
+    Info {
+        request: RequestId,
+    },
+    /// The client lives.
+    Beat,
+}
+
+/// From a space to a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromSpace {
+    /// `created`: it was not there before.
+    Opened {
+        request: RequestId,
+        created: bool,
+    },
+    Done {
+        request: RequestId,
+        number: u64,
+    },
+    /// `next`: there may be more.
+    Got {
+        request: RequestId,
+        tuples: u32,
+        next: Option<Cursor>,
+    },
+    Counted {
+        request: RequestId,
+        count: u64,
+    },
+    /// `last`: the event before the next one. `missed`: so many events, matching or not, were forgotten since `since`.
+    Watching {
+        request: RequestId,
+        last: u64,
+        missed: u64,
+    },
+    /// A matching tuple was put.
+    Event {
+        watch: RequestId,
+        sequence: u64,
+    },
+    Info {
+        request: RequestId,
+        info: Box<Info>,
+    },
+    Failed {
+        request: RequestId,
+        error: SpaceError,
+    },
+    /// The space lives.
+    Beat,
+}
+
+/// A space, counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    pub options: Options,
+    pub tuples: u64,
+    /// Bytes of memory for tuples and indexes, about.
+    pub bytes: u64,
+    /// Bytes of the encoded tuples.
+    pub encoded_bytes: u64,
+    /// Waiting takers and readers.
+    pub takers: u64,
+    pub readers: u64,
+    pub watches: u64,
+    pub transactions: u64,
+    /// Tuples on their way to takers that have not acknowledged them.
+    pub unacknowledged: u64,
+    /// Events so far.
+    pub events: u64,
+    pub partitions: Vec<PartitionInfo>,
+    /// Since the beginning: tuples put; read; taken; expired; tuples looked at in vain while searching.
+    pub outs: u64,
+    pub reads: u64,
+    pub takes: u64,
+    pub expired: u64,
+    pub looked_at: u64,
+}
+
+/// The tuples of one signature.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartitionInfo {
+    /// Kinds of the fields, like `Str, Int`; empty for what fits nowhere else.
+    pub signature: String,
+    pub tuples: u64,
+    /// The positions that each index covers.
+    pub indexes: Vec<Vec<u16>>,
+}
