@@ -7,8 +7,9 @@ mod unix;
 pub use listener::Listener;
 
 use crate::address::Address;
-use socket2::{Domain, SockAddr, Socket as Raw, TcpKeepalive, Type};
+use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,6 +21,12 @@ const BUFFER: usize = 1 << 20;
 const NO_SIGNAL: i32 = rustix::net::SendFlags::NOSIGNAL.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: i32 = 0;
+
+/// Reads and writes that do not wait, whatever the socket does otherwise.
+#[cfg(unix)]
+const NO_WAIT: i32 = rustix::net::SendFlags::DONTWAIT.bits() as i32;
+#[cfg(not(unix))]
+const NO_WAIT: i32 = 0; // links make it non-blocking
 
 /// Connected, and either blocking (before a link is made of it) or not (after).
 #[derive(Debug)]
@@ -110,12 +117,34 @@ impl Socket {
 
     /// Sends what the socket takes now. A peer that is gone is an error, never a signal.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.raw.send_with_flags(bytes, NO_SIGNAL)
+        self.raw.send_with_flags(bytes, NO_SIGNAL | NO_WAIT)
     }
 
     /// The same from several places.
     pub(crate) fn send_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.raw.send_vectored_with_flags(slices, NO_SIGNAL)
+        self.raw.send_vectored_with_flags(slices, NO_SIGNAL | NO_WAIT)
+    }
+
+    /// Receives what is there; `waits` for it as long as [`Socket::set_read_patience`] said.
+    pub(crate) fn receive(&self, buffer: &mut [u8], waits: bool) -> io::Result<usize> {
+        // SAFETY: only initialized bytes are written to it.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), buffer.len()) };
+        self.receive_uninit(buffer, waits)
+    }
+
+    /// The same, to memory that nobody has written yet.
+    pub(crate) fn receive_uninit(&self, buffer: &mut [MaybeUninit<u8>], waits: bool) -> io::Result<usize> {
+        self.raw.recv_with_flags(buffer, if waits { 0 } else { NO_WAIT })
+    }
+
+    /// The same, to several places, without waiting.
+    pub(crate) fn receive_vectored(&self, places: &mut [MaybeUninitSlice<'_>]) -> io::Result<usize> {
+        self.raw.recv_vectored_with_flags(places, NO_WAIT).map(|(count, _)| count)
+    }
+
+    /// How long a read that waits does so.
+    pub(crate) fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
+        self.raw.set_read_timeout(Some(patience))
     }
 
     /// For reading and writing with one deadline for all of it, however little comes at a time.
@@ -176,7 +205,7 @@ impl io::Read for Socket {
 
 impl io::Write for &Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(bytes)
+        self.raw.send_with_flags(bytes, NO_SIGNAL)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -186,7 +215,7 @@ impl io::Write for &Socket {
 
 impl io::Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(bytes)
+        self.raw.send_with_flags(bytes, NO_SIGNAL)
     }
 
     fn flush(&mut self) -> io::Result<()> {

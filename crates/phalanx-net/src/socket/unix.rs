@@ -25,7 +25,16 @@ impl From<Socket> for OwnedFd {
 impl Socket {
     /// Waits up to `patience` for something to read, or for the connection's end.
     pub fn wait_readable(&self, patience: Duration) -> io::Result<bool> {
-        let mut interest = [PollFd::new(&self.raw, PollFlags::IN)];
+        self.wait_for(PollFlags::IN, patience)
+    }
+
+    /// Waits up to `patience` for room to write, or for the connection's end.
+    pub fn wait_writable(&self, patience: Duration) -> io::Result<bool> {
+        self.wait_for(PollFlags::OUT, patience)
+    }
+
+    fn wait_for(&self, what: PollFlags, patience: Duration) -> io::Result<bool> {
+        let mut interest = [PollFd::new(&self.raw, what)];
         let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
         match poll(&mut interest, Some(&patience)) {
             Ok(ready) => Ok(ready > 0),
