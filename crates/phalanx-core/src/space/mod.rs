@@ -129,6 +129,9 @@ impl Space {
     /// What a request took has arrived.
     pub fn acknowledge(&mut self, _session: SessionId, _request: RequestId) {}
 
+    /// What a request took has arrived and is not wanted: it comes back.
+    pub fn give_back(&mut self, _now: Duration, _session: SessionId, _request: RequestId) {}
+
     /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its
     /// transactions are aborted, unless they are prepared.
     pub fn end_session(&mut self, _now: Duration, _session: SessionId) {}

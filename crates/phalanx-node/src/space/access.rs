@@ -140,6 +140,14 @@ impl Rights {
         }
     }
 
+    /// Whether this is allowed with some tuples.
+    pub fn allow_some(&self, verb: Verb) -> bool {
+        match self {
+            Rights::Everything => true,
+            Rights::Some(some) => some.iter().any(|(its, _)| *its == verb),
+        }
+    }
+
     /// Whether anything is.
     pub fn are_any(&self) -> bool {
         !matches!(self, Rights::Some(some) if some.is_empty())
@@ -170,8 +178,8 @@ impl Line {
 
 fn first_field(value: toml::Value) -> Result<Vec<u8>, String> {
     match value {
-        toml::Value::String(text) => Ok(Value::Str(text).encoded()),
-        toml::Value::Integer(number) => Ok(Value::Int(number).encoded()),
+        toml::Value::String(text) => Ok(Value::Str(text).to_bytes()),
+        toml::Value::Integer(number) => Ok(Value::Int(number).to_bytes()),
         _ => Err("first is a text or an integer".to_owned()),
     }
 }
