@@ -4,6 +4,7 @@
 use crate::control::{self, Pulse, tell};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
+use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use crate::sync::lock;
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
@@ -11,6 +12,7 @@ use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
+use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
 use std::collections::HashMap;
 use std::io;
@@ -40,6 +42,8 @@ pub struct Options {
     pub python: String,
     /// Which levels data links may have.
     pub policy: Policy,
+    /// How spaces are served beside; none: they are not.
+    pub spaces: Option<ServerOptions>,
 }
 
 /// A running service.
@@ -47,6 +51,8 @@ pub struct Executor {
     service: Arc<Service>,
     door: Arc<Door>,
     address: SocketAddr,
+    /// By which spaces are reached from this machine; removed when it ends.
+    _path: Option<Path>,
 }
 
 struct Service {
@@ -58,6 +64,7 @@ struct Service {
     running: Mutex<u32>,
     place_free: Condvar,
     closed: AtomicBool,
+    spaces: Option<Spaces>,
     log: Log,
 }
 
@@ -102,9 +109,15 @@ impl Executor {
         options: Options,
         log: impl Fn(String) + Send + Sync + 'static,
     ) -> io::Result<Executor> {
+        let log: Log = Arc::new(log);
         let listener = Listener::bind(address)?;
         let address = listener.address()?;
-        let log: Log = Arc::new(log);
+        let (mut listeners, mut path) = (vec![listener], None);
+        let serve_spaces = |spaces| Spaces::new(Some(member.clone()), spaces, log.clone());
+        let spaces = options.spaces.clone().map(serve_spaces).transpose()?;
+        if spaces.is_some() {
+            path = listen_at_path(&address, &mut listeners, &log);
+        }
         let service = Arc::new(Service {
             member,
             options,
@@ -113,11 +126,12 @@ impl Executor {
             running: Mutex::new(0),
             place_free: Condvar::new(),
             closed: AtomicBool::new(false),
+            spaces,
             log: log.clone(),
         });
         let serving = service.clone();
-        let door = Door::open(vec![listener], Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
-        Ok(Executor { service, door, address })
+        let door = Door::open(listeners, Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
+        Ok(Executor { service, door, address, _path: path })
     }
 
     /// Where it listens.
@@ -129,6 +143,7 @@ impl Executor {
     pub fn close(&self) {
         self.service.closed.store(true, Ordering::Release);
         self.door.close();
+        self.service.spaces.iter().for_each(Spaces::close);
         for session in lock(&self.service.sessions).values() {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
@@ -147,7 +162,10 @@ impl Service {
         match preamble {
             Preamble::Control => self.serve_user(peer),
             Preamble::Data { token } => self.pass_on(token, &peer),
-            Preamble::Space { .. } => Err(refused("no spaces are served here")),
+            Preamble::Space { shakes } => match &self.spaces {
+                Some(spaces) => spaces.serve(peer, shakes),
+                None => Err(refused("no spaces are served here")),
+            },
         }
     }
 

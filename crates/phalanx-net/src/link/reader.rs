@@ -60,7 +60,19 @@ impl Reader {
         greeting: Option<Greeting>,
     ) -> Reader {
         let (assembler, buffer) = (Assembler::new(most_body), vec![0; BUFFER]);
-        Reader { link, assembler, buffer, kept: 0, wanted: 0, greeting, context, least, plain: 0, direct: None, patience: None }
+        Reader {
+            link,
+            assembler,
+            buffer,
+            kept: 0,
+            wanted: 0,
+            greeting,
+            context,
+            least,
+            plain: 0,
+            direct: None,
+            patience: None,
+        }
     }
 
     /// Reads the link until it ends, which is always an error that says why. `on_frame` gets every frame; `on_pause`

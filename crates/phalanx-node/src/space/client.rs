@@ -45,7 +45,9 @@ pub enum ClientError {
     Space(#[from] SpaceError),
     #[error("{0}")]
     Unreachable(String),
-    #[error("the connection to the space {space} ended: {why}. What it has put is there, what waited has taken nothing")]
+    #[error(
+        "the connection to the space {space} ended: {why}. What it has put is there, what waited has taken nothing"
+    )]
     Ended { space: String, why: String },
     #[error(transparent)]
     Level(#[from] Conflict),
@@ -68,6 +70,8 @@ pub struct Answer {
 
 /// Called once with the outcome of a request, in any thread; must be quick.
 pub type Done = Box<dyn FnOnce(Result<Answer, ClientError>) + Send>;
+/// Called, in any thread, when there are events again since somebody looked; must be quick.
+pub type Nudge = Arc<dyn Fn() + Send + Sync>;
 /// An event of a watch: its sequence number, and the tuple.
 pub type Event = (u64, Bytes);
 
@@ -102,12 +106,33 @@ enum Slot {
     Answered(Result<Answer, ClientError>),
 }
 
+/// What is to be called when the state is not locked any more.
+#[must_use]
+enum Call {
+    Nothing,
+    Done(Done, Result<Answer, ClientError>),
+    Nudge(Nudge),
+}
+
+impl Call {
+    fn make(self) {
+        match self {
+            Call::Nothing => {}
+            Call::Done(done, answer) => done(answer),
+            Call::Nudge(nudge) => nudge(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Watch {
     events: VecDeque<Event>,
     bytes: usize,
     failed: Option<ClientError>,
     waiting: Option<Thread>,
+    nudge: Option<Nudge>,
+    /// Nobody has looked since it was called.
+    nudged: bool,
 }
 
 impl Client {
@@ -126,11 +151,8 @@ impl Client {
         };
         let (state, next) = (Mutex::new(state), AtomicU64::new(1));
         let mut client = Client { link, mark: Mark::Data, address, agreed, state, next };
-        let open = |request| ToSpace::Open {
-            request,
-            name: client.address.name.clone(),
-            create: connect.create.clone(),
-        };
+        let open =
+            |request| ToSpace::Open { request, name: client.address.name.clone(), create: connect.create.clone() };
         let request = client.ask(open, Vec::new())?;
         let patience = Instant::now() + connect.patience;
         let answer = loop {
@@ -141,7 +163,9 @@ impl Client {
                 return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
             }
         };
-        let FromSpace::Opened { secure, .. } = answer.message else { return Err(client.ended("it does not speak this protocol")) };
+        let FromSpace::Opened { secure, .. } = answer.message else {
+            return Err(client.ended("it does not speak this protocol"));
+        };
         client.mark = if secure { Mark::Data } else { Mark::None };
         Ok(Arc::new(client))
     }
@@ -149,6 +173,11 @@ impl Client {
     /// The space's address.
     pub fn address(&self) -> &SpaceAddress {
         &self.address
+    }
+
+    /// What its tuples travel as.
+    pub fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// How the link is protected, and why.
@@ -208,6 +237,30 @@ impl Client {
         }
     }
 
+    /// Forgets a request that nobody waits for any more, and gives back what it may take.
+    pub fn abandon(self: &Arc<Self>, request: RequestId) {
+        let client = Arc::downgrade(self);
+        let give_back = move |answer: Result<Answer, ClientError>| {
+            if let (Some(client), Ok(_)) = (client.upgrade(), answer) {
+                client.tell(&ToSpace::GiveBack { request });
+            }
+        };
+        let mut state = lock(&self.state);
+        match state.requests.remove(&request) {
+            Some(Slot::Answered(answer)) => {
+                drop(state);
+                give_back(answer);
+            }
+            Some(Slot::Waited(_)) => {
+                state.begun += 1;
+                state.requests.insert(request, Slot::Begun(Box::new(give_back)));
+                drop(state);
+                let _ = self.pump();
+            }
+            _ => {}
+        }
+    }
+
     /// [`Client::cancel`] of a request that was begun. `true`: nothing was taken, and the function is not called.
     pub fn cancel_begun(&self, request: RequestId) -> bool {
         let done = {
@@ -234,15 +287,26 @@ impl Client {
         }
     }
 
-    /// Begins to collect the events of a watch.
-    pub fn watch(&self, message: impl FnOnce(RequestId) -> ToSpace, body: Vec<Bytes>) -> Result<RequestId, ClientError> {
-        let request = self.next();
-        lock(&self.state).watches.insert(request, Watch::default());
-        let sent = self.send(request, message(request), body, Slot::Waited(None));
-        if sent.is_err() {
-            lock(&self.state).watches.remove(&request);
+    /// Begins to collect the events of a watch; [`Client::wait`] must follow.
+    pub fn watch(
+        self: &Arc<Self>,
+        message: impl FnOnce(RequestId) -> ToSpace,
+        body: Vec<Bytes>,
+        nudge: Option<Nudge>,
+    ) -> Result<RequestId, ClientError> {
+        let (request, reads) = (self.next(), nudge.is_some());
+        let mut state = lock(&self.state);
+        state.begun += usize::from(reads);
+        state.watches.insert(request, Watch { nudge, ..Watch::default() });
+        drop(state);
+        if let Err(error) = self.send(request, message(request), body, Slot::Waited(None)) {
+            self.forget(request);
+            return Err(error);
         }
-        sent.map(|()| request)
+        if reads {
+            self.pump()?;
+        }
+        Ok(request)
     }
 
     /// The events of a watch that have come, as soon as there are some; none: `pause` passed.
@@ -251,6 +315,7 @@ impl Client {
             let Some(found) = state.watches.get_mut(&watch) else {
                 return Some(Err(self.ended("the watch has ended")));
             };
+            found.nudged = false;
             if !found.events.is_empty() {
                 found.bytes = 0;
                 return Some(Ok(found.events.drain(..).collect()));
@@ -262,8 +327,11 @@ impl Client {
 
     /// Ends a watch here; the space is to be told. Whoever waits for its events gets an error.
     pub fn forget(&self, watch: RequestId) {
-        let forgotten = lock(&self.state).watches.remove(&watch);
-        forgotten.and_then(|watch| watch.waiting).inspect(Thread::unpark);
+        let mut state = lock(&self.state);
+        let Some(mut forgotten) = state.watches.remove(&watch) else { return };
+        state.begun -= usize::from(forgotten.nudge.is_some());
+        drop(state);
+        forgotten.tell().inspect(|nudge| nudge());
     }
 
     /// Ends the connection, and with an error whatever waits.
@@ -341,7 +409,9 @@ impl Client {
         lock(&self.state).reader = Some(reader);
         if let Err(error) = outcome {
             self.end(&match error {
-                LinkError::Ended | LinkError::Closed => "the server is gone, or does not serve this user any more".into(),
+                LinkError::Ended | LinkError::Closed => {
+                    "the server is gone, or does not serve this user any more".into()
+                }
                 error => error.to_string(),
             });
         }
@@ -349,7 +419,10 @@ impl Client {
 
     fn on_frame(&self, frame: Frame) {
         match decode::<FromSpace>(&frame.header) {
-            Ok(FromSpace::Event { watch, sequence }) => lock(&self.state).on_event(watch, sequence, frame.body),
+            Ok(FromSpace::Event { watch, sequence }) => {
+                let nudge = lock(&self.state).on_event(watch, sequence, frame.body);
+                nudge.inspect(|nudge| nudge());
+            }
             Ok(FromSpace::Beat) => {}
             Ok(FromSpace::Failed { request, error }) => self.answer(request, Err(error.into())),
             Ok(message) => self.answer(number_of(&message), Ok(Answer { message, body: frame.body })),
@@ -358,8 +431,8 @@ impl Client {
     }
 
     fn answer(&self, request: RequestId, answer: Result<Answer, ClientError>) {
-        let done = lock(&self.state).answer(request, answer);
-        done.into_iter().for_each(|(done, answer)| done(answer));
+        let call = lock(&self.state).answer(request, answer);
+        call.make();
     }
 
     /// Ends everything with an error.
@@ -371,13 +444,11 @@ impl Client {
         }
         state.ended = Some(why.to_owned());
         let open: Vec<_> = state.requests.keys().copied().collect();
-        let done: Vec<_> = open.into_iter().filter_map(|it| state.answer(it, Err(self.ended(why)))).collect();
-        for watch in state.watches.values_mut() {
-            watch.failed = Some(self.ended(why));
-            watch.waiting.take().inspect(Thread::unpark);
-        }
+        let calls: Vec<_> = open.into_iter().map(|it| state.answer(it, Err(self.ended(why)))).collect();
+        let nudges: Vec<_> = state.watches.values_mut().filter_map(|watch| watch.fail(self.ended(why))).collect();
         drop(state);
-        done.into_iter().for_each(|(done, answer)| done(answer));
+        nudges.into_iter().for_each(|nudge| nudge());
+        calls.into_iter().for_each(Call::make);
     }
 
     fn ended(&self, why: &str) -> ClientError {
@@ -434,47 +505,54 @@ impl State {
         self.next_parked
     }
 
-    /// Gives a request its answer; what is to be called, without the lock.
-    fn answer(
-        &mut self,
-        request: RequestId,
-        answer: Result<Answer, ClientError>,
-    ) -> Option<(Done, Result<Answer, ClientError>)> {
-        match self.requests.remove(&request) {
-            Some(Slot::Waited(thread)) => {
+    /// Gives a request its answer.
+    fn answer(&mut self, request: RequestId, answer: Result<Answer, ClientError>) -> Call {
+        match (self.requests.remove(&request), answer) {
+            (Some(Slot::Waited(thread)), answer) => {
                 self.requests.insert(request, Slot::Answered(answer));
                 thread.inspect(Thread::unpark);
+                Call::Nothing
             }
-            Some(Slot::Begun(done)) => {
+            (Some(Slot::Begun(done)), answer) => {
                 self.begun -= 1;
-                return Some((done, answer));
+                Call::Done(done, answer)
             }
-            Some(answered) => drop(self.requests.insert(request, answered)),
-            None => {
-                if let (Some(watch), Err(error)) = (self.watches.get_mut(&request), answer) {
-                    watch.fail(error);
-                }
+            (Some(answered), _) => {
+                self.requests.insert(request, answered);
+                Call::Nothing
             }
+            (None, Err(error)) => match self.watches.get_mut(&request) {
+                Some(watch) => watch.fail(error).map_or(Call::Nothing, Call::Nudge),
+                None => Call::Nothing,
+            },
+            (None, Ok(_)) => Call::Nothing,
         }
-        None
     }
 
-    fn on_event(&mut self, watch: RequestId, sequence: u64, tuple: Bytes) {
-        let Some(watch) = self.watches.get_mut(&watch).filter(|watch| watch.failed.is_none()) else { return };
+    /// Keeps an event; what is to be called, without the lock.
+    fn on_event(&mut self, watch: RequestId, sequence: u64, tuple: Bytes) -> Option<Nudge> {
+        let watch = self.watches.get_mut(&watch).filter(|watch| watch.failed.is_none())?;
         if watch.events.len() >= MOST_EVENTS || watch.bytes > MOST_EVENT_BYTES {
             let what = "events that wait for who watches".to_owned();
             return watch.fail(SpaceError::Full { what, most: MOST_EVENTS as u64 }.into());
         }
         watch.bytes += tuple.len();
         watch.events.push_back((sequence, tuple));
-        watch.waiting.take().inspect(Thread::unpark);
+        watch.tell()
     }
 }
 
 impl Watch {
-    fn fail(&mut self, error: ClientError) {
+    fn fail(&mut self, error: ClientError) -> Option<Nudge> {
         self.failed = Some(error);
+        self.tell()
+    }
+
+    /// Wakes who waits; what is to be called, without the lock.
+    fn tell(&mut self) -> Option<Nudge> {
         self.waiting.take().inspect(Thread::unpark);
+        let first = !std::mem::replace(&mut self.nudged, true);
+        self.nudge.clone().filter(|_| first)
     }
 }
 

@@ -1,8 +1,8 @@
 //! From a place that the user names to a link to the server there.
 
+use super::Place;
 use super::client::ClientError;
 use super::server::{MOST_BODY, SILENCE};
-use super::Place;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;
@@ -98,7 +98,8 @@ fn shake_hands(
     connect: &Connect,
 ) -> Result<Reached, ClientError> {
     let member = connect.member.as_ref();
-    let member = member.ok_or_else(|| ClientError::Identity("this policy needs an identity on both ends".to_owned()))?;
+    let member =
+        member.ok_or_else(|| ClientError::Identity("this policy needs an identity on both ends".to_owned()))?;
     let connection = member.client_of(Role::Executor)?.connect()?;
     let mut decided = None;
     let decide = |theirs| {

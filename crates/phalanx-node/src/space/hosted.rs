@@ -1,169 +1,205 @@
-//! A space with those who use it: sessions of other processes, and this process itself.
+//! A space in this process: the engine behind a lock, and whoever waits for what comes out of it: threads of this
+//! process, and sessions of others.
 
-use crate::sync::lock;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
-use phalanx_core::space::{Command, Options, RequestId, Space};
+use phalanx_core::space::{Command, Options, Space};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One who uses a space, and learns what comes for it later.
-pub trait Receive: Send + Sync {
-    /// Takes note of a command for this session. Called under the space's lock, in order: it must be quick and not call the
-    /// space. `false`: the watch that it is for is too far behind and ends.
-    fn receive(&self, command: Command) -> bool;
-    /// Sends what was noted; without the lock.
-    fn wake(&self);
+/// Where a session's commands go.
+pub trait Outlet: Send + Sync {
+    /// Keeps a command. Quick: the space is locked.
+    fn tell(&self, command: Command);
+    /// Something was told; the space is not locked any more.
+    fn flush(&self);
 }
 
-/// A space behind a lock, on a clock.
+/// The engine, shared by threads.
 pub struct Hosted {
+    state: Mutex<State>,
     began: Instant,
+    /// Over networks that are not trusted, only private links reach it.
     pub secure: bool,
-    inner: Mutex<Inner>,
-    next_session: AtomicU64,
-    nap: Arc<Nap>,
+    /// What the ticking thread waits for.
+    sooner: Condvar,
 }
 
-struct Inner {
-    space: Space,
-    receivers: HashMap<SessionId, Arc<dyn Receive>>,
-    /// Until when the thread that ends leases sleeps; none: it does not run.
-    nap: Option<Duration>,
+struct State {
+    engine: Space,
+    outlets: HashMap<SessionId, Arc<dyn Outlet>>,
+    sessions: u64,
+    /// When the ticking thread, if there is one, looks next.
+    ticks: Option<Duration>,
+    ended: bool,
 }
 
-/// Receivers to be woken; mostly none or one.
-type Woken = Vec<(SessionId, Arc<dyn Receive>)>;
+/// The outlets that were told something, to be flushed when the lock is free.
+#[must_use]
+#[derive(Default)]
+pub struct Told(Vec<Arc<dyn Outlet>>);
+
+impl Told {
+    /// Whether nobody is to be told anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// To be called without the lock.
+    pub fn flush(self) {
+        self.0.iter().for_each(|outlet| outlet.flush());
+    }
+}
+
+/// The locked space.
+pub struct Locked<'a> {
+    hosted: &'a Arc<Hosted>,
+    state: MutexGuard<'a, State>,
+}
 
 impl Hosted {
-    /// A new space.
+    /// An empty space.
     pub fn new(options: Options) -> Result<Arc<Hosted>, SpaceError> {
         let secure = options.secure;
-        let inner = Inner { space: Space::new(options)?, receivers: HashMap::new(), nap: None };
-        let began = Instant::now();
-        let nap = Arc::new(Nap { until: Mutex::new(began), earlier: Condvar::new() });
-        Ok(Arc::new(Hosted { began, secure, inner: Mutex::new(inner), next_session: AtomicU64::new(1), nap }))
+        let engine = Space::new(options)?;
+        let state = State { engine, outlets: HashMap::new(), sessions: 0, ticks: None, ended: false };
+        let (state, began, sooner) = (Mutex::new(state), Instant::now(), Condvar::new());
+        Ok(Arc::new(Hosted { state, began, secure, sooner }))
     }
 
-    /// A new session, whose late answers go to `receiver`.
-    pub fn join(&self, receiver: Arc<dyn Receive>) -> SessionId {
-        let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        lock(&self.inner).receivers.insert(session, receiver);
-        session
+    /// Time as the engine counts it.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
     }
 
-    /// Ends a session.
-    pub fn leave(self: &Arc<Self>, session: SessionId) {
-        self.with(|space, now| space.end_session(now, session));
-        lock(&self.inner).receivers.remove(&session);
+    /// Waits until nobody else has it locked.
+    pub fn lock(self: &Arc<Self>) -> Locked<'_> {
+        Locked { hosted: self, state: self.state.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Does something with the space; what that means for others is sent to them.
+    /// If nobody else has it locked.
+    pub fn try_lock(self: &Arc<Self>) -> Option<Locked<'_>> {
+        use std::sync::TryLockError;
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Locked { hosted: self, state })
+    }
+
+    /// Does something with the engine, and tells whom it concerns.
     pub fn with<T>(self: &Arc<Self>, work: impl FnOnce(&mut Space, Duration) -> T) -> T {
-        let mut inner = lock(&self.inner);
-        let done = work(&mut inner.space, self.began.elapsed());
-        let woken = inner.deliver();
-        if let Some(deadline) = inner.space.next_deadline() {
-            self.wake_before(&mut inner, deadline);
-        }
-        drop(inner);
-        woken.into_iter().for_each(|(_, receiver)| receiver.wake());
+        let mut locked = self.lock();
+        let done = work(locked.engine(), self.now());
+        locked.tick();
+        locked.unlock().flush();
         done
     }
 
-    /// The time of the space's clock after `wait` from now on.
-    pub fn after(&self, wait: Duration) -> Duration {
-        self.began.elapsed().saturating_add(wait)
+    /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back.
+    pub fn end(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ended = true;
+        self.sooner.notify_all();
+        let outlets: Vec<_> = state.outlets.drain().collect();
+        let old = Space::new(Options::default()).map(|empty| std::mem::replace(&mut state.engine, empty));
+        drop(state);
+        drop(old);
+        for (session, outlet) in outlets {
+            outlet.tell(Command::Answer { session, request: 0, answer: Err(SpaceError::Cancelled) });
+            outlet.flush();
+        }
     }
 
-    fn wake_before(self: &Arc<Self>, inner: &mut Inner, deadline: Duration) {
-        match inner.nap {
-            Some(until) if until <= deadline => return,
-            Some(_) => {}
-            None => {
-                let (weak, nap) = (Arc::downgrade(self), self.nap.clone());
-                let ticks = move || nap.keep(&weak);
-                if thread::Builder::new().name("phalanx-leases".into()).spawn(ticks).is_err() {
-                    return; // tried again with the next call; those that find tuples end leases themselves
+    /// Lives while something has a deadline.
+    fn tick(self: Arc<Self>) {
+        let mut locked = self.lock();
+        loop {
+            let next = locked.state.engine.next_deadline().filter(|_| !locked.state.ended);
+            locked.state.ticks = next;
+            let Some(next) = next else { return };
+            let now = self.now();
+            if next > now {
+                let waited = self.sooner.wait_timeout(locked.state, next - now);
+                locked.state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                locked.state.engine.on_tick(now);
+                locked.unlock().flush();
+                locked = self.lock();
+            }
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// Whether [`Hosted::end`] was called.
+    pub fn has_ended(&self) -> bool {
+        self.state.ended
+    }
+
+    /// The engine; [`Locked::tick`] and [`Locked::unlock`] are to be called after it was changed.
+    pub fn engine(&mut self) -> &mut Space {
+        &mut self.state.engine
+    }
+
+    /// A session of its own, whose commands go to the outlet.
+    pub fn open(&mut self, outlet: Arc<dyn Outlet>) -> SessionId {
+        let session = self.number();
+        self.state.outlets.insert(session, outlet);
+        session
+    }
+
+    /// A session without an outlet, for requests that are answered at once.
+    pub fn number(&mut self) -> SessionId {
+        self.state.sessions += 1;
+        SessionId(self.state.sessions)
+    }
+
+    /// The session's waiters and watches go, what it has not acknowledged comes back.
+    pub fn close(&mut self, session: SessionId) {
+        self.forget(session);
+        self.state.engine.end_session(self.hosted.now(), session);
+    }
+
+    /// Nothing comes for the session any more; `false`: it was forgotten before.
+    pub fn forget(&mut self, session: SessionId) -> bool {
+        self.state.outlets.remove(&session).is_some()
+    }
+
+    /// Tells everybody what has come out, and unlocks.
+    pub fn unlock(mut self) -> Told {
+        let state = &mut *self.state;
+        let mut told = Told::default();
+        while let Some(command) = state.engine.next_command() {
+            let (Command::Answer { session, .. } | Command::Notify { session, .. }) = &command;
+            if let Some(outlet) = state.outlets.get(session) {
+                outlet.tell(command);
+                if !told.0.iter().any(|one| Arc::ptr_eq(one, outlet)) {
+                    told.0.push(outlet.clone());
                 }
             }
         }
-        inner.nap = Some(deadline);
-        self.nap.set(self.began + deadline);
+        told
     }
 
-    /// Ends what is over; when there is more to end.
-    fn tick(self: &Arc<Self>) -> Option<Instant> {
-        self.with(|space, now| space.on_tick(now));
-        let mut inner = lock(&self.inner);
-        inner.nap = inner.space.next_deadline();
-        let until = inner.nap.map(|until| self.began + until);
-        until.inspect(|until| self.nap.set(*until));
-        until
-    }
-}
-
-impl Drop for Hosted {
-    fn drop(&mut self) {
-        self.nap.set(Instant::now()); // the thread wakes up, and finds nobody
-    }
-}
-
-/// Sleeps until the first lease or deadline ends, and keeps nothing alive meanwhile.
-struct Nap {
-    until: Mutex<Instant>,
-    earlier: Condvar,
-}
-
-impl Nap {
-    fn set(&self, until: Instant) {
-        *lock(&self.until) = until;
-        self.earlier.notify_one();
-    }
-
-    /// As long as there are some and the space is there.
-    fn keep(&self, weak: &Weak<Hosted>) {
-        loop {
-            let until = lock(&self.until);
-            let wait = until.saturating_duration_since(Instant::now());
-            if !wait.is_zero() {
-                drop(self.earlier.wait_timeout(until, wait).unwrap_or_else(PoisonError::into_inner));
-                continue;
+    /// After what may have a deadline: sees that somebody looks at the clock then.
+    pub fn tick(&mut self) {
+        let Some(next) = self.state.engine.next_deadline() else { return };
+        match self.state.ticks {
+            Some(ticks) if ticks <= next => {}
+            Some(_) => {
+                self.state.ticks = Some(next);
+                self.hosted.sooner.notify_all();
             }
-            drop(until);
-            if weak.upgrade().and_then(|hosted| hosted.tick()).is_none() {
-                return;
+            None if self.state.ended => {}
+            None => {
+                let hosted = self.hosted.clone();
+                let started = std::thread::Builder::new().name("phalanx-space".into()).spawn(move || hosted.tick());
+                // Without a thread a lease ends when somebody looks; the next call tries again.
+                self.state.ticks = started.is_ok().then_some(next);
             }
-        }
-    }
-}
-
-impl Inner {
-    fn deliver(&mut self) -> Woken {
-        let mut woken = Woken::new();
-        while let Some(command) = self.space.next_command() {
-            let (session, watch) = match &command {
-                Command::Answer { session, .. } => (*session, None),
-                Command::Notify { session, watch, .. } => (*session, Some(*watch)),
-            };
-            let Some(receiver) = self.receivers.get(&session) else { continue };
-            if !receiver.receive(command) {
-                self.end_watch(session, watch);
-            }
-            let receiver = &self.receivers[&session];
-            if !woken.iter().any(|(other, _)| *other == session) {
-                woken.push((session, receiver.clone()));
-            }
-        }
-        woken
-    }
-
-    fn end_watch(&mut self, session: SessionId, watch: Option<RequestId>) {
-        if let Some(watch) = watch {
-            self.space.unwatch(session, watch);
         }
     }
 }

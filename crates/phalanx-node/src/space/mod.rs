@@ -14,8 +14,9 @@ mod spaces;
 
 pub use access::{Access, AccessError, Rights, Verb, Who};
 pub use address::{Place, SpaceAddress, SpaceAddressError, check_name};
-pub use client::{Answer, Client, ClientError, Done, Event};
+pub use client::{Answer, Client, ClientError, Done, Event, Nudge};
 pub use connect::Connect;
-pub use hosted::{Hosted, Receive};
+pub use hosted::{Hosted, Locked, Outlet, Told};
 pub use server::{Server, ServerOptions};
+pub(crate) use server::{Service, listen_at_path};
 pub use spaces::{Caps, Spaces};

@@ -13,6 +13,7 @@ use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -91,7 +92,9 @@ impl Service {
                 check_accepted(&self.options.accepted, &user)?;
                 (Some(shaken), Who::User(user))
             }
-            (true, None) => return Err(refused("this server has no identity: it serves this machine's processes only")),
+            (true, None) => {
+                return Err(refused("this server has no identity: it serves this machine's processes only"));
+            }
         };
         let who = if peer.from.is_none() && is_same_user(&peer)? { Who::Owner } else { who };
         peer.proved();
@@ -211,20 +214,28 @@ fn listen(place: &Place, log: &Log) -> io::Result<Listening> {
         Place::Network(address) => {
             let listener = Listener::bind(&address.to_string())?;
             let bound = listener.address()?;
-            let (mut listeners, mut path) = (vec![listener], None);
-            match Path::of(&bound) {
-                Ok((listener, made)) => {
-                    listeners.push(listener);
-                    path = Some(made);
-                }
-                Err(error) => log(format!("this machine's processes come over the network too: {error}")),
-            }
+            let mut listeners = vec![listener];
+            let path = listen_at_path(&bound, &mut listeners, log);
             let address = Address { host: bound.ip().to_string(), port: bound.port() };
             Ok((listeners, Place::Network(address), path))
         }
         Place::Path(at) => {
             let (listener, path) = Path::at(at)?;
             Ok((vec![listener], place.clone(), Some(path)))
+        }
+    }
+}
+
+/// Listens also at the path that belongs to `address`, for this user's processes on this machine.
+pub(crate) fn listen_at_path(address: &SocketAddr, listeners: &mut Vec<Listener>, log: &Log) -> Option<Path> {
+    match Path::of(address) {
+        Ok((listener, path)) => {
+            listeners.push(listener);
+            Some(path)
+        }
+        Err(error) => {
+            log(format!("this machine's processes reach spaces over the network only: {error}"));
+            None
         }
     }
 }

@@ -1,8 +1,9 @@
 //! One client's conversation with one space, in a thread of its own.
 
-use super::hosted::{Hosted, Receive};
+use super::hosted::{Hosted, Outlet};
 use super::spaces::Spaces;
 use super::{Rights, Verb};
+use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
@@ -13,7 +14,7 @@ use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Finisher, Link, LinkError, Reader};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Longest that a session's thread waits without looking around.
@@ -33,6 +34,8 @@ pub struct Client {
     link: Arc<Link>,
     finisher: Arc<Finisher>,
     mark: OnceLock<Mark>,
+    /// Watches that are told nothing more, since too much waits for them.
+    behind: Mutex<Vec<RequestId>>,
 }
 
 impl Client {
@@ -40,28 +43,40 @@ impl Client {
         let bytes = body.iter().map(|piece| piece.len() as u64).sum();
         self.link.queue(self.mark.get().copied().unwrap_or(Mark::None), encode(message, bytes), body);
     }
+
+    /// Whether an event is not to be sent, since the client does not take those before it.
+    fn is_behind(&self, watch: RequestId) -> bool {
+        let mut behind = lock(&self.behind);
+        if behind.contains(&watch) {
+            return true;
+        }
+        let too_far = self.link.waiting_bytes() > MOST_EVENTS;
+        if too_far {
+            behind.push(watch);
+            let error = SpaceError::Full { what: "bytes of events that wait".into(), most: MOST_EVENTS as u64 };
+            self.say(&FromSpace::Failed { request: watch, error }, vec![]);
+        }
+        too_far
+    }
 }
 
-impl Receive for Client {
-    fn receive(&self, command: Command) -> bool {
+impl Outlet for Client {
+    fn tell(&self, command: Command) {
         match command {
             Command::Answer { request, answer: Ok(tuple), .. } => {
                 self.say(&FromSpace::Got { request, tuples: 1, next: None }, vec![tuple.into_bytes()]);
             }
-            Command::Answer { request, answer: Err(error), .. } => self.say(&FromSpace::Failed { request, error }, vec![]),
+            Command::Answer { request, answer: Err(error), .. } => {
+                self.say(&FromSpace::Failed { request, error }, vec![])
+            }
+            Command::Notify { watch, .. } if self.is_behind(watch) => {}
             Command::Notify { watch, sequence, tuple, .. } => {
-                if self.link.waiting_bytes() > MOST_EVENTS {
-                    let error = SpaceError::Full { what: "bytes of events that wait".into(), most: MOST_EVENTS as u64 };
-                    self.say(&FromSpace::Failed { request: watch, error }, vec![]);
-                    return false;
-                }
                 self.say(&FromSpace::Event { watch, sequence }, vec![tuple.into_bytes()]);
             }
         }
-        true
     }
 
-    fn wake(&self) {
+    fn flush(&self) {
         self.finisher.flush(&self.link);
     }
 }
@@ -87,7 +102,10 @@ struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.space.leave(self.id);
+        let mut locked = self.space.lock();
+        locked.close(self.id);
+        locked.tick();
+        locked.unlock().flush();
     }
 }
 
@@ -101,7 +119,7 @@ impl<'a> Session<'a> {
         link: Arc<Link>,
         finisher: Arc<Finisher>,
     ) -> Session<'a> {
-        let client = Arc::new(Client { link, finisher, mark: OnceLock::new() });
+        let client = Arc::new(Client { link, finisher, mark: OnceLock::new(), behind: Mutex::default() });
         Session { spaces, rights, is_private, client, opened: None }
     }
 
@@ -115,7 +133,7 @@ impl<'a> Session<'a> {
                 said_something |= self.on_frame(frame);
             });
             if said_something {
-                self.client.wake();
+                self.client.flush();
             }
             if let Err(error) = outcome {
                 link.close();
@@ -124,6 +142,7 @@ impl<'a> Session<'a> {
             if ended() {
                 link.close();
             }
+            self.end_watches_behind();
         }
     }
 
@@ -140,6 +159,13 @@ impl<'a> Session<'a> {
             if link.waiting_bytes() < least {
                 (least, since) = (link.waiting_bytes(), Instant::now());
             }
+        }
+    }
+
+    fn end_watches_behind(&self) {
+        let Some(opened) = &self.opened else { return };
+        for watch in std::mem::take(&mut *lock(&self.client.behind)) {
+            let _ = opened.space.with(|space, _| space.unwatch(opened.id, watch));
         }
     }
 
@@ -174,8 +200,10 @@ impl<'a> Session<'a> {
         }
         let secure = space.secure;
         let _ = self.client.mark.set(if secure { Mark::Data } else { Mark::None });
-        let id = space.join(self.client.clone());
-        let limits = space.with(|space, _| space.limits());
+        let (id, limits) = {
+            let mut locked = space.lock();
+            (locked.open(self.client.clone()), locked.engine().limits())
+        };
         self.opened = Some(Opened { space, id, rights, limits });
         Ok(Some((FromSpace::Opened { request, created, secure }, Vec::new())))
     }
@@ -204,8 +232,7 @@ impl Opened {
             }
             ToSpace::Count { request, transaction } => {
                 let template = self.template(&body, Verb::Rd)?;
-                let count =
-                    self.space.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
+                let count = self.space.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
                 Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
             }
             ToSpace::Renew { request, number, lease } => {
