@@ -107,9 +107,9 @@ pub struct Get {
     pub label: Option<Vec<u8>>,
     /// At most so many tuples; 0: one.
     pub limit: u32,
-    /// A page ends when it has as many bytes; 0: no limit.
+    /// A page ends when it has as many bytes; 0: 16 MiB.
     pub page_bytes: u64,
-    /// Where the page before ended. Pages go in no order but each partition's insertion, and only through what is there.
+    /// Where the page before ended. What comes or goes between two pages may be in a later one, or not.
     pub after: Option<Cursor>,
 }
 
@@ -119,6 +119,7 @@ pub struct Cursor {
     pub partition: u32,
     pub slot: u32,
     pub number: u64,
+    pub priority: i64,
 }
 
 /// How long to wait for a tuple that is not there.
