@@ -3,12 +3,12 @@
 ``_native.LocalSpace`` (the engine in this process), ``_native.RemoteSpace`` (a client) and ``_redis.RedisEngine`` have
 these methods, with the same meaning; the class :class:`phalanx.Space` does everything else in terms of them. All of
 them may be called by many threads at once, and hold no lock of the interpreter while they wait. Arguments come by
-position, in this order, and are checked here and not in the facade.
+position, in this order, and are checked by the engine.
 
 Words used below. *fields*: the values of a tuple. *template*: values (actuals), types (formals), :data:`phalanx.ANY`,
-queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: selectors, the last of which may give an
-order. *where*: a query over the whole tuple, or None. *transaction*: the number that :meth:`Engine.begin` gave, or
-None. Times are in seconds; None is no limit.
+queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: selectors, at
+most one of which is an order. *where*: a query over the whole tuple, or None. *transaction*: the number of one that was
+begun with :meth:`Engine.begin`, or None. Times are in seconds; None is no limit.
 
 Errors: SpaceError where the space refuses or is not there, SpaceFullError where a limit is reached, TransactionError
 where a transaction has ended, TypeError for a value that the encoding does not have.
@@ -63,7 +63,7 @@ class Engine(Protocol):
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         /,
@@ -75,7 +75,7 @@ class Engine(Protocol):
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         limit: int,
@@ -90,7 +90,7 @@ class Engine(Protocol):
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         timeout: float | None,
@@ -104,7 +104,7 @@ class Engine(Protocol):
         self,
         template: Fields,
         take: bool,
-        select: Sequence[Selector],
+        select: tuple[Selector, ...],
         where: Query | None,
         transaction: int | None,
         timeout: float | None,
@@ -124,8 +124,10 @@ class Engine(Protocol):
         ...
 
     def settle(self, request: int, kept: bool, /) -> None:
-        """After the outcome of a take: kept, the tuple is ours; not kept, it is back in the space as it was. Until
-        then it is nobody's, and it is back when this process ends. A second call for the same request does nothing."""
+        """Of a take that was not cancelled any more: kept, the tuple is ours; not kept, it is back in the space as it
+        was, also where ``done`` is to be called yet. Until then it is nobody's, and it is back when this process ends.
+        A second call for the same request does nothing, nor does one for what was taken under a transaction: that
+        decides."""
         ...
 
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
@@ -136,8 +138,9 @@ class Engine(Protocol):
         """Gives the tuple with this number ``lease`` seconds from now on (None: for ever); False if it is gone."""
         ...
 
-    def begin(self, timeout: float, /) -> int:
-        """Begins a transaction, which is aborted if it has not ended after so many seconds."""
+    def begin(self, transaction: int, timeout: float, /) -> None:
+        """Begins a transaction, which is aborted if it has not ended after so many seconds. Its number, 128 bits, is
+        drawn by who begins it in several spaces; the operations of who knows it can take part."""
         ...
 
     def prepare(self, transaction: int, /) -> None:
@@ -153,14 +156,22 @@ class Engine(Protocol):
         """As if nothing had been done. Of a transaction that has ended: does nothing."""
         ...
 
-    def watch(self, template: Fields, where: Query | None, since: int | None, /) -> int:
+    def watch(
+        self,
+        template: Fields,
+        where: Query | None,
+        since: int | None,
+        nudge: Callable[[], object] | None,
+        /,
+    ) -> int:
         """Begins to collect matching tuples that are put; returns the watch's number. ``since``: the sequence number
-        of the last event that is known already; those after it that the space remembers come again."""
+        of the last event that is known already; those after it come again, or SpaceError says that some were forgotten.
+        ``nudge`` is called, in any thread, when there are events again since :meth:`events` was called last."""
         ...
 
     def events(self, watch: int, timeout: float | None, /) -> list[tuple[int, Fields]]:
-        """Waits for events ``(sequence number, tuple)`` in their order; empty when ``timeout`` passed. Raises
-        SpaceError if some were lost because nobody asked for long, and after ``unwatch``."""
+        """Waits for events ``(sequence number, tuple)`` in their order; empty when ``timeout`` passed (0: what is
+        here). Raises SpaceError if some were forgotten because nobody asked for long, and after ``unwatch``."""
         ...
 
     def unwatch(self, watch: int, /) -> None:
@@ -173,4 +184,13 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Ends what waits, with SpaceError, and lets go of what is held. A second call does nothing."""
+        ...
+
+
+class Over(Protocol):
+    """What stands over an engine: a space."""
+
+    @property
+    def engine(self) -> Engine:
+        """What does the work."""
         ...

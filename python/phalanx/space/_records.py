@@ -22,7 +22,7 @@ KNOWN: dict[str, type] = {}
 
 
 class Record:
-    """Named values of a dataclass or named tuple that this process does not know: ``record.score``, ``record._asdict()``.
+    """Named values of a dataclass or named tuple that this process does not know: ``record.score``.
 
     It can be put into a space again, and is there what it was before. Templates and queries match it as they would
     match an instance.

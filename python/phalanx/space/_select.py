@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Selector(NamedTuple):
@@ -11,6 +12,9 @@ class Selector(NamedTuple):
     kind: str
     value: Any = None
 
+
+#: One selector, or some: filters, and at most one order.
+Select: TypeAlias = Selector | Iterable[Selector]
 
 #: The tuple that has been there longest.
 fifo = Selector("fifo")
@@ -28,3 +32,8 @@ def key(value: Any) -> Selector:
 def label(value: Any) -> Selector:
     """Only tuples that were put with ``label=value``."""
     return Selector("label", value)
+
+
+def selectors(select: Select) -> tuple[Selector, ...]:
+    """What a user wrote, for an engine."""
+    return (select,) if isinstance(select, Selector) else tuple(select)

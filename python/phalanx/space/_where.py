@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-#: The way to a value: positions in tuples and lists, names in records. Empty: the field at whose place the query stands.
+#: The way to a value: positions in tuples and lists, names in records. Empty: the field in whose place the query is.
 Path: TypeAlias = tuple[int | str, ...]
 
 
