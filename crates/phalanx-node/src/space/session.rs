@@ -280,7 +280,7 @@ impl Opened {
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
-        self.space.with(|space, now| space.out(now, tuples, options, transaction))
+        self.space.with(|space, now| space.out(now, &tuples, options, transaction))
     }
 
     fn get(&self, request: RequestId, mut get: Get, body: &[u8], transaction: Option<TransactionId>) -> Answered {

@@ -75,7 +75,7 @@ impl LocalSpace {
     ) -> PyResult<u64> {
         let tuple = self.tuple(fields)?;
         let options = to_out_options(lease, key, label, priority, &self.encoding)?;
-        self.put(py, vec![tuple], &options, transaction)
+        self.put(py, &[tuple], &options, transaction)
     }
 
     #[pyo3(signature = (tuples, lease, label, priority, transaction, /))]
@@ -90,7 +90,7 @@ impl LocalSpace {
     ) -> PyResult<()> {
         let encoded: PyResult<Vec<Tuple>> = tuples.iter().map(|fields| self.tuple(fields)).collect();
         let options = to_out_options(lease, None, label, priority, &self.encoding)?;
-        self.put(py, encoded?, &options, transaction).map(drop)
+        self.put(py, &encoded?, &options, transaction).map(drop)
     }
 
     #[pyo3(signature = (template, take, select, r#where, transaction, /))]
@@ -236,10 +236,10 @@ impl LocalSpace {
         let session = SessionId(request);
         let mut locked = self.lock(py)?;
         if locked.forget(session) {
-            if kept {
-                locked.engine().acknowledge(session, 0);
+            match kept {
+                true => locked.engine().acknowledge(session, 0),
+                false => locked.close(session),
             }
-            locked.close(session);
         }
         locked.unlock().flush();
         Ok(())
@@ -254,7 +254,7 @@ impl LocalSpace {
         transaction: Option<u128>,
     ) -> PyResult<u64> {
         let template = to_template(template, r#where, &self.encoding)?;
-        self.check(py)?;
+        drop(self.lock(py)?);
         let counted = py.detach(|| {
             let mut locked = self.hosted.lock();
             let now = self.hosted.now();
@@ -426,13 +426,7 @@ impl LocalSpace {
         Tuple::check(bytes, &self.encoding.limits).map_err(wrong)
     }
 
-    fn put(
-        &self,
-        py: Python<'_>,
-        tuples: Vec<Tuple>,
-        options: &OutOptions,
-        transaction: Option<u128>,
-    ) -> PyResult<u64> {
+    fn put(&self, py: Python<'_>, tuples: &[Tuple], options: &OutOptions, transaction: Option<u128>) -> PyResult<u64> {
         self.change(py, |locked, now| locked.engine().out(now, tuples, options, transaction.map(TransactionId)))?
             .map_err(failed)
     }
@@ -482,10 +476,10 @@ impl LocalSpace {
             tuples.iter().map(|tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects)).collect();
         if acknowledge {
             let mut locked = self.lock(py)?;
-            if decoded.is_ok() {
-                locked.engine().acknowledge(session, 0);
+            match decoded {
+                Ok(_) => locked.engine().acknowledge(session, 0),
+                Err(_) => locked.close(session),
             }
-            locked.close(session);
             locked.unlock().flush();
         }
         decoded

@@ -91,7 +91,8 @@ impl Slot {
 
 /// A function of Python's that is called with the outcome.
 pub struct Callback {
-    done: Py<PyAny>,
+    /// Let go when it was called: a future that nobody reads is to be seen as such.
+    done: Mutex<Option<Py<PyAny>>>,
     objects: bool,
     /// Whether the outcome waits for `settle`.
     takes: bool,
@@ -101,10 +102,11 @@ pub struct Callback {
 
 impl Callback {
     pub fn new(done: Py<PyAny>, objects: bool, takes: bool, hosted: &Arc<Hosted>) -> Callback {
-        Callback { done, objects, takes, hosted: Arc::downgrade(hosted), answer: Mutex::default() }
+        Callback { done: Mutex::new(Some(done)), objects, takes, hosted: Arc::downgrade(hosted), answer: Mutex::default() }
     }
 
     fn call(&self, py: Python<'_>, session: SessionId, answer: Answer) {
+        let Some(done) = locked(&self.done).take() else { return };
         let tuple = match answer {
             Ok(tuple) => decode_tuple(py, tuple.bytes(), self.objects).map(|fields| Some(fields.into_any())),
             Err(SpaceError::TimedOut) => Ok(None),
@@ -121,8 +123,8 @@ impl Callback {
             Ok(outcome) => outcome.unwrap_or_else(|| py.None().into_bound(py)),
             Err(error) => error.into_value(py).into_bound(py).into_any(),
         };
-        if let Err(error) = self.done.call1(py, (outcome,)) {
-            error.write_unraisable(py, Some(self.done.bind(py)));
+        if let Err(error) = done.call1(py, (outcome,)) {
+            error.write_unraisable(py, Some(done.bind(py)));
         }
     }
 }
