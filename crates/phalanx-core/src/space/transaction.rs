@@ -210,7 +210,9 @@ impl Space {
     /// Whether a transaction took the tuple of a key, and has not put another one.
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
-        own.is_some_and(|own| own.taken.iter().any(|held| held.has_key(key)) && !own.staged.iter().any(|held| held.has_key(key)))
+        own.is_some_and(|own| {
+            own.taken.iter().any(|held| held.has_key(key)) && !own.staged.iter().any(|held| held.has_key(key))
+        })
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.
