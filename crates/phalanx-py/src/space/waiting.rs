@@ -102,7 +102,13 @@ pub struct Callback {
 
 impl Callback {
     pub fn new(done: Py<PyAny>, objects: bool, takes: bool, hosted: &Arc<Hosted>) -> Callback {
-        Callback { done: Mutex::new(Some(done)), objects, takes, hosted: Arc::downgrade(hosted), answer: Mutex::default() }
+        Callback {
+            done: Mutex::new(Some(done)),
+            objects,
+            takes,
+            hosted: Arc::downgrade(hosted),
+            answer: Mutex::default(),
+        }
     }
 
     fn call(&self, py: Python<'_>, session: SessionId, answer: Answer) {
