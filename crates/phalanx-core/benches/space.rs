@@ -97,7 +97,9 @@ fn filled(tuples: u64) -> (Space, f64) {
 
 fn put(space: &mut Space, numbers: &[u64]) -> f64 {
     let options = OutOptions::default();
-    timed(tuple, numbers, |tuple| drop(space.out(NOW, std::slice::from_ref(tuple), &options, None).unwrap()))
+    timed(tuple, numbers, |tuple| {
+        space.out(NOW, std::slice::from_ref(tuple), &options, None).unwrap();
+    })
 }
 
 fn find(space: &mut Space, numbers: &[u64], take: bool, template: impl Fn(u64) -> Template) -> f64 {
