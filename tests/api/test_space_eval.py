@@ -40,8 +40,8 @@ def test_eval_puts_the_tuple_that_the_function_returns(manager: px.Manager) -> N
         assert space.info().tuples == 0
 
 
-def test_eval_is_made_again_when_its_interpreter_dies(manager: px.Manager, tmp_path: Path) -> None:
-    with px.Space(manager=manager) as space:
+def test_eval_is_made_again_when_its_interpreter_dies(tmp_path: Path) -> None:
+    with px.Manager(contract=px.ParDegree(1)) as manager, px.Space(manager=manager) as space:
         future = space.eval(die_once, str(tmp_path / "flag"))
         assert future.result(timeout=60) == ("survived",)
         assert space.in_all("survived") == [("survived",)]

@@ -103,10 +103,8 @@ impl Space {
 
     /// What a request took has arrived and is not wanted: it comes back.
     pub fn give_back(&mut self, now: Duration, session: SessionId, request: RequestId) {
-        for held in self.unacknowledged.remove(&(session, request)).unwrap_or_default() {
-            self.let_go(&held);
-            self.restore(now, held);
-        }
+        let back = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+        self.bring_back(now, back);
     }
 
     /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its
@@ -120,13 +118,12 @@ impl Space {
         }
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
-        for id in lost {
-            self.undo(now, id);
-        }
+        let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
         for request in unanswered {
-            self.give_back(now, session, request);
+            back.extend(self.unacknowledged.remove(&(session, request)).unwrap_or_default());
         }
+        self.bring_back(now, back);
     }
 
     /// Ends what is over by now: leases, deadlines, transactions. Calls that find tuples do so themselves.
@@ -134,8 +131,11 @@ impl Space {
         while let Some((_, number)) = self.leases.first().copied().filter(|(deadline, _)| *deadline <= now) {
             self.expire(number);
         }
-        while let Some((_, id)) = self.transaction_deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
-            self.undo(now, id);
+        if self.transaction_deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
+            let over = self.transaction_deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+            let over: Vec<TransactionId> = over.map(|(_, id)| *id).collect();
+            let back = over.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+            self.bring_back(now, back);
         }
         while let Some((_, number)) = self.waiter_deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
             let interest = self.takers.get(number).or_else(|| self.readers.get(number));

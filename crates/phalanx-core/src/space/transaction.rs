@@ -128,18 +128,35 @@ impl Space {
     }
 
     /// Aborts; `false`: there is no such transaction.
-    pub(super) fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
-        let Some(mut own) = self.end(transaction, false) else { return false };
+    fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
+        let Some(back) = self.dissolve(transaction) else { return false };
+        self.bring_back(now, back);
+        true
+    }
+
+    /// Aborts, except that what was taken is not yet back.
+    pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
+        let own = self.end(transaction, false)?;
         for held in &own.staged {
             self.let_go(held);
             self.store.free_key(held);
         }
-        own.taken.sort_by_key(|held| held.number);
-        for held in own.taken {
+        // Who put a tuple in the place of the one it took leaves that one its key.
+        for held in &own.taken {
+            if let Some(key) = held.key() {
+                self.store.reserve_key(key);
+            }
+        }
+        Some(own.taken)
+    }
+
+    /// What was taken comes back, the oldest first.
+    pub(super) fn bring_back(&mut self, now: Duration, mut back: Vec<Held>) {
+        back.sort_unstable_by_key(|held| held.number);
+        for held in back {
             self.let_go(&held);
             self.restore(now, held);
         }
-        true
     }
 
     fn end(&mut self, id: TransactionId, committed: bool) -> Option<Transaction> {
@@ -211,17 +228,16 @@ impl Space {
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
         own.is_some_and(|own| {
-            own.taken.iter().any(|held| held.has_key(key)) && !own.staged.iter().any(|held| held.has_key(key))
+            let has_key = |held: &Held| held.key() == Some(key);
+            own.taken.iter().any(has_key) && !own.staged.iter().any(has_key)
         })
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.
     fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
         self.store.free_key(held);
-        if let Some(key) = held.extra.as_ref().and_then(|extra| extra.key.as_ref()) {
-            if self.replaces(Some(id), key) {
-                self.store.reserve_key(key);
-            }
+        if let Some(key) = held.key().filter(|key| self.replaces(Some(id), key)) {
+            self.store.reserve_key(key);
         }
     }
 }

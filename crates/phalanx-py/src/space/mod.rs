@@ -4,7 +4,6 @@ mod array;
 mod classes;
 mod decode;
 mod encode;
-mod hosted;
 mod info;
 mod local;
 mod options;

@@ -47,8 +47,8 @@ impl Held {
         self.extra.as_ref().map_or(0, |extra| extra.priority)
     }
 
-    pub fn has_key(&self, key: &[u8]) -> bool {
-        self.extra.as_ref().and_then(|extra| extra.key.as_deref()) == Some(key)
+    pub fn key(&self) -> Option<&[u8]> {
+        self.extra.as_ref()?.key.as_deref()
     }
 
     /// Bytes of memory, about.
@@ -144,7 +144,7 @@ impl Store {
     }
 
     pub fn free_key(&mut self, held: &Held) {
-        if let Some(key) = held.extra.as_ref().and_then(|extra| extra.key.as_ref()) {
+        if let Some(key) = held.key() {
             self.keys.remove(key);
         }
     }
