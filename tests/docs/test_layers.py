@@ -22,7 +22,7 @@ MODULES = {
     "phalanx-net": [
         "address body preamble",
         "frames seal socket",
-        "tls",
+        "runtime tls",
         "identity",
         "link",
         "bundle connect",
@@ -30,7 +30,8 @@ MODULES = {
     ],
     "phalanx-node": [
         "control explain files interpreter rules sync",
-        "journal recruit",
+        "door journal recruit",
+        "space",
         "local remote",
         "connect",
         "manager executor hub",
@@ -45,7 +46,8 @@ MODULES = {
         "_folding skeletons",
         "_compile _interpreter _outcomes _results _stream",
         "_submissions",
-        "manager space bsp transfer",
+        "manager",
+        "space bsp transfer",
         "root",
         "adapters demo",
         "cli",

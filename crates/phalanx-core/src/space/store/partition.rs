@@ -193,7 +193,7 @@ impl Partition {
         wanted: &Wanted,
         after: Option<(u32, u64)>,
         clock: u64,
-        mut call: impl FnMut(&Slab, u32) -> bool,
+        mut call: impl FnMut(&Entries, u32) -> bool,
     ) {
         let mut in_vain = 0;
         let entries = self.entries();
@@ -203,7 +203,7 @@ impl Partition {
             }
             if !self.accepts(wanted, slot, &entries) {
                 in_vain += 1;
-            } else if !call(&self.slab, slot) {
+            } else if !call(&entries, slot) {
                 break;
             }
         }
@@ -231,7 +231,8 @@ impl Partition {
             return self.by_priority(Walk::all(links, head, false));
         }
         match after {
-            Some((slot, number)) if head != NIL && self.slab.has(slot, number) => {
+            // A cursor comes from outside: only a wanted tuple is in this list.
+            Some((slot, number)) if self.slab.has(slot, number) && self.accepts(wanted, slot, &self.entries()) => {
                 Candidates::Listed(Walk::behind(links, head, slot))
             }
             _ => Candidates::Listed(Walk::all(links, head, backward)),

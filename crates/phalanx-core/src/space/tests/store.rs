@@ -133,6 +133,21 @@ fn pages_are_bounded_and_go_on_where_they_ended() {
 }
 
 #[test]
+fn a_cursor_of_another_search_does_no_harm() {
+    let mut bench = Bench::with(Options { indexes: vec![vec![0]], ..Options::default() });
+    for number in 0..6 {
+        bench.out(&[int(number % 2), int(number)]);
+    }
+    let get = |after| Get { limit: 2, after, ..Get::default() };
+    let page = bench.space.get(bench.now, local(), &like(&[Some(int(0)), None]), &get(None), None).unwrap();
+    let other = bench.space.get(bench.now, local(), &like(&[Some(int(1)), None]), &get(page.next), None).unwrap();
+    let found: Vec<_> = other.tuples.iter().map(Tuple::values).collect();
+    assert_eq!(found, [vec![int(1), int(3)], vec![int(1), int(5)]]);
+    let none = bench.space.get(bench.now, local(), &like(&[Some(int(7)), None]), &get(page.next), None);
+    assert_eq!(none, Ok(Page::default()));
+}
+
+#[test]
 fn limits_are_errors_and_change_nothing() {
     let mut bench = Bench::with(Options { most_tuples: 2, ..Options::default() });
     let three: Vec<Tuple> = (0..3).map(|number| Tuple::of(&[int(number)])).collect();
