@@ -2,7 +2,6 @@
 
 use super::decode::decode_tuple;
 use super::encode::{Encoding, encode_tuple};
-use super::hosted::{Hosted, Locked};
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, patiently};
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::space::{Asker, Get, OutOptions, Template, Tuple};
+use phalanx_node::space::{Hosted, Locked};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Bytes of tuples in a page of many.
 const PAGE: u64 = 16 << 20;
 /// How often this process was forked off another.
-static FORKS: AtomicU64 = AtomicU64::new(0);
+pub(super) static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// To be called in the child after a fork.
 #[pyfunction]
@@ -211,8 +211,8 @@ impl LocalSpace {
         locked.tick();
         let told = locked.unlock();
         if let Some(answer) = found.transpose() {
-            use super::hosted::Outlet;
             use phalanx_core::space::Command;
+            use phalanx_node::space::Outlet;
             callback.tell(Command::Answer { session, request: 0, answer });
             callback.flush();
         }
@@ -392,6 +392,11 @@ impl Drop for LocalSpace {
 }
 
 impl LocalSpace {
+    /// For a server of this process.
+    pub fn hosted(&self) -> Arc<Hosted> {
+        self.hosted.clone()
+    }
+
     fn check(&self, _: Python<'_>) -> PyResult<()> {
         if self.forks != FORKS.load(Ordering::Relaxed) {
             let why = "this space belongs to the process that made it: make it after the fork, or serve() it";
@@ -515,7 +520,7 @@ impl LocalSpace {
     }
 }
 
-fn forgotten(missed: u64) -> PyErr {
+pub(super) fn forgotten(missed: u64) -> PyErr {
     let what = "events, matching or not, have been forgotten; make the space with a larger log_events=, or read faster";
     raise("SpaceError", format!("{missed} {what}"))
 }

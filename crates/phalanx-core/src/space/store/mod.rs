@@ -2,13 +2,15 @@
 //! them indexes.
 
 mod boxes;
+mod entries;
 mod index;
 mod links;
 mod partition;
 mod slab;
 
 pub use boxes::MOST_SIDES;
-pub use partition::{Extra, Wanted};
+pub use entries::Extra;
+pub use partition::Wanted;
 
 use super::signature::Signature;
 use super::template::Template;
@@ -223,7 +225,13 @@ impl Store {
     }
 
     /// Wanted tuples behind a place, at most `limit`, and so many bytes; and where the next page begins, if there may be one.
-    pub fn page(&mut self, wanted: &Wanted, limit: u32, bytes: u64, after: Option<Cursor>) -> (Vec<Place>, Option<Cursor>) {
+    pub fn page(
+        &mut self,
+        wanted: &Wanted,
+        limit: u32,
+        bytes: u64,
+        after: Option<Cursor>,
+    ) -> (Vec<Place>, Option<Cursor>) {
         self.searches += 1;
         if let Some(key) = wanted.key {
             let found = if after.is_none() { self.find_key(key, wanted) } else { None };
@@ -240,17 +248,22 @@ impl Store {
     }
 
     /// One partition behind the other.
-    fn page_in_turn(&mut self, wanted: &Wanted, room: &mut Room, after: Option<Cursor>) -> (Vec<Place>, Option<Cursor>) {
+    fn page_in_turn(
+        &mut self,
+        wanted: &Wanted,
+        room: &mut Room,
+        after: Option<Cursor>,
+    ) -> (Vec<Place>, Option<Cursor>) {
         let mut places = Vec::new();
         let mut from = after.map_or(0, |cursor| cursor.partition);
         while let Some(number) = self.next_partition(wanted.template, from) {
             from = number + 1;
             let behind = after.filter(|cursor| cursor.partition == number).map(|cursor| (cursor.slot, cursor.number));
             let mut last = None;
-            self.partitions[number as usize].each(wanted, behind, self.searches, |slab, slot| {
+            self.partitions[number as usize].each(wanted, behind, self.searches, |entries, slot| {
                 places.push(Place { partition: number, slot });
                 last = Some(slot);
-                room.has_more_after(slab.entry(slot).bytes)
+                room.has_more_after(entries.slab.entry(slot).bytes)
             });
             if let Some(slot) = last.filter(|_| room.is_full()) {
                 return (places, Some(self.cursor(Place { partition: number, slot })));
@@ -260,20 +273,20 @@ impl Store {
     }
 
     /// All that is wanted is looked at, and as much as a page holds is kept.
-    fn page_in_order(&mut self, wanted: &Wanted, room: &mut Room, after: Option<Cursor>) -> (Vec<Place>, Option<Cursor>) {
+    fn page_in_order(
+        &mut self,
+        wanted: &Wanted,
+        room: &mut Room,
+        after: Option<Cursor>,
+    ) -> (Vec<Place>, Option<Cursor>) {
         let order = wanted.order;
         let after = after.map(|cursor| rank(order, cursor.priority, cursor.number));
         let mut first: BinaryHeap<(Rank, u32, u32)> = BinaryHeap::new();
         let (mut from, mut more) = (0, false);
         while let Some(number) = self.next_partition(wanted.template, from) {
             from = number + 1;
-            let mut slots = Vec::new();
-            self.partitions[number as usize].each(wanted, None, self.searches, |_, slot| {
-                slots.push(slot);
-                true
-            });
-            for slot in slots {
-                let rank = self.rank(Place { partition: number, slot }, order);
+            self.partitions[number as usize].each(wanted, None, self.searches, |entries, slot| {
+                let rank = rank(order, entries.priority(slot), entries.slab.number(slot));
                 if after.is_none_or(|after| rank > after) {
                     first.push((rank, number, slot));
                     if first.len() > room.tuples as usize {
@@ -281,7 +294,8 @@ impl Store {
                         more = true;
                     }
                 }
-            }
+                true
+            });
         }
         let all = first.into_sorted_vec();
         let mut places = Vec::new();

@@ -1,4 +1,5 @@
-//! A space in this process: the engine behind a lock, and whoever waits for what comes out of it. Knows no Python.
+//! A space in this process: the engine behind a lock, and whoever waits for what comes out of it: threads of this
+//! process, and sessions of others.
 
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
@@ -19,6 +20,8 @@ pub trait Outlet: Send + Sync {
 pub struct Hosted {
     state: Mutex<State>,
     began: Instant,
+    /// Over networks that are not trusted, only private links reach it.
+    pub secure: bool,
     /// What the ticking thread waits for.
     sooner: Condvar,
 }
@@ -38,10 +41,12 @@ struct State {
 pub struct Told(Vec<Arc<dyn Outlet>>);
 
 impl Told {
+    /// Whether nobody is to be told anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// To be called without the lock.
     pub fn flush(self) {
         self.0.iter().for_each(|outlet| outlet.flush());
     }
@@ -54,10 +59,13 @@ pub struct Locked<'a> {
 }
 
 impl Hosted {
+    /// An empty space.
     pub fn new(options: Options) -> Result<Arc<Hosted>, SpaceError> {
+        let secure = options.secure;
         let engine = Space::new(options)?;
         let state = State { engine, outlets: HashMap::new(), sessions: 0, ticks: None, ended: false };
-        Ok(Arc::new(Hosted { state: Mutex::new(state), began: Instant::now(), sooner: Condvar::new() }))
+        let (state, began, sooner) = (Mutex::new(state), Instant::now(), Condvar::new());
+        Ok(Arc::new(Hosted { state, began, secure, sooner }))
     }
 
     /// Time as the engine counts it.
@@ -65,6 +73,7 @@ impl Hosted {
         self.began.elapsed()
     }
 
+    /// Waits until nobody else has it locked.
     pub fn lock(self: &Arc<Self>) -> Locked<'_> {
         Locked { hosted: self, state: self.state.lock().unwrap_or_else(PoisonError::into_inner) }
     }
@@ -78,6 +87,15 @@ impl Hosted {
             Err(TryLockError::WouldBlock) => return None,
         };
         Some(Locked { hosted: self, state })
+    }
+
+    /// Does something with the engine, and tells whom it concerns.
+    pub fn with<T>(self: &Arc<Self>, work: impl FnOnce(&mut Space, Duration) -> T) -> T {
+        let mut locked = self.lock();
+        let done = work(locked.engine(), self.now());
+        locked.tick();
+        locked.unlock().flush();
+        done
     }
 
     /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back.
@@ -116,10 +134,12 @@ impl Hosted {
 }
 
 impl Locked<'_> {
+    /// Whether [`Hosted::end`] was called.
     pub fn has_ended(&self) -> bool {
         self.state.ended
     }
 
+    /// The engine; [`Locked::tick`] and [`Locked::unlock`] are to be called after it was changed.
     pub fn engine(&mut self) -> &mut Space {
         &mut self.state.engine
     }
