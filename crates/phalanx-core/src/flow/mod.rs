@@ -29,7 +29,7 @@ pub use run::RunOptions;
 use crate::error::WireError;
 use crate::event::{Cause, Command, Event, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
-use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
+use crate::wire::{Follow, FromInterpreter, Stayed, ToInterpreter, Tokens};
 use bytes::Bytes;
 use contract::Contract;
 use forward::Given;
@@ -80,6 +80,19 @@ impl Program {
     fn whole(&self) -> Pace {
         let tokens = |number: usize| self.tokens(self.graph.instruction(number as u16).fan);
         Pace::whole(self.paces.iter().enumerate().map(|(number, pace)| (pace, tokens(number))))
+    }
+
+    /// How long `tokens` tokens take, with what follows where they stay; unknown before the first answer.
+    fn estimate(&self, mut instruction: u16, tokens: u32) -> Option<Duration> {
+        let mut whole = self.paces[usize::from(instruction)].estimate(tokens)?;
+        for next in self.graph.follow(instruction) {
+            if !self.paces[usize::from(instruction)].gives_heavy() {
+                break;
+            }
+            whole += self.paces[usize::from(next)].estimate(tokens).unwrap_or_default();
+            instruction = next;
+        }
+        Some(whole)
     }
 
     /// How many tokens of a task are numbered in a fan.
@@ -280,8 +293,8 @@ impl Engine {
             FromInterpreter::Ahead { firing, shape } => {
                 Tokens::from_wire(shape, body).and_then(|tokens| self.on_ahead(id, firing, tokens))
             }
-            FromInterpreter::Fired { firing, shape, ways, busy, protection } => {
-                let given = Tokens::from_wire(shape, body).map(|tokens| Given { ways, tokens });
+            FromInterpreter::Fired { firing, shape, ways, stayed, busy, protection } => {
+                let given = Tokens::from_wire(shape, body).map(|tokens| Given { ways, stayed, tokens });
                 given.and_then(|given| self.on_fired(now, id, firing, given, busy, protection))
             }
             FromInterpreter::Failed { firing, busy } => {
@@ -305,17 +318,22 @@ impl Engine {
         busy: u64,
         protection: u64,
     ) -> Result<(), WireError> {
-        let duration = Duration::from_nanos(busy);
-        let ahead = self.check_given(id, firing, &given)?;
+        let (ahead, followed) = self.check_given(id, firing, &given)?;
         let (tasks, bytes) = (given.tasks(), given.tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>());
-        let (works, race) = self.answered(now, id, firing, tasks, duration)?;
-        let (run, instruction) = (works[0].run, works[0].instruction);
+        let whole = given.stayed.iter().fold(busy, |whole, stayed| whole.saturating_add(stayed.busy));
+        let (mut works, race) = self.answered(now, id, firing, tasks, Duration::from_nanos(whole))?;
+        let run = works[0].run;
         if race == Race::Lost {
+            let busy = whole;
             self.record(Fact::Dropped { interpreter: id, run, tasks, bytes, busy, protection });
             self.fire(now);
             return Ok(());
         }
         self.win(race);
+        if !followed.is_empty() {
+            self.on_stayed(id, &mut works[0], &followed, &given.stayed);
+        }
+        let (instruction, duration) = (works[0].instruction, Duration::from_nanos(busy));
         self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
         let Some(open) = self.runs.get(&run) else {
             self.fire(now);
@@ -334,6 +352,20 @@ impl Engine {
         }
         self.fire(now);
         Ok(())
+    }
+
+    /// Tokens of one task stayed, and the instructions that follow were fired on them: `work` is the last one's now.
+    fn on_stayed(&mut self, id: InterpreterId, work: &mut Work, followed: &[u16], stayed: &[Stayed]) {
+        let run = work.run;
+        for (next, Stayed { bytes, busy }) in followed.iter().zip(stayed.iter().copied()) {
+            let instruction = std::mem::replace(&mut work.instruction, *next);
+            self.record(Fact::Stayed { interpreter: id, run, instruction, bytes, busy });
+            let Some(program) = self.runs.get(&run).and_then(|run| self.programs.get_mut(&run.program)) else {
+                continue;
+            };
+            program.paces[usize::from(instruction)].measured(1, Duration::from_nanos(busy), bytes);
+            program.paces[usize::from(*next)].weighed(1, bytes);
+        }
     }
 
     /// What an instruction of a chain gave is the next one's token, or leaves.
@@ -531,6 +563,10 @@ impl Engine {
             self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
         }
         let marked = program.marks.of(work.instruction);
+        // What may end its interpreter is fired one instruction at a time.
+        let follow = if work.is_suspect() { Vec::new() } else { program.graph.follow(work.instruction) };
+        let mark =
+            |number: &u16| Follow { instruction: *number, gives: marks::of_tokens(program.marks.of(*number).gives) };
         let firing = FiringId(self.next_firing);
         self.next_firing += 1;
         let Bulk { tokens, first, count, groups, ahead } = match program.graph.is_chain() {
@@ -556,6 +592,7 @@ impl Engine {
                 groups,
                 takes: marks::of_tokens(marked.takes),
                 gives: marks::of_tokens(marked.gives),
+                follow: follow.iter().map(mark).collect(),
             },
             body: tokens.body(),
         });
@@ -564,10 +601,11 @@ impl Engine {
         interpreter.add(Firing {
             id: firing,
             more,
+            follow,
             ahead: Vec::new(),
             bytes,
             // How long the code's imports take is unknown, and tells nothing of the network.
-            estimate: program.paces[usize::from(instruction)].estimate(tasks).filter(|_| !stages),
+            estimate: program.estimate(instruction, tasks).filter(|_| !stages),
             sent: now,
             busy: Duration::ZERO,
             alone: interpreter.in_flight.is_empty() && !stages,
