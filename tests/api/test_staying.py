@@ -51,7 +51,7 @@ def travelled(manager: px.Manager) -> int:
     ],
     ids=["chain", "nested", "map", "graph"],
 )
-def test_they_do_not_travel(own_manager: px.Manager, body: object) -> None:
+def test_they_do_not_travel(own_manager: px.Manager, body: Any) -> None:
     assert list(own_manager.compute(body, range(20))) == [(number + 1) * HEAVY // 8 for number in range(20)]
     assert travelled(own_manager) < HEAVY
     assert stayed(own_manager) >= 20 * HEAVY
