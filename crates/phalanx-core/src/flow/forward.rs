@@ -1,10 +1,11 @@
 //! The tokens of a graph on their way: what instructions give goes to its targets.
 
+use super::Engine;
 use super::graph::{Instruction, Takes, Target};
 use super::groups::Groups;
 use super::pace::{MOST_TOKENS, average};
+use super::program::Program;
 use super::repository::Work;
-use super::{Engine, Program};
 use crate::error::WireError;
 use crate::event::Outcome;
 use crate::ids::{FiringId, InterpreterId, RunId, TaskId};
