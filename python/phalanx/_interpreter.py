@@ -42,13 +42,13 @@ def main() -> None:
     while True:
         kind, program, *message = link.next()
         if kind == "fire":
-            firing, instruction, first, slice_, tokens, count, groups = message
-            function = programs[program].function(instruction)
-            if isinstance(function, Instruction) or groups or ahead:
-                GraphFiring(link, firing, function).fire_all([*ahead, tokens], groups, slice_)
+            firing, instruction, first, slice_, tokens, count, groups, follow = message
+            path = [programs[program].function(number) for number in (instruction, *follow)]
+            if isinstance(path[0], Instruction) or groups or ahead:
+                GraphFiring(link, firing, path).fire_all([*ahead, tokens], groups, slice_)
                 ahead.clear()
             else:
-                Firing(link, firing, function).fire(tokens, first, count, slice_)
+                Firing(link, firing, path).fire(tokens, first, count, slice_)
         elif kind == "ahead":
             ahead.append(message[0])
         elif kind == "stage":
@@ -77,12 +77,15 @@ class Program:
 
 
 class Firing:
-    """The firing of one instruction on a number of tokens."""
+    """The firing of one instruction on a number of tokens. Where it gives a heavy token, that stays here, and the next
+    instruction of the path is fired on it at once."""
 
-    def __init__(self, link: Interpreter, firing: int, function: Function) -> None:
+    def __init__(self, link: Interpreter, firing: int, path: list[Function]) -> None:
         self._link = link
         self._firing = firing
-        self._function = function
+        self._path = path
+        #: Bytes, and nanoseconds that it took to make them, of tokens that stayed, of which nothing was answered yet.
+        self._stayed: list[tuple[int, int]] = []
         self._answered = perf_counter_ns()
 
     def fire(self, tokens: Unpacked, first: int, count: int, slice_: float) -> None:
@@ -92,23 +95,23 @@ class Firing:
             objects = unpack(tokens, first, count)
         except Exception as error:
             objects = map(_raising(staging_error(error, self._link.machine, "a task")), range(count))
-        while count > 0:
+        self._left = count
+        while self._left > 0:
             results, failure = self._fire_some(objects, end)
             if not results and failure is None:
                 failure = (RuntimeError("tasks are missing"), _UNREADABLE)
-            flush_output()
             self._send_results(results)
-            count -= len(results)
             if failure is not None:
                 self._send_failure(*failure)
-                count -= 1
-            if count > 0 and perf_counter() > end:
+                self._left -= 1
+            if self._left > 0 and perf_counter() > end:
                 self._link.returned(self._firing)
                 return
 
     def _fire_some(self, objects: Any, end: float) -> tuple[list[Any], tuple[BaseException, Any] | None]:
         results: list[Any] = []
-        append, function, clock = results.append, self._function, perf_counter
+        append, function, clock = results.append, self._path[0], perf_counter
+        follows = len(self._path) > 1
         token: Any = _UNREADABLE
         try:
             for token in objects:
@@ -116,6 +119,11 @@ class Firing:
                 if type(result) not in PLAIN:
                     result = frozen(result)
                     end = 0.0 if result.buffers else end  # sent before the function can change them
+                if follows and _size(result) >= self._link.HEAVY:
+                    self._send_results(results)
+                    results = []
+                    results.append(self._go_on(result))
+                    break
                 append(result)
                 if clock() > end:
                     break
@@ -124,11 +132,28 @@ class Firing:
             return results, (error, token)
         return results, None
 
+    def _go_on(self, kept: Any) -> Any:
+        """What comes of a heavy token here, as far as its path goes and what it gives is heavy again."""
+        for function in self._path[1:]:
+            if _size(kept) < self._link.HEAVY:
+                break
+            kept = _kept(function(self._stay(kept)))
+        return kept
+
+    def _stay(self, kept: Any) -> Any:
+        """The token as the next instruction takes it: as if it had travelled, for nobody is to see whether it did."""
+        self._stayed.append((_size(kept), self._busy()))
+        return kept.thaw() if type(kept) is Token else kept
+
     def _send_results(self, results: list[Any]) -> None:
+        flush_output()
         if results:
-            self._link.fired(self._firing, pack(results), (), self._busy())
+            self._left -= len(results)
+            self._link.fired(self._firing, pack(results), (), self._busy(), self._stayed)
+            self._stayed = []
 
     def _send_failure(self, error: BaseException, token: Any) -> None:
+        self._stayed = []
         if token is _UNREADABLE and not isinstance(error, StagingError):
             error = staging_error(error, self._link.machine, "a task")
         self._link.failed(self._firing, pack_failure(error, token), self._busy())
@@ -141,10 +166,11 @@ class Firing:
 class GraphFiring(Firing):
     """The firing of an instruction of a graph, on tokens or on groups of tokens."""
 
-    def __init__(self, link: Interpreter, firing: int, function: Function | Instruction) -> None:
-        instruction = function if isinstance(function, Instruction) else Instruction((function,))
-        super().__init__(link, firing, instruction.fire)
-        self._instruction = instruction
+    def __init__(self, link: Interpreter, firing: int, path: list[Function]) -> None:
+        super().__init__(link, firing, path)
+        self._instructions = [it if isinstance(it, Instruction) else Instruction((it,)) for it in path]
+        #: The one that is fired now.
+        self._instruction = self._instructions[0]
         self._ways: list[int | None] = []
         self._given: list[Any] = []
 
@@ -169,15 +195,26 @@ class GraphFiring(Firing):
                 self._given += given
             # Also before the next call can change an array, and before there are too many parts to hold.
             full = len(self._given) >= PIECE
-            if full or not left or perf_counter() > end or any(map(_is_large, given)):
+            if full or not left or self._stayed or perf_counter() > end or any(map(_is_large, given)):
                 self._answer()
                 if left and (perf_counter() > end or (full and self._instruction.splits)):
                     return self._link.returned(self._firing)
         return None
 
     def _fire_one(self, token: Any) -> tuple[int | None, list[Any]]:
-        """How many tokens a token gives, or None where it leaves; and the tokens."""
-        stays, given = self._function(token)
+        """How many tokens a token gives in the end, or None where it leaves; and the tokens."""
+        self._instruction = self._instructions[0]
+        way, given = self._fire_here(token)
+        for following in self._instructions[1:]:
+            if _size(given[0]) < self._link.HEAVY:
+                break
+            self._answer()
+            self._instruction = following
+            way, given = self._fire_here(self._stay(given[0]))
+        return way, given
+
+    def _fire_here(self, token: Any) -> tuple[int | None, list[Any]]:
+        stays, given = self._instruction.fire(token)
         if stays and self._instruction.splits:
             return self._split(given)
         return 1 if stays else None, [_kept(given)]
@@ -196,7 +233,7 @@ class GraphFiring(Firing):
                 )
             if len(given) >= PIECE or unsent >= PIECE_BYTES or _is_large(given[-1]):
                 self._answer()  # what came of earlier tokens is not mixed with parts that an exception may take back
-                self._link.ahead(self._firing, pack_separately(given))
+                self._link.ahead(self._firing, pack_separately(given), len(self._stayed))
                 given, total, unsent = [], total + unsent, 0
         return count, given
 
@@ -205,8 +242,8 @@ class GraphFiring(Firing):
         flush_output()
         if self._ways:
             ways = self._ways if self._instruction.branches else ()
-            self._link.fired(self._firing, pack_separately(self._given), ways, self._busy())
-            self._ways, self._given = [], []
+            self._link.fired(self._firing, pack_separately(self._given), ways, self._busy(), self._stayed)
+            self._ways, self._given, self._stayed = [], [], []
 
 
 def _kept(token: Any) -> Any:

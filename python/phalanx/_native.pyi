@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 __all__ = [
     "Executor",
@@ -86,6 +86,7 @@ class Manager:
 
 @final
 class Interpreter:
+    HEAVY: ClassVar[int]
     @staticmethod
     def begin() -> Interpreter: ...
     @property
@@ -93,8 +94,15 @@ class Interpreter:
     @property
     def path(self) -> list[str]: ...
     def next(self) -> tuple[Any, ...]: ...
-    def fired(self, firing: int, results: _Packed, ways: Sequence[int | None], busy: int) -> None: ...
-    def ahead(self, firing: int, parts: _Packed) -> None: ...
+    def fired(
+        self,
+        firing: int,
+        results: _Packed,
+        ways: Sequence[int | None],
+        busy: int,
+        stayed: Sequence[tuple[int, int]] = ...,
+    ) -> None: ...
+    def ahead(self, firing: int, parts: _Packed, stayed: int = 0) -> None: ...
     def failed(self, firing: int, error: bytes, busy: int) -> None: ...
     def returned(self, firing: int) -> None: ...
 

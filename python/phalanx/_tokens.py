@@ -67,6 +67,10 @@ class Token:
         self.buffers: list[memoryview] = []
         self.pickled = _dumps(item, self.buffers)
 
+    def thaw(self) -> Any:
+        """The object that arrives where the token does: nothing of the first one is in it."""
+        return pickle.loads(self.pickled, buffers=map(bytearray, self.buffers))
+
 
 def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterator[Any]:
     """The objects again, from number ``first`` on. Each is unpickled when it is asked for; where that raises, the

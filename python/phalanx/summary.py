@@ -21,6 +21,8 @@ class InterpreterSummary:
     tasks: int
     bytes_in: int
     bytes_out: int
+    #: Of tokens between two instructions that stayed where they were made.
+    bytes_stayed: int
     #: Time in the program's functions, with unpickling and pickling.
     busy: float
     #: Time that the manager's end of its link spent in cryptography, and the interpreter's.

@@ -151,7 +151,25 @@ def test_exceptions_show_what_a_marked_function_gave_and_are_private(tmp_path: P
         with pytest.raises(ValueError, match="xxx"):
             list(results)
     bytes_of = {line.level: line.bytes for line in results.bill.lines}
-    assert bytes_of["private"] > 700_000
+    assert bytes_of["private"] > 450_000
+    assert bytes_of.get("clear", 0) < 100_000
+
+
+@pytest.mark.parametrize("body", [lambda program: program, lambda program: px.Map(program, split=lambda task: [task])])
+def test_what_comes_of_tokens_that_stayed_is_as_private_as_the_last_function(tmp_path: Path, body: Any) -> None:
+    @px.secure_data
+    def secret(task: str) -> str:
+        return task * 2
+
+    policy = rules(tmp_path, '[[rule]]\nmark = "data"\nrequired = "private"\n')
+    with px.Manager(contract=px.ParDegree(1), policy=policy) as manager:
+        program = body(px.Pipeline(lambda task: task * 100_000, str.upper, str.lower, secret, fuse=False))
+        results = manager.compute(program, ["x"])
+        assert len(str(*results)) >= 200_000
+        summary = manager.summary()
+    assert summary.interpreters[0].bytes_stayed >= 300_000
+    bytes_of = {line.level: line.bytes for line in results.bill.lines}
+    assert bytes_of["private"] > 200_000
     assert bytes_of.get("clear", 0) < 100_000
 
 

@@ -130,6 +130,14 @@ pub enum Fact {
         busy: u64,
         protection: u64,
     },
+    /// A token that an instruction gave stayed where it was made, and the next one was fired on it at once.
+    Stayed {
+        interpreter: InterpreterId,
+        run: RunId,
+        instruction: u16,
+        bytes: u64,
+        busy: u64,
+    },
     Raised {
         interpreter: InterpreterId,
         run: RunId,

@@ -55,6 +55,8 @@ pub struct InterpreterSummary {
     /// Bytes of tokens to the interpreter, and from it.
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// Of tokens between two instructions that did not travel.
+    pub bytes_stayed: u64,
     pub busy: f64,
     /// Time that the interpreter's end of the link, and the manager's, spent in cryptography.
     pub protection_there: f64,
@@ -148,6 +150,7 @@ impl Summary {
                     tasks: 0,
                     bytes_in: 0,
                     bytes_out: 0,
+                    bytes_stayed: 0,
                     busy: 0.0,
                     protection_there: 0.0,
                     protection_here: 0.0,
@@ -177,6 +180,10 @@ impl Summary {
                 it.bytes_out += bytes;
                 it.busy += Duration::from_nanos(*busy).as_secs_f64();
                 it.protection_there = Duration::from_nanos(*protection).as_secs_f64();
+            }),
+            Fact::Stayed { interpreter, bytes, busy, .. } => self.of(*interpreter, |it| {
+                it.bytes_stayed += bytes;
+                it.busy += Duration::from_nanos(*busy).as_secs_f64();
             }),
             Fact::Doubled { tasks, .. } => self.doubled += u64::from(*tasks),
             Fact::Dropped { interpreter, bytes, busy, protection, .. } => self.of(*interpreter, |it| {

@@ -5,7 +5,7 @@ use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
 use phalanx_core::ids::{FiringId, ProgramId};
 use phalanx_core::level::{Levels, Mark};
-use phalanx_core::wire::{FromInterpreter, PAST, ToInterpreter, Tokens, decode, encode};
+use phalanx_core::wire::{Follow, FromInterpreter, HEAVY, PAST, Stayed, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_node::interpreter::{begin, end_process};
@@ -34,21 +34,29 @@ struct Marks {
     /// The code of each staged program.
     code: HashMap<ProgramId, Mark>,
     gives: Mark,
+    /// For each instruction that may follow, what it gives.
+    follow: Vec<Mark>,
     /// An exception shows what the function took, what it would have given, and lines of its code.
     fails: Mark,
 }
 
 impl Default for Marks {
     fn default() -> Marks {
-        Marks { code: HashMap::new(), gives: Mark::None, fails: Mark::None }
+        Marks { code: HashMap::new(), gives: Mark::None, follow: Vec::new(), fails: Mark::None }
     }
 }
 
 impl Marks {
-    fn begin(&mut self, program: ProgramId, takes: Mark, gives: Mark, levels: Levels) {
+    fn begin(&mut self, program: ProgramId, takes: Mark, gives: Mark, follow: &[Follow], levels: Levels) {
         let code = self.code.get(&program).copied().unwrap_or(Mark::None);
-        let strongest = [takes, gives, code].into_iter().max_by_key(|mark| levels.of(*mark));
-        (self.gives, self.fails) = (gives, strongest.unwrap_or(gives));
+        self.follow = follow.iter().map(|it| it.gives).collect();
+        let all = [takes, gives, code].into_iter().chain(self.follow.iter().copied());
+        (self.gives, self.fails) = (gives, all.max_by_key(|mark| levels.of(*mark)).unwrap_or(gives));
+    }
+
+    /// What the answer holds after so many tokens stayed.
+    fn given(&self, stayed: usize) -> Mark {
+        if stayed == 0 { self.gives } else { self.follow.get(stayed - 1).copied().unwrap_or(self.fails) }
     }
 }
 
@@ -70,6 +78,10 @@ pub struct Interpreter {
 
 #[pymethods]
 impl Interpreter {
+    /// Bytes from which on a token stays, if an instruction follows.
+    #[classattr]
+    const HEAVY: u64 = HEAVY;
+
     /// Waits for what the parent process says, and for the data link.
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
@@ -91,7 +103,7 @@ impl Interpreter {
     }
 
     /// The next message: `("stage", program, code)`, `("forget", program)`, `("ahead", firing, tokens)` or
-    /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count, groups)`.
+    /// `("fire", program, firing, instruction, first, slice in seconds, tokens, count, groups, instructions that follow)`.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
             self.end_copy();
@@ -127,12 +139,14 @@ impl Interpreter {
                     groups,
                     takes,
                     gives,
+                    follow,
                 } => {
-                    lock(&self.marks).begin(program, takes, gives, self.link.levels());
+                    lock(&self.marks).begin(program, takes, gives, &follow, self.link.levels());
                     let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
-                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count, groups)
+                    let follow: Vec<u16> = follow.iter().map(|it| it.instruction).collect();
+                    ("fire", program.0, firing.0, instruction, first, slice, tokens, count, groups, follow)
                         .into_pyobject(py)?
                         .into_any()
                 }
@@ -141,24 +155,37 @@ impl Interpreter {
     }
 
     /// Results of the firing's next tokens; `busy` in nanoseconds. `ways`: for each token of an instruction that
-    /// branches, how many it gives; `None`: it leaves.
-    fn fired(&self, py: Python<'_>, firing: u64, results: Packed, ways: Vec<Option<u32>>, busy: u64) -> PyResult<()> {
+    /// branches, how many it gives; `None`: it leaves. `stayed`: bytes and nanoseconds of the tokens that stayed before.
+    #[pyo3(signature = (firing, results, ways, busy, stayed=Vec::new()))]
+    fn fired(
+        &self,
+        py: Python<'_>,
+        firing: u64,
+        results: Packed,
+        ways: Vec<Option<u32>>,
+        busy: u64,
+        stayed: Vec<(u64, u64)>,
+    ) -> PyResult<()> {
         release(py);
         let tokens = from_python(py, results)?;
         let spent = self.link.counters().levels.iter().map(|spent| spent.protection.load(Ordering::Relaxed));
         let protection = spent.sum();
         let shape = tokens.shape().clone();
         let ways = ways.into_iter().map(|way| way.unwrap_or(PAST)).collect();
-        let message = FromInterpreter::Fired { firing: FiringId(firing), shape, ways, busy, protection };
-        self.send(py, &message, &tokens)
+        let gives = lock(&self.marks).given(stayed.len());
+        let stayed = stayed.into_iter().map(|(bytes, busy)| Stayed { bytes, busy }).collect();
+        let message = FromInterpreter::Fired { firing: FiringId(firing), shape, ways, stayed, busy, protection };
+        self.send(py, gives, &message, &tokens)
     }
 
-    /// Parts of the firing's next token, ahead of its answer.
-    fn ahead(&self, py: Python<'_>, firing: u64, parts: Packed) -> PyResult<()> {
+    /// Parts of the firing's next token, ahead of its answer, of which so many tokens stayed before.
+    #[pyo3(signature = (firing, parts, stayed=0))]
+    fn ahead(&self, py: Python<'_>, firing: u64, parts: Packed, stayed: usize) -> PyResult<()> {
         release(py);
         let tokens = from_python(py, parts)?;
         let message = FromInterpreter::Ahead { firing: FiringId(firing), shape: tokens.shape().clone() };
-        self.send(py, &message, &tokens)
+        let gives = lock(&self.marks).given(stayed);
+        self.send(py, gives, &message, &tokens)
     }
 
     /// The firing's next token raised; `error` is the pickled exception.
@@ -186,10 +213,9 @@ impl Interpreter {
         }
     }
 
-    fn send(&self, py: Python<'_>, message: &FromInterpreter, tokens: &Tokens) -> PyResult<()> {
+    fn send(&self, py: Python<'_>, gives: Mark, message: &FromInterpreter, tokens: &Tokens) -> PyResult<()> {
         self.end_copy();
         py.detach(|| {
-            let gives = lock(&self.marks).gives;
             self.link.send(gives, encode(message, tokens.bytes()), tokens.body())?;
             self.link.settle(); // the next firing may change the arrays that this one gave back
             Ok(())

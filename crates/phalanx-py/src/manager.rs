@@ -197,6 +197,7 @@ impl Manager {
             entry.set_item("tasks", it.tasks)?;
             entry.set_item("bytes_in", it.bytes_in)?;
             entry.set_item("bytes_out", it.bytes_out)?;
+            entry.set_item("bytes_stayed", it.bytes_stayed)?;
             entry.set_item("busy", it.busy)?;
             entry.set_item("protection_here", it.protection_here)?;
             entry.set_item("protection_there", it.protection_there)?;

@@ -1,14 +1,15 @@
 //! The tokens of a graph on their way: what instructions give goes to its targets.
 
+use super::Engine;
 use super::graph::{Instruction, Takes, Target};
 use super::groups::Groups;
 use super::pace::{MOST_TOKENS, average};
+use super::program::Program;
 use super::repository::Work;
-use super::{Engine, Program};
 use crate::error::WireError;
 use crate::event::Outcome;
 use crate::ids::{FiringId, InterpreterId, RunId, TaskId};
-use crate::wire::{PAST, Tokens};
+use crate::wire::{PAST, Stayed, Tokens};
 use std::time::Duration;
 
 /// Most parts of one token: more are an error of the program, which interpreters report.
@@ -23,6 +24,8 @@ const PIECE: u32 = 1024;
 pub struct Given {
     /// For each token of an instruction that branches, how many it gives, or that it leaves.
     pub ways: Vec<u32>,
+    /// What was given before, by the instructions of one task that were fired one after the other.
+    pub stayed: Vec<Stayed>,
     pub tokens: Tokens,
 }
 
@@ -48,7 +51,9 @@ impl Engine {
         let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing);
         let head = head.ok_or(WireError::UnexpectedAnswer)?;
         let Some(run) = self.runs.get(&head.work.run) else { return Ok(()) };
-        let splits = self.programs[&run.program].graph.instruction(head.work.instruction).splits.is_some();
+        let graph = &self.programs[&run.program].graph;
+        let mut numbers = std::iter::once(&head.work.instruction).chain(&head.follow);
+        let splits = numbers.any(|number| graph.instruction(*number).splits.is_some());
         let (count, bytes) = head.ahead.iter().fold((parts.count(), parts.bytes()), |(count, bytes), piece| {
             (count.saturating_add(piece.count()), bytes.saturating_add(piece.bytes()))
         });
@@ -64,26 +69,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses what the instruction cannot have given; the parts that came ahead of it.
+    /// Refuses what the instruction cannot have given; the parts that came ahead of it, and the instructions that were
+    /// fired on what stayed.
     pub(super) fn check_given(
         &mut self,
         id: InterpreterId,
         firing: FiringId,
         given: &Given,
-    ) -> Result<Vec<Tokens>, WireError> {
+    ) -> Result<(Vec<Tokens>, Vec<u16>), WireError> {
         let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
         let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing);
         let head = head.ok_or(WireError::UnexpectedAnswer)?;
         let ahead = std::mem::take(&mut head.ahead);
-        let Some(run) = self.runs.get(&head.work.run) else { return Ok(ahead) };
+        let followed = head.follow.get(..given.stayed.len()).ok_or(WireError::UnexpectedAnswer)?.to_vec();
+        let Some(run) = self.runs.get(&head.work.run) else { return Ok((ahead, followed)) };
         let graph = &self.programs[&run.program].graph;
         let sent = ahead.iter().map(Tokens::count).sum::<u32>().saturating_add(given.tokens.count());
-        let fits = match graph.instruction(head.work.instruction) {
+        let fits = match graph.instruction(*followed.last().unwrap_or(&head.work.instruction)) {
             _ if graph.is_chain() => given.ways.is_empty(),
             it if it.branches() => given.tokens.is_separate() && fit(it, &given.ways, sent),
-            _ => given.tokens.is_separate() && given.ways.is_empty(),
+            _ => given.tokens.is_separate() && given.ways.is_empty() && ahead.is_empty(),
         };
-        if fits { Ok(ahead) } else { Err(WireError::UnexpectedAnswer) }
+        if fits && (given.stayed.is_empty() || given.tasks() == 1) {
+            Ok((ahead, followed))
+        } else {
+            Err(WireError::UnexpectedAnswer)
+        }
     }
 
     /// Tasks of a graph's stream.

@@ -7,6 +7,9 @@
 
 use thiserror::Error;
 
+/// Instructions that follow another one at the same interpreter, of those that could.
+const MOST_FOLLOW: usize = 16;
+
 /// What an instruction is fired on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
@@ -112,6 +115,20 @@ impl Graph {
     /// Where the token goes that an instruction of a chain gives; `None`: it is a result.
     pub fn next(&self, instruction: u16) -> Option<u16> {
         (usize::from(instruction) + 1 < self.len()).then_some(instruction + 1)
+    }
+
+    /// The instructions that can be fired one after the other on what this one gives, where that stays: each takes the
+    /// only token that the one before it gives, and is the only one that does.
+    pub fn follow(&self, instruction: u16) -> Vec<u16> {
+        let next = |number: &u16| self.only_taker(*number);
+        std::iter::successors(next(&instruction), next).take(MOST_FOLLOW).collect()
+    }
+
+    fn only_taker(&self, number: u16) -> Option<u16> {
+        let giver = self.instruction(number);
+        let [Target::Instruction { instruction, .. }] = giver.on[..] else { return None };
+        let takes_it = self.instruction(instruction).takes == Takes::Token;
+        (takes_it && !giver.branches()).then_some(instruction)
     }
 
     /// Where the tasks go.

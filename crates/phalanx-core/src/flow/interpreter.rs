@@ -28,6 +28,8 @@ pub struct Firing {
     pub work: Work,
     /// Work of the same instruction of a graph that travels with it, in its order.
     pub more: VecDeque<Work>,
+    /// The instructions that may be fired on what stays.
+    pub follow: Vec<u16>,
     /// Parts of the first token that were sent ahead of the answer.
     pub ahead: Vec<Tokens>,
     pub bytes: u64,

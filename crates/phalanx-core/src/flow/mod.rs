@@ -5,14 +5,18 @@
 //! `phalanx-node` does. Consecutive tasks travel together (one `Work`), so that a fine grain costs one
 //! decision a batch and not one a task.
 
+mod answers;
 mod contract;
+mod firing;
 mod forward;
 mod gather;
 mod graph;
 mod groups;
 mod interpreter;
+mod losses;
 mod marks;
 mod pace;
+mod program;
 mod repository;
 mod run;
 mod staff;
@@ -27,16 +31,15 @@ pub use marks::{MarkedData, Marks};
 pub use run::RunOptions;
 
 use crate::error::WireError;
-use crate::event::{Cause, Command, Event, Fact, Outcome};
-use crate::ids::{FiringId, InterpreterId, ProgramId, RunId};
-use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
+use crate::event::{Command, Event, Fact, Outcome};
+use crate::ids::{InterpreterId, ProgramId, RunId};
+use crate::wire::{ToInterpreter, Tokens};
 use bytes::Bytes;
 use contract::Contract;
-use forward::Given;
-use gather::Bulk;
 use groups::Groups;
-use interpreter::{Firing, Interpreter, Race};
-use pace::{Pace, SLICE};
+use interpreter::Interpreter;
+use pace::Pace;
+use program::Program;
 use repository::{Repository, Work};
 use run::Run;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -50,8 +53,6 @@ pub const LOSSES: usize = 6;
 const BEAT: Duration = Duration::from_millis(400);
 /// Missing interpreters are looked for again that often.
 const RECRUIT_AGAIN: Duration = Duration::from_secs(1);
-/// Losses that an error names.
-const MOST_LOSSES: usize = 16;
 
 /// What the user's contract and patience are.
 #[derive(Debug, Clone, Copy)]
@@ -62,35 +63,6 @@ pub struct Config {
     pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
-}
-
-#[derive(Debug)]
-struct Program {
-    graph: Graph,
-    code: Bytes,
-    marks: Marks,
-    /// One for each instruction.
-    paces: Vec<Pace>,
-    /// For each fan, how many parts a token is split into: a moving average.
-    parts: Vec<f64>,
-}
-
-impl Program {
-    /// What a task needs on its way to its result.
-    fn whole(&self) -> Pace {
-        let tokens = |number: usize| self.tokens(self.graph.instruction(number as u16).fan);
-        Pace::whole(self.paces.iter().enumerate().map(|(number, pace)| (pace, tokens(number))))
-    }
-
-    /// How many tokens of a task are numbered in a fan.
-    fn tokens(&self, mut fan: u16) -> f64 {
-        let mut tokens = 1.0;
-        while fan != 0 {
-            tokens *= self.parts[usize::from(fan)].max(1.0);
-            fan = self.graph.around(fan);
-        }
-        tokens
-    }
 }
 
 /// State of one manager's computing. Times are since any fixed moment, the same in all calls.
@@ -258,206 +230,6 @@ impl Engine {
         }
     }
 
-    fn on_heard(&mut self, now: Duration, id: InterpreterId) {
-        if let Some(interpreter) = self.interpreters.get_mut(&id) {
-            interpreter.heard = now;
-        }
-    }
-
-    fn on_message(&mut self, now: Duration, id: InterpreterId, message: FromInterpreter, body: Bytes) {
-        if !self.interpreters.contains_key(&id) {
-            return; // replaced before: what it still says was fired elsewhere
-        }
-        self.on_heard(now, id);
-        let understood = match message {
-            FromInterpreter::Ready { .. } => Err(WireError::UnexpectedAnswer),
-            FromInterpreter::Beat => Ok(()),
-            FromInterpreter::Attacked => {
-                self.commands.push_back(Command::Dismiss { id });
-                self.on_lost(now, id, Cause::Attacked);
-                Ok(())
-            }
-            FromInterpreter::Ahead { firing, shape } => {
-                Tokens::from_wire(shape, body).and_then(|tokens| self.on_ahead(id, firing, tokens))
-            }
-            FromInterpreter::Fired { firing, shape, ways, busy, protection } => {
-                let given = Tokens::from_wire(shape, body).map(|tokens| Given { ways, tokens });
-                given.and_then(|given| self.on_fired(now, id, firing, given, busy, protection))
-            }
-            FromInterpreter::Failed { firing, busy } => {
-                self.on_failed(now, id, firing, body, Duration::from_nanos(busy))
-            }
-            FromInterpreter::Returned { firing } => self.on_returned(now, id, firing),
-        };
-        if let Err(error) = understood {
-            self.commands.push_back(Command::Dismiss { id });
-            self.on_lost(now, id, Cause::Protocol { what: error.to_string() });
-        }
-    }
-
-    /// Results came: they are the next instruction's tokens, or leave.
-    fn on_fired(
-        &mut self,
-        now: Duration,
-        id: InterpreterId,
-        firing: FiringId,
-        given: Given,
-        busy: u64,
-        protection: u64,
-    ) -> Result<(), WireError> {
-        let duration = Duration::from_nanos(busy);
-        let ahead = self.check_given(id, firing, &given)?;
-        let (tasks, bytes) = (given.tasks(), given.tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>());
-        let (works, race) = self.answered(now, id, firing, tasks, duration)?;
-        let (run, instruction) = (works[0].run, works[0].instruction);
-        if race == Race::Lost {
-            self.record(Fact::Dropped { interpreter: id, run, tasks, bytes, busy, protection });
-            self.fire(now);
-            return Ok(());
-        }
-        self.win(race);
-        self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
-        let Some(open) = self.runs.get(&run) else {
-            self.fire(now);
-            return Ok(());
-        };
-        let program = self.programs.get_mut(&open.program).expect("programs outlive their runs");
-        let pace = &mut program.paces[usize::from(instruction)];
-        if let Some(interpreter) = self.interpreters.get_mut(&id) {
-            interpreter.compared(pace.ratio(tasks, duration));
-        }
-        pace.measured(tasks, duration, bytes);
-        if open.groups.is_some() {
-            self.give(&works, ahead, given)?;
-        } else {
-            self.pass_on(&works[0], given.tokens, bytes);
-        }
-        self.fire(now);
-        Ok(())
-    }
-
-    /// What an instruction of a chain gave is the next one's token, or leaves.
-    fn pass_on(&mut self, work: &Work, tokens: Tokens, bytes: u64) {
-        let program = self.programs.get_mut(&self.runs[&work.run].program).expect("programs outlive their runs");
-        match program.graph.next(work.instruction) {
-            Some(next) => {
-                program.paces[usize::from(next)].weighed(tokens.count(), bytes);
-                self.repository.prepend(Work::new(work.run, next, work.task, tokens));
-            }
-            None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
-        }
-    }
-
-    fn on_failed(
-        &mut self,
-        now: Duration,
-        id: InterpreterId,
-        firing: FiringId,
-        error: Bytes,
-        busy: Duration,
-    ) -> Result<(), WireError> {
-        let (works, race) = self.answered(now, id, firing, 1, busy)?;
-        if race == Race::Lost {
-            self.fire(now);
-            return Ok(());
-        }
-        self.win(race);
-        let by = self.interpreters[&id].name.clone();
-        if let Some(task) = self.task_of(&works[0]) {
-            self.record(Fact::Raised { interpreter: id, run: works[0].run, task });
-            self.settle(works[0].run, task, Outcome::Raised { task, error, by });
-        }
-        self.fire(now);
-        Ok(())
-    }
-
-    fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
-        let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
-        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.tasks();
-        let (works, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
-        self.record(Fact::Returned { interpreter: id, tasks });
-        self.hand_back(race, works.into_iter(), Engine::give_back);
-        self.fire(now);
-        Ok(())
-    }
-
-    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many. If it was in a
-    /// race, this decides it.
-    fn answered(
-        &mut self,
-        now: Duration,
-        id: InterpreterId,
-        firing: FiringId,
-        tasks: u32,
-        busy: Duration,
-    ) -> Result<(Vec<Work>, Race), WireError> {
-        let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
-        let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.tasks() >= tasks);
-        let head = head.filter(|_| tasks > 0).ok_or(WireError::UnexpectedAnswer)?;
-        head.busy += busy;
-        head.ahead.clear();
-        let (works, race) = (head.split_off(tasks), head.race);
-        if race != Race::Lost {
-            head.race = Race::Alone;
-        }
-        if head.work.count == 0 {
-            let spent = interpreter.complete(now);
-            if let Some(run) = self.runs.get_mut(&works[0].run).filter(|_| race != Race::Lost) {
-                run.spent += spent;
-            }
-        }
-        Ok((works, race))
-    }
-
-    /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
-    fn on_lost(&mut self, now: Duration, id: InterpreterId, cause: Cause) {
-        let Some(mut interpreter) = self.interpreters.remove(&id) else { return };
-        let loss = format!("{} {cause}", interpreter.name);
-        self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
-        self.remember_loss(loss.clone());
-        if let Some(head) = interpreter.in_flight.front_mut() {
-            // Firings are in order: only the first can be at fault.
-            for work in std::iter::once(&mut head.work).chain(&mut head.more) {
-                work.killed.push(loss.clone());
-                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. } | Cause::Attacked));
-            }
-        }
-        for firing in interpreter.in_flight.into_iter().rev() {
-            let works = std::iter::once(firing.work).chain(firing.more);
-            self.hand_back(firing.race, works, Engine::put_back);
-        }
-        self.recruit_missing(now);
-        self.fire(now);
-    }
-
-    /// The works of a firing were not done at an interpreter: they go `back`, the first one to the front, unless they are in
-    /// flight elsewhere, or were done there.
-    fn hand_back(
-        &mut self,
-        race: Race,
-        mut works: impl DoubleEndedIterator<Item = Work>,
-        back: impl Fn(&mut Engine, Work),
-    ) {
-        match race {
-            Race::Alone => works.rev().for_each(|work| back(self, work)),
-            Race::Against(..) => works.next().into_iter().for_each(|work| self.withdraw(race, work)),
-            Race::Lost => {}
-        }
-    }
-
-    /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
-    fn put_back(&mut self, work: Work) {
-        if !self.runs.contains_key(&work.run) {
-            return;
-        }
-        if work.deaths < KILLS && work.killed.len() < LOSSES {
-            return self.repository.prepend(work);
-        }
-        let Some(task) = self.task_of(&work) else { return };
-        let (token, index) = work.tokens.slice(work.start, work.tokens.count().min(1));
-        self.settle(work.run, task, Outcome::Culprit { task, token, index, killed: work.killed });
-    }
-
     fn on_tick(&mut self, now: Duration) {
         let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
@@ -489,96 +261,6 @@ impl Engine {
         }
     }
 
-    fn drop_silent(&mut self, now: Duration) {
-        let silence = |interpreter: &Interpreter| now.saturating_sub(interpreter.heard);
-        let silent = self.interpreters.iter().filter(|(_, it)| silence(it) >= self.config.silence);
-        let silent: Vec<_> = silent.map(|(id, it)| (*id, silence(it).as_millis() as u64)).collect();
-        for (id, milliseconds) in silent {
-            self.commands.push_back(Command::Dismiss { id });
-            self.on_lost(now, id, Cause::Silent { milliseconds });
-        }
-    }
-
-    /// Gives fireable instructions to interpreters with room, the least loaded first.
-    fn fire(&mut self, now: Duration) {
-        while let Some(next) = self.repository.next() {
-            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(next)?, *id)));
-            let Some((_, id)) = room.min() else { return };
-            let (runs, programs) = (&self.runs, &self.programs);
-            let batch = |work: &Work| programs[&runs[&work.run].program].paces[usize::from(work.instruction)].batch();
-            // An estimate that is off by less than two is not worth cutting for.
-            let Some(work) = self.repository.take(|work| match batch(work) {
-                batch if work.count > batch.saturating_mul(2) => batch,
-                _ => work.count,
-            }) else {
-                return;
-            };
-            if self.runs[&work.run].groups.is_none() {
-                self.fire_at(now, id, work, VecDeque::new());
-            } else if let Some((work, more)) = self.collect(work) {
-                self.fire_at(now, id, work, more);
-            }
-        }
-    }
-
-    fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work, more: VecDeque<Work>) -> FiringId {
-        let program_id = self.runs[&work.run].program;
-        let program = &self.programs[&program_id];
-        let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
-        let stages = interpreter.staged.insert(program_id);
-        if stages {
-            let message = ToInterpreter::Stage { program: program_id, mark: program.marks.of_code() };
-            self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
-        }
-        let marked = program.marks.of(work.instruction);
-        let firing = FiringId(self.next_firing);
-        self.next_firing += 1;
-        let Bulk { tokens, first, count, groups, ahead } = match program.graph.is_chain() {
-            true => Bulk::of_chain(&work),
-            false => Bulk::of_graph(&work, &more),
-        };
-        let bytes = tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>();
-        for tokens in ahead {
-            let takes = marks::of_tokens(marked.takes);
-            let message = ToInterpreter::Ahead { firing, shape: tokens.shape().clone(), takes };
-            self.commands.push_back(Command::Send { to: id, message, body: tokens.body() });
-        }
-        self.commands.push_back(Command::Send {
-            to: id,
-            message: ToInterpreter::Fire {
-                firing,
-                program: program_id,
-                instruction: work.instruction,
-                shape: tokens.shape().clone(),
-                first,
-                count,
-                slice: SLICE.as_nanos() as u64,
-                groups,
-                takes: marks::of_tokens(marked.takes),
-                gives: marks::of_tokens(marked.gives),
-            },
-            body: tokens.body(),
-        });
-        let (run, instruction) = (work.run, work.instruction);
-        let tasks = work.count + more.iter().map(|work| work.count).sum::<u32>();
-        interpreter.add(Firing {
-            id: firing,
-            more,
-            ahead: Vec::new(),
-            bytes,
-            // How long the code's imports take is unknown, and tells nothing of the network.
-            estimate: program.paces[usize::from(instruction)].estimate(tasks).filter(|_| !stages),
-            sent: now,
-            busy: Duration::ZERO,
-            alone: interpreter.in_flight.is_empty() && !stages,
-            stages,
-            race: Race::Alone,
-            work,
-        });
-        self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });
-        firing
-    }
-
     fn settle(&mut self, run_id: RunId, first: u64, outcome: Outcome) {
         let Some(run) = self.runs.get_mut(&run_id) else { return };
         let commands = &mut self.commands;
@@ -593,40 +275,6 @@ impl Engine {
         if self.runs.get_mut(&run).is_some_and(Run::take_end) {
             self.conclude(run);
             self.commands.push_back(Command::Deliver { run, outcome: Outcome::Ended });
-        }
-    }
-
-    fn recruit_missing(&mut self, now: Duration) {
-        self.last_recruit = now;
-        let have = self.staff() + self.recruiting;
-        for _ in have..self.wanted() {
-            if self.keep_one() {
-                self.fire(now);
-                continue;
-            }
-            self.recruiting += 1;
-            self.commands.push_back(Command::Recruit);
-        }
-    }
-
-    /// Without any interpreter, and without hope of one, open runs end with an error.
-    fn abandon_if_alone(&mut self) {
-        if !self.interpreters.is_empty() || self.recruiting > 0 {
-            return;
-        }
-        let losses: Vec<String> = self.losses.iter().cloned().collect();
-        let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
-        for run in abandoned {
-            self.repository.drop_run(run);
-            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
-            self.commands.push_back(Command::Deliver { run, outcome });
-        }
-    }
-
-    fn remember_loss(&mut self, loss: String) {
-        self.losses.push_back(loss);
-        while self.losses.len() > MOST_LOSSES {
-            self.losses.pop_front();
         }
     }
 

@@ -1,5 +1,6 @@
 //! How much to fire at once: from measured times, so that nobody tunes a chunk size.
 
+use crate::wire::HEAVY;
 use std::time::Duration;
 
 /// Work that one firing should hold. Long against a firing's fixed cost (some 50 µs on both ends
@@ -65,6 +66,11 @@ impl Pace {
     /// How long `tokens` tokens will take; unknown before the first answer.
     pub fn estimate(&self, tokens: u32) -> Option<Duration> {
         self.time.map(|time| Duration::from_nanos((time * f64::from(tokens)) as u64))
+    }
+
+    /// Whether tokens that come out usually stay, if they may.
+    pub fn gives_heavy(&self) -> bool {
+        self.given >= HEAVY as f64
     }
 
     /// How many tokens keep `interpreters` busy for `ahead`.

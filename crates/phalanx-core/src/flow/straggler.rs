@@ -94,7 +94,7 @@ impl Engine {
     /// How long the work takes at an interpreter like the others; unknown before the first answer.
     fn estimate(&self, work: &Work) -> Option<Duration> {
         let program = &self.programs.get(&self.runs.get(&work.run)?.program)?;
-        program.paces[usize::from(work.instruction)].estimate(work.count)
+        program.estimate(work.instruction, work.count)
     }
 
     /// A firing answered: if another one of the same work is in flight, that one has lost.

@@ -20,7 +20,8 @@ pub enum ToInterpreter {
     /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body; or, where there
     /// are `groups`, on groups of so many tokens, which add up to `count` and what came ahead.
     /// After `slice` nanoseconds the interpreter gives back what it has not begun. `takes` and `gives` are the marks of the
-    /// tokens and of the answers.
+    /// tokens and of the answers. A heavy token that an instruction gives may stay: then the next of those that follow is
+    /// fired on it at once.
     Fire {
         firing: FiringId,
         program: ProgramId,
@@ -32,11 +33,26 @@ pub enum ToInterpreter {
         groups: Vec<u32>,
         takes: Mark,
         gives: Mark,
+        follow: Vec<Follow>,
     },
     /// The firing is not wanted any more if it was not begun: it is to be given back in its turn.
     GiveUp { firing: FiringId },
     /// The manager lives.
     Beat,
+}
+
+/// An instruction that takes the token which the one before it gives, and the mark of what it gives itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Follow {
+    pub instruction: u16,
+    pub gives: Mark,
+}
+
+/// A token that stayed at the interpreter: its bytes, and the nanoseconds that it took to make it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stayed {
+    pub bytes: u64,
+    pub busy: u64,
 }
 
 impl ToInterpreter {
@@ -60,8 +76,8 @@ pub enum FromInterpreter {
     /// Results of the firing's next tokens; the body holds them. `busy`: nanoseconds since the last answer
     /// that this firing took, with unpickling and pickling; `protection`: nanoseconds that the interpreter has
     /// spent in cryptography so far. An instruction that branches says for each of its tokens how many it gives, or
-    /// [`PAST`], in `ways`.
-    Fired { firing: FiringId, shape: Shape, ways: Vec<u32>, busy: u64, protection: u64 },
+    /// [`PAST`], in `ways`. Where tokens `stayed`, this is the answer of as many instructions later, for one token.
+    Fired { firing: FiringId, shape: Shape, ways: Vec<u32>, stayed: Vec<Stayed>, busy: u64, protection: u64 },
     /// The firing's next token raised; the body is the pickled exception.
     Failed { firing: FiringId, busy: u64 },
     /// What arrived is not what the manager sent; the interpreter ends.

@@ -11,7 +11,7 @@ mod message;
 pub mod space;
 mod tokens;
 
-pub use message::{FromExecutor, FromInterpreter, PAST, ToExecutor, ToInterpreter};
+pub use message::{Follow, FromExecutor, FromInterpreter, PAST, Stayed, ToExecutor, ToInterpreter};
 pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
 
 use crate::error::WireError;
@@ -25,6 +25,8 @@ pub const MAX_HEADER: u64 = 1 << 20;
 pub const MAX_BODY: u64 = 1 << 36;
 /// Longest body in bytes on a control link, which carries certificates and no data.
 pub const MAX_CONTROL_BODY: u64 = 1 << 16;
+/// Bytes from which on a token stays at the interpreter that made it, if the next instruction can be fired there.
+pub const HEAVY: u64 = 1 << 14;
 /// Bytes before the header.
 pub const PREFIX: usize = 16;
 

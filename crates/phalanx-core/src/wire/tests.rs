@@ -107,6 +107,7 @@ fn a_message_comes_back_as_it_was_sent() {
         takes: Mark::Data,
         gives: Mark::None,
         groups: Vec::new(),
+        follow: vec![Follow { instruction: 1, gives: Mark::Data }],
     };
     let bytes = encode(&fire, 9);
     let prefix = Prefix::decode(bytes[..PREFIX].try_into().unwrap()).unwrap();

@@ -15,7 +15,7 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
     let (firing, count) = head.map_or((UNKNOWN, 1), |head| (head.id, head.work.count));
     let fired = |firing, shape, body: u64| {
         (
-            FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy: 1000, protection: 0 },
+            FromInterpreter::Fired { firing, shape, ways: Vec::new(), stayed: Vec::new(), busy: 1000, protection: 0 },
             vec![0; body as usize].into(),
         )
     };
@@ -34,7 +34,10 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
         Garbage::WaysThatDoNotAddUp => {
             let shape = Shape::Separate { pickles: vec![8], attached: Vec::new() };
             let ways = vec![5];
-            (FromInterpreter::Fired { firing, shape, ways, busy: 1000, protection: 0 }, vec![0; 8].into())
+            (
+                FromInterpreter::Fired { firing, shape, ways, stayed: Vec::new(), busy: 1000, protection: 0 },
+                vec![0; 8].into(),
+            )
         }
         Garbage::PackedPartsAhead => {
             (FromInterpreter::Ahead { firing, shape: Shape::Packed { count: 1, bytes: 8 } }, vec![0; 8].into())

@@ -33,6 +33,14 @@ pub fn fire(number: u16, instruction: &Instruction, tokens: &[u64]) -> Gift {
     }
 }
 
+/// The token that an instruction gives which gives one, and on.
+pub fn only(number: u16, instruction: &Instruction, tokens: &[u64]) -> u64 {
+    match fire(number, instruction, tokens) {
+        Gift::On(given) if given.len() == 1 => given[0],
+        gift => panic!("what stays is one token, and not {gift:?}"),
+    }
+}
+
 /// Where a token is: which part of which split it is of, from the outermost to the innermost.
 type Place = Vec<(usize, usize)>;
 

@@ -66,6 +66,14 @@ fn in_an_unfused_pipeline() {
 }
 
 #[test]
+fn where_heavy_tokens_stay() {
+    let grains = vec![microseconds(50), milliseconds(3), microseconds(700)];
+    let (form, raising) = (Form::Separate, vec![4, 12]);
+    let stream = Stream { instructions: 3, form, tasks: 24, grains, heavy: 2, raising, ..Stream::default() };
+    every_loss(&Plan { streams: vec![stream], ..Plan::default() });
+}
+
+#[test]
 fn where_tasks_raise_and_interpreters_answer_in_pieces_and_give_back() {
     let (raising, piece, patience) = (vec![3, 4, 17, 39], 3, 7);
     let stream = Stream { instructions: 2, tasks: 40, raising, piece, patience, ..Stream::default() };

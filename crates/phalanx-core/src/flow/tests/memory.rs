@@ -62,7 +62,8 @@ fn answer_heavily(grid: &mut Grid, bytes: u64) {
         };
         let bytes = u64::from(count) * bytes;
         let (shape, busy) = (Shape::Packed { count, bytes }, u64::from(count) * 10_000);
-        let message = FromInterpreter::Fired { firing, shape, ways: Vec::new(), busy, protection: 0 };
+        let message =
+            FromInterpreter::Fired { firing, shape, ways: Vec::new(), stayed: Vec::new(), busy, protection: 0 };
         grid.now += milliseconds(1);
         grid.engine.on(grid.now, Event::Message { id, message, body: vec![0; bytes as usize].into() });
     }

@@ -43,7 +43,14 @@ fn send_ahead(grid: &mut Grid, id: InterpreterId, firing: FiringId, parts: &Toke
 }
 
 fn answer(grid: &mut Grid, id: InterpreterId, firing: FiringId, ways: Vec<u32>, tokens: &Tokens) {
-    let message = FromInterpreter::Fired { firing, shape: tokens.shape().clone(), ways, busy: 1000, protection: 0 };
+    let message = FromInterpreter::Fired {
+        firing,
+        shape: tokens.shape().clone(),
+        ways,
+        stayed: Vec::new(),
+        busy: 1000,
+        protection: 0,
+    };
     say(grid, id, message, tokens);
 }
 

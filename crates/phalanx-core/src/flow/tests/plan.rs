@@ -80,6 +80,8 @@ pub struct Stream {
     pub raising: Vec<u64>,
     /// Tasks whose first instruction ends the interpreter.
     pub killing: Vec<u64>,
+    /// Of so many tasks, one has heavy tokens, which stay; 0: none has.
+    pub heavy: u64,
     /// Results that an interpreter says at once.
     pub piece: usize,
     /// After so many tasks of a firing, an interpreter gives back the others, whatever the time.
@@ -107,6 +109,7 @@ impl Default for Stream {
             staging: Duration::ZERO,
             raising: Vec::new(),
             killing: Vec::new(),
+            heavy: 0,
             piece: usize::MAX,
             patience: usize::MAX,
             close_after: None,
@@ -126,6 +129,11 @@ impl Stream {
     /// What firing an instruction on a task takes.
     pub fn grain(&self, task: u64, instruction: u16) -> Duration {
         self.grains[(task as usize / 8 + usize::from(instruction)) % self.grains.len()]
+    }
+
+    /// Whether a task's tokens stay where they are made, as far as they may.
+    pub fn is_heavy(&self, task: u64) -> bool {
+        self.heavy > 0 && task % self.heavy == 0
     }
 
     /// What firing an instruction on a task leads to.

@@ -25,8 +25,8 @@ fn stream() -> impl Strategy<Value = Stream> {
     let pieces = || prop_oneof![Just(usize::MAX), 1..9usize];
     let closing = prop_oneof![4 => Just(None), 1 => (0..100u64).prop_map(Some)];
     let costs = (vec(time(), 1..6), prop_oneof![Just(Duration::ZERO), time()]);
-    (1..5u16, 0..120u64, form, options, costs, tasks(), (pieces(), pieces()), closing).prop_map(
-        |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience), close_after)| {
+    (1..5u16, 0..120u64, form, options, costs, tasks(), (pieces(), pieces(), 0..4u64), closing).prop_map(
+        |(instructions, tasks, form, options, (grains, staging), raising, (piece, patience, heavy), close_after)| {
             let killing = Vec::new();
             Stream {
                 graph: None,
@@ -38,6 +38,7 @@ fn stream() -> impl Strategy<Value = Stream> {
                 staging,
                 raising,
                 killing,
+                heavy,
                 piece,
                 patience,
                 close_after,

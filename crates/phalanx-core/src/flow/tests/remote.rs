@@ -7,7 +7,7 @@ use super::integers::{self, Form};
 use super::plan::{Fate, Stream};
 use crate::flow::Instruction;
 use crate::ids::{FiringId, ProgramId};
-use crate::wire::{FromInterpreter, PAST, ToInterpreter, Tokens};
+use crate::wire::{Follow, FromInterpreter, PAST, Stayed, ToInterpreter, Tokens};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -91,21 +91,19 @@ impl Remote {
                 assert_eq!(*of, firing, "what comes ahead is of another firing");
                 ahead.extend(integers::numbers(&tokens));
             }
-            ToInterpreter::Fire { firing, program, instruction, shape, first, count, slice, groups, .. } => {
+            ToInterpreter::Fire {
+                firing, program, instruction, shape, first, count, slice, groups, follow, ..
+            } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
                 assert!(first + count <= tokens.count(), "more is to be fired than was sent");
                 let numbers = &integers::numbers(&tokens)[first as usize..(first + count) as usize];
                 let (ahead_of, mut all) = self.ahead.take().unwrap_or((firing, Vec::new()));
                 assert_eq!(ahead_of, firing, "what came ahead was of another firing");
                 all.extend_from_slice(numbers);
-                return self.fire(
-                    now,
-                    firing,
-                    program,
-                    instruction,
-                    &units(&all, &groups),
-                    Duration::from_nanos(slice),
-                );
+                let path: Vec<u16> =
+                    std::iter::once(instruction).chain(follow.iter().map(|it: &Follow| it.instruction)).collect();
+                let slice = Duration::from_nanos(slice);
+                return self.fire(now, firing, program, &path, &units(&all, &groups), slice);
             }
         }
         Vec::new()
@@ -123,30 +121,21 @@ impl Remote {
         now: Duration,
         firing: FiringId,
         program: ProgramId,
-        instruction: u16,
+        path: &[u16],
         units: &[&[u64]],
         slice: Duration,
     ) -> Vec<(Duration, Act)> {
         assert!(!units.is_empty(), "nothing is to be fired");
         let stream = &self.streams[*self.programs.get(&program).expect("staged before it is fired")];
-        assert!(instruction < stream.instructions, "no such instruction");
+        assert!(path.iter().all(|instruction| *instruction < stream.instructions), "no such instruction");
         let began = self.free_at.max(now);
         self.begins.insert(firing, began);
         let mut answers = Answers::new(firing, stream.form, began);
         answers.sends_ahead = stream.piece < usize::MAX;
         for (done, unit) in (1..).zip(units) {
-            let task = unit.first().map(|number| integers::task_of(*number));
-            answers.now += stream.grain(task.unwrap_or_default(), instruction) * self.slowness;
-            match task.map_or(Fate::Gives, |task| stream.fate(task, instruction)) {
-                Fate::Gives => match &stream.graph {
-                    Some(graph) => answers.take(instruction, graph.instruction(instruction), unit),
-                    None => answers.results.push(integers::apply(instruction, unit[0])),
-                },
-                Fate::Raises => answers.fail(task.unwrap_or_default()),
-                Fate::Kills => {
-                    answers.acts.push((answers.now, Act::Die(firing)));
-                    break;
-                }
+            if !self.fire_one(stream, path, unit, &mut answers) {
+                answers.acts.push((answers.now, Act::Die(firing)));
+                break;
             }
             let over = answers.now - began > slice || done == stream.patience;
             if over || done == units.len() || answers.results.len() >= stream.piece {
@@ -159,6 +148,37 @@ impl Remote {
         }
         self.free_at = answers.now;
         answers.acts
+    }
+
+    /// Fires the instructions of the path as long as what they give is heavy; whether it lives.
+    fn fire_one(&self, stream: &Stream, path: &[u16], unit: &[u64], answers: &mut Answers) -> bool {
+        let task = unit.first().map(|number| integers::task_of(*number));
+        let heavy = task.is_some_and(|task| stream.is_heavy(task));
+        let mut unit = unit.to_vec();
+        for (place, instruction) in (1..).zip(path.iter().copied()) {
+            answers.now += stream.grain(task.unwrap_or_default(), instruction) * self.slowness;
+            match task.map_or(Fate::Gives, |task| stream.fate(task, instruction)) {
+                Fate::Raises => answers.fail(task.unwrap_or_default()),
+                Fate::Kills => return false,
+                Fate::Gives if heavy && place < path.len() => {
+                    unit = vec![match &stream.graph {
+                        Some(graph) => graphs::only(instruction, graph.instruction(instruction), &unit),
+                        None => integers::apply(instruction, unit[0]),
+                    }];
+                    answers.stay();
+                    continue;
+                }
+                Fate::Gives => match &stream.graph {
+                    Some(graph) => answers.take(instruction, graph.instruction(instruction), &unit),
+                    None => answers.results.push(integers::apply(instruction, unit[0])),
+                },
+            }
+            break;
+        }
+        if heavy {
+            answers.give();
+        }
+        true
     }
 }
 
@@ -186,6 +206,8 @@ struct Answers {
     results: Vec<u64>,
     /// For each token of an instruction that branches.
     ways: Vec<u32>,
+    /// What the token that is next to be answered was before.
+    stayed: Vec<Stayed>,
     /// Who answers in pieces does so also within the parts of one token.
     sends_ahead: bool,
     acts: Vec<(Duration, Act)>,
@@ -193,8 +215,8 @@ struct Answers {
 
 impl Answers {
     fn new(firing: FiringId, form: Form, now: Duration) -> Answers {
-        let (results, ways, acts) = (Vec::new(), Vec::new(), Vec::new());
-        Answers { firing, form, now, answered: now, results, ways, sends_ahead: false, acts }
+        let (results, ways, stayed, acts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Answers { firing, form, now, answered: now, results, ways, stayed, sends_ahead: false, acts }
     }
 
     /// What an instruction of a graph makes of its tokens; of many parts, some go ahead.
@@ -214,6 +236,13 @@ impl Answers {
         self.ways.extend(instruction.branches().then_some(way));
     }
 
+    /// What an instruction gave stays; what came of earlier tokens is said first.
+    fn stay(&mut self) {
+        self.give();
+        let stayed = Stayed { bytes: 1 << 20, busy: self.busy() };
+        self.stayed.push(stayed);
+    }
+
     fn give(&mut self) {
         let results = std::mem::take(&mut self.results);
         let ways = std::mem::take(&mut self.ways);
@@ -222,12 +251,14 @@ impl Answers {
         }
         let tokens = integers::tokens(self.form, &results);
         let (firing, shape, busy) = (self.firing, tokens.shape().clone(), self.busy());
-        self.say(FromInterpreter::Fired { firing, shape, ways, busy, protection: 0 }, tokens.to_owned_bytes());
+        let stayed = std::mem::take(&mut self.stayed);
+        self.say(FromInterpreter::Fired { firing, shape, ways, stayed, busy, protection: 0 }, tokens.to_owned_bytes());
     }
 
     /// The task's number, as a pickled exception would hold it.
     fn fail(&mut self, task: u64) {
         self.give();
+        self.stayed.clear();
         let (firing, busy) = (self.firing, self.busy());
         self.say(FromInterpreter::Failed { firing, busy }, task.to_le_bytes().to_vec().into());
     }

@@ -1,0 +1,100 @@
+//! Fireable instructions go to interpreters with room.
+
+use super::gather::Bulk;
+use super::interpreter::{Firing, Race};
+use super::pace::SLICE;
+use super::repository::Work;
+use super::{Engine, marks};
+use crate::event::{Command, Fact};
+use crate::ids::{FiringId, InterpreterId};
+use crate::wire::{Follow, ToInterpreter, Tokens};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+impl Engine {
+    /// Gives fireable instructions to interpreters with room, the least loaded first.
+    pub(super) fn fire(&mut self, now: Duration) {
+        while let Some(next) = self.repository.next() {
+            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(next)?, *id)));
+            let Some((_, id)) = room.min() else { return };
+            let (runs, programs) = (&self.runs, &self.programs);
+            let batch = |work: &Work| programs[&runs[&work.run].program].paces[usize::from(work.instruction)].batch();
+            // An estimate that is off by less than two is not worth cutting for.
+            let Some(work) = self.repository.take(|work| match batch(work) {
+                batch if work.count > batch.saturating_mul(2) => batch,
+                _ => work.count,
+            }) else {
+                return;
+            };
+            if self.runs[&work.run].groups.is_none() {
+                self.fire_at(now, id, work, VecDeque::new());
+            } else if let Some((work, more)) = self.collect(work) {
+                self.fire_at(now, id, work, more);
+            }
+        }
+    }
+
+    pub(super) fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work, more: VecDeque<Work>) -> FiringId {
+        let program_id = self.runs[&work.run].program;
+        let program = &self.programs[&program_id];
+        let interpreter = self.interpreters.get_mut(&id).expect("chosen among the interpreters");
+        let stages = interpreter.staged.insert(program_id);
+        if stages {
+            let message = ToInterpreter::Stage { program: program_id, mark: program.marks.of_code() };
+            self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
+        }
+        let marked = program.marks.of(work.instruction);
+        // What may end its interpreter is fired one instruction at a time.
+        let follow = if work.is_suspect() { Vec::new() } else { program.graph.follow(work.instruction) };
+        let mark =
+            |number: &u16| Follow { instruction: *number, gives: marks::of_tokens(program.marks.of(*number).gives) };
+        let firing = FiringId(self.next_firing);
+        self.next_firing += 1;
+        let Bulk { tokens, first, count, groups, ahead } = match program.graph.is_chain() {
+            true => Bulk::of_chain(&work),
+            false => Bulk::of_graph(&work, &more),
+        };
+        let bytes = tokens.bytes() + ahead.iter().map(Tokens::bytes).sum::<u64>();
+        for tokens in ahead {
+            let takes = marks::of_tokens(marked.takes);
+            let message = ToInterpreter::Ahead { firing, shape: tokens.shape().clone(), takes };
+            self.commands.push_back(Command::Send { to: id, message, body: tokens.body() });
+        }
+        self.commands.push_back(Command::Send {
+            to: id,
+            message: ToInterpreter::Fire {
+                firing,
+                program: program_id,
+                instruction: work.instruction,
+                shape: tokens.shape().clone(),
+                first,
+                count,
+                slice: SLICE.as_nanos() as u64,
+                groups,
+                takes: marks::of_tokens(marked.takes),
+                gives: marks::of_tokens(marked.gives),
+                follow: follow.iter().map(mark).collect(),
+            },
+            body: tokens.body(),
+        });
+        let (run, instruction) = (work.run, work.instruction);
+        let tasks = work.count + more.iter().map(|work| work.count).sum::<u32>();
+        interpreter.add(Firing {
+            id: firing,
+            more,
+            follow,
+            ahead: Vec::new(),
+            bytes,
+            // How long the code's imports take is unknown, and tells nothing of the network.
+            estimate: program.estimate(instruction, tasks).filter(|_| !stages),
+            sent: now,
+            busy: Duration::ZERO,
+            alone: interpreter.in_flight.is_empty() && !stages,
+            stages,
+            race: Race::Alone,
+            work,
+        });
+        self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });
+        firing
+    }
+}

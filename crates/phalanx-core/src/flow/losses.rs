@@ -1,0 +1,105 @@
+//! Interpreters that are lost: what they had in flight, and who replaces them.
+
+use super::interpreter::{Interpreter, Race};
+use super::repository::Work;
+use super::{Engine, KILLS, LOSSES};
+use crate::event::{Cause, Command, Fact, Outcome};
+use crate::ids::{InterpreterId, RunId};
+use std::time::Duration;
+
+/// Losses that an error names.
+const MOST_LOSSES: usize = 16;
+
+impl Engine {
+    /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
+    pub(super) fn on_lost(&mut self, now: Duration, id: InterpreterId, cause: Cause) {
+        let Some(mut interpreter) = self.interpreters.remove(&id) else { return };
+        let loss = format!("{} {cause}", interpreter.name);
+        self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
+        self.remember_loss(loss.clone());
+        if let Some(head) = interpreter.in_flight.front_mut() {
+            // Firings are in order: only the first can be at fault.
+            for work in std::iter::once(&mut head.work).chain(&mut head.more) {
+                work.killed.push(loss.clone());
+                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. } | Cause::Attacked));
+            }
+        }
+        for firing in interpreter.in_flight.into_iter().rev() {
+            let works = std::iter::once(firing.work).chain(firing.more);
+            self.hand_back(firing.race, works, Engine::put_back);
+        }
+        self.recruit_missing(now);
+        self.fire(now);
+    }
+
+    /// The works of a firing were not done at an interpreter: they go `back`, the first one to the front, unless they are in
+    /// flight elsewhere, or were done there.
+    pub(super) fn hand_back(
+        &mut self,
+        race: Race,
+        mut works: impl DoubleEndedIterator<Item = Work>,
+        back: impl Fn(&mut Engine, Work),
+    ) {
+        match race {
+            Race::Alone => works.rev().for_each(|work| back(self, work)),
+            Race::Against(..) => works.next().into_iter().for_each(|work| self.withdraw(race, work)),
+            Race::Lost => {}
+        }
+    }
+
+    /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
+    pub(super) fn put_back(&mut self, work: Work) {
+        if !self.runs.contains_key(&work.run) {
+            return;
+        }
+        if work.deaths < KILLS && work.killed.len() < LOSSES {
+            return self.repository.prepend(work);
+        }
+        let Some(task) = self.task_of(&work) else { return };
+        let (token, index) = work.tokens.slice(work.start, work.tokens.count().min(1));
+        self.settle(work.run, task, Outcome::Culprit { task, token, index, killed: work.killed });
+    }
+
+    pub(super) fn recruit_missing(&mut self, now: Duration) {
+        self.last_recruit = now;
+        let have = self.staff() + self.recruiting;
+        for _ in have..self.wanted() {
+            if self.keep_one() {
+                self.fire(now);
+                continue;
+            }
+            self.recruiting += 1;
+            self.commands.push_back(Command::Recruit);
+        }
+    }
+
+    /// Without any interpreter, and without hope of one, open runs end with an error.
+    pub(super) fn abandon_if_alone(&mut self) {
+        if !self.interpreters.is_empty() || self.recruiting > 0 {
+            return;
+        }
+        let losses: Vec<String> = self.losses.iter().cloned().collect();
+        let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
+        for run in abandoned {
+            self.repository.drop_run(run);
+            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
+            self.commands.push_back(Command::Deliver { run, outcome });
+        }
+    }
+
+    pub(super) fn remember_loss(&mut self, loss: String) {
+        self.losses.push_back(loss);
+        while self.losses.len() > MOST_LOSSES {
+            self.losses.pop_front();
+        }
+    }
+    pub(super) fn drop_silent(&mut self, now: Duration) {
+        let silence = |interpreter: &Interpreter| now.saturating_sub(interpreter.heard);
+        let silent = self.interpreters.iter().filter(|(_, it)| silence(it) >= self.config.silence);
+        let silent: Vec<_> = silent.map(|(id, it)| (*id, silence(it).as_millis() as u64)).collect();
+        for (id, milliseconds) in silent {
+            self.commands.push_back(Command::Dismiss { id });
+            self.on_lost(now, id, Cause::Silent { milliseconds });
+        }
+    }
+}
