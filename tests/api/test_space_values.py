@@ -123,7 +123,8 @@ def some_array(source: random.Random) -> NDArray[Any]:
     items = bytes(source.choices(letters, k=size))
     if dtype == "<U3":
         items = b"".join(byte.to_bytes(4, "little") for byte in items[: size // 4])
-    return numpy.frombuffer(items, dtype).reshape(shape).copy()
+    array: NDArray[Any] = numpy.frombuffer(items, dtype).reshape(shape).copy()
+    return array
 
 
 def test_any_value_comes_back_as_it_was(space: px.Space) -> None:
@@ -300,9 +301,9 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("value", WRONG, ids=lambda value: type(value).__name__)
 def test_what_a_tuple_does_not_hold_is_refused_by_name(space: px.Space, value: Any) -> None:
-    with pytest.raises(TypeError, match="objects=True|dtype"):
+    with pytest.raises(TypeError, match=r"objects=True|dtype"):
         space.out("value", value)
-    with pytest.raises(TypeError, match="objects=True|dtype"):
+    with pytest.raises(TypeError, match=r"objects=True|dtype"):
         space.out("value", [(value,)])
     assert space.info().tuples == 0
 

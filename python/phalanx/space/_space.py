@@ -86,6 +86,7 @@ class Space:
         self._evaluations = Evaluations(manager)
         self._engine = open_engine(address, objects, given)
         self._server: _native.SpaceServer | None = None
+        self._served: str | None = None
 
     @property
     def engine(self) -> Engine:
@@ -302,26 +303,26 @@ class Space:
     def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
         """Serves a space of this process to others until it is closed; returns the address that they open.
 
-        ``address``: ``"host:port"``, port 0 for any free one, or ``"unix:path"``. This user's processes on this machine reach
-        it without TCP; other machines only with ``identity=``, the file of this one (by default executor.pem in $PHALANX_HOME
-        or ~/.phalanx, if it is there). ``accept``, ``access``, ``trusted`` and ``policy`` say whom it serves, over which links:
-        see the guide to serving spaces.
-        """
+        ``address``: ``"host:port"``, port 0 for any free one, or ``"unix:path"``. This user's processes on this machine
+        reach it without TCP; other machines only with ``identity=``, the file of this one (by default executor.pem in
+        $PHALANX_HOME or ~/.phalanx, if it is there). ``accept``, ``access``, ``trusted`` and ``policy`` say whom it
+        serves, over which links: see the guide to serving spaces."""
         if not isinstance(self._engine, _native.LocalSpace):
             raise SpaceError("only a space of this process can be served: this one is served already")
         if self._server is not None:
             raise SpaceError(f"this space is served already, at {self._server.address}")
         server = _serve.start(address, creates=False, **options)
         server.add(name, self._engine)
-        self._server = server
-        return f"{server.address}/{name}"
+        self._server, self._served = server, f"{server.address}/{name}"
+        return self._served
 
     def close(self) -> None:
         """Waits for evals, ends who waits here, and lets go of the space; one in this process is gone with its
         tuples."""
         self._evaluations.shutdown()
-        if self._server is not None:
-            self._server.close()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         self._engine.close()
 
     def __enter__(self) -> Space:
@@ -335,9 +336,11 @@ class Space:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._address is None:
-            raise SpaceError("this space is in this process only: give others the address of a served one")
-        return _again, (self._address, self._again)
+        if self._address is not None:
+            return _again, (self._address, self._again)
+        if self._served is None:
+            raise SpaceError("this space is in this process only: serve() it, and others can open it")
+        return _again, (self._served, {"objects": self._again["objects"]})
 
     def __repr__(self) -> str:
         return f"Space({self._address!r})" if self._address else "Space()"
