@@ -26,12 +26,6 @@ class Run:
 
 
 @pytest.fixture
-def space() -> Iterator[px.Space]:
-    with px.Space() as opened:
-        yield opened
-
-
-@pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(16) as pool:
         yield pool

@@ -7,7 +7,6 @@ import math
 import random
 import string
 from collections import namedtuple
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,12 +60,6 @@ class SubThing(Thing):
 
 class Color(enum.IntEnum):
     RED = 1
-
-
-@pytest.fixture
-def space() -> Iterator[px.Space]:
-    with px.Space() as opened:
-        yield opened
 
 
 def there_and_back(space: px.Space, value: Any) -> Any:

@@ -6,18 +6,11 @@ import asyncio
 import gc
 import threading
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, as_completed
 
 import phalanx as px
 import pytest
 from conftest import Eventually
-
-
-@pytest.fixture
-def space() -> Iterator[px.Space]:
-    with px.Space() as opened:
-        yield opened
 
 
 def test_a_future_has_the_tuple_when_it_comes(space: px.Space) -> None:

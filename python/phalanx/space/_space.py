@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from phalanx import _native
 from phalanx.errors import SpaceError, SpaceTimeoutError
@@ -15,7 +15,7 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import open_engine
+from phalanx.space._open import ClosedEngine, open_engine
 from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
@@ -323,7 +323,8 @@ class Space:
         server, self._server = self._server, None
         if server is not None:
             server.close()
-        self._engine.close()
+        engine, self._engine = self._engine, cast(Engine, ClosedEngine())
+        engine.close()
 
     def __enter__(self) -> Space:
         return self
