@@ -22,7 +22,7 @@ MODULES = {
     "phalanx-net": [
         "address body preamble",
         "frames seal socket",
-        "tls",
+        "runtime tls",
         "identity",
         "link",
         "bundle connect",
@@ -30,7 +30,7 @@ MODULES = {
     ],
     "phalanx-node": [
         "control explain files interpreter rules sync",
-        "journal recruit",
+        "door journal recruit",
         "local remote",
         "connect",
         "manager executor hub",

@@ -10,8 +10,10 @@ pub mod journal;
 pub mod manager;
 pub mod recruit;
 pub mod rules;
+pub mod space;
 
 mod control;
+mod door;
 mod local;
 mod remote;
 mod sync;

@@ -21,6 +21,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;
     module.add_class::<space::LocalSpace>()?;
+    module.add_class::<space::RemoteSpace>()?;
+    module.add_class::<space::SpaceServer>()?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;

@@ -39,6 +39,8 @@ pub struct Options {
     /// Events kept for watches that come back: at most so many, and so many bytes.
     pub log_events: u64,
     pub log_bytes: u64,
+    /// Over networks that are not trusted, only private links reach it.
+    pub secure: bool,
 }
 
 impl Default for Options {
@@ -60,6 +62,7 @@ impl Default for Options {
             longest_transaction: Duration::from_secs(600),
             log_events: 10_000,
             log_bytes: 1 << 24,
+            secure: false,
         }
     }
 }
@@ -159,6 +162,10 @@ pub enum ToSpace {
     Ack {
         request: RequestId,
     },
+    /// The answer to a taking request was received and is not wanted: its tuples are back in the space. No answer.
+    GiveBack {
+        request: RequestId,
+    },
     /// Answer: `Counted`.
     Count {
         request: RequestId,
@@ -210,10 +217,11 @@ pub enum ToSpace {
 /// From a space to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
-    /// `created`: it was not there before.
+    /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does.
     Opened {
         request: RequestId,
         created: bool,
+        secure: bool,
     },
     Done {
         request: RequestId,

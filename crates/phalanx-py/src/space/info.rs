@@ -43,5 +43,6 @@ fn options<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     all.set_item("longest_transaction", options.longest_transaction.as_secs_f64())?;
     all.set_item("log_events", options.log_events)?;
     all.set_item("log_bytes", options.log_bytes)?;
+    all.set_item("secure", options.secure)?;
     Ok(all)
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Bytes of tuples in a page of many.
 const PAGE: u64 = 16 << 20;
 /// How often this process was forked off another.
-static FORKS: AtomicU64 = AtomicU64::new(0);
+pub(super) static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// To be called in the child after a fork.
 #[pyfunction]
@@ -392,6 +392,11 @@ impl Drop for LocalSpace {
 }
 
 impl LocalSpace {
+    /// For a server of this process.
+    pub fn hosted(&self) -> Arc<Hosted> {
+        self.hosted.clone()
+    }
+
     fn check(&self, _: Python<'_>) -> PyResult<()> {
         if self.forks != FORKS.load(Ordering::Relaxed) {
             let why = "this space belongs to the process that made it: make it after the fork, or serve() it";
@@ -515,7 +520,7 @@ impl LocalSpace {
     }
 }
 
-fn forgotten(missed: u64) -> PyErr {
+pub(super) fn forgotten(missed: u64) -> PyErr {
     let what = "events, matching or not, have been forgotten; make the space with a larger log_events=, or read faster";
     raise("SpaceError", format!("{missed} {what}"))
 }

@@ -9,11 +9,15 @@ mod hosted;
 mod info;
 mod local;
 mod options;
+mod remote;
+mod server;
 mod template;
 mod waiting;
 
 pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
+pub use remote::RemoteSpace;
+pub use server::{Serving, SpaceServer};
 
 use crate::errors::raise;
 use phalanx_core::error::{EncodingError, SpaceError};
