@@ -101,29 +101,25 @@ impl Links {
     }
 }
 
-/// The slots of a list, oldest first or newest first.
+/// The slots of a list, oldest first or newest first. What is behind a slot is looked at only when it is asked for: most
+/// searches end with the first one.
 #[derive(Debug, Clone)]
 pub struct Walk<'a> {
     links: &'a Links,
-    next: u32,
-    last: u32,
+    head: u32,
+    /// The slot before the next one; none at the beginning.
+    at: u32,
     backward: bool,
 }
 
 impl<'a> Walk<'a> {
     pub fn all(links: &'a Links, head: u32, backward: bool) -> Walk<'a> {
-        match (head, backward) {
-            (NIL, _) => Walk { links, next: NIL, last: NIL, backward },
-            (_, false) => Walk { links, next: head, last: links.previous(head), backward },
-            (_, true) => Walk { links, next: links.previous(head), last: head, backward },
-        }
+        Walk { links, head, at: NIL, backward }
     }
 
     /// What is behind a slot of the list, oldest first.
     pub fn behind(links: &'a Links, head: u32, slot: u32) -> Walk<'a> {
-        let last = links.previous(head);
-        let next = if slot == last { NIL } else { links.next(slot) };
-        Walk { links, next, last, backward: false }
+        Walk { links, head, at: slot, backward: false }
     }
 }
 
@@ -131,15 +127,22 @@ impl Iterator for Walk<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
-        let slot = self.next;
-        if slot == NIL {
+        let next = match (self.at, self.backward) {
+            _ if self.head == NIL => return None,
+            (NIL, false) => self.head,
+            (NIL, true) => self.links.previous(self.head),
+            (at, true) if at == self.head => NIL,
+            (at, true) => self.links.previous(at),
+            (at, false) => match self.links.next(at) {
+                next if next == self.head => NIL,
+                next => next,
+            },
+        };
+        if next == NIL {
+            self.head = NIL;
             return None;
         }
-        self.next = match self.backward {
-            _ if slot == self.last => NIL,
-            false => self.links.next(slot),
-            true => self.links.previous(slot),
-        };
-        Some(slot)
+        self.at = next;
+        Some(next)
     }
 }

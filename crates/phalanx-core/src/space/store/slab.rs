@@ -1,4 +1,4 @@
-//! Where tuples lie: 32 of about one size in a piece of memory, each with its number, so that a small tuple costs few bytes more
+//! Where tuples lie: 64 of about one size in a piece of memory, each with its number, so that a small tuple costs few bytes more
 //! than its own and is found with one look.
 
 use super::super::value::Tuple;
@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use std::hash::RandomState;
 
 /// Slots of a chunk.
-pub const CHUNK: usize = 32;
+pub const CHUNK: usize = 64;
 /// Number (and the mark that there are extras in its highest byte), and length.
 const HEADER: usize = 10;
 /// Longer tuples lie alone, and are shared with who reads them instead of copied.
@@ -23,7 +23,7 @@ struct Chunk {
     /// Empty: this chunk is vacant.
     memory: Box<[u8]>,
     /// A bit for each free slot.
-    free: u32,
+    free: u64,
     class: u8,
     /// Neighbours in the list of chunks of the class that have free slots.
     previous: u32,
@@ -135,7 +135,7 @@ impl Slab {
         // One free chunk of a class stays, for what comes next.
         let chunk = &self.chunks[number as usize];
         let alone = chunk.previous == NIL && chunk.next == NIL;
-        (chunk.free == u32::MAX && !alone).then(|| self.vacate(number))
+        (chunk.free == u64::MAX && !alone).then(|| self.vacate(number))
     }
 
     /// Whether there is a tuple of this number in a slot.
@@ -182,7 +182,7 @@ impl Slab {
     fn open_chunk(&mut self, class: usize, stride: usize) -> u32 {
         let memory = vec![0; stride * CHUNK].into_boxed_slice();
         self.memory += memory.len() as u64 + size_of::<Chunk>() as u64;
-        let chunk = Chunk { memory, free: u32::MAX, class: class as u8, previous: NIL, next: NIL };
+        let chunk = Chunk { memory, free: u64::MAX, class: class as u8, previous: NIL, next: NIL };
         let number = match self.vacant.pop() {
             Some(number) => {
                 self.chunks[number as usize] = chunk;
