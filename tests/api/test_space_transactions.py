@@ -55,13 +55,13 @@ def test_a_transaction_ends_with_its_time(spaces: tuple[px.Space, px.Space], eve
     transaction = px.Transaction(space, other, timeout=0.05)
     assert space.inp("x", transaction=transaction) == ("x",)
     assert eventually(lambda: space.rdp("x")) == ("x",)
+    eventually(lambda: other.info().transactions == 0)
     with pytest.raises(px.TransactionError):
         other.out("y", transaction=transaction)
     with pytest.raises(px.TransactionError):
         transaction.commit()
     with pytest.raises(px.TransactionError):
         space.inp("x", transaction=transaction)
-    assert other.info().transactions == 0
     transaction.abort()
 
 

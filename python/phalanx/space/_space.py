@@ -10,7 +10,7 @@ from typing import Any
 
 from phalanx import _native
 from phalanx.errors import SpaceError, SpaceTimeoutError
-from phalanx.space import _futures
+from phalanx.space import _futures, _serve
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
@@ -85,6 +85,7 @@ class Space:
         self._again = {"objects": objects, **given}
         self._evaluations = Evaluations(manager)
         self._engine = open_engine(address, objects, given)
+        self._server: _native.SpaceServer | None = None
 
     @property
     def engine(self) -> Engine:
@@ -298,10 +299,29 @@ class Space:
         """How many tuples there are, who waits, which indexes were built, and what was done so far."""
         return SpaceInfo.of(self._engine.info())
 
+    def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
+        """Serves a space of this process to others until it is closed; returns the address that they open.
+
+        ``address``: ``"host:port"``, port 0 for any free one, or ``"unix:path"``. This user's processes on this machine reach
+        it without TCP; other machines only with ``identity=``, the file of this one (by default executor.pem in $PHALANX_HOME
+        or ~/.phalanx, if it is there). ``accept``, ``access``, ``trusted`` and ``policy`` say whom it serves, over which links:
+        see the guide to serving spaces.
+        """
+        if not isinstance(self._engine, _native.LocalSpace):
+            raise SpaceError("only a space of this process can be served: this one is served already")
+        if self._server is not None:
+            raise SpaceError(f"this space is served already, at {self._server.address}")
+        server = _serve.start(address, creates=False, **options)
+        server.add(name, self._engine)
+        self._server = server
+        return f"{server.address}/{name}"
+
     def close(self) -> None:
         """Waits for evals, ends who waits here, and lets go of the space; one in this process is gone with its
         tuples."""
         self._evaluations.shutdown()
+        if self._server is not None:
+            self._server.close()
         self._engine.close()
 
     def __enter__(self) -> Space:

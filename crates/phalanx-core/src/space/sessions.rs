@@ -103,10 +103,8 @@ impl Space {
 
     /// What a request took has arrived and is not wanted: it comes back.
     pub fn give_back(&mut self, now: Duration, session: SessionId, request: RequestId) {
-        for held in self.unacknowledged.remove(&(session, request)).unwrap_or_default() {
-            self.let_go(&held);
-            self.restore(now, held);
-        }
+        let back = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+        self.bring_back(now, back);
     }
 
     /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its

@@ -79,6 +79,7 @@ pub type Event = (u64, Bytes);
 pub struct Client {
     link: Arc<Link>,
     mark: Mark,
+    created: bool,
     address: SpaceAddress,
     agreed: Agreed,
     state: Mutex<State>,
@@ -150,7 +151,7 @@ impl Client {
             ended: None,
         };
         let (state, next) = (Mutex::new(state), AtomicU64::new(1));
-        let mut client = Client { link, mark: Mark::Data, address, agreed, state, next };
+        let mut client = Client { link, mark: Mark::Data, created: false, address, agreed, state, next };
         let open =
             |request| ToSpace::Open { request, name: client.address.name.clone(), create: connect.create.clone() };
         let request = client.ask(open, Vec::new())?;
@@ -163,9 +164,10 @@ impl Client {
                 return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
             }
         };
-        let FromSpace::Opened { secure, .. } = answer.message else {
+        let FromSpace::Opened { secure, created, .. } = answer.message else {
             return Err(client.ended("it does not speak this protocol"));
         };
+        client.created = created;
         client.mark = if secure { Mark::Data } else { Mark::None };
         Ok(Arc::new(client))
     }
@@ -173,6 +175,11 @@ impl Client {
     /// The space's address.
     pub fn address(&self) -> &SpaceAddress {
         &self.address
+    }
+
+    /// Whether it was made for this client.
+    pub fn created(&self) -> bool {
+        self.created
     }
 
     /// What its tuples travel as.

@@ -2,7 +2,6 @@
 
 use super::decode::decode_tuple;
 use super::encode::{Encoding, encode_tuple};
-use super::hosted::{Hosted, Locked};
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, patiently};
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::space::{Asker, Get, OutOptions, Template, Tuple};
+use phalanx_node::space::{Hosted, Locked};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
@@ -211,8 +211,8 @@ impl LocalSpace {
         locked.tick();
         let told = locked.unlock();
         if let Some(answer) = found.transpose() {
-            use super::hosted::Outlet;
             use phalanx_core::space::Command;
+            use phalanx_node::space::Outlet;
             callback.tell(Command::Answer { session, request: 0, answer });
             callback.flush();
         }

@@ -5,7 +5,6 @@ mod classes;
 mod codec;
 mod decode;
 mod encode;
-mod hosted;
 mod info;
 mod local;
 mod options;

@@ -83,6 +83,12 @@ impl RemoteSpace {
         (agreed.levels.of(mark).name(), agreed.why[mark as usize].clone(), agreed.weaker[mark as usize])
     }
 
+    /// Whether it was made for this client.
+    #[getter]
+    fn created(&self) -> bool {
+        self.client.created()
+    }
+
     /// Whether it travels as marked data does.
     #[getter]
     fn secure(&self) -> bool {

@@ -7,9 +7,13 @@ use phalanx_core::space::tag;
 use phalanx_core::space::{Comparison, Operation, Query, Step};
 use phalanx_core::space::{Pattern, Template, Type, mask};
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+
+/// Bytes that most actuals need no more than: one allocation.
+const SMALL: usize = 32;
 
 /// A template, with a query over the whole tuple.
 pub fn to_template(
@@ -59,7 +63,7 @@ fn to_pattern(element: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> Py
 }
 
 fn to_actual(element: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> PyResult<Pattern> {
-    let mut field = Vec::new();
+    let mut field = Vec::with_capacity(SMALL);
     encode_field(&mut field, element, encoding, depth)?;
     Ok(Pattern::Actual(field))
 }
@@ -83,18 +87,17 @@ fn to_nested(elements: &Bound<'_, PyTuple>, encoding: &Encoding, depth: u32) -> 
 }
 
 fn plain(class: &Bound<'_, PyType>) -> Option<u32> {
-    let py = class.py();
-    [
-        (py.get_type::<PyString>(), mask::STR),
-        (py.get_type::<PyInt>(), mask::INT),
-        (py.get_type::<PyFloat>(), mask::FLOAT),
-        (py.get_type::<PyBytes>(), mask::BYTES),
-        (py.get_type::<PyBool>(), mask::BOOL),
-        (py.get_type::<PyTuple>(), mask::TUPLE),
-        (py.get_type::<PyList>(), mask::LIST),
-    ]
-    .into_iter()
-    .find_map(|(known, kinds)| class.is(&known).then_some(kinds))
+    let known = [
+        (&raw const ffi::PyUnicode_Type, mask::STR),
+        (&raw const ffi::PyLong_Type, mask::INT),
+        (&raw const ffi::PyFloat_Type, mask::FLOAT),
+        (&raw const ffi::PyBytes_Type, mask::BYTES),
+        (&raw const ffi::PyBool_Type, mask::BOOL),
+        (&raw const ffi::PyTuple_Type, mask::TUPLE),
+        (&raw const ffi::PyList_Type, mask::LIST),
+    ];
+    let class = class.as_type_ptr().cast_const();
+    known.into_iter().find_map(|(plain, kinds)| (plain == class).then_some(kinds))
 }
 
 /// What is no plain type: Python looks at it (`phalanx/space/_template.py`).

@@ -2,10 +2,10 @@
 
 use super::decode::decode_tuple;
 use super::failed;
-use super::hosted::{Hosted, Outlet};
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Command, Tuple};
+use phalanx_node::space::{Hosted, Outlet};
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -102,7 +102,13 @@ pub struct Callback {
 
 impl Callback {
     pub fn new(done: Py<PyAny>, objects: bool, takes: bool, hosted: &Arc<Hosted>) -> Callback {
-        Callback { done: Mutex::new(Some(done)), objects, takes, hosted: Arc::downgrade(hosted), answer: Mutex::default() }
+        Callback {
+            done: Mutex::new(Some(done)),
+            objects,
+            takes,
+            hosted: Arc::downgrade(hosted),
+            answer: Mutex::default(),
+        }
     }
 
     fn call(&self, py: Python<'_>, session: SessionId, answer: Answer) {
