@@ -62,3 +62,20 @@ def test_who_cannot_have_namespaces_is_told_what_to_do(lab: Lab, tmp_path: Path)
     assert done.returncode == 1
     assert "sudo" in done.stderr
     assert "--hosts" in done.stderr
+
+
+def test_a_case_study_runs_in_all_settings_with_private_links_between_machines(lab: Lab, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.papers.linda", "--quick", "--only", "matrix-blocks", "--out", str(tmp_path)]
+    raw = tmp_path / "raw"
+    done = subprocess.run([*command, "--raw", str(raw)], cwd=TOP, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    points = json.loads((tmp_path / "matrix-blocks.json").read_text())["points"]
+    assert {(point["place"], point["crew"]) for point in points} == {
+        (place, crew) for place in ("threads", "processes", "machines") for crew in (1, 5)
+    }
+    for point in points:
+        (run,) = point["runs"]
+        assert 0 < run["remote reading time"] < run["total time"]
+    processes = {path.name.rpartition("-")[0] for path in raw.glob("*crew*machines*/*")} or set(raw.glob("*/*"))
+    assert len(processes) >= 6
+    assert "| machines" in (tmp_path / "matrix-blocks.md").read_text()
