@@ -31,6 +31,7 @@ MODULES = {
     "phalanx-node": [
         "control explain files interpreter rules sync",
         "door journal recruit",
+        "space",
         "local remote",
         "connect",
         "manager executor hub",

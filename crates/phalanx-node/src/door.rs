@@ -70,7 +70,7 @@ impl Door {
     /// Accepts nobody any more; who is in stays.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.listeners.iter().for_each(|listener| listener.wake(PAUSE));
+        self.listeners.iter().for_each(|listener| listener.close(PAUSE));
     }
 
     fn accept(self: Arc<Door>, index: usize) {

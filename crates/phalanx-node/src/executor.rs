@@ -52,7 +52,7 @@ pub struct Executor {
     door: Arc<Door>,
     address: SocketAddr,
     /// By which spaces are reached from this machine; removed when it ends.
-    _path: Option<Path>,
+    path: Mutex<Option<Path>>,
 }
 
 struct Service {
@@ -131,7 +131,7 @@ impl Executor {
         });
         let serving = service.clone();
         let door = Door::open(listeners, Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
-        Ok(Executor { service, door, address, _path: path })
+        Ok(Executor { service, door, address, path: Mutex::new(path) })
     }
 
     /// Where it listens.
@@ -144,6 +144,7 @@ impl Executor {
         self.service.closed.store(true, Ordering::Release);
         self.door.close();
         self.service.spaces.iter().for_each(Spaces::close);
+        lock(&self.path).take();
         for session in lock(&self.service.sessions).values() {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));

@@ -33,10 +33,10 @@ use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use log::Log;
 use register::{Interest, Kind, Register};
+use signature::POSITIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::RandomState;
 use std::time::Duration;
-use signature::POSITIONS;
 use store::{Extra, Held, MOST_SIDES, Place, Store};
 use transaction::{Ended, Transaction};
 

@@ -143,7 +143,9 @@ impl Space {
         let stored = self.store.find(wanted);
         match (stored, staged) {
             (stored, None) => stored.map(Found::Stored),
-            (Some(place), Some((.., rank))) if self.store.rank(place, wanted.order) < rank => Some(Found::Stored(place)),
+            (Some(place), Some((.., rank))) if self.store.rank(place, wanted.order) < rank => {
+                Some(Found::Stored(place))
+            }
             (_, Some((id, place, _))) => Some(Found::Staged(id, place)),
         }
     }

@@ -55,8 +55,8 @@ impl Signature {
     /// The kinds, like `Str, Int`.
     pub fn describe(&self) -> String {
         const NAMES: [&str; 16] = [
-            "None", "bool", "", "int", "", "float", "str", "bytes", "array", "tuple", "list", "record", "object", "sealed", "",
-            "",
+            "None", "bool", "", "int", "", "float", "str", "bytes", "array", "tuple", "list", "record", "object",
+            "sealed", "", "",
         ];
         let kinds = (0..(self.arity as usize).min(POSITIONS)).map(|position| NAMES[usize::from(self.kind(position))]);
         let mut kinds: Vec<&str> = kinds.collect();

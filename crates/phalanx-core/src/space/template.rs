@@ -195,9 +195,10 @@ impl Template {
         let actuals = first().filter(|(_, pattern)| matches!(pattern, Pattern::Actual(_)));
         let actuals = actuals.fold(0, |mask, (position, _)| mask | 1 << position);
         let kinds: Vec<u32> = first().map(|(_, pattern)| signature::kinds(pattern.kinds())).collect();
-        let tags = kinds.iter().enumerate().fold(0, |tags, (position, kinds)| {
-            tags | u64::from(kinds.trailing_zeros() & 15) << (4 * position)
-        });
+        let tags = kinds
+            .iter()
+            .enumerate()
+            .fold(0, |tags, (position, kinds)| tags | u64::from(kinds.trailing_zeros() & 15) << (4 * position));
         let single = kinds.iter().all(|kinds| kinds.count_ones() == 1);
         let exact = single.then_some(Signature { arity: patterns.len() as u32, tags });
         Template { patterns, query, actuals, kinds, exact }

@@ -26,7 +26,8 @@ impl Space {
         let Some(since) = since else { return Ok(Watching { last, missed: 0 }) };
         let (missed, known) = self.log.since(since);
         let matching = known.filter(|(_, tuple)| template.matches(tuple.bytes()));
-        let events = matching.map(|(sequence, tuple)| Command::Notify { session, watch, sequence, tuple: tuple.clone() });
+        let events =
+            matching.map(|(sequence, tuple)| Command::Notify { session, watch, sequence, tuple: tuple.clone() });
         self.commands.extend(events);
         Ok(Watching { last, missed })
     }

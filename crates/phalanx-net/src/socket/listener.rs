@@ -3,7 +3,7 @@
 use super::{Raw, Socket};
 use socket2::{Domain, SockAddr, Type};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,8 +44,14 @@ impl Listener {
         }
     }
 
-    /// Makes a thread that waits in [`Listener::accept`] look up, by connecting to it.
-    pub fn wake(&self, patience: Duration) {
+    /// Lets nobody connect any more, and makes a thread that waits in [`Listener::accept`] look up.
+    pub fn close(&self, patience: Duration) {
+        // Where the system does not end a listener like this, a connection to it wakes the thread.
+        let _ = self.raw.shutdown(Shutdown::Both);
+        self.wake(patience);
+    }
+
+    fn wake(&self, patience: Duration) {
         let Ok(mut address) = self.address() else { return self.wake_path() };
         match address {
             SocketAddr::V4(_) if address.ip().is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -96,7 +96,6 @@ impl Service {
                 return Err(refused("this server has no identity: it serves this machine's processes only"));
             }
         };
-        let who = if peer.from.is_none() && is_same_user(&peer)? { Who::Owner } else { who };
         peer.proved();
         peer.socket.end_when_silent(SILENCE)?;
         let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
@@ -160,7 +159,7 @@ pub struct Server {
     door: Arc<Door>,
     address: Place,
     /// Removed when it ends.
-    _path: Option<Path>,
+    path: Mutex<Option<Path>>,
 }
 
 impl Server {
@@ -181,7 +180,7 @@ impl Server {
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
         };
         let door = Door::open(listeners, Box::new(serve), log)?;
-        Ok(Server { service, door, address, _path: path })
+        Ok(Server { service, door, address, path: Mutex::new(path) })
     }
 
     /// Where it listens.
@@ -198,6 +197,7 @@ impl Server {
     pub fn close(&self) {
         self.service.close();
         self.door.close();
+        lock(&self.path).take();
     }
 }
 

@@ -1,9 +1,9 @@
 //! From the fields at some positions to the tuples that have them.
 
-use super::links::{Links, NIL};
-use super::partition::Entries;
 use super::super::signature::{LABEL, has_actuals, hash_template, hash_tuple, same_fields};
 use super::super::template::Template;
+use super::links::{Links, NIL};
+use super::partition::Entries;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::RandomState;

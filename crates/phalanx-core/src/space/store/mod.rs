@@ -223,7 +223,13 @@ impl Store {
     }
 
     /// Wanted tuples behind a place, at most `limit`, and so many bytes; and where the next page begins, if there may be one.
-    pub fn page(&mut self, wanted: &Wanted, limit: u32, bytes: u64, after: Option<Cursor>) -> (Vec<Place>, Option<Cursor>) {
+    pub fn page(
+        &mut self,
+        wanted: &Wanted,
+        limit: u32,
+        bytes: u64,
+        after: Option<Cursor>,
+    ) -> (Vec<Place>, Option<Cursor>) {
         self.searches += 1;
         if let Some(key) = wanted.key {
             let found = if after.is_none() { self.find_key(key, wanted) } else { None };
@@ -240,7 +246,12 @@ impl Store {
     }
 
     /// One partition behind the other.
-    fn page_in_turn(&mut self, wanted: &Wanted, room: &mut Room, after: Option<Cursor>) -> (Vec<Place>, Option<Cursor>) {
+    fn page_in_turn(
+        &mut self,
+        wanted: &Wanted,
+        room: &mut Room,
+        after: Option<Cursor>,
+    ) -> (Vec<Place>, Option<Cursor>) {
         let mut places = Vec::new();
         let mut from = after.map_or(0, |cursor| cursor.partition);
         while let Some(number) = self.next_partition(wanted.template, from) {
@@ -260,7 +271,12 @@ impl Store {
     }
 
     /// All that is wanted is looked at, and as much as a page holds is kept.
-    fn page_in_order(&mut self, wanted: &Wanted, room: &mut Room, after: Option<Cursor>) -> (Vec<Place>, Option<Cursor>) {
+    fn page_in_order(
+        &mut self,
+        wanted: &Wanted,
+        room: &mut Room,
+        after: Option<Cursor>,
+    ) -> (Vec<Place>, Option<Cursor>) {
         let order = wanted.order;
         let after = after.map(|cursor| rank(order, cursor.priority, cursor.number));
         let mut first: BinaryHeap<(Rank, u32, u32)> = BinaryHeap::new();

@@ -79,7 +79,8 @@ pub struct Wanted<'a> {
 impl Wanted<'_> {
     /// Whether a tuple with these extras is one.
     pub fn accepts(&self, tuple: &[u8], extra: Option<&Extra>) -> bool {
-        let has = |asked: Option<&[u8]>, is: Option<&Box<[u8]>>| asked.is_none_or(|it| is.is_some_and(|is| **is == *it));
+        let has =
+            |asked: Option<&[u8]>, is: Option<&Box<[u8]>>| asked.is_none_or(|it| is.is_some_and(|is| **is == *it));
         has(self.key, extra.and_then(|extra| extra.key.as_ref()))
             && has(self.label, extra.and_then(|extra| extra.label.as_ref()))
             && self.template.matches(tuple)
@@ -229,7 +230,13 @@ impl Partition {
     }
 
     /// Every tuple that is wanted, behind a place, in insertion order, until `call` says that it is enough.
-    pub fn each(&mut self, wanted: &Wanted, after: Option<(u32, u64)>, clock: u64, mut call: impl FnMut(&Slab, u32) -> bool) {
+    pub fn each(
+        &mut self,
+        wanted: &Wanted,
+        after: Option<(u32, u64)>,
+        clock: u64,
+        mut call: impl FnMut(&Slab, u32) -> bool,
+    ) {
         let mut in_vain = 0;
         let entries = self.entries();
         for slot in self.candidates(&Wanted { order: Order::Fifo, ..*wanted }, after) {
