@@ -12,6 +12,7 @@ import pytest
 from laboratory.redis_server import missing
 
 TOP = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("runtime_folder")
 
 
 @pytest.mark.parametrize("row", ["other", "woken", "blocks"])

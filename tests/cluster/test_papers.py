@@ -64,6 +64,7 @@ def test_who_cannot_have_namespaces_is_told_what_to_do(lab: Lab, tmp_path: Path)
     assert "--hosts" in done.stderr
 
 
+@pytest.mark.usefixtures("runtime_folder")
 def test_a_case_study_runs_in_all_settings_with_private_links_between_machines(lab: Lab, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.papers.linda", "--quick", "--only", "matrix-blocks", "--out", str(tmp_path)]
     raw = tmp_path / "raw"

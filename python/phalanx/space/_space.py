@@ -322,6 +322,7 @@ class Space:
         self._evaluations.shutdown()
         if self._server is not None:
             self._server.close()
+            self._server = None  # its sockets go now, and not when somebody forgets this space
         self._engine.close()
 
     def __enter__(self) -> Space:
