@@ -24,5 +24,4 @@ def own_grid() -> Iterator[None]:
 
 
 def _phalanx(*arguments: str) -> None:
-    command = [Path(sys.executable).with_name("phalanx"), *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([Path(sys.executable).with_name("phalanx"), *arguments], check=True, stdout=subprocess.DEVNULL)
