@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -22,12 +23,6 @@ from conftest import Eventually
 class Run:
     name: str
     score: float
-
-
-@pytest.fixture
-def space() -> Iterator[px.Space]:
-    with px.Space() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -363,11 +358,16 @@ def test_info_counts(space: px.Space) -> None:
     assert told.options["most_tuples"] > 1_000_000
 
 
-def test_a_space_in_this_process_does_not_travel(space: px.Space) -> None:
-    import pickle
-
+def test_a_space_travels_as_its_address(space: px.Space, tmp_path: Path) -> None:
     with pytest.raises(px.SpaceError, match="serve"):
         pickle.dumps(space)
+    address = space.serve(f"unix:{tmp_path / 'spaces'}")
+    with pickle.loads(pickle.dumps(space)) as reached:
+        assert isinstance(reached, px.Space)
+        assert address in repr(reached)
+        reached.out("there", 1)
+        assert space.in_("there", int, timeout=30) == ("there", 1)
+        assert pickle.loads(pickle.dumps(reached)).rdp("there", int) is None
 
 
 def test_what_is_no_address_is_refused() -> None:

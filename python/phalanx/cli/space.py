@@ -31,7 +31,11 @@ def space() -> None:
 
 @space.command()
 @click.option(
-    "--address", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="Or unix:PATH. Port 0: any free one."
+    "--address",
+    metavar="HOST:PORT",
+    default="127.0.0.1:7400",
+    show_default=True,
+    help="Or unix:PATH. Port 0: any free one.",
 )
 @click.option(
     "--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx."
@@ -105,7 +109,9 @@ def _reaching(command: F) -> F:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program."),
         click.option("--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection."),
-        click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
+        click.option(
+            "--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."
+        ),
         click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in ~/.phalanx."),
     ):
         command = option(command)
@@ -164,9 +170,7 @@ def create(
 @_reaching
 def info(address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None) -> None:
     """Show the space ADDRESS: tuples, who waits, indexes, rates."""
-    engine = _open.reach(
-        address, False, identity=identity, policy=read_policy(policy), trusted=trusted, create=False
-    )
+    engine = _open.reach(address, False, identity=identity, policy=read_policy(policy), trusted=trusted, create=False)
     _show(address, engine, as_json)
     engine.close()
 

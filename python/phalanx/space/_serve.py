@@ -25,8 +25,8 @@ def serving(
     sessions: int = 4096,
     most_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """Whom a server serves, as the native core reads it. ``accept``: names of users, all if there are none; ``access``: a
-    file of rules, who may do what in which space; ``creates``: whether a space is made when it is first named;
+    """Whom a server serves, as the native core reads it. ``accept``: names of users, all if there are none; ``access``:
+    a file of rules, who may do what in which space; ``creates``: whether a space is made when it is first named;
     ``spaces``, ``sessions``: how many at most; ``most_bytes``: memory of one space at most."""
     return {
         "accepted": list(accept),
