@@ -23,6 +23,7 @@ from bench.peers.figures import shown
 from bench.peers.processes import machine_cpu_seconds, tree_cpu_seconds
 from bench.peers.table import grid, verdict
 from bench.peers.versions import versions
+from bench.spaces.identities import own_grid
 from bench.spaces.rows import ROWS, Figure, Samples
 from bench.spaces.settings import FULL, QUICK
 from laboratory.redis_server import missing, redis_server
@@ -38,6 +39,7 @@ def main() -> int:
     results: dict[str, Samples] = {}
     begin, before = time.monotonic(), _others()
     with ExitStack() as stack:
+        stack.enter_context(own_grid())
         reason = missing()
         redis = None if reason else stack.enter_context(redis_server())
         if reason:

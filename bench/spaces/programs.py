@@ -27,11 +27,12 @@ def search(settings: Settings, redis: RedisServer | None) -> Samples:
 
 
 def matrix(settings: Settings, redis: RedisServer | None) -> Samples:
-    """Seconds with ten, and how much slower that is than with one."""
+    """Seconds with ten, and how much slower that is than with one; and with ten whose searches learn."""
     ten = _totals(MatrixRows(100), 10, settings, redis)
     one = _totals(MatrixRows(100), 1, settings, redis)
+    learned = _totals(MatrixRows(100, order="learned"), 10, settings, redis)
     theirs = [median(ten[1]) / median(one[1])] if ten[1] and one[1] else None
-    return {"total": ten, "slower": ([median(ten[0]) / median(one[0])], theirs)}
+    return {"total": ten, "slower": ([median(ten[0]) / median(one[0])], theirs), "learned": learned}
 
 
 def ocean(settings: Settings, redis: RedisServer | None) -> Samples:

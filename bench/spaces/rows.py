@@ -10,7 +10,7 @@ from bench.spaces import memory, own, programs, remote
 from bench.spaces.settings import Settings
 from laboratory.redis_server import RedisServer
 
-#: The samples of one figure, ours and Redis' taken in turn; None where there is nothing to compare with.
+#: The samples of one figure, ours and Redis'; None where there is nothing to compare with.
 Samples = dict[str, "tuple[list[float], list[float] | None]"]
 
 
@@ -73,6 +73,7 @@ ROWS: dict[str, Row] = {
         {
             "total": Figure("matrix 100 by rows, crew of 10", "s", 1.0),
             "slower": Figure("the same / crew of 1", "×", 1.0),
+            "learned": Figure("crew of 10 whose searches learn where rows lie", "s", None),
         },
     ),
     "ocean": Row(

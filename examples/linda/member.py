@@ -20,7 +20,7 @@ def main(order: str) -> None:
     with ExitStack() as stack:
         owner = stack.enter_context(px.Space(said["owner"]))
         me = said["me"]
-        local, address = opened(stack, said["redis"], f"{said['name']}-{me}", True, said.get("listen"))
+        local, address = opened(stack, said["redis"], f"{said['name']}-{me}", True, said["listen"])
         owner.out("place", "address", me, address)
         spaces = []
         for other in range(said["crew"]):

@@ -70,14 +70,14 @@ class Place:
     """How a program is run.
 
     ``kind`` is "threads" or "processes". ``redis``: all spaces are at that Redis server (``redis://HOST:PORT/DB``) and
-    not in the processes that made them. ``listen``: the address at which the owner serves its space, where the crew is
-    not on this machine; ``start`` starts one of the crew somewhere, its order on the command line. ``figures``: all
-    operations are timed, and the profiler's files put into that folder.
+    not in the processes that made them. ``listen``: where a process serves its space to the others; ``start`` starts a
+    member somewhere else than here, where ``python -m examples.linda.member ORDER`` can be called, the order as JSON.
+    ``figures``: all operations are timed, and the profiler's files put into that folder.
     """
 
     kind: str = "threads"
     redis: str | None = None
-    listen: str | None = None
+    listen: str = "127.0.0.1:0"
     start: Callable[[int, dict[str, Any]], Member] | None = None
     figures: Path | None = None
 
@@ -129,9 +129,7 @@ def meet(owner: px.Space, what: str, me: int, crew: int) -> None:
         owner.rd(what, other)
 
 
-def opened(
-    stack: ExitStack, redis: str | None, name: str, served: bool, listen: str | None = None
-) -> tuple[px.Space, str]:
+def opened(stack: ExitStack, redis: str | None, name: str, served: bool, listen: str = "") -> tuple[px.Space, str]:
     """A new space of this process, or at a Redis server, and its address if others can reach it."""
     if redis:
         address = f"{redis}/{name}"
@@ -173,6 +171,7 @@ def _processes(stack: ExitStack, program: Program, crew: int, place: Place, at: 
         "crew": crew,
         "redis": place.redis,
         "name": name,
+        "listen": place.listen,
         "figures": str(place.figures.resolve()) if place.figures else None,
     }
     start = place.start or _local

@@ -20,7 +20,6 @@ import socket
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -101,14 +100,19 @@ def end(label: str) -> float:
     return now - started
 
 
-@contextmanager
-def timed(label: str) -> Iterator[None]:
-    """``begin`` and ``end`` around a block, also around one that raises."""
-    begin(label)
-    try:
-        yield
-    finally:
-        end(label)
+class timed:  # noqa: N801  used as a function
+    """``begin(label)`` and ``end(label)`` around a block, also around one that raises: ``with timed("search"): …``."""
+
+    __slots__ = ("label",)
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def __enter__(self) -> None:
+        begin(self.label)
+
+    def __exit__(self, *_: object) -> None:
+        end(self.label)
 
 
 def record(label: str, value: float) -> None:

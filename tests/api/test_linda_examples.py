@@ -20,6 +20,8 @@ from examples.linda.places import CrewError, Place, Program, run
 from examples.linda.search import ORDERS, SEARCH_TIME, VISITED
 from examples.linda.sorting import Sorting
 
+pytestmark = pytest.mark.usefixtures("runtime_folder")
+
 SMALL: list[Program] = [
     *(PasswordSearch(300, 20, order) for order in ORDERS),
     *(Ocean(20, 5, order) for order in ORDERS),

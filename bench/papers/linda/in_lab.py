@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from examples.linda.places import MEMBER, Place
 from laboratory.grid import Grid
@@ -49,19 +50,13 @@ def machines(most: int) -> Iterator[Place]:
         desk = lab.host("desk")
         grid = Grid(desk)
         hosts = [lab.host(f"crew{number}") for number in range(most)]
-        identities = [grid.issue(host.name) for host in hosts]
-        env = {"PYTHONPATH": str(_TOP)}
+        # One folder of identities for all: that of the user who connects, and that of the machines that serve.
+        grid.phalanx("grid", "issue", "--role", "executor", "crew", "--out", grid.home / "executor.pem")
+        env = {**grid.env, "PYTHONPATH": str(_TOP)}
 
         def start(me: int, order: dict[str, Any]) -> Member:
-            order = {**order, "listen": f"{hosts[me].address}:0", "identity": str(identities[me])}
+            order = {**order, "listen": f"{hosts[me].address}:0"}
             return Member(hosts[me].popen([sys.executable, "-m", MEMBER, json.dumps(order)], env=env))
 
-        before = os.environ.get("PHALANX_HOME")
-        os.environ["PHALANX_HOME"] = str(grid.home)
-        try:
-            with inside(desk.namespace):
-                yield Place("processes", listen=f"{desk.address}:0", start=start)
-        finally:
-            os.environ.pop("PHALANX_HOME")
-            if before is not None:
-                os.environ["PHALANX_HOME"] = before
+        with inside(desk.namespace), patch.dict(os.environ, grid.env):
+            yield Place("processes", listen=f"{desk.address}:0", start=start)

@@ -47,7 +47,7 @@ _OPTIONS = {"order", "lease", "indexes"}
 _COUNTED = {"encoded_bytes": 0, "outs": 0, "reads": 0, "takes": 0, "expired": 0, "looked_at": 0}
 #: What a space at Redis never has.
 _NEVER = {"watches": 0, "transactions": 0, "unacknowledged": 0, "events": 0}
-SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
+_SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
 
 
 class RedisEngine:
@@ -395,7 +395,7 @@ def _connected(address: str) -> tuple[Any, str]:
     parts = urlsplit(address)
     place, _, name = parts.path.rpartition("/")
     server, _, database = place.rpartition("/")
-    if parts.scheme not in SCHEMES or not name or not database.isdigit() or bool(server) != (not parts.netloc):
+    if parts.scheme not in _SCHEMES or not name or not database.isdigit() or bool(server) != (not parts.netloc):
         raise SpaceError(f"{address!r} is no address of a space at Redis: redis://HOST:PORT/DATABASE/NAME")
     # What was asked may have been done although no answer came: to ask again could take or put twice.
     once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
