@@ -16,11 +16,13 @@ import pytest
 PLACEMENTS = ["owner", "local", "hash(0)", "hash(0,1)", "hash(1)"]
 
 
-@pytest.fixture
-def members() -> Iterator[list[px.Space]]:
-    members = [px.Space() for _ in range(4)]
+@pytest.fixture(params=["here", "served"])
+def members(request: Any) -> Iterator[list[px.Space]]:
+    """Spaces in this process, or reached through sockets as those of other processes are."""
+    own = [px.Space() for _ in range(4)]
+    members = own if request.param == "here" else [own[0], *(px.Space(member.serve()) for member in own[1:])]
     yield members
-    for member in members:
+    for member in {*members, *own}:
         member.close()
 
 

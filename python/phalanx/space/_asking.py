@@ -50,8 +50,9 @@ class Asking:
             if self._first is None and isinstance(outcome, tuple):
                 self._first = number
             self._news.notify_all()
-        if self._changed is not None:
-            self._changed()
+        changed = self._changed
+        if changed is not None:
+            changed()
 
     def is_over(self) -> bool:
         """Whether somebody had a tuple, or everybody has answered."""
@@ -84,6 +85,7 @@ class Asking:
     def end(self, *, take: bool, keep: bool | None) -> None:
         """Ends what still waits, and settles what was taken: the first tuple as ``keep`` says, or, with None, later by
         somebody else; the others go back. A member that is gone has ended its requests itself."""
+        self._changed = None  # which refers to this: an end without the garbage collector
         for number, (member, request) in self._begun.items():
             outcome = self._outcomes.get(number)
             if number in self._outcomes and not isinstance(outcome, tuple):

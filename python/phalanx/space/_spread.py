@@ -227,8 +227,8 @@ class Spread:
         def finish() -> None:
             with self._lock:
                 waits = request in self._askings
-                if asking.first() is None:
-                    self._askings.pop(request, None)
+                if asking.first() is None or not take:
+                    self._askings.pop(request, None)  # there is nothing to settle
             if waits:
                 asking.end(take=take, keep=None)
                 try:
