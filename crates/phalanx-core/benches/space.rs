@@ -55,10 +55,7 @@ fn tuple(number: u64) -> Tuple {
 }
 
 fn template(number: u64) -> Template {
-    Template::new(
-        vec![Pattern::actual(&Value::Str("todo".into())), Pattern::actual(&Value::Bytes(key(number)))],
-        None,
-    )
+    Template::new(vec![Pattern::actual(&Value::Str("todo".into())), Pattern::actual(&Value::Bytes(key(number)))], None)
 }
 
 /// Numbers below `end` in an order without order.

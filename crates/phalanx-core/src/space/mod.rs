@@ -21,11 +21,11 @@ mod watch;
 
 pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, RequestId};
 pub use query::{Comparison, Operation, Query, Step};
-pub use reader::{MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, tag, unzigzag, zigzag};
-pub use template::{Pattern, Template, Type, mask};
+pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
+pub use template::{Pattern, Template, Type};
 pub use value::{
-    Limits, Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number,
-    put_record, put_str, put_string,
+    Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
+    put_str, put_string,
 };
 
 use crate::error::SpaceError;

@@ -13,9 +13,8 @@
 //! True; across these they are false, and so is everything about what a path does not lead to. No order holds with NaN.
 
 use super::number::{nearest, order};
-use super::reader::{Reader, tag};
-use super::template::mask;
-use super::value::{Limits, put_number, put_string};
+use super::reader::{Limits, Reader, inside, mask, tag};
+use super::value::{put_number, put_string};
 use crate::error::EncodingError;
 use std::cmp::Ordering;
 
@@ -395,11 +394,6 @@ fn named<'a>(record: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, EncodingE
         }
     }
     Ok(None)
-}
-
-/// The bytes of a text or of bytes.
-pub(super) fn inside(field: &[u8]) -> Option<&[u8]> {
-    Reader::new(&field[1..]).string().ok()
 }
 
 fn contains(field: &[u8], part: &[u8]) -> Result<bool, EncodingError> {

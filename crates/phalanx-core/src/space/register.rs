@@ -1,6 +1,6 @@
 //! Who waits for tuples, found by what they wait for, so that a thousand who wait do not make an `out` slow.
 
-use super::signature::{hash_template, hash_tuple};
+use super::signature::hash_tuple;
 use super::store::{Held, Wanted};
 use super::template::Template;
 use super::{Asker, Order};
@@ -84,7 +84,7 @@ impl Register {
         let shapes = self.shapes.entry(interest.arity()).or_default();
         let mask = interest.template.actuals();
         let mask = if shapes.len() < MOST_SHAPES || shapes.iter().any(|shape| shape.mask == mask) { mask } else { 0 };
-        let hash = hash_template(&self.state, mask, &interest.template, None);
+        let hash = interest.template.hash(&self.state, mask, None);
         let shape = match shapes.iter().position(|shape| shape.mask == mask) {
             Some(place) => &mut shapes[place],
             None => {
@@ -101,7 +101,7 @@ impl Register {
         let shapes = self.shapes.get_mut(&interest.arity())?;
         // Where there were too many shapes when it came, it is among those without.
         for mask in [interest.template.actuals(), 0] {
-            let hash = hash_template(&self.state, mask, &interest.template, None);
+            let hash = interest.template.hash(&self.state, mask, None);
             let Some(place) = shapes.iter().position(|shape| shape.mask == mask) else { continue };
             let lists = &mut shapes[place].lists;
             let Some(list) = lists.get_mut(&hash).filter(|list| list.contains(&number)) else { continue };

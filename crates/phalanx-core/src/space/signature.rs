@@ -1,7 +1,6 @@
 //! The kinds of a tuple's fields, by which tuples are kept apart, and the fields at some positions, by which they are found.
 
 use super::reader::{Reader, tag};
-use super::template::Template;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Fields beyond are not looked at to keep tuples apart, and not indexed.
@@ -78,25 +77,12 @@ pub fn hash_tuple(state: &RandomState, mask: u32, tuple: &[u8], label: Option<&[
     hasher.finish()
 }
 
-/// The same of a template's actuals at these positions.
-pub fn hash_template(state: &RandomState, mask: u32, template: &Template, label: Option<&[u8]>) -> u64 {
-    let mut hasher = state.build_hasher();
-    positions(mask).filter_map(|position| template.actual(position)).for_each(|field| hasher.write(field));
-    hash_label(&mut hasher, mask, label);
-    hasher.finish()
-}
-
-fn hash_label(hasher: &mut impl Hasher, mask: u32, label: Option<&[u8]>) {
+/// What a label adds to a hash, if it belongs to the mask.
+pub fn hash_label(hasher: &mut impl Hasher, mask: u32, label: Option<&[u8]>) {
     if mask & LABEL != 0 {
         hasher.write_u8(u8::from(label.is_some()));
         hasher.write(label.unwrap_or_default());
     }
-}
-
-/// Whether a tuple has a template's actuals at the positions of a mask.
-pub fn has_actuals(mask: u32, tuple: &[u8], template: &Template) -> bool {
-    let mut wanted = positions(mask).map(|position| template.actual(position));
-    each_field(mask, tuple, |field| wanted.next() == Some(Some(field))) && wanted.next().is_none()
 }
 
 /// Whether two tuples have the same fields at the positions of a mask.
@@ -118,7 +104,7 @@ pub fn same_fields(mask: u32, one: &[u8], other: &[u8]) -> bool {
 
 /// Calls with the fields at a mask's positions that the tuple has, while the answer is true.
 #[inline]
-fn each_field<'a>(mask: u32, tuple: &'a [u8], mut call: impl FnMut(&'a [u8]) -> bool) -> bool {
+pub fn each_field<'a>(mask: u32, tuple: &'a [u8], mut call: impl FnMut(&'a [u8]) -> bool) -> bool {
     let mut reader = Reader::new(tuple);
     let arity = reader.varint().unwrap_or(0).min(POSITIONS as u64);
     let mut left = mask & !LABEL & ((1u32 << arity) - 1);

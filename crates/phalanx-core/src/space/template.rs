@@ -8,25 +8,11 @@
 
 use super::number::nearest;
 use super::query::{Query, Scope, Step};
-use super::reader::{MOST_NAME, Reader, tag};
-use super::signature::{self, POSITIONS, Signature};
-use super::value::{Limits, Value, put_number, put_string};
+use super::reader::{Limits, MOST_NAME, Reader, mask, tag};
+use super::signature::{self, POSITIONS, Signature, each_field, hash_label, positions};
+use super::value::{Value, put_number, put_string};
 use crate::error::EncodingError;
-
-/// Masks of [`Type`]: the kinds of fields that a formal matches.
-pub mod mask {
-    use super::tag;
-    pub const BOOL: u32 = 1 << tag::FALSE | 1 << tag::TRUE;
-    pub const INT: u32 = 1 << tag::INT | 1 << tag::BIG;
-    pub const FLOAT: u32 = 1 << tag::FLOAT;
-    pub const STR: u32 = 1 << tag::STR;
-    pub const BYTES: u32 = 1 << tag::BYTES;
-    pub const ARRAY: u32 = 1 << tag::ARRAY;
-    pub const TUPLE: u32 = 1 << tag::TUPLE;
-    pub const LIST: u32 = 1 << tag::LIST;
-    pub(in crate::space) const CLASS: u32 = 1 << tag::RECORD | 1 << tag::OBJECT;
-    pub(in crate::space) const ALL: u32 = u32::MAX;
-}
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A formal: any value of some kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +55,7 @@ impl Pattern {
     /// The kinds of fields that can match, as a mask of tags.
     pub(super) fn kinds(&self) -> u32 {
         match self {
-            Pattern::Actual(field) => 1 << field[0],
+            Pattern::Actual(field) => field.first().map_or(0, |kind| 1 << kind),
             Pattern::Any => mask::ALL,
             Pattern::Type(formal) => formal.kinds,
             Pattern::Class(_) => mask::CLASS,
@@ -210,6 +196,21 @@ impl Template {
             Some(Pattern::Actual(field)) => Some(field),
             _ => None,
         }
+    }
+
+    /// A hash of the actuals at the positions of a mask, and of the label if that belongs to it: the same as of tuples that
+    /// have them (`signature::hash_tuple`).
+    pub(super) fn hash(&self, state: &RandomState, mask: u32, label: Option<&[u8]>) -> u64 {
+        let mut hasher = state.build_hasher();
+        positions(mask).filter_map(|position| self.actual(position)).for_each(|field| hasher.write(field));
+        hash_label(&mut hasher, mask, label);
+        hasher.finish()
+    }
+
+    /// Whether a tuple has the actuals at the positions of a mask.
+    pub(super) fn has_actuals(&self, mask: u32, tuple: &[u8]) -> bool {
+        let mut wanted = positions(mask).map(|position| self.actual(position));
+        each_field(mask, tuple, |field| wanted.next() == Some(Some(field))) && wanted.next().is_none()
     }
 
     /// The positions of actuals, as a mask.

@@ -1,9 +1,10 @@
 //! From the fields at some positions to the tuples that have them.
 
-use super::super::signature::{LABEL, has_actuals, hash_template, hash_tuple, same_fields};
+use super::super::signature::{LABEL, hash_tuple, same_fields};
 use super::super::template::Template;
-use super::links::{Links, NIL};
-use super::partition::Entries;
+use super::entries::Entries;
+use super::links::Links;
+use super::slab::NIL;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::RandomState;
@@ -78,10 +79,10 @@ impl Index {
     /// The first of the tuples with a template's actuals (and this label, if the index is of labels).
     pub fn head(&self, state: &RandomState, template: &Template, label: Option<&[u8]>, entries: &Entries) -> u32 {
         let mask = self.mask;
-        let hash = hash_template(state, mask, template, label) as u32;
+        let hash = template.hash(state, mask, label) as u32;
         let same = |(known, head): &(u32, u32)| {
             *known == hash
-                && has_actuals(mask, entries.slab.entry(*head).bytes, template)
+                && template.has_actuals(mask, entries.slab.entry(*head).bytes)
                 && (mask & LABEL == 0 || entries.label(*head) == label)
         };
         self.table.find(spread(hash), same).map_or(NIL, |(_, head)| *head)

@@ -1,9 +1,6 @@
 //! Lists of slots in the order of their tuples' numbers, circular and doubly linked, so that taking one out needs no search.
 
-use super::slab::{CHUNK, Slab};
-
-/// No slot.
-pub const NIL: u32 = u32::MAX;
+use super::slab::{CHUNK, NIL, Slab};
 
 type Pairs = Box<[[u32; 2]; CHUNK]>;
 

@@ -2,13 +2,15 @@
 //! them indexes.
 
 mod boxes;
+mod entries;
 mod index;
 mod links;
 mod partition;
 mod slab;
 
 pub use boxes::MOST_SIDES;
-pub use partition::{Extra, Wanted};
+pub use entries::Extra;
+pub use partition::Wanted;
 
 use super::signature::Signature;
 use super::template::Template;
@@ -258,10 +260,10 @@ impl Store {
             from = number + 1;
             let behind = after.filter(|cursor| cursor.partition == number).map(|cursor| (cursor.slot, cursor.number));
             let mut last = None;
-            self.partitions[number as usize].each(wanted, behind, self.searches, |slab, slot| {
+            self.partitions[number as usize].each(wanted, behind, self.searches, |entries, slot| {
                 places.push(Place { partition: number, slot });
                 last = Some(slot);
-                room.has_more_after(slab.entry(slot).bytes)
+                room.has_more_after(entries.slab.entry(slot).bytes)
             });
             if let Some(slot) = last.filter(|_| room.is_full()) {
                 return (places, Some(self.cursor(Place { partition: number, slot })));
@@ -283,13 +285,8 @@ impl Store {
         let (mut from, mut more) = (0, false);
         while let Some(number) = self.next_partition(wanted.template, from) {
             from = number + 1;
-            let mut slots = Vec::new();
-            self.partitions[number as usize].each(wanted, None, self.searches, |_, slot| {
-                slots.push(slot);
-                true
-            });
-            for slot in slots {
-                let rank = self.rank(Place { partition: number, slot }, order);
+            self.partitions[number as usize].each(wanted, None, self.searches, |entries, slot| {
+                let rank = rank(order, entries.priority(slot), entries.slab.number(slot));
                 if after.is_none_or(|after| rank > after) {
                     first.push((rank, number, slot));
                     if first.len() > room.tuples as usize {
@@ -297,7 +294,8 @@ impl Store {
                         more = true;
                     }
                 }
-            }
+                true
+            });
         }
         let all = first.into_sorted_vec();
         let mut places = Vec::new();

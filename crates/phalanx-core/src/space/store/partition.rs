@@ -4,15 +4,15 @@ use super::super::signature::{LABEL, Signature, positions};
 use super::super::template::Template;
 use super::super::value::Tuple;
 use super::boxes::Boxes;
+use super::entries::{Entries, Extra, Extras};
 use super::index::Index;
-use super::links::{Links, NIL, Walk};
-use super::slab::Slab;
+use super::links::{Links, Walk};
+use super::slab::{NIL, Slab};
 use crate::wire::space::Order;
 use hashbrown::HashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::hash::RandomState;
-use std::time::Duration;
 
 /// Indexes that are built by themselves, at most.
 const MOST_AUTOMATIC: usize = 4;
@@ -24,48 +24,6 @@ const UNUSED: u64 = 1000;
 const MOST_COUNTED: usize = 64;
 /// Up to so many tuples of an index are put into the order of priorities, rather than looked for in it.
 const FEW: usize = 64;
-
-/// What only some tuples have.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Extra {
-    pub key: Option<Box<[u8]>>,
-    pub label: Option<Box<[u8]>>,
-    pub priority: i64,
-    pub deadline: Option<Duration>,
-}
-
-impl Extra {
-    pub fn bytes(&self) -> u64 {
-        let key = self.key.as_ref().map_or(0, |key| 2 * key.len() + 64);
-        (key + self.label.as_ref().map_or(0, |label| label.len()) + 160) as u64
-    }
-}
-
-pub type Extras = HashMap<u32, Box<Extra>, RandomState>;
-
-/// Tuples, for who indexes them.
-#[derive(Debug, Clone, Copy)]
-pub struct Entries<'a> {
-    pub slab: &'a Slab,
-    pub extras: &'a Extras,
-}
-
-impl<'a> Entries<'a> {
-    pub fn extra(&self, slot: u32) -> Option<&'a Extra> {
-        if !self.slab.entry(slot).has_extra {
-            return None;
-        }
-        self.extras.get(&slot).map(|extra| &**extra)
-    }
-
-    pub fn label(&self, slot: u32) -> Option<&'a [u8]> {
-        self.extra(slot)?.label.as_deref()
-    }
-
-    pub fn priority(&self, slot: u32) -> i64 {
-        self.extra(slot).map_or(0, |extra| extra.priority)
-    }
-}
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +193,7 @@ impl Partition {
         wanted: &Wanted,
         after: Option<(u32, u64)>,
         clock: u64,
-        mut call: impl FnMut(&Slab, u32) -> bool,
+        mut call: impl FnMut(&Entries, u32) -> bool,
     ) {
         let mut in_vain = 0;
         let entries = self.entries();
@@ -245,7 +203,7 @@ impl Partition {
             }
             if !self.accepts(wanted, slot, &entries) {
                 in_vain += 1;
-            } else if !call(&self.slab, slot) {
+            } else if !call(&entries, slot) {
                 break;
             }
         }
@@ -273,7 +231,8 @@ impl Partition {
             return self.by_priority(Walk::all(links, head, false));
         }
         match after {
-            Some((slot, number)) if head != NIL && self.slab.has(slot, number) => {
+            // A cursor comes from outside: only a wanted tuple is in this list.
+            Some((slot, number)) if self.slab.has(slot, number) && self.accepts(wanted, slot, &self.entries()) => {
                 Candidates::Listed(Walk::behind(links, head, slot))
             }
             _ => Candidates::Listed(Walk::all(links, head, backward)),

@@ -2,11 +2,12 @@
 //! than its own and is found with one look.
 
 use super::super::value::Tuple;
-use super::links::NIL;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use std::hash::RandomState;
 
+/// No slot, or no chunk.
+pub const NIL: u32 = u32::MAX;
 /// Slots of a chunk.
 pub const CHUNK: usize = 64;
 /// Number (and the mark that there are extras in its highest byte), and length.

@@ -26,8 +26,8 @@ impl Bench {
         Bench { space: Space::new(options).unwrap(), now: Duration::ZERO }
     }
 
-    fn out(&mut self, fields: &[Value]) -> u64 {
-        self.out_with(fields, OutOptions::default()).unwrap()
+    fn out(&mut self, fields: &[Value]) {
+        self.out_with(fields, OutOptions::default()).unwrap();
     }
 
     fn out_with(&mut self, fields: &[Value], options: OutOptions) -> Result<u64, SpaceError> {

@@ -430,12 +430,18 @@ impl Pair {
             }
             Step::Commit { id } => {
                 let done = self.bench.space.commit(now, self.id(Some(id)).unwrap());
-                assert_eq!(done.is_ok(), self.model.under.contains_key(&id) || self.model.ended.get(&id) == Some(&true));
+                assert_eq!(
+                    done.is_ok(),
+                    self.model.under.contains_key(&id) || self.model.ended.get(&id) == Some(&true)
+                );
                 self.model.end(id, true);
             }
             Step::Abort { id } => {
                 let done = self.bench.space.abort(now, self.id(Some(id)).unwrap());
-                assert_eq!(done.is_ok(), self.model.under.contains_key(&id) || self.model.ended.get(&id) == Some(&false));
+                assert_eq!(
+                    done.is_ok(),
+                    self.model.under.contains_key(&id) || self.model.ended.get(&id) == Some(&false)
+                );
                 self.model.end(id, false);
             }
             Step::Pass { seconds } => {
@@ -496,7 +502,8 @@ impl Pair {
                 break;
             }
         }
-        let mut expected: Vec<_> = self.model.matching(ask, None).iter().map(|one| Tuple::of(&one.fields).into_bytes()).collect();
+        let mut expected: Vec<_> =
+            self.model.matching(ask, None).iter().map(|one| Tuple::of(&one.fields).into_bytes()).collect();
         if ask.order == Order::Any {
             found.sort();
             expected.sort();
@@ -507,9 +514,11 @@ impl Pair {
     fn compare(&mut self) {
         let plain = |values: &Vec<Value>| Tuple::of(values).into_bytes();
         let answers = self.bench.answers();
-        let mut answers: Vec<_> = answers.into_iter().map(|(of, request, answer)| (of, request, answer.ok().as_ref().map(plain))).collect();
+        let mut answers: Vec<_> =
+            answers.into_iter().map(|(of, request, answer)| (of, request, answer.ok().as_ref().map(plain))).collect();
         let expected = std::mem::take(&mut self.model.answers);
-        let mut expected: Vec<_> = expected.into_iter().map(|(of, request, answer)| (of, request, answer.as_ref().map(plain))).collect();
+        let mut expected: Vec<_> =
+            expected.into_iter().map(|(of, request, answer)| (of, request, answer.as_ref().map(plain))).collect();
         answers.sort();
         expected.sort();
         assert_eq!(answers, expected);

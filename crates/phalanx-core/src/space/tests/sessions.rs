@@ -5,10 +5,14 @@ use super::*;
 #[test]
 fn a_taker_that_dies_before_its_acknowledgement_took_nothing() {
     let mut bench = Bench::new();
-    (1..=3).for_each(|number| drop(bench.out(&[int(number)])));
+    (1..=3).for_each(|number| bench.out(&[int(number)]));
     let fifo = Get { order: Some(Order::Fifo), ..taking() };
     let take = |bench: &mut Bench, request| {
-        bench.space.find(bench.now, remote(1, request), &like(&[None]), &fifo, None).unwrap().map(|tuple| tuple.values())
+        bench
+            .space
+            .find(bench.now, remote(1, request), &like(&[None]), &fifo, None)
+            .unwrap()
+            .map(|tuple| tuple.values())
     };
     assert_eq!(take(&mut bench, 1), Some(vec![int(1)]));
     assert_eq!(take(&mut bench, 2), Some(vec![int(2)]));

@@ -5,14 +5,14 @@ use super::*;
 #[test]
 fn a_space_is_a_multiset() {
     let mut bench = Bench::new();
-    (0..3).for_each(|_| drop(bench.out(&[str("a"), int(1)])));
+    (0..3).for_each(|_| bench.out(&[str("a"), int(1)]));
     let template = like(&[Some(str("a")), None]);
     assert_eq!(bench.count(&template), 3);
     assert_eq!(bench.rdp(&template), Some(vec![str("a"), int(1)]));
     assert_eq!(bench.count(&template), 3);
     (0..3).for_each(|_| assert!(bench.inp(&template).is_some()));
     assert_eq!(bench.inp(&template), None);
-    assert_eq!(bench.space.info().bytes - bench.space.info().encoded_bytes, bench.space.info().bytes);
+    assert_eq!(bench.space.info().encoded_bytes, 0);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_key_is_unique_and_a_label_is_not() {
 #[test]
 fn an_index_builds_itself_and_keeps_searches_short() {
     let mut bench = Bench::new();
-    (0..2000).for_each(|number| drop(bench.out(&[str("a"), int(number)])));
+    (0..2000).for_each(|number| bench.out(&[str("a"), int(number)]));
     for number in (0..2000).rev() {
         assert!(bench.rdp(&like(&[Some(str("a")), Some(int(number))])).is_some());
     }
@@ -70,7 +70,7 @@ fn an_index_builds_itself_and_keeps_searches_short() {
 #[test]
 fn indexes_that_are_of_no_use_make_room_and_declared_ones_stay() {
     let mut bench = Bench::with(Options { indexes: vec![vec![0]], ..Options::default() });
-    (0..100).for_each(|number| drop(bench.out(&[int(number), int(number), int(number), int(number)])));
+    (0..100).for_each(|number| bench.out(&[int(number), int(number), int(number), int(number)]));
     for set in 1u32..16 {
         let template = like(&[0, 1, 2, 3].map(|position| (set & 1 << position != 0).then(|| int(77))));
         (0..1200).for_each(|_| assert!(bench.rdp(&template).is_some()));
@@ -81,12 +81,11 @@ fn indexes_that_are_of_no_use_make_room_and_declared_ones_stay() {
 
 #[test]
 fn boxes_find_what_a_scan_finds() {
-    let between = |position, low: f64, high: f64| {
+    let between = |low: f64, high: f64| {
         let (path, low, high) = (vec![], Value::Float(low).to_bytes(), Value::Float(high).to_bytes());
-        let _: u64 = position;
         Pattern::Where(Query::new(vec![Operation::Between { path, low, high }]).unwrap())
     };
-    let template = Template::new(vec![Pattern::Any, between(1, 2.5, 4.0), between(2, 1.0, 1e300)], None);
+    let template = Template::new(vec![Pattern::Any, between(2.5, 4.0), between(1.0, 1e300)], None);
     let count = |boxes: Vec<Vec<u16>>| {
         let mut bench = Bench::with(Options { boxes, ..Options::default() });
         for number in 0..400 {
@@ -103,14 +102,14 @@ fn boxes_find_what_a_scan_finds() {
     let (found, taken, looked_at) = count(vec![vec![1, 2]]);
     let (scanned, ..) = count(vec![]);
     assert_eq!((found, taken), (scanned, scanned));
-    assert_eq!(found, 2 * 19 + 1);
+    assert_eq!(found, 2 * 19);
     assert!(looked_at < 100, "looked at {looked_at} tuples in vain");
 }
 
 #[test]
 fn pages_are_bounded_and_go_on_where_they_ended() {
     let mut bench = Bench::new();
-    (0..1000).for_each(|number| drop(bench.out(&[int(number)])));
+    (0..1000).for_each(|number| bench.out(&[int(number)]));
     bench.out(&[str("last")]);
     let mut get = Get { limit: 64, page_bytes: 4000, ..Get::default() };
     let (mut found, mut pages) = (Vec::new(), 0);
@@ -134,6 +133,21 @@ fn pages_are_bounded_and_go_on_where_they_ended() {
 }
 
 #[test]
+fn a_cursor_of_another_search_does_no_harm() {
+    let mut bench = Bench::with(Options { indexes: vec![vec![0]], ..Options::default() });
+    for number in 0..6 {
+        bench.out(&[int(number % 2), int(number)]);
+    }
+    let get = |after| Get { limit: 2, after, ..Get::default() };
+    let page = bench.space.get(bench.now, local(), &like(&[Some(int(0)), None]), &get(None), None).unwrap();
+    let other = bench.space.get(bench.now, local(), &like(&[Some(int(1)), None]), &get(page.next), None).unwrap();
+    let found: Vec<_> = other.tuples.iter().map(Tuple::values).collect();
+    assert_eq!(found, [vec![int(1), int(3)], vec![int(1), int(5)]]);
+    let none = bench.space.get(bench.now, local(), &like(&[Some(int(7)), None]), &get(page.next), None);
+    assert_eq!(none, Ok(Page::default()));
+}
+
+#[test]
 fn limits_are_errors_and_change_nothing() {
     let mut bench = Bench::with(Options { most_tuples: 2, ..Options::default() });
     let three: Vec<Tuple> = (0..3).map(|number| Tuple::of(&[int(number)])).collect();
@@ -144,7 +158,7 @@ fn limits_are_errors_and_change_nothing() {
     assert!(bench.out_with(&[int(3)], OutOptions::default()).is_err());
     let mut bench = Bench::with(Options { most_bytes: 100_000, ..Options::default() });
     let large = Value::Bytes(vec![0; 30_000]);
-    let put = (0..9).filter(|_| bench.out_with(&[large.clone()], OutOptions::default()).is_ok()).count();
+    let put = (0..9).filter(|_| bench.out_with(std::slice::from_ref(&large), OutOptions::default()).is_ok()).count();
     assert_eq!(put, 3);
     bench.inp(&like(&[None]));
     assert!(bench.out_with(&[large], OutOptions::default()).is_ok());
@@ -156,15 +170,16 @@ fn limits_are_errors_and_change_nothing() {
 #[test]
 fn many_signatures_share_the_last_partition() {
     let mut bench = Bench::new();
-    let kinds = |number: usize| (0..9).map(|bit| if number >> bit & 1 == 0 { int(1) } else { str("x") }).collect::<Vec<_>>();
-    (0..512).for_each(|number| drop(bench.out(&kinds(number))));
+    let kinds =
+        |number: usize| (0..9).map(|bit| if number >> bit & 1 == 0 { int(1) } else { str("x") }).collect::<Vec<_>>();
+    (0..512).for_each(|number| bench.out(&kinds(number)));
     assert!(bench.space.info().partitions.len() <= 256);
     for number in 0..512 {
         let exact = Template::new(kinds(number).iter().map(Pattern::actual).collect(), None);
         assert_eq!(bench.inp(&exact), Some(kinds(number)));
     }
     // Partitions that became empty are there for new signatures.
-    (0..300).for_each(|_| drop(bench.out(&[Value::None, Value::None])));
+    (0..300).for_each(|_| bench.out(&[Value::None, Value::None]));
     assert_eq!(bench.count(&like(&[None, Some(Value::None)])), 300);
 }
 
@@ -192,7 +207,8 @@ fn large_tuples_are_shared_and_memory_comes_back() {
     assert_eq!(found.bytes().as_ptr(), large.bytes().as_ptr());
     let empty = bench.space.info().bytes;
     for _ in 0..3 {
-        (0..20_000).for_each(|number| drop(bench.out(&[str("a"), int(number), Value::Bytes(vec![0; number as usize % 300])])));
+        (0..20_000)
+            .for_each(|number| bench.out(&[str("a"), int(number), Value::Bytes(vec![0; number as usize % 300])]));
         (0..20_000).for_each(|_| assert!(bench.inp(&like(&[None, None, None])).is_some()));
     }
     let left = bench.space.info().bytes - empty;

@@ -120,7 +120,7 @@ fn who_waits_under_a_transaction_gets_what_it_puts_or_its_end() {
 #[test]
 fn pages_of_a_transaction_begin_with_what_it_put() {
     let mut bench = Bench::new();
-    (0..5).for_each(|number| drop(bench.out(&[int(number)])));
+    (0..5).for_each(|number| bench.out(&[int(number)]));
     bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
     for number in 5..10 {
         bench.space.out(bench.now, &[Tuple::of(&[int(number)])], &OutOptions::default(), Some(ONE)).unwrap();
@@ -149,7 +149,8 @@ fn transactions_count_against_the_limits() {
     assert_eq!(bench.space.begin(bench.now, SessionId(1), ONE, MINUTE), Err(SpaceError::NumberTaken));
     let second = bench.space.begin(bench.now, SessionId(1), TransactionId(2), MINUTE);
     assert!(matches!(second, Err(SpaceError::Full { most: 1, .. })));
-    let put = |bench: &mut Bench| bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
+    let put =
+        |bench: &mut Bench| bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
     assert!(put(&mut bench).is_ok() && put(&mut bench).is_ok());
     assert!(matches!(put(&mut bench), Err(SpaceError::Full { most: 2, .. })));
     bench.space.commit(bench.now, ONE).unwrap();

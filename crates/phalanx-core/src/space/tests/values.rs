@@ -1,8 +1,8 @@
 //! Values, templates and queries as bytes: what is written is read, and what is hostile is refused.
 
 use super::*;
-use bytes::Bytes;
 use crate::error::EncodingError;
+use bytes::Bytes;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
@@ -51,8 +51,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         Just(Comparison::AtLeast),
     ];
     prop_oneof![
-        (path(), comparison, actual())
-            .prop_map(|(path, comparison, actual)| Operation::Compare { path, comparison, actual }),
+        (path(), comparison, actual()).prop_map(|(path, comparison, actual)| Operation::Compare {
+            path,
+            comparison,
+            actual
+        }),
         (path(), actual(), actual()).prop_map(|(path, low, high)| Operation::Between { path, low, high }),
         (path(), actual()).prop_map(|(path, start)| Operation::StartsWith { path, start }),
         (path(), actual()).prop_map(|(path, part)| Operation::Contains { path, part }),
@@ -159,7 +162,7 @@ proptest! {
     ) {
         let template = Template::new(patterns, query);
         let mut bench = Bench::with(Options { boxes: vec![vec![0], vec![1, 2]], ..Options::default() });
-        tuples.iter().for_each(|values| drop(bench.out(values)));
+        tuples.iter().for_each(|values| bench.out(values));
         let matching = tuples.iter().filter(|values| template.matches(Tuple::of(values).bytes())).count();
         prop_assert_eq!(bench.count(&template), matching as u64);
     }
@@ -213,7 +216,10 @@ fn one_value_has_one_form() {
     assert!(matches!(refused(&[1, 14]), EncodingError::Unknown(14)));
     assert_eq!(refused(&[1]), EncodingError::TooShort);
     assert_eq!(refused(&[0, 0]), EncodingError::TooLong(1));
-    assert_eq!(refused(&[1, tag::BYTES, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), EncodingError::TooShort);
+    assert_eq!(
+        refused(&[1, tag::BYTES, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        EncodingError::TooShort
+    );
 }
 
 #[test]
@@ -253,9 +259,8 @@ fn equality_is_exact() {
             assert_eq!(template.matches(Tuple::of(std::slice::from_ref(value)).bytes()), place == other);
         }
     }
-    let matches = |one: f64, other: f64| {
-        like(&[Some(Value::Float(one))]).matches(Tuple::of(&[Value::Float(other)]).bytes())
-    };
+    let matches =
+        |one: f64, other: f64| like(&[Some(Value::Float(one))]).matches(Tuple::of(&[Value::Float(other)]).bytes());
     assert!(matches(f64::NAN, -f64::NAN) && !matches(0.0, -0.0));
 }
 
@@ -275,7 +280,9 @@ fn formals_match_kinds_and_classes() {
     assert!(fits(&formal(None, None), array()) && fits(&formal(Some("<f8"), Some(2)), array()));
     assert!(!fits(&formal(Some("<f4"), None), array()) && !fits(&formal(None, Some(1)), array()));
     let nested = Pattern::Nested(Box::new(like(&[Some(int(1)), None])));
-    assert!(fits(&nested, Value::Tuple(vec![int(1), Value::None])) && !fits(&nested, Value::List(vec![int(1), int(2)])));
+    assert!(
+        fits(&nested, Value::Tuple(vec![int(1), Value::None])) && !fits(&nested, Value::List(vec![int(1), int(2)]))
+    );
 }
 
 #[test]
@@ -295,7 +302,9 @@ fn queries_ask_of_fields_records_and_tuples() {
     assert!(holds(vec![above(&[Step::Position(2), Step::Position(0)], 2)]));
     assert!(!holds(vec![above(&[Step::Position(9)], 0)]) && !holds(vec![above(&[Step::Position(0)], 0)]));
     let (yes, no) = (above(&score, 0), above(&score, 9));
-    assert!(holds(vec![yes.clone(), no.clone(), Operation::Or]) && !holds(vec![yes.clone(), no.clone(), Operation::And]));
+    assert!(
+        holds(vec![yes.clone(), no.clone(), Operation::Or]) && !holds(vec![yes.clone(), no.clone(), Operation::And])
+    );
     assert!(holds(vec![yes.clone(), no.clone(), Operation::Not, Operation::And]));
     let path = vec![Step::Position(2), Step::Position(1)];
     let part = |text: &str| str(text).to_bytes();
@@ -304,7 +313,8 @@ fn queries_ask_of_fields_records_and_tuples() {
     assert!(!holds(vec![Operation::StartsWith { path: path.clone(), start: part("side") }]));
     assert!(holds(vec![Operation::In { path: path.clone(), actuals: vec![part("a"), part("inside")] }]));
     assert!(holds(vec![Operation::Contains { path: vec![Step::Position(2)], part: part("inside") }]));
-    let between = |low, high| Operation::Between { path: score.to_vec(), low: int(low).to_bytes(), high: int(high).to_bytes() };
+    let between =
+        |low, high| Operation::Between { path: score.to_vec(), low: int(low).to_bytes(), high: int(high).to_bytes() };
     assert!(holds(vec![between(5, 5)]) && !holds(vec![between(6, 9)]));
     assert!(Query::new(vec![Operation::And]).is_err() && Query::new(vec![yes.clone(), yes]).is_err());
     assert!(Query::new(vec![]).is_err() && Query::new(vec![Operation::Not, no]).is_err());

@@ -23,11 +23,12 @@ fn all_readers_get_a_tuple_and_then_the_first_taker() {
 #[test]
 fn takers_with_different_templates_are_served_in_the_order_in_which_they_came() {
     let mut bench = Bench::new();
-    let templates = [like(&[None, None]), like(&[Some(str("a")), None]), like(&[None, Some(int(1))]), typed("a", mask::INT)];
+    let templates =
+        [like(&[None, None]), like(&[Some(str("a")), None]), like(&[None, Some(int(1))]), typed("a", mask::INT)];
     for (number, template) in templates.iter().enumerate() {
         bench.wait(asker(1, number as u64), template, &taking(), 9);
     }
-    (0..4).for_each(|_| drop(bench.out(&[str("a"), int(1)])));
+    (0..4).for_each(|_| bench.out(&[str("a"), int(1)]));
     let order: Vec<u64> = bench.answers().iter().map(|(_, request, _)| *request).collect();
     assert_eq!(order, [0, 1, 2, 3]);
 }
@@ -45,7 +46,8 @@ fn deadlines_answer_and_cancelled_ones_do_not() {
     bench.pass(9);
     bench.out(&[int(1)]);
     assert_eq!(bench.answers(), []);
-    let at_once = bench.space.wait(bench.now, asker(1, 3), Arc::new(like(&[None, None])), &taking(), Some(bench.now), None);
+    let at_once =
+        bench.space.wait(bench.now, asker(1, 3), Arc::new(like(&[None, None])), &taking(), Some(bench.now), None);
     assert_eq!(at_once, Err(SpaceError::TimedOut));
 }
 
@@ -83,7 +85,7 @@ fn many_shapes_of_templates_are_all_served() {
         let template = like(&[0, 1, 2, 3, 4, 5].map(|position| (set & 1 << position != 0).then(|| int(1))));
         bench.wait(asker(1, u64::from(set)), &template, &taking(), 9);
     }
-    (0..64).for_each(|_| drop(bench.out(&[int(1), int(1), int(1), int(1), int(1), int(1)])));
+    (0..64).for_each(|_| bench.out(&[int(1), int(1), int(1), int(1), int(1), int(1)]));
     let order: Vec<u64> = bench.answers().iter().map(|(_, request, _)| *request).collect();
     assert_eq!(order, (0..64).collect::<Vec<u64>>());
     assert_eq!(bench.space.info().takers, 0);

@@ -35,10 +35,10 @@ fn every_matching_out_is_an_event_even_if_it_is_taken_at_once() {
 fn a_watch_goes_on_where_another_ended() {
     let mut bench = Bench::with(Options { log_events: 3, ..Options::default() });
     watch(&mut bench, 1, "a", None);
-    (1..=2).for_each(|number| drop(bench.out(&[str("a"), int(number)])));
+    (1..=2).for_each(|number| bench.out(&[str("a"), int(number)]));
     bench.space.end_session(bench.now, SessionId(1));
     bench.commands();
-    (3..=4).for_each(|number| drop(bench.out(&[str("a"), int(number)])));
+    (3..=4).for_each(|number| bench.out(&[str("a"), int(number)]));
     assert_eq!(watch(&mut bench, 2, "a", Some(2)), Watching { last: 4, missed: 0 });
     assert_eq!(events(&mut bench), [(2, 3, vec![str("a"), int(3)]), (2, 4, vec![str("a"), int(4)])]);
     // Event 1 is not in the log any more.
@@ -52,7 +52,7 @@ fn a_watch_goes_on_where_another_ended() {
 fn the_log_is_bounded_in_bytes() {
     let mut bench = Bench::with(Options { log_bytes: 10_000, ..Options::default() });
     watch(&mut bench, 1, "a", None);
-    (0..10).for_each(|_| drop(bench.out(&[str("a"), Value::Bytes(vec![0; 3000])])));
+    (0..10).for_each(|_| bench.out(&[str("a"), Value::Bytes(vec![0; 3000])]));
     bench.out(&[str("a"), Value::Bytes(vec![0; 30_000])]);
     bench.commands();
     assert_eq!(watch(&mut bench, 2, "a", Some(0)), Watching { last: 11, missed: 11 });
