@@ -158,7 +158,13 @@ impl Client {
         let patience = Instant::now() + connect.patience;
         let answer = loop {
             if let Some(answer) = client.wait(request, connect.patience) {
-                break answer?;
+                break answer.map_err(|error| match error {
+                    ClientError::Ended { .. } => {
+                        let why = "refused this user (its server's own output says why)";
+                        ClientError::Unreachable(format!("{} {why}", client.address))
+                    }
+                    error => error,
+                })?;
             }
             if Instant::now() >= patience {
                 return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
@@ -412,8 +418,18 @@ impl Client {
             patience = patience.min(TURN);
             let _ = self.link.finish(patience);
         }
-        let outcome = reader.receive(patience, &mut |frame| self.on_frame(frame));
-        lock(&self.state).reader = Some(reader);
+        let mut calls = Vec::new();
+        let outcome = reader.receive(patience, &mut |frame| match self.on_frame(frame) {
+            Call::Nothing => {}
+            call => calls.push(call),
+        });
+        let mut state = lock(&self.state);
+        state.reader = Some(reader);
+        // What is called may ask the space something: somebody else reads meanwhile.
+        if !calls.is_empty() {
+            state.hand_over();
+        }
+        drop(state);
         if let Err(error) = outcome {
             self.end(&match error {
                 LinkError::Ended | LinkError::Closed => {
@@ -422,24 +438,25 @@ impl Client {
                 error => error.to_string(),
             });
         }
+        calls.into_iter().for_each(Call::make);
     }
 
-    fn on_frame(&self, frame: Frame) {
+    /// Keeps what came; what is to be called when this thread does not read any more.
+    fn on_frame(&self, frame: Frame) -> Call {
+        let mut state = lock(&self.state);
         match decode::<FromSpace>(&frame.header) {
             Ok(FromSpace::Event { watch, sequence }) => {
-                let nudge = lock(&self.state).on_event(watch, sequence, frame.body);
-                nudge.inspect(|nudge| nudge());
+                state.on_event(watch, sequence, frame.body).map_or(Call::Nothing, Call::Nudge)
             }
-            Ok(FromSpace::Beat) => {}
-            Ok(FromSpace::Failed { request, error }) => self.answer(request, Err(error.into())),
-            Ok(message) => self.answer(number_of(&message), Ok(Answer { message, body: frame.body })),
-            Err(_) => self.link.close(),
+            Ok(FromSpace::Beat) => Call::Nothing,
+            Ok(FromSpace::Failed { request, error }) => state.answer(request, Err(error.into())),
+            Ok(message) => state.answer(number_of(&message), Ok(Answer { message, body: frame.body })),
+            Err(_) => {
+                drop(state);
+                self.link.close();
+                Call::Nothing
+            }
         }
-    }
-
-    fn answer(&self, request: RequestId, answer: Result<Answer, ClientError>) {
-        let call = lock(&self.state).answer(request, answer);
-        call.make();
     }
 
     /// Ends everything with an error.
