@@ -358,16 +358,15 @@ def test_info_counts(space: px.Space) -> None:
     assert told.options["most_tuples"] > 1_000_000
 
 
-def test_a_space_travels_as_its_address(space: px.Space, tmp_path: Path) -> None:
-    with pytest.raises(px.SpaceError, match="serve"):
-        pickle.dumps(space)
-    address = space.serve(f"unix:{tmp_path / 'spaces'}")
-    with pickle.loads(pickle.dumps(space)) as reached:
-        assert isinstance(reached, px.Space)
-        assert address in repr(reached)
-        reached.out("there", 1)
-        assert space.in_("there", int, timeout=30) == ("there", 1)
-        assert pickle.loads(pickle.dumps(reached)).rdp("there", int) is None
+def test_a_space_travels_as_its_address(tmp_path: Path) -> None:
+    with px.Space() as space:
+        with pytest.raises(px.SpaceError, match="serve"):
+            pickle.dumps(space)
+        address = space.serve(f"unix:{tmp_path / 's'}")
+        with pickle.loads(pickle.dumps(space)) as reached, pickle.loads(pickle.dumps(reached)) as again:
+            assert address in repr(again)
+            again.out("there", 1)
+            assert space.in_("there", int, timeout=30) == ("there", 1)
 
 
 def test_what_is_no_address_is_refused() -> None:

@@ -47,7 +47,7 @@ def main() -> int:
             places = _places(stack, options)
             for name in dict.fromkeys(options.only):
                 case = chosen[name].quick() if options.quick else chosen[name]
-                _measure(name, case, places, options)
+                _measure(name, case.limited(options.crews, options.runs), places, options)
     except (px.PhalanxError, CrewError, RuntimeError) as error:
         _say(f"error: {error}")
         return 1
@@ -62,11 +62,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--order", choices=ORDERS, default="listing", help="in which searches visit spaces")
     parser.add_argument("--redis", action="store_true", help="also with all spaces at a Redis server, in processes")
     parser.add_argument("--quick", action="store_true", help="the smallest workloads, crews of 1 and 5, one run each")
+    parser.add_argument("--crews", metavar="LIST", help="only crews of these sizes: 1,5,10,15 are the paper's")
+    parser.add_argument("--runs", type=int, metavar="N", help="how often each is run; the paper did it ten times")
     parser.add_argument("--raw", type=Path, metavar="FOLDER", help="keep the profiler's files of all processes there")
     parser.add_argument("--out", type=Path, default=Path("bench-output/linda"), metavar="FOLDER")
     options = parser.parse_args()
     options.only = options.only or names
     options.settings = options.settings.split(",")
+    options.crews = [int(crew) for crew in options.crews.split(",")] if options.crews else None
+    if options.crews and not all(0 < crew <= 15 for crew in options.crews):
+        parser.error("--crews are numbers from 1 to 15")
     if unknown := set(options.settings) - set(SETTINGS):
         parser.error(f"no such setting: {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}")
     return options

@@ -22,7 +22,7 @@ METRICS = (LOCAL_WRITING, LOCAL_READING, REMOTE_WRITING, REMOTE_READING, SEARCH_
 
 @dataclass(frozen=True)
 class Size:
-    """One workload: a column of plots. ``least`` crew for which it means anything."""
+    """One workload: a column of plots."""
 
     label: str
     program: Program
@@ -42,6 +42,11 @@ class Case:
     def quick(self) -> Case:
         """The same, over in seconds."""
         return replace(self, sizes=self.sizes[:1], crews=[crew for crew in self.crews if crew <= 5], rounds=1)
+
+    def limited(self, crews: Sequence[int] | None, runs: int | None) -> Case:
+        """With other crews and so many runs, where that is said; never a crew of one where none is to be measured."""
+        chosen = self.crews if crews is None else [crew for crew in crews if crew >= min(self.crews)]
+        return replace(self, crews=chosen, rounds=self.rounds if runs is None else max(1, runs))
 
 
 def cases(order: str) -> dict[str, Case]:

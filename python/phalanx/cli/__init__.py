@@ -31,7 +31,9 @@ commands.add_command(space)
 def main() -> None:
     """Runs a command; an error of phalanx is one line, Ctrl-C is quiet."""
     try:
-        commands(standalone_mode=False)
+        code = commands(standalone_mode=False)
+        if isinstance(code, int):  # of a command that ended itself
+            sys.exit(code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -23,22 +23,24 @@ class TupleFuture(Future[Fields]):
 
     def __init__(self, engine: Engine, request: Request) -> None:
         super().__init__()
-        self._engine = engine
+        # Not held when nothing is taken any more: an exception that somebody keeps would keep the space.
+        self._engine: Engine | None = engine
         self._number: int | None = None
-        self._read = False
         self._number = engine.begin_wait(*request, self._settle)
 
     def _settle(self, outcome: Outcome) -> None:
         if isinstance(outcome, tuple):
             self.set_result(outcome)
         else:
+            self._engine = None
             self.set_exception(outcome or SpaceTimeoutError("no matching tuple came in time"))
 
     def cancel(self) -> bool:
         """Takes nothing any more; False if the tuple is here, or on its way."""
         if self.cancelled():
             return True
-        if self._number is None or self.done() or not self._engine.cancel(self._number):
+        engine = self._engine
+        if engine is None or self._number is None or self.done() or not engine.cancel(self._number):
             return False
         super().cancel()
         return not self.set_running_or_notify_cancel()
@@ -46,13 +48,13 @@ class TupleFuture(Future[Fields]):
     def result(self, timeout: float | None = None) -> Fields:
         """The tuple, as :meth:`concurrent.futures.Future.result`."""
         found = super().result(timeout)
-        if not self._read and self._number is not None:
+        if self._engine is not None and self._number is not None:
             self._engine.settle(self._number, True)
-            self._read = True
+            self._engine = None
         return found
 
     def __del__(self) -> None:
-        if not self._read and self._number is not None and self.done() and not self.cancelled():
+        if self._engine is not None and self._number is not None and self.done() and not self.cancelled():
             with suppress(Exception):  # the space may have been closed
                 self._engine.settle(self._number, False)
 

@@ -158,7 +158,13 @@ impl Client {
         let patience = Instant::now() + connect.patience;
         let answer = loop {
             if let Some(answer) = client.wait(request, connect.patience) {
-                break answer?;
+                break answer.map_err(|error| match error {
+                    ClientError::Ended { .. } => {
+                        let why = "refused this user (its server's own output says why)";
+                        ClientError::Unreachable(format!("{} {why}", client.address))
+                    }
+                    error => error,
+                })?;
             }
             if Instant::now() >= patience {
                 return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
