@@ -13,6 +13,8 @@ from typing import Any
 import phalanx as px
 import pytest
 
+from laboratory.processes import until
+
 PLACEMENTS = ["owner", "local", "hash(0)", "hash(0,1)", "hash(1)"]
 
 
@@ -193,3 +195,33 @@ def test_threads_ask_at_once(members: list[px.Space]) -> None:
         for thread in threads:
             thread.join()
         assert space.count("race", round_) == len(members) - 1
+
+
+def test_a_member_that_goes_and_comes_back(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path / 's'}"
+    with px.Space() as stays:
+        goes = px.Space()
+        served = goes.serve(address)
+        space = px.Space([stays, served], placement="hash(0)")
+        space.out_many((number,) for number in range(100))
+        there = [number for (number,) in stays.rd_all(int)]
+        gone = set(range(100)) - set(there)
+        goes.close()
+        assert space.rdp(int) in {(number,) for number in there}, "what is at others is found"
+        with pytest.raises(px.SpaceError):
+            space.rdp(min(gone))
+        with px.Space() as again:
+            again.serve(address)
+            number = min(gone)
+
+            def comes_back() -> bool:
+                try:
+                    space.out(number)
+                except px.SpaceError:
+                    return False
+                return True
+
+            assert until(comes_back, timeout=10, what="the member")
+            assert space.inp(number) == (number,)
+            assert again.count(int) == 0
+            space.close()

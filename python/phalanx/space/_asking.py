@@ -15,8 +15,8 @@ from typing import TypeAlias
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Engine, Fields, Outcome
 
-#: Begins the request at the member with this number; gives the request's number there.
-Ask: TypeAlias = Callable[[int, Engine, Callable[[Outcome], None]], int]
+#: Begins the request at the member with this number; gives its engine, and the request's number there.
+Ask: TypeAlias = Callable[[int, Callable[[Outcome], None]], tuple[Engine, int]]
 
 
 class Asking:
@@ -27,22 +27,24 @@ class Asking:
         self._changed = changed
         #: Where it was begun: the member, and the request's number there.
         self._begun: dict[int, tuple[Engine, int]] = {}
-        self._all_begun = False
+        #: How many were asked; None while that goes on.
+        self._asked: int | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._first: int | None = None
 
-    def begin(self, members: Iterable[tuple[int, Engine]], ask: Ask) -> int:
+    def begin(self, members: Iterable[int], ask: Ask) -> int:
         """Asks the members, as long as none has a tuple; how many. Where one cannot be asked, that is its outcome."""
-        for number, member in members:
+        asked = 0
+        for number in members:
+            asked += 1
+            try:
+                self._begun[number] = ask(number, partial(self._note, number))
+            except Exception as error:
+                self._note(number, error)
             if self._first is not None:
                 break
-            try:
-                self._begun[number] = member, ask(number, member, partial(self._note, number))
-            except Exception as error:
-                self._begun[number] = member, 0
-                self._note(number, error)
-        self._all_begun = True
-        return len(self._begun)
+        self._asked = asked
+        return asked
 
     def _note(self, number: int, outcome: Outcome) -> None:
         with self._news:
@@ -56,7 +58,7 @@ class Asking:
 
     def is_over(self) -> bool:
         """Whether somebody had a tuple, or everybody has answered."""
-        return self._all_begun and (self._first is not None or len(self._outcomes) >= len(self._begun))
+        return self._asked is not None and (self._first is not None or len(self._outcomes) >= self._asked)
 
     def wait(self, timeout: float | None) -> None:
         """Waits until it is over. Members end their requests by themselves when their time has passed, so that this

@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from threading import Lock
+from time import monotonic
+from typing import overload
 
-from phalanx._native import LocalSpace
 from phalanx.errors import SpaceError
-from phalanx.hosts import Hosts
 from phalanx.space._engine import Engine
-from phalanx.space._placement import placement
-from phalanx.space._spread import Spread
 
-if TYPE_CHECKING:
-    from phalanx.space._space import Space
-
-#: Where a space is that needs no network.
-_HERE = ("unix:", "127.", "localhost:", "[::1]:")
+#: Seconds after which a member that could not be reached is tried again; until then asking it fails at once.
+PAUSE = 1.0
 
 
-def members_of(address: str) -> list[str] | None:
-    """The addresses that ``HOSTS_FILE/NAME`` stands for: a space with this name at each of the machines; None where
-    that is no file."""
-    file, _, name = address.rpartition("/")
-    return [f"{machine}/{name}" for machine in Hosts(file).addresses] if file and Path(file).is_file() else None
+class Members(Sequence[Engine]):
+    """The members' engines. One that was reached over a connection which has ended is reached anew when it is asked
+    next: machines come and go."""
 
+    def __init__(
+        self, engines: Sequence[Engine], addresses: Sequence[str | None], reach: Callable[[str], Engine]
+    ) -> None:
+        self._engines = list(engines)
+        self._addresses = addresses
+        self._reach = reach
+        self._lock = Lock()
+        self._failures: dict[int, tuple[float, SpaceError]] = {}
 
-def open_members(members: Sequence[str | Space], where: str, objects: bool, options: dict[str, Any]) -> Spread:
-    """One space over the spaces with these addresses. Those that are open already stay so when it is closed."""
-    from phalanx.space._open import open_engine
+    def __len__(self) -> int:
+        return len(self._engines)
 
-    engines: list[Engine] = []
-    opened: list[Engine] = []
-    try:
-        for member in members:
-            if isinstance(member, str):
-                opened.append(open_engine(member, objects, options))
-                engines.append(opened[-1])
-            else:
-                engines.append(member.engine)
-        names = [member if isinstance(member, str) else member.name for member in members]
-        if len(set(names)) < len(names):
-            raise SpaceError(f"a member is named twice among {', '.join(names)}")
-        own = next((at for at, engine in enumerate(engines) if isinstance(engine, LocalSpace)), None)
-        here = next((at for at, name in enumerate(names) if name.startswith(_HERE)), None)
-        return Spread(engines, names, placement(where, names, own, here, objects), opened)
-    except BaseException:
-        for engine in opened:
-            engine.close()
-        raise
+    @overload
+    def __getitem__(self, at: int) -> Engine: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Engine]: ...
+    def __getitem__(self, at: int | slice) -> Engine | Sequence[Engine]:
+        if isinstance(at, slice):
+            return self._engines[at]
+        engine, address = self._engines[at], self._addresses[at]
+        if address is None or not getattr(engine, "ended", False):
+            return engine
+        with self._lock:
+            if self._engines[at] is engine:
+                self._engines[at] = self._reach_again(at, address)
+                engine.close()
+            return self._engines[at]
+
+    def _reach_again(self, at: int, address: str) -> Engine:
+        when, failure = self._failures.pop(at, (0.0, SpaceError()))
+        if monotonic() - when < PAUSE:
+            self._failures[at] = when, failure
+            raise failure
+        try:
+            return self._reach(address)
+        except SpaceError as error:
+            self._failures[at] = monotonic(), error
+            raise
+
+    def close(self) -> None:
+        """Closes what was opened here."""
+        for engine, address in zip(self._engines, self._addresses, strict=True):
+            if address is not None:
+                engine.close()

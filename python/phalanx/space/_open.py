@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from phalanx import _native
+from phalanx._native import LocalSpace
 from phalanx.errors import SpaceError
-from phalanx.hosts import home, read_identity
+from phalanx.hosts import Hosts, home, read_identity
 from phalanx.security import policy_words
 from phalanx.space._engine import Engine
+from phalanx.space._members import Members
+from phalanx.space._placement import placement
+from phalanx.space._spread import Spread
+
+if TYPE_CHECKING:
+    from phalanx.space._space import Space
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.space_was_forked)
@@ -53,3 +62,36 @@ def reach(
     text = read_identity(identity, "user.pem") if identity or (home() / "user.pem").exists() else None
     words = policy_words(policy, trusted)
     return _native.RemoteSpace(address, options, objects, identity_file=text, policy=words, create=create)
+
+
+#: Where a space is that needs no network.
+_HERE = ("unix:", "127.", "localhost:", "[::1]:")
+
+
+def members_of(address: str) -> list[str] | None:
+    """The addresses that ``HOSTS_FILE/NAME`` stands for: a space with this name at each of the machines; None where
+    that is no file."""
+    file, _, name = address.rpartition("/")
+    return [f"{machine}/{name}" for machine in Hosts(file).addresses] if file and Path(file).is_file() else None
+
+
+def open_members(members: Sequence[str | Space], where: str, objects: bool, options: dict[str, Any]) -> Spread:
+    """One space over the spaces with these addresses. Those that are open already stay so when it is closed."""
+
+    def reach(address: str) -> Engine:
+        return open_engine(address, objects, options)
+
+    names = [member if isinstance(member, str) else member.name for member in members]
+    if len(set(names)) < len(names):
+        raise SpaceError(f"a member is named twice among {', '.join(names)}")
+    addresses = [member if isinstance(member, str) else None for member in members]
+    engines: list[Engine] = []
+    try:
+        for member in members:
+            engines.append(reach(member) if isinstance(member, str) else member.engine)
+        own = next((at for at, engine in enumerate(engines) if isinstance(engine, LocalSpace)), None)
+        here = next((at for at, name in enumerate(names) if name.startswith(_HERE)), None)
+        return Spread(Members(engines, addresses, reach), names, placement(where, names, own, here, objects))
+    except BaseException:
+        Members(engines, addresses[: len(engines)], reach).close()
+        raise

@@ -15,8 +15,7 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._members import members_of, open_members
-from phalanx.space._open import ClosedEngine, open_engine
+from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members
 from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query

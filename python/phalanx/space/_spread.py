@@ -17,6 +17,7 @@ from typing import Any
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._asking import Asking
 from phalanx.space._engine import Cursor, Engine, Fields, Outcome
+from phalanx.space._members import Members
 from phalanx.space._merged import MergedEvents
 from phalanx.space._placement import Placement
 from phalanx.space._select import Selector
@@ -24,7 +25,7 @@ from phalanx.space._success import Success
 from phalanx.space._where import Query
 
 #: A member's part of a number that names a tuple.
-MEMBERS = 1 << 16
+MOST_MEMBERS = 1 << 16
 #: A request is given up so many seconds after the members should have ended it.
 GRACE = 30.0
 
@@ -33,14 +34,11 @@ class Spread:
     """An engine (:class:`phalanx.space._engine.Engine`) over the engines of several members. An order that is asked for
     holds among the tuples of each member. ``visits``: how many members were asked so far, and for how many requests."""
 
-    def __init__(
-        self, members: Sequence[Engine], names: Sequence[str], placement: Placement, opened: Sequence[Engine]
-    ) -> None:
-        if not 1 <= len(members) < MEMBERS:
-            raise SpaceError(f"a space has from 1 to {MEMBERS - 1} members, not {len(members)}")
+    def __init__(self, members: Members, names: Sequence[str], placement: Placement) -> None:
+        if not 1 <= len(members) < MOST_MEMBERS:
+            raise SpaceError(f"a space has from 1 to {MOST_MEMBERS - 1} members, not {len(members)}")
         self._members = members
         self._names = names
-        self._opened = opened
         self._placement = placement
         self._success = Success()
         self._lock = Lock()
@@ -70,7 +68,7 @@ class Spread:
             )
         at = self._placement.member(fields)
         number = self._members[at].out(fields, lease, key, label, priority, self._part(transaction, at))
-        return number * MEMBERS + at
+        return number * MOST_MEMBERS + at
 
     def out_many(
         self,
@@ -101,7 +99,7 @@ class Spread:
 
     def renew(self, number: int, lease: float | None, /) -> bool:
         """As :meth:`Engine.renew`."""
-        inner, at = divmod(number, MEMBERS)
+        inner, at = divmod(number, MOST_MEMBERS)
         return at < len(self._members) and self._members[at].renew(inner, lease)
 
     # Reading and taking
@@ -189,12 +187,11 @@ class Spread:
         timeout: float | None,
         members: Iterable[int],
     ) -> None:
-        parts = {at: self._part(transaction, at) for at in members}
+        def ask(at: int, done: Callable[[Outcome], None]) -> tuple[Engine, int]:
+            member = self._members[at]
+            return member, member.begin_wait(template, take, select, where, self._part(transaction, at), timeout, done)
 
-        def ask(at: int, member: Engine, done: Callable[[Outcome], None]) -> int:
-            return member.begin_wait(template, take, select, where, parts[at], timeout, done)
-
-        self._visit(asking.begin(((at, self._members[at]) for at in parts), ask))
+        self._visit(asking.begin(members, ask))
 
     def _outcome(self, template: Fields, members: list[int], asking: Asking) -> Fields | None:
         first = asking.first()
@@ -380,8 +377,7 @@ class Spread:
         """As :meth:`Engine.close`."""
         for watch in list(self._watches):
             self.unwatch(watch)
-        for member in self._opened:
-            member.close()
+        self._members.close()
 
     def _likely(self, template: Fields) -> list[int]:
         """Who may have a match, the likeliest first."""

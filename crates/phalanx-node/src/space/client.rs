@@ -183,6 +183,11 @@ impl Client {
         &self.address
     }
 
+    /// Whether the connection has ended, so that nothing can be asked over it any more.
+    pub fn has_ended(&self) -> bool {
+        lock(&self.state).ended.is_some()
+    }
+
     /// Whether it was made for this client.
     pub fn created(&self) -> bool {
         self.created

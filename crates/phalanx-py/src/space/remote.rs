@@ -83,6 +83,12 @@ impl RemoteSpace {
         (agreed.levels.of(mark).name(), agreed.why[mark as usize].clone(), agreed.weaker[mark as usize])
     }
 
+    /// Whether the connection has ended.
+    #[getter]
+    fn ended(&self) -> bool {
+        self.client.has_ended()
+    }
+
     /// Whether it was made for this client.
     #[getter]
     fn created(&self) -> bool {
