@@ -33,6 +33,7 @@ MODULES = {
         "journal recruit",
         "local remote",
         "connect",
+        "space",
         "manager executor hub",
         "dashboard",
         "root",
@@ -66,6 +67,9 @@ ONLY_IN = {
     "rustls": "phalanx-net",
     "rcgen": "phalanx-net",
     "socket2": "phalanx-net",
+    "redb": "phalanx-node",
+    "openraft": "phalanx-node",
+    "tokio": "phalanx-node",
 }
 SOCKETS = r"\b(Tcp|Udp|Unix)(Stream|Listener|Socket|Datagram)\b"
 MUST_NOT_NAME = {

@@ -10,6 +10,7 @@ pub mod journal;
 pub mod manager;
 pub mod recruit;
 pub mod rules;
+pub mod space;
 
 mod control;
 mod local;

@@ -42,13 +42,11 @@ pub enum Change {
 /// A tuple and what was said when it was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    #[serde(with = "raw_tuple")]
+    #[serde(with = "unchecked")]
     pub tuple: Tuple,
     /// An encoded field that no other tuple of the space has.
-    #[serde(with = "raw_option")]
     pub key: Option<Bytes>,
     /// An encoded field that many tuples may have.
-    #[serde(with = "raw_option")]
     pub label: Option<Bytes>,
     pub priority: i64,
     pub expires: Option<u64>,
@@ -137,69 +135,17 @@ impl Prepared {
     }
 }
 
-/// Bytes as one piece; serde would have them one by one.
-mod raw {
-    use super::Bytes;
-    use serde::de::{Deserializer, Error, Visitor};
-    use std::fmt;
-
-    struct Piece;
-
-    impl Visitor<'_> for Piece {
-        type Value = Bytes;
-
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str("bytes")
-        }
-
-        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
-            Ok(Bytes::copy_from_slice(bytes))
-        }
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-        from.deserialize_bytes(Piece)
-    }
-}
-
-mod raw_tuple {
-    use super::{Tuple, raw};
-    use serde::{Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(tuple: &Tuple, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_bytes(tuple.bytes())
-    }
-
-    /// Not checked yet: `decode` does so, which knows the limits.
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tuple, D::Error> {
-        raw::deserialize(from).map(Tuple::known)
-    }
-}
-
-mod raw_option {
-    use super::{Bytes, raw};
+/// A tuple as its bytes, not checked yet: `decode` does so, which knows the limits.
+mod unchecked {
+    use super::{Bytes, Tuple};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    struct Field(Bytes);
-
-    impl Serialize for Field {
-        fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-            to.serialize_bytes(&self.0)
-        }
+    pub fn serialize<S: Serializer>(tuple: &Tuple, to: S) -> Result<S::Ok, S::Error> {
+        tuple.bytes().serialize(to)
     }
 
-    impl<'de> Deserialize<'de> for Field {
-        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Field, D::Error> {
-            raw::deserialize(from).map(Field)
-        }
-    }
-
-    pub fn serialize<S: Serializer>(field: &Option<Bytes>, to: S) -> Result<S::Ok, S::Error> {
-        field.clone().map(Field).serialize(to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
-        Ok(Option::<Field>::deserialize(from)?.map(|field| field.0))
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tuple, D::Error> {
+        Bytes::deserialize(from).map(Tuple::known)
     }
 }
 

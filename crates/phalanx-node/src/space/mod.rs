@@ -1,0 +1,3 @@
+//! Tuple spaces as services: what is around the engine of `phalanx-core`.
+
+pub mod log;
