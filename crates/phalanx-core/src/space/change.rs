@@ -98,6 +98,17 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Vec<Change>, ChangeError>
 }
 
 impl Change {
+    /// Bytes, about.
+    pub fn size(&self) -> usize {
+        match self {
+            Change::Put { record, .. } => record.size(),
+            Change::Prepared { prepared, .. } => {
+                prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
+            }
+            _ => 32,
+        }
+    }
+
     fn check(&self, limits: &Limits) -> Result<(), ChangeError> {
         match self {
             Change::Put { record, .. } => record.check(limits),
@@ -111,6 +122,11 @@ impl Record {
     /// A tuple that is put without anything else said.
     pub fn of(tuple: Tuple) -> Record {
         Record { tuple, key: None, label: None, priority: 0, expires: None, taker: None }
+    }
+
+    fn size(&self) -> usize {
+        let said = self.key.iter().chain(&self.label).map(Bytes::len).sum::<usize>();
+        self.tuple.bytes().len() + said + 64
     }
 
     /// Whether bytes that came from elsewhere are what they should be.

@@ -5,8 +5,9 @@
 //! what anybody saw survives. Under the engine's lock, call [`Log::append`] with what a decision changed, or
 //! [`Log::position`] if it changed nothing; without the lock, [`Log::wait`] or [`Log::confirm`]; then answer.
 
-mod durable;
+pub mod replicated;
 
+mod durable;
 mod records;
 mod store;
 
@@ -14,6 +15,7 @@ mod store;
 mod tests;
 
 pub use durable::Durable;
+pub use replicated::Replicated;
 
 use phalanx_core::space::change::Change;
 use thiserror::Error;

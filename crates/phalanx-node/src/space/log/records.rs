@@ -165,11 +165,13 @@ fn rows<K: redb::Key + 'static>(
     Ok(rows.map_err(|error| store.told(error))?.into_iter().flatten())
 }
 
-fn pack(value: &impl Serialize) -> Vec<u8> {
+/// A value as bytes.
+pub fn pack(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("it has no map and no length that is unknown")
 }
 
-fn unpack<T: DeserializeOwned>(store: &Store, bytes: &[u8]) -> Result<T, LogError> {
+/// Bytes as a value; others mean that the store is damaged.
+pub fn unpack<T: DeserializeOwned>(store: &Store, bytes: &[u8]) -> Result<T, LogError> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         _ => Err(store.damaged("a record that makes no sense")),

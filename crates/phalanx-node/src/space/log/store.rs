@@ -80,6 +80,11 @@ impl Store {
         caught(&self.path, || work(&self.database.begin_read().map_err(|error| self.told(error))?))
     }
 
+    /// A state of the store that nobody changes meanwhile, for as long as it is kept.
+    pub fn begin_read(&self) -> Result<ReadTransaction, LogError> {
+        caught(&self.path, || self.database.begin_read().map_err(|error| self.told(error)))
+    }
+
     /// Changes the store: all that `work` does, or, after an error, nothing.
     pub fn write<T>(
         &self,

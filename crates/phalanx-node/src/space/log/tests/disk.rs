@@ -28,12 +28,20 @@ pub struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
     pub fn of(bytes: Vec<u8>) -> Disk {
-        Disk(Arc::new(Mutex::new(State { now: bytes, ..State::default() })))
+        let steps = vec![Step::Write { offset: 0, bytes: bytes.clone() }, Step::Sync];
+        Disk(Arc::new(Mutex::new(State { now: bytes, steps, fails_at: None })))
     }
 
     /// From so many steps on, every one fails.
     pub fn fail_at(&self, step: usize) {
         self.0.lock().unwrap().fails_at = Some(step);
+    }
+
+    /// The power is cut: what happened until now, and nothing does any more.
+    pub fn cut(&self) -> Vec<Step> {
+        let mut state = self.0.lock().unwrap();
+        state.fails_at = Some(state.steps.len());
+        state.steps.clone()
     }
 
     pub fn steps(&self) -> Vec<Step> {

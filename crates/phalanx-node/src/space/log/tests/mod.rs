@@ -3,8 +3,12 @@
 mod crash;
 mod damage;
 mod disk;
+mod history;
 mod killed;
+mod linear;
+mod members;
 mod state;
+mod wire;
 
 use super::durable::Durable;
 use super::{Log, LogError};
