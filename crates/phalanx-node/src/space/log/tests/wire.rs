@@ -8,7 +8,7 @@ use crate::sync::lock;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -52,16 +52,22 @@ impl Wire {
     }
 }
 
+/// What one life of a member sends with.
 struct End {
     from: u64,
+    dead: Arc<AtomicBool>,
     wire: Arc<Wire>,
 }
 
 impl Network for End {
     fn ask(&self, address: &str, message: Bytes, _patience: Duration) -> Later<io::Result<Bytes>> {
         let (wire, from, to) = (self.wire.clone(), self.from, address.parse().unwrap());
+        let dead = self.dead.clone();
         Box::pin(async move {
             wire.loses(from, to)?;
+            if dead.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
             let most = wire.delay.load(Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(if most == 0 { 0 } else { wire.dice() % most })).await;
             let member = lock(&wire.members).get(&to).and_then(Weak::upgrade);
@@ -76,13 +82,14 @@ impl Network for End {
 pub struct Members {
     pub wire: Arc<Wire>,
     disks: BTreeMap<u64, Disk>,
+    lives: BTreeMap<u64, Arc<AtomicBool>>,
     pub alive: BTreeMap<u64, Arc<Replicated>>,
 }
 
 impl Members {
     /// Members from 1 to `count`, who know each other.
     pub fn new(count: u64) -> Members {
-        let mut members = Members { wire: Arc::default(), disks: BTreeMap::new(), alive: BTreeMap::new() };
+        let mut members = Members { wire: Arc::default(), disks: BTreeMap::new(), lives: BTreeMap::new(), alive: BTreeMap::new() };
         (1..=count).for_each(|member| members.start(member));
         members.alive[&1].found(&named(1..=count)).unwrap();
         members
@@ -90,7 +97,9 @@ impl Members {
 
     pub fn start(&mut self, member: u64) {
         let disk = self.disks.entry(member).or_default().clone();
-        let end = Arc::new(End { from: member, wire: self.wire.clone() });
+        let dead = Arc::new(AtomicBool::new(false));
+        self.lives.insert(member, dead.clone());
+        let end = Arc::new(End { from: member, dead, wire: self.wire.clone() });
         let started = Replicated::start_on(member, Store::on(disk).unwrap(), TIMING, end).unwrap();
         lock(&self.wire.members).insert(member, Arc::downgrade(&started));
         self.alive.insert(member, started);
@@ -99,6 +108,7 @@ impl Members {
     /// The member is gone, and what it had not synced with it.
     pub fn kill(&mut self, member: u64) {
         lock(&self.wire.members).remove(&member);
+        self.lives[&member].store(true, Ordering::SeqCst);
         let steps = self.disks[&member].cut();
         self.disks.insert(member, Disk::of(after_cut(&steps, steps.len(), || Kept::Not)));
         self.alive.remove(&member);
@@ -111,6 +121,7 @@ impl Members {
             for member in members {
                 let replicated = &self.alive[member];
                 if replicated.wait_for_leader(&Leader::Unknown, Duration::from_millis(20)) != Leader::Here {
+                    std::thread::sleep(Duration::from_millis(2));
                     continue;
                 }
                 let mut state = Vec::new();
