@@ -1,7 +1,7 @@
 //! Clients put, take and read while members are killed and cut off; what they were told is checked for linearizability.
 
 use super::linear::{Did, Operation, is_linearizable};
-use super::wire::{Members, Wire, until};
+use super::wire::{Members, TIMING, Wire, until};
 use super::*;
 use crate::space::log::replicated::{Leader, Leading, Replicated};
 use crate::sync::lock;
@@ -11,9 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 const CLIENTS: usize = 4;
+/// Clients that only read: an engine that does not know that it was replaced shows itself by them.
+const READERS: usize = 2;
 /// Operations on one kind of tuple.
 const OF_A_KIND: u64 = 40;
-const ROUNDS: u64 = 14;
+const READS_OF_A_KIND: u64 = 80;
+const ROUNDS: u64 = 9;
 
 /// As much of an engine as the test needs: numbers of the tuples of each kind. It decides, and says what it changed.
 #[derive(Default)]
@@ -97,6 +100,8 @@ struct Grid {
     clock: AtomicU64,
     asked: AtomicU64,
     answered: AtomicU64,
+    /// Of the newest kind.
+    reads: Mutex<(u64, u64)>,
     over: AtomicBool,
     history: Mutex<Vec<(u64, Operation)>>,
 }
@@ -149,29 +154,36 @@ impl Grid {
             self.ask_someone(wire, kind, wire.dice() % 3);
         }
     }
+
+    /// The checker takes only so many.
+    fn may_read(&self, kind: u64) -> bool {
+        let mut reads = lock(&self.reads);
+        *reads = if reads.0 == kind { (kind, reads.1 + 1) } else { (kind, 0) };
+        reads.1 < READS_OF_A_KIND
+    }
+
+    fn reader(&self, wire: &Wire) {
+        while !self.over.load(Ordering::Relaxed) {
+            let kind = self.asked.load(Ordering::Relaxed) / OF_A_KIND;
+            if self.may_read(kind) {
+                self.ask_someone(wire, kind, 2);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 fn harm(members: &mut Members, round: u64) {
-    let member = 1 + members.wire.dice() % 3;
-    let while_it_lasts = || thread::sleep(Duration::from_millis(250));
-    match round % 4 {
-        0 => {
-            members.wire.cut(member);
-            while_it_lasts();
-            members.wire.heal();
-        }
-        1 => {
-            // The one that serves.
-            let leads = |(_, it): &(&u64, &Arc<Replicated>)| it.leader() == Leader::Here;
-            let leader = members.alive.iter().find(leads).map(|(leader, _)| *leader);
-            members.wire.cut(leader.unwrap_or(member));
-            while_it_lasts();
-            members.wire.heal();
-        }
-        2 => members.wire.lost.store(200, Ordering::Relaxed),
-        _ => members.wire.lost.store(20, Ordering::Relaxed),
-    }
-    while_it_lasts();
+    let wire = members.wire.clone();
+    wire.lost.store(if round % 4 == 0 { 200 } else { 20 }, Ordering::Relaxed);
+    let leads = |(_, it): &(&u64, &Arc<Replicated>)| it.leader() == Leader::Here;
+    let leader = members.alive.iter().find(leads).map(|(leader, _)| *leader);
+    // The one that serves, more often than not.
+    let member = leader.filter(|_| round % 3 > 0).unwrap_or(1 + wire.dice() % 3);
+    wire.cut(member);
+    thread::sleep(TIMING.beat * 16);
+    wire.heal();
+    thread::sleep(TIMING.beat * 4);
 }
 
 #[test]
@@ -188,6 +200,9 @@ fn what_clients_were_told_could_have_happened_in_one_order() {
         members.alive.iter().for_each(|(member, it)| serve(*member, it.clone()));
         for _ in 0..CLIENTS {
             scope.spawn(|| grid.client(&wire));
+        }
+        for _ in 0..READERS {
+            scope.spawn(|| grid.reader(&wire));
         }
         for round in 0..ROUNDS {
             if round % 3 == 2 {
