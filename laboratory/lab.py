@@ -225,7 +225,7 @@ class Lab:
         process = Process(
             ["ip", "netns", "exec", namespace, *map(str, command)],
             files=self.path / f"process-{len(self.processes)}",
-            env={**inherited, "HOME": str(home or self.path), **(env or {})},
+            env={**inherited, "HOME": str(home or self.path), "XDG_RUNTIME_DIR": str(home or self.path), **(env or {})},
             cwd=home or self.path,
             title=f"{namespace.removeprefix(self._prefix)}$ {subprocess.list2cmdline(map(str, command))}",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import tempfile
 import uuid
@@ -49,8 +50,14 @@ def eventually() -> Eventually:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _marked() -> None:
+def _marked() -> Iterator[None]:
+    """Processes that this run starts are told from those of another, and so are the sockets by which they are found."""
     os.environ[MARK] = RUN
+    runtime = Path(tempfile.gettempdir(), f"run-of-phalanx-{os.getpid()}")
+    runtime.mkdir(mode=0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    yield
+    shutil.rmtree(runtime)
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,31 @@ if TYPE_CHECKING:
         RecruitError,
         RemoteError,
         RemoteTraceback,
+        SpaceError,
+        SpaceFullError,
+        SpaceTimeoutError,
         StagingError,
+        TransactionError,
     )
     from phalanx.hosts import Hosts
     from phalanx.manager import Manager
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
+    from phalanx.space import (
+        ANY,
+        Event,
+        Lease,
+        Record,
+        Space,
+        SpaceInfo,
+        Transaction,
+        fifo,
+        key,
+        label,
+        lifo,
+        priority,
+        where,
+    )
     from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Summary
 
 _HOMES = {
@@ -33,17 +52,20 @@ _HOMES = {
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
         "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProgramError "
-        "RecruitError RemoteError RemoteTraceback StagingError"
+        "RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceTimeoutError StagingError "
+        "TransactionError"
     ),
     "hosts": "Hosts",
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
+    "space": "ANY Event Lease Record Space SpaceInfo Transaction fifo key label lifo priority where",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "ANY",
     "Bill",
     "BillLine",
     "ContractError",
@@ -51,11 +73,13 @@ __all__ = [
     "ContractWarning",
     "CulpritError",
     "Deadline",
+    "Event",
     "Farm",
     "Graph",
     "Hosts",
     "IdentityError",
     "InterpreterSummary",
+    "Lease",
     "Loop",
     "LostError",
     "Manager",
@@ -65,6 +89,7 @@ __all__ = [
     "Pipeline",
     "PolicyError",
     "ProgramError",
+    "Record",
     "RecruitError",
     "Reduce",
     "RemoteError",
@@ -72,11 +97,24 @@ __all__ = [
     "Results",
     "Rules",
     "Scan",
+    "Space",
+    "SpaceError",
+    "SpaceFullError",
+    "SpaceInfo",
+    "SpaceTimeoutError",
     "StagingError",
     "Summary",
     "Throughput",
+    "Transaction",
+    "TransactionError",
+    "fifo",
+    "key",
+    "label",
+    "lifo",
+    "priority",
     "secure_code",
     "secure_data",
+    "where",
 ]
 
 

@@ -1,16 +1,21 @@
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 __all__ = [
     "Executor",
     "Interpreter",
+    "LocalSpace",
     "Mailbox",
     "Manager",
     "Region",
+    "RemoteSpace",
+    "SpaceServer",
     "create_grid",
     "explain",
     "issue_member",
+    "record_head",
+    "space_was_forked",
     "weaker",
 ]
 
@@ -105,6 +110,7 @@ class Executor:
         command: list[str],
         python: str,
         policy: _Policy,
+        spaces: dict[str, Any] | None,
     ) -> Executor: ...
     @property
     def address(self) -> str: ...
@@ -112,6 +118,198 @@ class Executor:
     def name(self) -> str: ...
     def close(self) -> None: ...
 
+_Fields = tuple[Any, ...]
+_Place = tuple[int, ...]
+
+@final
+class LocalSpace:
+    def __new__(cls, options: dict[str, Any], objects: bool) -> LocalSpace: ...
+    def out(
+        self,
+        fields: _Fields,
+        lease: float | None,
+        key: Any,
+        label: Any,
+        priority: int | None,
+        transaction: int | None,
+        /,
+    ) -> int: ...
+    def out_many(
+        self,
+        tuples: Sequence[_Fields],
+        lease: float | None,
+        label: Any,
+        priority: int | None,
+        transaction: int | None,
+        /,
+    ) -> None: ...
+    def get(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        /,
+    ) -> _Fields | None: ...
+    def get_many(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        limit: int,
+        after: _Place | None,
+        /,
+    ) -> tuple[list[_Fields], _Place | None]: ...
+    def wait(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        timeout: float | None,
+        /,
+    ) -> _Fields | None: ...
+    def begin_wait(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        timeout: float | None,
+        done: Callable[[_Fields | BaseException | None], object],
+        /,
+    ) -> int: ...
+    def cancel(self, request: int, /) -> bool: ...
+    def settle(self, request: int, kept: bool, /) -> None: ...
+    def count(self, template: _Fields, where: Any, transaction: int | None, /) -> int: ...
+    def renew(self, number: int, lease: float | None, /) -> bool: ...
+    def begin(self, transaction: int, timeout: float, /) -> None: ...
+    def prepare(self, transaction: int, /) -> None: ...
+    def commit(self, transaction: int, /) -> None: ...
+    def abort(self, transaction: int, /) -> None: ...
+    def watch(self, template: _Fields, where: Any, since: int | None, nudge: Callable[[], object] | None, /) -> int: ...
+    def events(self, watch: int, timeout: float | None, /) -> list[tuple[int, _Fields]]: ...
+    def unwatch(self, watch: int, /) -> None: ...
+    def info(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+@final
+class RemoteSpace:
+    def __new__(
+        cls,
+        address: str,
+        options: dict[str, Any],
+        objects: bool,
+        *,
+        identity_file: str | None,
+        policy: _Policy,
+        create: bool,
+    ) -> RemoteSpace: ...
+    @property
+    def level(self) -> tuple[str, str, bool]: ...
+    @property
+    def created(self) -> bool: ...
+    @property
+    def secure(self) -> bool: ...
+    def out(
+        self,
+        fields: _Fields,
+        lease: float | None,
+        key: Any,
+        label: Any,
+        priority: int | None,
+        transaction: int | None,
+        /,
+    ) -> int: ...
+    def out_many(
+        self,
+        tuples: Sequence[_Fields],
+        lease: float | None,
+        label: Any,
+        priority: int | None,
+        transaction: int | None,
+        /,
+    ) -> None: ...
+    def get(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        /,
+    ) -> _Fields | None: ...
+    def get_many(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        limit: int,
+        after: _Place | None,
+        /,
+    ) -> tuple[list[_Fields], _Place | None]: ...
+    def wait(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        timeout: float | None,
+        /,
+    ) -> _Fields | None: ...
+    def begin_wait(
+        self,
+        template: _Fields,
+        take: bool,
+        select: tuple[Any, ...],
+        where: Any,
+        transaction: int | None,
+        timeout: float | None,
+        done: Callable[[_Fields | BaseException | None], object],
+        /,
+    ) -> int: ...
+    def cancel(self, request: int, /) -> bool: ...
+    def settle(self, request: int, kept: bool, /) -> None: ...
+    def count(self, template: _Fields, where: Any, transaction: int | None, /) -> int: ...
+    def renew(self, number: int, lease: float | None, /) -> bool: ...
+    def begin(self, transaction: int, timeout: float, /) -> None: ...
+    def prepare(self, transaction: int, /) -> None: ...
+    def commit(self, transaction: int, /) -> None: ...
+    def abort(self, transaction: int, /) -> None: ...
+    def watch(self, template: _Fields, where: Any, since: int | None, nudge: Callable[[], object] | None, /) -> int: ...
+    def events(self, watch: int, timeout: float | None, /) -> list[tuple[int, _Fields]]: ...
+    def unwatch(self, watch: int, /) -> None: ...
+    def info(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+@final
+class SpaceServer:
+    def __new__(
+        cls,
+        address: str,
+        *,
+        identity_file: str | None,
+        policy: _Policy,
+        serving: dict[str, Any],
+        says: bool,
+    ) -> SpaceServer: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
+    def add(self, name: str, space: LocalSpace) -> None: ...
+    def close(self) -> None: ...
+
+def record_head(classes: list[str], fields: int) -> bytes: ...
+def space_was_forked() -> None: ...
 def create_grid() -> str: ...
 def issue_member(authority: str, role: str, name: str) -> str: ...
 def weaker(policy: _Policy) -> list[str]: ...

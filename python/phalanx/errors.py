@@ -74,3 +74,19 @@ class RemoteTraceback(Exception):
 
 class RemoteError(PhalanxError):
     """Stands for a remote exception that cannot travel itself; the message names its type and its words."""
+
+
+class SpaceError(PhalanxError):
+    """A tuple space cannot do what was asked, or has ended; the message says what to do next."""
+
+
+class SpaceFullError(SpaceError):
+    """A limit of the space is reached: take tuples out, or make it with a larger one."""
+
+
+class SpaceTimeoutError(SpaceError, TimeoutError):
+    """No matching tuple came in time."""
+
+
+class TransactionError(SpaceError):
+    """The transaction has ended: by its timeout, by the end of its owner, or because it was committed or aborted."""

@@ -38,6 +38,17 @@ def manager() -> Iterator[px.Manager]:
         yield opened
 
 
+@pytest.fixture(params=["here", "served"])
+def space(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[px.Space]:
+    """An empty space: in this process, and the same reached through a socket."""
+    with px.Space() as owner:
+        if request.param == "here":
+            yield owner
+        else:
+            with px.Space(owner.serve(f"unix:{tmp_path_factory.mktemp('s') / 's'}")) as reached:
+                yield reached
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Script]:
     """`script(source, *arguments)` starts a program of a user's own, as `python script.py`."""

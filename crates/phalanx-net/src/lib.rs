@@ -10,6 +10,7 @@ pub mod frames;
 pub mod identity;
 pub mod link;
 pub mod preamble;
+pub mod runtime;
 pub mod seal;
 pub mod socket;
 pub mod tls;

@@ -1,4 +1,4 @@
-//! The first bytes of a connection to an executor, in the clear: what the connection is for.
+//! The first bytes of a connection to an executor or a server of spaces, in the clear: what the connection is for.
 //!
 //! They decide only which process does the handshake that follows; nothing is trusted because of them.
 
@@ -7,14 +7,18 @@ use std::io::{self, Read, Write};
 const MAGIC: [u8; 6] = *b"phlnx\x01";
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;
+const SPACE: u8 = 2;
 
-/// What a connection to an executor is for.
+/// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preamble {
     /// A manager's control link, answered by the executor itself.
     Control,
     /// The data link of the interpreter that was started under this token.
     Data { token: [u8; 16] },
+    /// A client of tuple spaces. `shakes`: both ends prove who they are and agree on levels; otherwise the operating
+    /// system has said that the client runs as the server's user.
+    Space { shakes: bool },
 }
 
 impl Preamble {
@@ -23,6 +27,7 @@ impl Preamble {
         let (kind, token) = match self {
             Preamble::Control => (CONTROL, [0; 16]),
             Preamble::Data { token } => (DATA, token),
+            Preamble::Space { shakes } => (SPACE, [u8::from(shakes); 16]),
         };
         to.write_all(&[&MAGIC[..], &[kind], &token].concat())
     }
@@ -31,10 +36,11 @@ impl Preamble {
     pub fn read(from: &mut impl Read) -> io::Result<Preamble> {
         let mut bytes = [0; MAGIC.len() + 17];
         from.read_exact(&mut bytes)?;
-        let token = bytes[MAGIC.len() + 1..].try_into().expect("16 bytes");
+        let token: [u8; 16] = bytes[MAGIC.len() + 1..].try_into().expect("16 bytes");
         match (bytes[..MAGIC.len()] == MAGIC, bytes[MAGIC.len()]) {
             (true, CONTROL) => Ok(Preamble::Control),
             (true, DATA) => Ok(Preamble::Data { token }),
+            (true, SPACE) => Ok(Preamble::Space { shakes: token != [0; 16] }),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),
         }
     }

@@ -5,7 +5,8 @@
 
 use crate::seal::{Context, SECRET};
 use crate::socket::Timed;
-use phalanx_core::level::{Levels, Mark};
+use phalanx_core::level::{LevelSet, Levels, Mark};
+use phalanx_core::wire::{PREFIX, decode, encode};
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
@@ -18,6 +19,8 @@ const RECORD: usize = RECORD_HEAD + 16 * 1024 + 256;
 const HANDSHAKE_LIMIT: usize = 256 * 1024;
 const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
 const GREETING: &[u8] = b"welcome";
+/// Bytes of the word in which a server says which levels it takes, and of that in which the client chooses.
+const WORD: usize = 3;
 
 /// A connection after its handshake: what a link over it needs.
 #[derive(Debug)]
@@ -32,6 +35,24 @@ pub struct Shaken {
 }
 
 impl Shaken {
+    /// What a link of these levels needs of a connection after its handshake, without a greeting.
+    fn of(connection: &mut Connection, levels: Levels) -> io::Result<Shaken> {
+        let mut exported = [0; 2 * SECRET];
+        let context = Mark::ALL.map(|mark| levels.of(mark) as u8);
+        connection.export_keying_material(&mut exported, EXPORTED, Some(&context)).map_err(invalid)?;
+        let (of_client, of_server) = exported.split_at(SECRET);
+        let [of_client, of_server] =
+            [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));
+        let peer = connection.peer_certificates().and_then(|chain| chain.first());
+        let peer = peer.ok_or_else(|| invalid("the peer has no certificate"))?.clone();
+        let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        let (seal, open) = match connection {
+            Connection::Client(_) => (of_client, of_server),
+            Connection::Server(_) => (of_server, of_client),
+        };
+        Ok(Shaken { levels, seal, open, greeting: None, peer, resumed })
+    }
+
     /// The certificate that the peer proved to own.
     pub fn peer_certificate(&self) -> &CertificateDer<'static> {
         &self.peer
@@ -50,23 +71,55 @@ impl Shaken {
 /// A TLS 1.3 client is done before the server has judged its certificate: a refusal arrives in place of the greeting.
 pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<'_>) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
-    let mut exported = [0; 2 * SECRET];
-    let context = Mark::ALL.map(|mark| levels.of(mark) as u8);
-    connection.export_keying_material(&mut exported, EXPORTED, Some(&context)).map_err(invalid)?;
-    let (of_client, of_server) = exported.split_at(SECRET);
-    let [of_client, of_server] = [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));
-    let peer = connection.peer_certificates().and_then(|chain| chain.first());
-    let peer = peer.ok_or_else(|| invalid("the peer has no certificate"))?.clone();
-    let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-    match connection {
-        Connection::Client(_) => {
-            let greeting = Some(Greeting { connection, heard: 0 });
-            Ok(Shaken { levels, seal: of_client, open: of_server, greeting, peer, resumed })
+    if let Connection::Server(_) = connection {
+        connection.writer().write_all(GREETING)?;
+        send(&mut connection, socket)?;
+        return Shaken::of(&mut connection, levels);
+    }
+    let mut shaken = Shaken::of(&mut connection, levels)?;
+    shaken.greeting = Some(Greeting { connection, heard: 0 });
+    Ok(shaken)
+}
+
+/// A server's handshake for a link whose levels its client chooses, for each mark among those `offered`. Nobody on the
+/// way sees or changes the offer and the choice: they travel inside TLS.
+pub fn offer(mut connection: Connection, offered: [LevelSet; 3], socket: &mut Timed<'_>) -> io::Result<Shaken> {
+    drive(&mut connection, socket)?;
+    connection.writer().write_all(&encode(&offered, 0)[PREFIX..])?;
+    send(&mut connection, socket)?;
+    let levels: Levels = decode(&hear(&mut connection, socket)?).map_err(invalid)?;
+    match Mark::ALL.into_iter().find(|mark| !offered[*mark as usize].contains(levels.of(*mark))) {
+        Some(mark) => Err(invalid(format!("the peer wants {}, which is not offered", levels.of(mark)))),
+        None => Shaken::of(&mut connection, levels),
+    }
+}
+
+/// The client's side of [`offer`]: `choose` decides from what the server takes.
+pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    mut connection: Connection,
+    choose: impl FnOnce([LevelSet; 3]) -> Result<Levels, E>,
+    socket: &mut Timed<'_>,
+) -> io::Result<Shaken> {
+    drive(&mut connection, socket)?;
+    let offered = decode(&hear(&mut connection, socket)?).map_err(invalid)?;
+    let levels = choose(offered).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
+    connection.writer().write_all(&encode(&levels, 0)[PREFIX..])?;
+    send(&mut connection, socket)?;
+    Shaken::of(&mut connection, levels)
+}
+
+/// The next word that the other end says inside TLS.
+fn hear(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; WORD]> {
+    let (mut word, mut heard) = ([0; WORD], 0);
+    loop {
+        match connection.reader().read(&mut word[heard..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => heard += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => take(connection, &receive(socket)?)?,
+            Err(error) => return Err(error),
         }
-        Connection::Server(_) => {
-            connection.writer().write_all(GREETING)?;
-            send(&mut connection, socket)?;
-            Ok(Shaken { levels, seal: of_server, open: of_client, greeting: None, peer, resumed })
+        if heard == WORD {
+            return Ok(word);
         }
     }
 }

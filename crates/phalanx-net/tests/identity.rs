@@ -1,12 +1,12 @@
 //! Who gets past a handshake, and who does not.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use phalanx_core::level::{Level, Levels, Mark};
+use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::{Shaken, choose, handshake, offer};
 use rustls::Connection;
 use std::io;
 use std::thread;
@@ -141,4 +141,29 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)
+}
+
+/// A user who takes these levels at a server that takes those: what both ends made of it.
+fn agree(wanted: Levels, offered: LevelSet) -> (Result<Shaken, String>, Result<Shaken, String>) {
+    let authority = Authority::create().unwrap();
+    let (user, executor) = (member(&authority, Role::User, "ada"), member(&authority, Role::Executor, "labpc"));
+    let (mut one, mut other) = Socket::pair().unwrap();
+    let server = executor.server().unwrap();
+    let serving = thread::spawn(move || offer(server, [offered; 3], &mut other.until(soon())));
+    let client = user.client_of(Role::Executor).unwrap().connect().unwrap();
+    let decide = |theirs: [LevelSet; 3]| if theirs == [offered; 3] { Ok(wanted) } else { Err("another offer") };
+    let chosen = choose(client, decide, &mut one.until(soon()));
+    drop(one);
+    (chosen.map_err(|error| error.to_string()), serving.join().unwrap().map_err(|error| error.to_string()))
+}
+
+#[test]
+fn a_client_chooses_levels_among_those_offered() {
+    let marked = Levels { base: Level::Safe, data: Level::Private, code: Level::Private };
+    for levels in [Levels::all(Level::Private), marked] {
+        let (client, server) = agree(levels, LevelSet::from(Level::Safe));
+        assert_eq!((client.unwrap().levels, server.unwrap().levels), (levels, levels));
+    }
+    let (_, server) = agree(Levels::all(Level::Clear), LevelSet::from(Level::Safe));
+    assert!(server.unwrap_err().contains("wants clear, which is not offered"));
 }

@@ -2,28 +2,25 @@
 //! them when they are let go, when their user is gone, and when it ends itself.
 
 use crate::control::{self, Pulse, tell};
+use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
+use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use crate::sync::lock;
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token, role_and_name};
+use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::{Listener, Socket};
-use phalanx_net::tls::handshake;
+use phalanx_net::runtime::Place as Path;
+use phalanx_net::socket::Listener;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// For a peer to say what it wants and to prove who it is.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections that have not yet proved anything; the oldest makes room for the newest.
-const MOST_UNPROVED: usize = 128;
 /// For a place to become free before an interpreter is refused.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,35 +42,30 @@ pub struct Options {
     pub python: String,
     /// Which levels data links may have.
     pub policy: Policy,
+    /// How spaces are served beside; none: they are not.
+    pub spaces: Option<ServerOptions>,
 }
 
 /// A running service.
 pub struct Executor {
     service: Arc<Service>,
+    door: Arc<Door>,
     address: SocketAddr,
+    /// By which spaces are reached from this machine; removed when it ends.
+    path: Mutex<Option<Path>>,
 }
 
 struct Service {
-    listener: Listener,
     member: Member,
     options: Options,
     /// Interpreters that wait for their data link, whose levels were agreed on for the place that it comes from.
     expecting: Mutex<HashMap<Token, Expected>>,
-    unproved: Mutex<Vec<Unproved>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
-    next: AtomicU64,
     running: Mutex<u32>,
     place_free: Condvar,
     closed: AtomicBool,
-    /// Told of what the machine's owner may want to know.
-    log: Box<dyn Fn(String) + Send + Sync>,
-}
-
-/// A connection that has not yet proved anything.
-struct Unproved {
-    number: u64,
-    from: IpAddr,
-    socket: Socket,
+    spaces: Option<Spaces>,
+    log: Log,
 }
 
 /// Ends what a session started, however its serving ends.
@@ -117,24 +109,29 @@ impl Executor {
         options: Options,
         log: impl Fn(String) + Send + Sync + 'static,
     ) -> io::Result<Executor> {
+        let log: Log = Arc::new(log);
         let listener = Listener::bind(address)?;
         let address = listener.address()?;
+        let (mut listeners, mut path) = (vec![listener], None);
+        let serve_spaces = |spaces| Spaces::new(Some(member.clone()), spaces, log.clone());
+        let spaces = options.spaces.clone().map(serve_spaces).transpose()?;
+        if spaces.is_some() {
+            path = listen_at_path(&address, &mut listeners, &log);
+        }
         let service = Arc::new(Service {
-            listener,
             member,
             options,
             expecting: Mutex::default(),
-            unproved: Mutex::default(),
             sessions: Mutex::default(),
-            next: AtomicU64::new(0),
             running: Mutex::new(0),
             place_free: Condvar::new(),
             closed: AtomicBool::new(false),
-            log: Box::new(log),
+            spaces,
+            log: log.clone(),
         });
-        let accepting = service.clone();
-        thread::Builder::new().name("phalanx-accept".into()).spawn(move || accepting.accept())?;
-        Ok(Executor { service, address })
+        let serving = service.clone();
+        let door = Door::open(listeners, Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
+        Ok(Executor { service, door, address, path: Mutex::new(path) })
     }
 
     /// Where it listens.
@@ -145,11 +142,13 @@ impl Executor {
     /// Ends every interpreter and stops serving.
     pub fn close(&self) {
         self.service.closed.store(true, Ordering::Release);
+        self.door.close();
+        self.service.spaces.iter().for_each(Spaces::close);
+        lock(&self.path).take();
         for session in lock(&self.service.sessions).values() {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
         }
-        self.service.listener.wake(PAUSE);
     }
 }
 
@@ -160,87 +159,35 @@ impl Drop for Executor {
 }
 
 impl Service {
-    fn accept(self: Arc<Service>) {
-        loop {
-            let accepted = self.listener.accept();
-            if self.closed.load(Ordering::Acquire) {
-                return;
-            }
-            let Ok((socket, peer)) = accepted else {
-                thread::sleep(PAUSE); // out of descriptors: serve those who are here until some are free
-                continue;
-            };
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let service = self.clone();
-            if let Ok(socket) = socket.try_clone() {
-                self.make_room(Unproved { number, from: peer.ip(), socket });
-            }
-            let serve = move || {
-                if let Err(error) = service.serve(number, socket) {
-                    (service.log)(format!("refused {peer}: {error}"));
-                }
-            };
-            let _ = thread::Builder::new().name("phalanx-peer".into()).stack_size(512 << 10).spawn(serve);
+    fn serve(&self, peer: Peer, preamble: Preamble) -> io::Result<()> {
+        match preamble {
+            Preamble::Control => self.serve_user(peer),
+            Preamble::Data { token } => self.pass_on(token, &peer),
+            Preamble::Space { shakes } => match &self.spaces {
+                Some(spaces) => spaces.serve(peer, shakes),
+                None => Err(refused("no spaces are served here")),
+            },
         }
-    }
-
-    /// A flood of connections that prove nothing costs the oldest of them from where most come, not the service.
-    fn make_room(&self, newest: Unproved) {
-        let mut unproved = lock(&self.unproved);
-        unproved.push(newest);
-        if unproved.len() > MOST_UNPROVED {
-            let from = |address| unproved.iter().filter(|other| other.from == address).count();
-            let most = unproved.iter().map(|it| from(it.from)).max().unwrap_or_default();
-            if let Some(index) = unproved.iter().position(|it| from(it.from) == most) {
-                unproved.remove(index).socket.shut_down();
-            }
-        }
-    }
-
-    fn proved(&self, number: u64) {
-        lock(&self.unproved).retain(|other| other.number != number);
-    }
-
-    fn serve(&self, number: u64, mut socket: Socket) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let outcome = match Preamble::read(&mut socket.until(deadline)) {
-            Ok(Preamble::Control) => self.serve_user(number, socket, deadline),
-            Ok(Preamble::Data { token }) => self.pass_on(token, &socket),
-            Err(error) => Err(error),
-        };
-        self.proved(number);
-        outcome
     }
 
     /// A data link: the interpreter that was started under the token does the handshake.
-    fn pass_on(&self, token: Token, socket: &Socket) -> io::Result<()> {
-        let refused = |why| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    fn pass_on(&self, token: Token, peer: &Peer) -> io::Result<()> {
         let expected = lock(&self.expecting).remove(&token);
         let (from, process) = expected.ok_or_else(|| refused("an unknown token"))?;
-        if socket.peer()?.ip() != from {
+        if peer.from != Some(from) {
             return Err(refused("a token from another machine than it was given to"));
         }
-        lock(&process).give(socket)
+        lock(&process).give(&peer.socket)
     }
 
     /// A control link: who is it, may they, and then what they ask for until they are gone.
-    fn serve_user(&self, number: u64, mut socket: Socket, deadline: Instant) -> io::Result<()> {
-        let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
-        let connection = self.member.server().map_err(io::Error::other)?;
-        let shaken = handshake(connection, control::LEVELS, &mut socket.until(deadline))?;
-        let certificate = shaken.peer_certificate().clone();
-        let (role, user) = role_and_name(&certificate).map_err(|error| refused(error.to_string()))?;
-        if role != Role::User.name() {
-            return Err(refused(format!("{user} is no user but has the role {role}")));
-        }
-        if !self.options.accepted.is_empty()
-            && !self.options.accepted.iter().any(|name| name.eq_ignore_ascii_case(&user))
-        {
-            return Err(refused(format!("the user {user} is not among those accepted here")));
-        }
-        self.proved(number);
-        let (levels, from) = (self.levels_for(&socket)?, socket.peer()?.ip());
-        let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
+    fn serve_user(&self, mut peer: Peer) -> io::Result<()> {
+        let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
+        check_accepted(&self.options.accepted, &user)?;
+        peer.proved();
+        let from = peer.from.ok_or_else(|| refused("control links come over the network"))?;
+        let (levels, number, certificate) = (self.levels_for(from), peer.number, shaken.peer_certificate().clone());
+        let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let session = Arc::new(Session {
             link,
             user,
@@ -267,10 +214,10 @@ impl Service {
     }
 
     /// What this machine's owner lets a user there choose from.
-    fn levels_for(&self, socket: &Socket) -> io::Result<[LevelSet; 3]> {
+    fn levels_for(&self, from: IpAddr) -> [LevelSet; 3] {
         let policy = &self.options.policy;
-        let place = policy.place(Some(socket.peer()?.ip()), Role::User.name());
-        Ok(Mark::ALL.map(|mark| policy.offered(&place, mark)))
+        let place = policy.place(Some(from), Role::User.name());
+        Mark::ALL.map(|mark| policy.offered(&place, mark))
     }
 
     fn on_frame(&self, session: &Session, frame: Frame) {

@@ -13,6 +13,7 @@ pub mod rules;
 pub mod space;
 
 mod control;
+mod door;
 mod local;
 mod remote;
 mod sync;

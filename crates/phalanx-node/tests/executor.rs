@@ -15,8 +15,14 @@ use std::time::{Duration, Instant};
 fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     let authority = Authority::create().unwrap();
     let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
-    let options =
-        Options { capacity: 1, accepted: Vec::new(), command: vec!["true".into()], python: "3.11".into(), policy };
+    let options = Options {
+        capacity: 1,
+        accepted: Vec::new(),
+        command: vec!["true".into()],
+        python: "3.11".into(),
+        policy,
+        spaces: None,
+    };
     let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
     let patience = Duration::from_secs(10);
     let mut socket = Socket::dial(&executor.address().to_string().parse().unwrap(), patience).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::errors::{identity, raise};
 use crate::policy::Words;
+use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::executor as node;
 use pyo3::prelude::*;
@@ -19,7 +20,8 @@ pub struct Executor {
 impl Executor {
     /// Listens at `address`; what the machine's owner may want to know goes to standard error.
     #[new]
-    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy))]
+    #[expect(clippy::too_many_arguments)]
+    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -28,10 +30,13 @@ impl Executor {
         command: Vec<String>,
         python: String,
         policy: Words,
+        spaces: Option<Serving<'_>>,
     ) -> PyResult<Executor> {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
         let name = member.name.clone();
-        let options = node::Options { capacity, accepted, command, python, policy: policy.read()? };
+        let policy = policy.read()?;
+        let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
+        let options = node::Options { capacity, accepted, command, python, policy, spaces };
         let executor =
             node::Executor::start(address, member, options, |line| drop(writeln!(std::io::stderr(), "{line}")));
         let executor =

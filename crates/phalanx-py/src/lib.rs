@@ -8,6 +8,7 @@ mod grid;
 mod interpreter;
 mod manager;
 mod policy;
+mod space;
 mod tokens;
 
 use pyo3::prelude::*;
@@ -19,9 +20,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<interpreter::Interpreter>()?;
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;
+    module.add_class::<space::LocalSpace>()?;
+    module.add_class::<space::RemoteSpace>()?;
+    module.add_class::<space::SpaceServer>()?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
+    module.add_function(wrap_pyfunction!(space::record_head, module)?)?;
+    module.add_function(wrap_pyfunction!(space::space_was_forked, module)?)?;
     Ok(())
 }

@@ -239,7 +239,7 @@ fn to_marks(code: bool, data: MarkedTokens) -> Marks {
 }
 
 /// Does what may wait for other machines in a thread of its own, so that Ctrl-C is heard meanwhile.
-fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+pub fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     let (sender, mut done) = channel();
     std::thread::spawn(move || drop(sender.send(work())));
     loop {

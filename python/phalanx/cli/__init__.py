@@ -1,4 +1,5 @@
-"""The command line: ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``."""
+"""The command line: ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``,
+``phalanx space``."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from phalanx.cli.demo import demo
 from phalanx.cli.executor import executor
 from phalanx.cli.explain import explain
 from phalanx.cli.grid import grid
+from phalanx.cli.space import space
 from phalanx.errors import PhalanxError
 
 
@@ -23,12 +25,15 @@ commands.add_command(demo)
 commands.add_command(executor)
 commands.add_command(explain)
 commands.add_command(grid)
+commands.add_command(space)
 
 
 def main() -> None:
     """Runs a command; an error of phalanx is one line, Ctrl-C is quiet."""
     try:
-        commands(standalone_mode=False)
+        code = commands(standalone_mode=False)
+        if isinstance(code, int):  # of a command that ended itself
+            sys.exit(code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

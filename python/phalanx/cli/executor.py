@@ -12,6 +12,7 @@ import click
 from phalanx import _native
 from phalanx.hosts import COMMAND, PYTHON, read_identity
 from phalanx.security import Rules, policy_words
+from phalanx.space import _serve
 
 
 @click.command()
@@ -20,7 +21,13 @@ from phalanx.security import Rules, policy_words
     "--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx."
 )
 @click.option("--interpreters", type=click.IntRange(1, 4096), help="How many at a time; by default one a core.")
-@click.option("--accept", multiple=True, metavar="USER", help="Run code only for this user (may be repeated).")
+@click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
+@click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces.")
+@click.option(
+    "--access",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of rules: who may do what in which tuple space.",
+)
 @click.option(
     "--trusted", multiple=True, metavar="NETWORK", help="Links from there need no protection (may be repeated)."
 )
@@ -32,10 +39,12 @@ def executor(
     identity: Path | None,
     interpreters: int | None,
     accept: tuple[str, ...],
+    no_spaces: bool,
+    access: Path | None,
     trusted: tuple[str, ...],
     rules: Path | None,
 ) -> None:
-    """Donate this machine: start interpreters for the users of its grid.
+    """Donate this machine: start interpreters for the users of its grid, and serve tuple spaces.
 
     Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
     networks named with --trusted. A user may ask for more.
@@ -49,6 +58,7 @@ def executor(
         command=COMMAND,
         python=PYTHON,
         policy=policy,
+        spaces=None if no_spaces else _serve.serving(accept=accept, access=access),
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:
         click.echo(f"links may be weaker than by default: {weaker}", err=True)

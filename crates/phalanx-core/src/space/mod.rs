@@ -5,25 +5,42 @@
 
 pub mod change;
 
+mod log;
 mod number;
 mod query;
 mod reader;
+mod register;
+mod search;
+mod sessions;
+mod signature;
+mod store;
 mod template;
+#[cfg(test)]
+mod tests;
+mod transaction;
 mod value;
+mod watch;
 
 pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, RequestId};
 pub use query::{Comparison, Operation, Query, Step};
-pub use reader::{MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, tag, unzigzag, zigzag};
-pub use template::{Pattern, Template, Type, mask};
+pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
+pub use template::{Pattern, Template, Type};
 pub use value::{
-    Limits, Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number,
-    put_record, put_str, put_string,
+    Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
+    put_str, put_string,
 };
 
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
-use std::sync::Arc;
+use hashbrown::HashMap;
+use log::Log;
+use register::{Interest, Kind, Register};
+use signature::POSITIONS;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::RandomState;
 use std::time::Duration;
+use store::{Extra, Held, MOST_SIDES, Place, Store};
+use transaction::{Ended, Transaction};
 
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,16 +77,79 @@ pub struct Watching {
     pub missed: u64,
 }
 
+/// Numbers of tuples stay below, so that they fit beside a mark.
+const MOST_NUMBER: u64 = 1 << 62;
+/// What a stored tuple takes beside its own bytes, about: asked for before it is stored.
+const TUPLE_BYTES: u64 = 64;
+/// Indexes, and boxes, that can be declared.
+const MOST_DECLARED: usize = 8;
+/// What `most_nesting` can be: every level takes some of the stack.
+const MOST_NESTING: u32 = 256;
+/// In a cursor: the tuples that a transaction has put.
+const STAGED: u32 = u32::MAX;
+
 /// A multiset of tuples, who waits for some, and transactions over them. Times are since any fixed moment, the same in
 /// all calls. A call that fails changes nothing.
 pub struct Space {
     options: Options,
+    store: Store,
+    takers: Register,
+    readers: Register,
+    watches: Register,
+    /// Who waits or watches, by session and request.
+    asked: BTreeMap<(SessionId, RequestId), (Kind, u64)>,
+    session_waiters: HashMap<SessionId, u64, RandomState>,
+    waiter_deadlines: BTreeSet<(Duration, u64)>,
+    leases: BTreeSet<(Duration, u64)>,
+    leased: HashMap<u64, Place, RandomState>,
+    transactions: HashMap<TransactionId, Transaction, RandomState>,
+    transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
+    ended: Ended,
+    /// What takers have not acknowledged.
+    unacknowledged: BTreeMap<(SessionId, RequestId), Vec<Held>>,
+    /// Tuples in transactions and on their way, and their bytes.
+    held: (u64, u64),
+    waiter_bytes: u64,
+    log: Log,
+    next_number: u64,
+    next_interest: u64,
+    commands: VecDeque<Command>,
+    outs: u64,
+    reads: u64,
+    takes: u64,
+    expired: u64,
 }
 
 impl Space {
     /// An empty space.
     pub fn new(options: Options) -> Result<Space, SpaceError> {
-        Ok(Space { options })
+        check_options(&options)?;
+        Ok(Space {
+            store: Store::new(&options),
+            takers: Register::default(),
+            readers: Register::default(),
+            watches: Register::default(),
+            asked: BTreeMap::new(),
+            session_waiters: HashMap::default(),
+            waiter_deadlines: BTreeSet::new(),
+            leases: BTreeSet::new(),
+            leased: HashMap::default(),
+            transactions: HashMap::default(),
+            transaction_deadlines: BTreeSet::new(),
+            ended: Ended::default(),
+            unacknowledged: BTreeMap::new(),
+            held: (0, 0),
+            waiter_bytes: 0,
+            log: Log::new(options.log_events, options.log_bytes),
+            next_number: 1,
+            next_interest: 0,
+            commands: VecDeque::new(),
+            outs: 0,
+            reads: 0,
+            takes: 0,
+            expired: 0,
+            options,
+        })
     }
 
     /// What a tuple, or a template, may be here: for [`Tuple::check`] and [`Template::decode`].
@@ -83,127 +163,199 @@ impl Space {
 
     /// The next thing to do; to be asked until there is none after every call that changes something.
     pub fn next_command(&mut self) -> Option<Command> {
-        None
+        self.commands.pop_front()
     }
 
     /// Puts tuples, all or none. The number of the first one; those of the others follow.
     pub fn out(
         &mut self,
-        _now: Duration,
-        _tuples: Vec<Tuple>,
-        _options: &OutOptions,
-        _transaction: Option<TransactionId>,
+        now: Duration,
+        tuples: &[Tuple],
+        options: &OutOptions,
+        transaction: Option<TransactionId>,
     ) -> Result<u64, SpaceError> {
-        unimplemented!()
+        self.on_tick(now);
+        self.open_transaction(transaction)?;
+        self.check_room(tuples)?;
+        let extra = self.extra(now, options, tuples.len(), transaction)?;
+        if let Some(key) = &options.key {
+            self.store.reserve_key(key);
+        }
+        let first = self.next_number;
+        self.next_number += tuples.len() as u64;
+        self.outs += tuples.len() as u64;
+        for (number, tuple) in (first..).zip(tuples) {
+            let held = Held { number, tuple: tuple.clone(), extra: extra.clone() };
+            match transaction {
+                Some(transaction) => self.stage(transaction, held),
+                None => self.arrive(held),
+            }
+        }
+        Ok(first)
     }
 
-    /// What matches now, up to the limit of `get`.
-    pub fn get(
-        &mut self,
-        _now: Duration,
-        _asker: Asker,
-        _template: &Template,
-        _get: &Get,
-        _transaction: Option<TransactionId>,
-    ) -> Result<Page, SpaceError> {
-        unimplemented!()
+    fn check_room(&self, tuples: &[Tuple]) -> Result<(), SpaceError> {
+        let full = |what: &str, most| Err(SpaceError::Full { what: what.into(), most });
+        let options = &self.options;
+        if self.store.len() + self.held.0 + tuples.len() as u64 > options.most_tuples {
+            return full("tuples", options.most_tuples);
+        }
+        let length = |tuple: &Tuple| tuple.bytes().len() as u64;
+        if let Some(is) = tuples.iter().map(length).find(|length| *length > options.most_tuple_bytes) {
+            let most = options.most_tuple_bytes;
+            return Err(crate::error::EncodingError::TooMany { what: "bytes".into(), is, most }.into());
+        }
+        let bytes: u64 = tuples.iter().map(|tuple| length(tuple) + TUPLE_BYTES).sum();
+        if self.bytes() + bytes > options.most_bytes {
+            return full("bytes", options.most_bytes);
+        }
+        match self.next_number + tuples.len() as u64 > MOST_NUMBER {
+            true => full("tuples in its life", MOST_NUMBER),
+            false => Ok(()),
+        }
     }
 
-    /// One tuple that matches: at once, or, with `None`, by a [`Command::Answer`] before the deadline, or
-    /// [`SpaceError::TimedOut`] after it (see [`Space::on_tick`]). Takers get what comes in the order in which they came.
-    pub fn wait(
-        &mut self,
-        _now: Duration,
-        _asker: Asker,
-        _template: Arc<Template>,
-        _get: &Get,
-        _deadline: Option<Duration>,
-        _transaction: Option<TransactionId>,
-    ) -> Result<Option<Tuple>, SpaceError> {
-        unimplemented!()
+    fn bytes(&self) -> u64 {
+        self.store.bytes() + self.held.1 + self.waiter_bytes + self.log.bytes()
     }
 
-    /// Ends the waiting of a request, which is not answered any more; `false`: it does not wait (it was answered).
-    pub fn cancel(&mut self, _session: SessionId, _request: RequestId) -> bool {
-        unimplemented!()
+    fn extra(
+        &self,
+        now: Duration,
+        options: &OutOptions,
+        tuples: usize,
+        transaction: Option<TransactionId>,
+    ) -> Result<Option<Box<Extra>>, SpaceError> {
+        let lease = options.lease.or(self.options.lease);
+        if lease.is_none() && options.key.is_none() && options.label.is_none() && options.priority.unwrap_or(0) == 0 {
+            return Ok(None);
+        }
+        if let Some(key) = &options.key {
+            if tuples != 1 {
+                return Err(SpaceError::Options("a key belongs to exactly one tuple".into()));
+            }
+            self.check_field(key)?;
+            if self.store.has_key(key) && !self.replaces(transaction, key) {
+                return Err(SpaceError::KeyTaken);
+            }
+        }
+        options.label.as_ref().map_or(Ok(()), |label| self.check_field(label))?;
+        Ok(Some(Box::new(Extra {
+            key: options.key.as_ref().map(|key| key[..].into()),
+            label: options.label.as_ref().map(|label| label[..].into()),
+            priority: options.priority.unwrap_or(0),
+            deadline: lease.and_then(|lease| now.checked_add(lease)),
+        })))
     }
 
-    /// What a request took has arrived.
-    pub fn acknowledge(&mut self, _session: SessionId, _request: RequestId) {}
-
-    /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its
-    /// transactions are aborted, unless they are prepared.
-    pub fn end_session(&mut self, _now: Duration, _session: SessionId) {}
-
-    /// Ends what is over by now: leases, deadlines, transactions. Calls that find tuples do so themselves.
-    pub fn on_tick(&mut self, _now: Duration) {}
-
-    /// When the next [`Space::on_tick`] has something to do.
-    pub fn next_deadline(&self) -> Option<Duration> {
-        None
+    fn check_field(&self, field: &[u8]) -> Result<(), SpaceError> {
+        let mut reader = Reader::new(field);
+        reader.check(0, &self.limits())?;
+        Ok(reader.end()?)
     }
 
-    /// How many tuples match.
-    pub fn count(
-        &mut self,
-        _now: Duration,
-        _template: &Template,
-        _get: &Get,
-        _transaction: Option<TransactionId>,
-    ) -> Result<u64, SpaceError> {
-        unimplemented!()
+    /// A new tuple that all may see: an event, and then what a tuple is that comes back.
+    fn arrive(&mut self, held: Held) {
+        self.publish(&held.tuple);
+        self.settle(held);
+    }
+
+    /// A tuple that all may see: who waits to read gets it, then the first who waits to take, or it is stored.
+    fn settle(&mut self, held: Held) {
+        if !self.readers.is_empty() {
+            self.serve_readers(&held, None);
+        }
+        let taker = if self.takers.is_empty() { None } else { self.takers.first(&held, None) };
+        match taker {
+            Some(taker) => self.serve_taker(taker, held),
+            None => self.keep(held),
+        }
+    }
+
+    fn keep(&mut self, held: Held) {
+        let number = held.number;
+        let deadline = held.extra.as_ref().and_then(|extra| extra.deadline);
+        let place = self.store.insert(held);
+        if let Some(deadline) = deadline {
+            self.leases.insert((deadline, number));
+            self.leased.insert(number, place);
+        }
+    }
+
+    fn withdraw(&mut self, place: Place) -> Held {
+        let held = self.store.remove(place);
+        if let Some(deadline) = held.extra.as_ref().and_then(|extra| extra.deadline) {
+            self.leases.remove(&(deadline, held.number));
+            self.leased.remove(&held.number);
+        }
+        held
+    }
+
+    /// A tuple that was taken is there again, at its old place in the order.
+    fn restore(&mut self, now: Duration, held: Held) {
+        if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
+            self.expired += 1;
+            return self.store.free_key(&held);
+        }
+        self.settle(held);
     }
 
     /// A leased tuple stays for so long from now; `None`: for ever.
-    pub fn renew(&mut self, _now: Duration, _number: u64, _lease: Option<Duration>) -> Result<(), SpaceError> {
-        unimplemented!()
-    }
-
-    /// Begins a transaction, which is aborted after `timeout`, or with its session, if it was not ended before.
-    pub fn begin(
-        &mut self,
-        _now: Duration,
-        _session: SessionId,
-        _transaction: TransactionId,
-        _timeout: Duration,
-    ) -> Result<(), SpaceError> {
-        unimplemented!()
-    }
-
-    /// Promises that a transaction can be committed. It then stays, even when its session ends, until it is committed,
-    /// aborted, or the space's longest time for transactions is over.
-    pub fn prepare(&mut self, _now: Duration, _transaction: TransactionId) -> Result<(), SpaceError> {
-        unimplemented!()
-    }
-
-    /// Makes what a transaction did visible.
-    pub fn commit(&mut self, _now: Duration, _transaction: TransactionId) -> Result<(), SpaceError> {
-        unimplemented!()
-    }
-
-    /// Undoes what a transaction did.
-    pub fn abort(&mut self, _now: Duration, _transaction: TransactionId) -> Result<(), SpaceError> {
-        unimplemented!()
-    }
-
-    /// Events for matching tuples that are put from now on, and those still known after the event `since`, at once.
-    pub fn watch(
-        &mut self,
-        _session: SessionId,
-        _watch: RequestId,
-        _template: Arc<Template>,
-        _since: Option<u64>,
-    ) -> Result<Watching, SpaceError> {
-        unimplemented!()
-    }
-
-    /// Ends a watch; `false`: there was none.
-    pub fn unwatch(&mut self, _session: SessionId, _watch: RequestId) -> bool {
-        unimplemented!()
+    pub fn renew(&mut self, now: Duration, number: u64, lease: Option<Duration>) -> Result<(), SpaceError> {
+        self.on_tick(now);
+        let place = *self.leased.get(&number).ok_or(SpaceError::NoLease)?;
+        let deadline = lease.and_then(|lease| now.checked_add(lease));
+        let extra = self.store.extra_mut(place).ok_or(SpaceError::NoLease)?;
+        if let Some(before) = std::mem::replace(&mut extra.deadline, deadline) {
+            self.leases.remove(&(before, number));
+        }
+        match deadline {
+            Some(deadline) => drop(self.leases.insert((deadline, number))),
+            None => drop(self.leased.remove(&number)),
+        }
+        Ok(())
     }
 
     /// The space, counted.
     pub fn info(&self) -> Info {
-        unimplemented!()
+        Info {
+            options: self.options.clone(),
+            tuples: self.store.len(),
+            bytes: self.bytes(),
+            encoded_bytes: self.store.encoded_bytes(),
+            takers: self.takers.len(),
+            readers: self.readers.len(),
+            watches: self.watches.len(),
+            transactions: self.transactions.len() as u64,
+            unacknowledged: self.unacknowledged.values().map(|held| held.len() as u64).sum(),
+            events: self.log.last(),
+            partitions: self.store.describe(),
+            outs: self.outs,
+            reads: self.reads,
+            takes: self.takes,
+            expired: self.expired,
+            looked_at: self.store.looked_at(),
+        }
+    }
+}
+
+fn check_options(options: &Options) -> Result<(), SpaceError> {
+    let wrong = |what: &str| Err(SpaceError::Options(what.into()));
+    let sets = || options.indexes.iter().chain(&options.boxes);
+    if options.indexes.len() > MOST_DECLARED || options.boxes.len() > MOST_DECLARED {
+        return wrong("more than 8 indexes, or boxes");
+    }
+    if sets().any(|set| set.is_empty() || set.iter().any(|position| usize::from(*position) >= POSITIONS)) {
+        return wrong("an index is of one or several of the first 16 fields");
+    }
+    if options.boxes.iter().any(|set| set.len() > MOST_SIDES) {
+        return wrong("a box is of at most four fields");
+    }
+    if options.most_tuples > 1 << 31 {
+        return wrong("a space has at most 2^31 tuples");
+    }
+    match options.most_nesting > MOST_NESTING {
+        true => wrong("tuples are at most 256 times inside of each other"),
+        false => Ok(()),
     }
 }

@@ -1,7 +1,6 @@
 //! The order of encoded values.
 
-use super::query::inside;
-use super::reader::{Reader, tag, unzigzag};
+use super::reader::{Reader, inside, tag, unzigzag};
 use std::cmp::Ordering;
 
 /// A number of any kind, without loss.
@@ -36,8 +35,9 @@ pub fn nearest(field: &[u8]) -> Option<f64> {
 }
 
 fn number(field: &[u8]) -> Option<Number<'_>> {
-    let mut reader = Reader::new(&field[1..]);
-    match field[0] {
+    let (kind, rest) = field.split_first()?;
+    let mut reader = Reader::new(rest);
+    match *kind {
         tag::INT => Some(Number::Int(unzigzag(reader.varint().ok()?))),
         tag::BIG => Some(Number::Big(reader.string().ok()?)),
         tag::FLOAT => Some(Number::Float(f64::from_le_bytes(reader.array().ok()?))),

@@ -12,10 +12,9 @@
 //! others compare numbers by value, whatever their kind; texts by their letters' numbers, bytes by bytes, False before
 //! True; across these they are false, and so is everything about what a path does not lead to. No order holds with NaN.
 
-use super::number::order;
-use super::reader::{Reader, tag};
-use super::template::mask;
-use super::value::{Limits, put_number, put_string};
+use super::number::{nearest, order};
+use super::reader::{Limits, Reader, inside, mask, tag};
+use super::value::{put_number, put_string};
 use crate::error::EncodingError;
 use std::cmp::Ordering;
 
@@ -149,6 +148,23 @@ impl Query {
         }
     }
 
+    /// The numbers between which what a path leads to must be, if there are such.
+    pub(super) fn bounds(&self, path: &[Step]) -> Option<(f64, f64)> {
+        if self.operations.iter().any(|operation| matches!(operation, Operation::Or | Operation::Not)) {
+            return None;
+        }
+        let asked = self.operations.iter().filter(|operation| operation.path() == Some(path));
+        let both = asked.filter_map(Operation::bounds);
+        both.reduce(|(low, high), (lower, higher)| (f64::max(low, lower), f64::min(high, higher)))
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn size(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        (bytes.len() + self.operations.len() * size_of::<Operation>()) as u64
+    }
+
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         put_number(to, self.operations.len() as u64);
         self.operations.iter().for_each(|operation| operation.encode(to));
@@ -180,6 +196,19 @@ impl Operation {
             Operation::Between { low, high, .. } => ordered(low) && ordered(high),
             Operation::StartsWith { start, .. } => matches!(start[0], tag::STR | tag::BYTES),
             _ => true,
+        }
+    }
+
+    fn bounds(&self) -> Option<(f64, f64)> {
+        match self {
+            Operation::Between { low, high, .. } => Some((nearest(low)?, nearest(high)?)),
+            Operation::Compare { comparison, actual, .. } => match (comparison, nearest(actual)?) {
+                (Comparison::Less | Comparison::AtMost, high) => Some((f64::NEG_INFINITY, high)),
+                (Comparison::More | Comparison::AtLeast, low) => Some((low, f64::INFINITY)),
+                (Comparison::Equal, value) => Some((value, value)),
+                (Comparison::NotEqual, _) => None,
+            },
+            _ => None,
         }
     }
 
@@ -365,11 +394,6 @@ fn named<'a>(record: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, EncodingE
         }
     }
     Ok(None)
-}
-
-/// The bytes of a text or of bytes.
-pub(super) fn inside(field: &[u8]) -> Option<&[u8]> {
-    Reader::new(&field[1..]).string().ok()
 }
 
 fn contains(field: &[u8], part: &[u8]) -> Result<bool, EncodingError> {

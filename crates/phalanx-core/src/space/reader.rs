@@ -1,6 +1,5 @@
 //! Reading of encoded fields: once with suspicion, when bytes arrive, and then quickly, where they are known to be good.
 
-use super::value::Limits;
 use crate::error::EncodingError;
 
 /// The tags of the kinds of fields.
@@ -21,6 +20,21 @@ pub mod tag {
     pub const SEALED: u8 = 13;
 }
 
+/// Sets of tags: the kinds of fields that a formal matches.
+pub mod mask {
+    use super::tag;
+    pub const BOOL: u32 = 1 << tag::FALSE | 1 << tag::TRUE;
+    pub const INT: u32 = 1 << tag::INT | 1 << tag::BIG;
+    pub const FLOAT: u32 = 1 << tag::FLOAT;
+    pub const STR: u32 = 1 << tag::STR;
+    pub const BYTES: u32 = 1 << tag::BYTES;
+    pub const ARRAY: u32 = 1 << tag::ARRAY;
+    pub const TUPLE: u32 = 1 << tag::TUPLE;
+    pub const LIST: u32 = 1 << tag::LIST;
+    pub(in crate::space) const CLASS: u32 = 1 << tag::RECORD | 1 << tag::OBJECT;
+    pub(in crate::space) const ALL: u32 = u32::MAX;
+}
+
 /// Bytes of a class's, a field's or a dtype's name, at most.
 pub const MOST_NAME: u64 = 1024;
 /// Names of classes of one value, at most.
@@ -29,6 +43,23 @@ pub const MOST_CLASSES: u64 = 64;
 pub const MOST_DIMENSIONS: u64 = 64;
 /// How the one NaN is written.
 pub const NAN: u64 = 0x7ff8_0000_0000_0000;
+
+/// What a tuple may be, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Fields of a tuple, list or record.
+    pub fields: u64,
+    /// Tuples, lists and records inside of each other.
+    pub nesting: u32,
+    /// Bytes of an encoded tuple.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { fields: 4096, nesting: 32, bytes: 1 << 30 }
+    }
+}
 
 type Result<T> = std::result::Result<T, EncodingError>;
 
@@ -315,4 +346,9 @@ pub fn zigzag(value: i64) -> u64 {
 
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// The bytes of a text or of bytes.
+pub fn inside(field: &[u8]) -> Option<&[u8]> {
+    Reader::new(&field[1..]).string().ok()
 }

@@ -6,25 +6,13 @@
 //! 3 Class: name                  4 Nested: template    5 Where: a query on this field
 //! ```
 
-use super::query::{Query, Scope};
-use super::reader::{Reader, tag};
-use super::value::{Limits, Value, put_number, put_string};
+use super::number::nearest;
+use super::query::{Query, Scope, Step};
+use super::reader::{Limits, MOST_NAME, Reader, mask, tag};
+use super::signature::{self, POSITIONS, Signature, each_field, hash_label, positions};
+use super::value::{Value, put_number, put_string};
 use crate::error::EncodingError;
-
-/// Masks of [`Type`]: the kinds of fields that a formal matches.
-pub mod mask {
-    use super::tag;
-    pub const BOOL: u32 = 1 << tag::FALSE | 1 << tag::TRUE;
-    pub const INT: u32 = 1 << tag::INT | 1 << tag::BIG;
-    pub const FLOAT: u32 = 1 << tag::FLOAT;
-    pub const STR: u32 = 1 << tag::STR;
-    pub const BYTES: u32 = 1 << tag::BYTES;
-    pub const ARRAY: u32 = 1 << tag::ARRAY;
-    pub const TUPLE: u32 = 1 << tag::TUPLE;
-    pub const LIST: u32 = 1 << tag::LIST;
-    pub(in crate::space) const CLASS: u32 = 1 << tag::RECORD | 1 << tag::OBJECT;
-    pub(in crate::space) const ALL: u32 = u32::MAX;
-}
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A formal: any value of some kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +55,7 @@ impl Pattern {
     /// The kinds of fields that can match, as a mask of tags.
     pub(super) fn kinds(&self) -> u32 {
         match self {
-            Pattern::Actual(field) => 1 << field[0],
+            Pattern::Actual(field) => field.first().map_or(0, |kind| 1 << kind),
             Pattern::Any => mask::ALL,
             Pattern::Type(formal) => formal.kinds,
             Pattern::Class(_) => mask::CLASS,
@@ -178,11 +166,89 @@ fn has_class(field: &[u8], name: &str) -> bool {
 pub struct Template {
     patterns: Vec<Pattern>,
     query: Option<Query>,
+    /// Positions of the first actuals.
+    actuals: u32,
+    /// Kinds of the first fields that can match, as the signature tells them apart.
+    kinds: Vec<u32>,
+    /// The only signature that can match, if there is one.
+    exact: Option<Signature>,
 }
 
 impl Template {
+    /// A template of patterns, and perhaps a query over the whole tuple. Actuals must be encoded fields.
     pub fn new(patterns: Vec<Pattern>, query: Option<Query>) -> Template {
-        Template { patterns, query }
+        let first = || patterns.iter().take(POSITIONS).enumerate();
+        let actuals = first().filter(|(_, pattern)| matches!(pattern, Pattern::Actual(_)));
+        let actuals = actuals.fold(0, |mask, (position, _)| mask | 1 << position);
+        let kinds: Vec<u32> = first().map(|(_, pattern)| signature::kinds(pattern.kinds())).collect();
+        let tags = kinds
+            .iter()
+            .enumerate()
+            .fold(0, |tags, (position, kinds)| tags | u64::from(kinds.trailing_zeros() & 15) << (4 * position));
+        let single = kinds.iter().all(|kinds| kinds.count_ones() == 1);
+        let exact = single.then_some(Signature { arity: patterns.len() as u32, tags });
+        Template { patterns, query, actuals, kinds, exact }
+    }
+
+    /// The bytes of the actual at a position.
+    pub(super) fn actual(&self, position: usize) -> Option<&[u8]> {
+        match self.patterns.get(position) {
+            Some(Pattern::Actual(field)) => Some(field),
+            _ => None,
+        }
+    }
+
+    /// A hash of the actuals at the positions of a mask, and of the label if that belongs to it: the same as of tuples that
+    /// have them (`signature::hash_tuple`).
+    pub(super) fn hash(&self, state: &RandomState, mask: u32, label: Option<&[u8]>) -> u64 {
+        let mut hasher = state.build_hasher();
+        positions(mask).filter_map(|position| self.actual(position)).for_each(|field| hasher.write(field));
+        hash_label(&mut hasher, mask, label);
+        hasher.finish()
+    }
+
+    /// Whether a tuple has the actuals at the positions of a mask.
+    pub(super) fn has_actuals(&self, mask: u32, tuple: &[u8]) -> bool {
+        let mut wanted = positions(mask).map(|position| self.actual(position));
+        each_field(mask, tuple, |field| wanted.next() == Some(Some(field))) && wanted.next().is_none()
+    }
+
+    /// The positions of actuals, as a mask.
+    pub(super) fn actuals(&self) -> u32 {
+        self.actuals
+    }
+
+    /// The only signature that can match, if there is one.
+    pub(super) fn exact(&self) -> Option<Signature> {
+        self.exact
+    }
+
+    /// Whether tuples of a signature can match.
+    pub(super) fn may_match(&self, signature: Signature) -> bool {
+        let fits = |(position, kinds): (usize, &u32)| kinds & 1 << signature.kind(position) != 0;
+        signature.arity as usize == self.patterns.len() && self.kinds.iter().enumerate().all(fits)
+    }
+
+    /// The numbers between which the field at a position must be, if there are such.
+    pub(super) fn bounds(&self, position: usize) -> Option<(f64, f64)> {
+        let of_field = match self.patterns.get(position)? {
+            Pattern::Actual(field) => nearest(field).map(|value| (value, value)),
+            Pattern::Where(query) => query.bounds(&[]),
+            _ => None,
+        };
+        of_field.or_else(|| self.query.as_ref()?.bounds(&[Step::Position(position as u64)]))
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn size(&self) -> u64 {
+        let of_pattern = |pattern: &Pattern| match pattern {
+            Pattern::Actual(field) => field.len() as u64,
+            Pattern::Nested(template) => template.size(),
+            Pattern::Where(query) => query.size(),
+            Pattern::Any | Pattern::Type(_) | Pattern::Class(_) => MOST_NAME,
+        };
+        let patterns: u64 = self.patterns.iter().map(|pattern| 64 + of_pattern(pattern)).sum();
+        256 + patterns + self.query.as_ref().map_or(0, Query::size)
     }
 
     /// Bytes that should be one template.
@@ -208,7 +274,7 @@ impl Template {
             1 => Some(Query::read(reader, limits)?),
             other => return Err(EncodingError::Unknown(other)),
         };
-        Ok(Template { patterns, query })
+        Ok(Template::new(patterns, query))
     }
 
     /// Appends the template's bytes.
@@ -221,10 +287,6 @@ impl Template {
 
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
-    }
-
-    pub(super) fn query(&self) -> Option<&Query> {
-        self.query.as_ref()
     }
 
     /// Whether the bytes of a checked tuple match.

@@ -13,26 +13,9 @@
 //!
 //! Numbers are little endian. Every NaN is one NaN, which equals itself; -0.0 and 0.0 differ; 1, 1.0, True and "1" are four values.
 
-use super::reader::{NAN, Reader, tag, unzigzag, zigzag};
+use super::reader::{Limits, NAN, Reader, tag, unzigzag, zigzag};
 use crate::error::EncodingError;
 use bytes::Bytes;
-
-/// What a tuple may be, at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Fields of a tuple, list or record.
-    pub fields: u64,
-    /// Tuples, lists and records inside of each other.
-    pub nesting: u32,
-    /// Bytes of an encoded tuple.
-    pub bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { fields: 4096, nesting: 32, bytes: 1 << 30 }
-    }
-}
 
 /// A tuple whose bytes were checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

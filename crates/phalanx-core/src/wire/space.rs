@@ -39,6 +39,8 @@ pub struct Options {
     /// Events kept for watches that come back: at most so many, and so many bytes.
     pub log_events: u64,
     pub log_bytes: u64,
+    /// Over networks that are not trusted, only private links reach it.
+    pub secure: bool,
 }
 
 impl Default for Options {
@@ -60,6 +62,7 @@ impl Default for Options {
             longest_transaction: Duration::from_secs(600),
             log_events: 10_000,
             log_bytes: 1 << 24,
+            secure: false,
         }
     }
 }
@@ -104,9 +107,9 @@ pub struct Get {
     pub label: Option<Vec<u8>>,
     /// At most so many tuples; 0: one.
     pub limit: u32,
-    /// A page ends when it has as many bytes; 0: no limit.
+    /// A page ends when it has as many bytes; 0: 16 MiB.
     pub page_bytes: u64,
-    /// Where the page before ended. Pages go in no order but each partition's insertion, and only through what is there.
+    /// Where the page before ended. What comes or goes between two pages may be in a later one, or not.
     pub after: Option<Cursor>,
 }
 
@@ -116,6 +119,7 @@ pub struct Cursor {
     pub partition: u32,
     pub slot: u32,
     pub number: u64,
+    pub priority: i64,
 }
 
 /// How long to wait for a tuple that is not there.
@@ -156,6 +160,10 @@ pub enum ToSpace {
     },
     /// The answer to a taking request was received. No answer.
     Ack {
+        request: RequestId,
+    },
+    /// The answer to a taking request was received and is not wanted: its tuples are back in the space. No answer.
+    GiveBack {
         request: RequestId,
     },
     /// Answer: `Counted`.
@@ -209,10 +217,11 @@ pub enum ToSpace {
 /// From a space to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
-    /// `created`: it was not there before.
+    /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does.
     Opened {
         request: RequestId,
         created: bool,
+        secure: bool,
     },
     Done {
         request: RequestId,

@@ -64,6 +64,8 @@ proptest! {
         let _ = decode::<ToExecutor>(&header);
         let _ = decode::<FromExecutor>(&header);
         let _ = decode::<ToInterpreter>(&header);
+        let _ = decode::<space::ToSpace>(&header);
+        let _ = decode::<space::FromSpace>(&header);
         if let Ok(FromInterpreter::Fired { shape, .. }) = decode(&header) {
             let _ = Tokens::from_wire(shape, body.into());
         }

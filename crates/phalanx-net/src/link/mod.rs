@@ -4,9 +4,11 @@
 //! into the outbox and writes at once what the socket takes; what is left over goes out from the reader's
 //! thread, so that nobody who fires or answers waits for a slow peer.
 
+mod finisher;
 mod reader;
 mod writer;
 
+pub use finisher::Finisher;
 pub use reader::Reader;
 
 use crate::frames::Outbox;
@@ -84,8 +86,11 @@ pub struct Link {
     levels: Levels,
     outbox: Mutex<Outbox>,
     outbox_has_room: Condvar,
+    /// Threads that wait for that: telling nobody would be a system call for nothing.
+    waiting: AtomicUsize,
     writer: Mutex<Writer>,
-    poller: Poller,
+    /// None where the reader's thread waits in the socket itself.
+    poller: Option<Poller>,
     closed: AtomicBool,
     /// Bytes that the writer has taken and not yet written.
     taken: AtomicUsize,
@@ -99,18 +104,32 @@ impl Link {
     /// more than `most_body` bytes ends it.
     pub fn new(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(false)?;
+        let poller = Poller::new()?;
+        // SAFETY: the socket is deleted from the poller before it is dropped, in `Drop`.
+        unsafe { poller.add_with_mode(socket.raw(), Event::readable(KEY), PollMode::Level)? };
+        Ok(Link::over(socket, shaken, most_body, Some(poller)))
+    }
+
+    /// A link for short questions and answers: its reader waits in the socket itself ([`Reader::receive`]), which saves
+    /// system calls, but does not write. Who finds the link blocked after a flush hands it to a [`Finisher`], or waits
+    /// with [`Link::finish`].
+    #[cfg(unix)]
+    pub fn direct(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
+        socket.set_blocking(true)?;
+        Ok(Link::over(socket, shaken, most_body, None))
+    }
+
+    fn over(socket: Socket, shaken: Option<Shaken>, most_body: u64, poller: Option<Poller>) -> (Arc<Link>, Reader) {
         let (levels, seal, open, greeting) = match shaken {
             None => (Levels::all(Level::Clear), None, None, None),
             Some(Shaken { levels, seal, open, greeting, .. }) => (levels, Some(seal), Some(open), greeting),
         };
-        let poller = Poller::new()?;
-        // SAFETY: the socket is deleted from the poller before it is dropped, in `Drop`.
-        unsafe { poller.add_with_mode(socket.raw(), Event::readable(KEY), PollMode::Level)? };
         let link = Arc::new(Link {
             socket,
             levels,
             outbox: Mutex::default(),
             outbox_has_room: Condvar::new(),
+            waiting: AtomicUsize::new(0),
             writer: Mutex::new(Writer::new(seal)),
             poller,
             closed: AtomicBool::new(false),
@@ -119,7 +138,7 @@ impl Link {
             owner: std::process::id(),
         });
         let reader = Reader::new(link.clone(), most_body, levels.base, open, greeting);
-        Ok((link, reader))
+        (link, reader)
     }
 
     /// What protects this link.
@@ -155,7 +174,7 @@ impl Link {
             if !matches!(error, LinkError::Ended | LinkError::Closed) {
                 self.close();
             }
-            self.outbox_has_room.notify_all();
+            self.tell_of_room();
         }
     }
 
@@ -163,13 +182,44 @@ impl Link {
     pub fn send(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> Result<(), LinkError> {
         let mut outbox = lock(&self.outbox);
         while outbox.bytes() + self.taken.load(Ordering::Relaxed) > FULL && !self.is_closed() && !self.is_copy() {
-            let waited = self.outbox_has_room.wait_timeout(outbox, Duration::from_secs(1));
-            outbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+            outbox = self.wait_for_room(outbox);
         }
         outbox.push(self.levels.of(mark), start, body);
         drop(outbox);
         self.flush();
         if self.is_closed() || self.is_copy() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+
+    /// Bytes that wait to be written.
+    pub fn waiting_bytes(&self) -> usize {
+        lock(&self.outbox).bytes() + self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last flush left something, since the socket was full.
+    pub fn is_blocked(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) > 0 && !self.is_closed()
+    }
+
+    /// Waits up to `pause` for the socket to have room, and writes.
+    #[cfg(unix)]
+    pub fn finish(&self, pause: Duration) -> io::Result<()> {
+        if self.is_blocked() && self.socket.wait_writable(pause)? {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    fn wait_for_room<'a>(&self, outbox: MutexGuard<'a, Outbox>) -> MutexGuard<'a, Outbox> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waited = self.outbox_has_room.wait_timeout(outbox, Duration::from_secs(1));
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn tell_of_room(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.outbox_has_room.notify_all();
+        }
     }
 
     /// Whether everything that was queued has been written.
@@ -192,8 +242,8 @@ impl Link {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.socket.shut_down();
-        let _ = self.poller.notify();
-        self.outbox_has_room.notify_all();
+        let _ = self.poller.as_ref().map(Poller::notify);
+        self.tell_of_room();
     }
 
     /// Whether this process is a fork of the one that made the link.
@@ -213,7 +263,7 @@ impl Link {
             writer.blocked = !writer.write_some(&self.socket, &self.counters)?;
         }
         self.taken.store(writer.rest(), Ordering::Relaxed);
-        self.outbox_has_room.notify_all();
+        self.tell_of_room();
         if writer.blocked != was_blocked {
             self.watch(writer)?;
         }
@@ -221,14 +271,15 @@ impl Link {
     }
 
     fn watch(&self, writer: &Writer) -> io::Result<()> {
+        let Some(poller) = &self.poller else { return Ok(()) };
         let interest = Event::new(KEY, !writer.deaf, writer.blocked);
-        self.poller.modify_with_mode(self.socket.raw(), interest, PollMode::Level)
+        poller.modify_with_mode(self.socket.raw(), interest, PollMode::Level)
     }
 
     /// Waits up to `pause` until there is something to read (true) or to go on writing with, which is done here.
     pub fn wait(&self, pause: Duration) -> io::Result<bool> {
         let mut events = Events::new();
-        self.poller.wait(&mut events, Some(pause))?;
+        self.poller.as_ref().ok_or(io::ErrorKind::Unsupported)?.wait(&mut events, Some(pause))?;
         if events.iter().any(|event| event.writable) {
             self.flush();
         }
@@ -249,7 +300,7 @@ impl Link {
         let Some(level) = outbox.level() else { return false };
         let bytes = outbox.take(at_once(level));
         if outbox.bytes() <= FULL {
-            self.outbox_has_room.notify_all();
+            self.tell_of_room();
         }
         drop(outbox); // whoever fires waits for no cipher
         writer.fill(level, bytes, &self.counters);
@@ -259,7 +310,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let _ = self.poller.delete(self.socket.raw());
+        let _ = self.poller.as_ref().map(|poller| poller.delete(self.socket.raw()));
     }
 }
 

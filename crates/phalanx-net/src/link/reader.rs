@@ -7,7 +7,7 @@ use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 use crate::tls::Greeting;
 use phalanx_core::level::Level;
 use socket2::MaybeUninitSlice;
-use std::io::{self, Read};
+use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct Reader {
     /// Bytes of a block without protection that are still to come.
     plain: usize,
     direct: Option<Direct>,
+    /// How long a read that waits does so, as the socket knows it.
+    patience: Option<Duration>,
 }
 
 /// A block whose payload is read straight into the body that it belongs to.
@@ -58,7 +60,19 @@ impl Reader {
         greeting: Option<Greeting>,
     ) -> Reader {
         let (assembler, buffer) = (Assembler::new(most_body), vec![0; BUFFER]);
-        Reader { link, assembler, buffer, kept: 0, wanted: 0, greeting, context, least, plain: 0, direct: None }
+        Reader {
+            link,
+            assembler,
+            buffer,
+            kept: 0,
+            wanted: 0,
+            greeting,
+            context,
+            least,
+            plain: 0,
+            direct: None,
+            patience: None,
+        }
     }
 
     /// Reads the link until it ends, which is always an error that says why. `on_frame` gets every frame; `on_pause`
@@ -89,6 +103,20 @@ impl Reader {
         if self.link.socket().wait_readable(pause)? { self.read_all(on_frame) } else { Ok(()) }
     }
 
+    /// Waits up to `pause` for bytes in the read itself, on a link that was made with [`Link::direct`], and reads what is
+    /// there.
+    #[cfg(unix)]
+    pub fn receive(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        if self.direct.is_some() || self.reads_body() {
+            return self.poll(pause, on_frame);
+        }
+        if self.patience != Some(pause) {
+            self.link.socket().set_read_patience(pause)?;
+            self.patience = Some(pause);
+        }
+        if self.read_buffer(true, on_frame)? { self.read_all(on_frame) } else { Ok(()) }
+    }
+
     /// Reads until the socket has nothing more.
     pub fn read_all(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         loop {
@@ -100,7 +128,7 @@ impl Reader {
             } else if self.reads_body() {
                 self.read_body(on_frame)?
             } else {
-                self.read_buffer(on_frame)?
+                self.read_buffer(false, on_frame)?
             };
             if !may_have_more {
                 return Ok(());
@@ -128,7 +156,7 @@ impl Reader {
         let body = self.assembler.body().expect("a body is being read");
         let spare = body.spare();
         let room = spare.len().min(most);
-        let outcome = self.link.socket().raw().recv(&mut spare[..room]);
+        let outcome = self.link.socket().receive_uninit(&mut spare[..room], false);
         let Some(count) = received(outcome, self.link.counters())? else {
             return Ok(false);
         };
@@ -147,15 +175,16 @@ impl Reader {
 
     /// One read into the buffer. Less than there was room for: the socket is empty, and asking it again would be a call
     /// for nothing.
-    fn read_buffer(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+    fn read_buffer(&mut self, waits: bool, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
         let room = READ_AT_ONCE.max(self.wanted);
         let spare = &mut self.buffer[self.kept..][..room];
-        let Some(count) = received(self.link.socket().raw().read(spare), self.link.counters())? else {
+        let Some(count) = received(self.link.socket().receive(spare, waits), self.link.counters())? else {
             return Ok(false);
         };
         self.kept += count;
         self.use_buffer(on_frame)?;
-        Ok(count == room)
+        // Of a body that has begun there is more, and it is read to where it stays.
+        Ok(count == room || self.reads_body())
     }
 
     /// Uses what the buffer holds, and keeps what is no whole record or block.
@@ -245,7 +274,7 @@ impl Reader {
         let begin = direct.filled.min(payload.len());
         let mut tail = [MaybeUninit::uninit(); TAG + HEAD];
         let mut places = [&mut payload[begin..], &mut tail[filled_tail..]].map(MaybeUninitSlice::new);
-        let outcome = self.link.socket().raw().recv_vectored(&mut places).map(|(count, _)| count);
+        let outcome = self.link.socket().receive_vectored(&mut places);
         let Some(count) = received(outcome, self.link.counters())? else {
             self.direct = Some(direct);
             return Ok(false);

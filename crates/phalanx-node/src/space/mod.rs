@@ -1,3 +1,24 @@
-//! Tuple spaces as services: what is around the engine of `phalanx-core`.
+//! Tuple spaces that other processes and machines reach: the server, its sessions, and the client.
+//!
+//! One thread per session reads a client's requests and answers them itself; a tuple that somebody waits for is sent by the
+//! thread that brought it. So a request is never handed from thread to thread.
 
 pub mod log;
+
+mod access;
+mod address;
+mod client;
+mod connect;
+mod hosted;
+mod server;
+mod session;
+mod spaces;
+
+pub use access::{Access, AccessError, Rights, Verb, Who};
+pub use address::{Place, SpaceAddress, SpaceAddressError, check_name};
+pub use client::{Answer, Client, ClientError, Done, Event, Nudge};
+pub use connect::Connect;
+pub use hosted::{Hosted, Locked, Outlet, Told};
+pub use server::{Server, ServerOptions};
+pub(crate) use server::{Service, listen_at_path};
+pub use spaces::{Caps, Spaces};

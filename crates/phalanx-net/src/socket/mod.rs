@@ -1,9 +1,17 @@
 //! A connected stream socket: TCP to other machines, a unix socket pair to processes of this one.
 
+mod listener;
+#[cfg(unix)]
+mod unix;
+
+pub use listener::Listener;
+
 use crate::address::Address;
-use socket2::{Domain, Socket as Raw, TcpKeepalive, Type};
+use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Enough that a batch or a large array's piece fits without the writer waiting for the reader.
@@ -13,6 +21,12 @@ const BUFFER: usize = 1 << 20;
 const NO_SIGNAL: i32 = rustix::net::SendFlags::NOSIGNAL.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: i32 = 0;
+
+/// Reads and writes that do not wait, whatever the socket does otherwise.
+#[cfg(unix)]
+const NO_WAIT: i32 = rustix::net::SendFlags::DONTWAIT.bits() as i32;
+#[cfg(not(unix))]
+const NO_WAIT: i32 = 0; // links make it non-blocking
 
 /// Connected, and either blocking (before a link is made of it) or not (after).
 #[derive(Debug)]
@@ -47,6 +61,13 @@ impl Socket {
         Socket::tcp(TcpStream::connect_timeout(target, patience)?)
     }
 
+    /// Connects to a process of this machine that listens at `path`. Where the system has no such sockets: an error.
+    pub fn dial_path(path: &Path) -> io::Result<Socket> {
+        let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
+        raw.connect(&SockAddr::unix(path)?)?;
+        Ok(Socket { raw })
+    }
+
     /// The other end's address; an error where it has none.
     pub fn peer(&self) -> io::Result<SocketAddr> {
         self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -58,6 +79,19 @@ impl Socket {
         raw.set_tcp_nodelay(true)?;
         raw.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(10)))?;
         Ok(Socket { raw })
+    }
+
+    /// Lets the system end a TCP connection whose other end has not answered for `silence`, also while nobody here reads or
+    /// writes. Nothing where the connection never leaves this machine.
+    pub fn end_when_silent(&self, silence: Duration) -> io::Result<()> {
+        if self.peer().is_err() {
+            return Ok(());
+        }
+        let (idle, between) = (silence / 3, (silence / 6).max(Duration::from_secs(1)));
+        self.raw.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(between))?;
+        #[cfg(target_os = "linux")]
+        self.raw.set_tcp_user_timeout(Some(silence))?;
+        Ok(())
     }
 
     /// How long a read or write may take while the socket is blocking; `None`: for ever.
@@ -83,12 +117,34 @@ impl Socket {
 
     /// Sends what the socket takes now. A peer that is gone is an error, never a signal.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.raw.send_with_flags(bytes, NO_SIGNAL)
+        self.raw.send_with_flags(bytes, NO_SIGNAL | NO_WAIT)
     }
 
     /// The same from several places.
     pub(crate) fn send_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.raw.send_vectored_with_flags(slices, NO_SIGNAL)
+        self.raw.send_vectored_with_flags(slices, NO_SIGNAL | NO_WAIT)
+    }
+
+    /// Receives what is there; `waits` for it as long as [`Socket::set_read_patience`] said.
+    pub(crate) fn receive(&self, buffer: &mut [u8], waits: bool) -> io::Result<usize> {
+        // SAFETY: only initialized bytes are written to it.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), buffer.len()) };
+        self.receive_uninit(buffer, waits)
+    }
+
+    /// The same, to memory that nobody has written yet.
+    pub(crate) fn receive_uninit(&self, buffer: &mut [MaybeUninit<u8>], waits: bool) -> io::Result<usize> {
+        self.raw.recv_with_flags(buffer, if waits { 0 } else { NO_WAIT })
+    }
+
+    /// The same, to several places, without waiting.
+    pub(crate) fn receive_vectored(&self, places: &mut [MaybeUninitSlice<'_>]) -> io::Result<usize> {
+        self.raw.recv_vectored_with_flags(places, NO_WAIT).map(|(count, _)| count)
+    }
+
+    /// How long a read that waits does so.
+    pub(crate) fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
+        self.raw.set_read_timeout(Some(patience))
     }
 
     /// For reading and writing with one deadline for all of it, however little comes at a time.
@@ -141,41 +197,6 @@ pub fn look_up(address: &Address) -> io::Result<SocketAddr> {
     found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
 }
 
-/// Where an executor is reached.
-#[derive(Debug)]
-pub struct Listener {
-    tcp: TcpListener,
-}
-
-impl Listener {
-    /// Listens at `address`: `host:port`, port 0 for any free one.
-    pub fn bind(address: &str) -> io::Result<Listener> {
-        Ok(Listener { tcp: TcpListener::bind(address)? })
-    }
-
-    /// Where it really listens.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
-    }
-
-    /// Waits for the next connection; whose it says it is.
-    pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
-        let (stream, peer) = self.tcp.accept()?;
-        Ok((Socket::tcp(stream)?, peer))
-    }
-
-    /// Makes a thread that waits in [`Listener::accept`] look up, by connecting to it.
-    pub fn wake(&self, patience: Duration) {
-        let Ok(mut address) = self.address() else { return };
-        match address {
-            SocketAddr::V4(_) if address.ip().is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            SocketAddr::V6(_) if address.ip().is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        let _ = TcpStream::connect_timeout(&address, patience);
-    }
-}
-
 impl io::Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.raw).read(buffer)
@@ -184,7 +205,7 @@ impl io::Read for Socket {
 
 impl io::Write for &Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(bytes)
+        self.raw.send_with_flags(bytes, NO_SIGNAL)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -194,85 +215,10 @@ impl io::Write for &Socket {
 
 impl io::Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(bytes)
+        self.raw.send_with_flags(bytes, NO_SIGNAL)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(unix)]
-mod unix {
-    use super::{Raw, Socket};
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::io::Errno;
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
-    use std::io::{self, IoSlice, IoSliceMut};
-    use std::mem::MaybeUninit;
-    use std::os::fd::{AsFd, OwnedFd};
-    use std::time::Duration;
-
-    impl From<OwnedFd> for Socket {
-        fn from(fd: OwnedFd) -> Socket {
-            Socket { raw: Raw::from(fd) }
-        }
-    }
-
-    impl From<Socket> for OwnedFd {
-        fn from(socket: Socket) -> OwnedFd {
-            socket.raw.into()
-        }
-    }
-
-    impl Socket {
-        /// Waits up to `patience` for something to read, or for the connection's end.
-        pub fn wait_readable(&self, patience: Duration) -> io::Result<bool> {
-            let mut interest = [PollFd::new(&self.raw, PollFlags::IN)];
-            let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
-            match poll(&mut interest, Some(&patience)) {
-                Ok(ready) => Ok(ready > 0),
-                Err(Errno::INTR) => Ok(false),
-                Err(error) => Err(error.into()),
-            }
-        }
-
-        /// Gives `passenger` to the process at the other end of this unix socket, with one byte.
-        pub fn send_socket(&self, passenger: &Socket) -> io::Result<()> {
-            let fds = [passenger.raw.as_fd()];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            control.push(SendAncillaryMessage::ScmRights(&fds));
-            sendmsg(&self.raw, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
-            Ok(())
-        }
-
-        /// Waits for a socket that the other end gives.
-        pub fn receive_socket(&self) -> io::Result<Socket> {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let mut byte = [0];
-            recvmsg(&self.raw, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-            let fd = control.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                _ => None,
-            });
-            fd.map(Socket::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-        }
-
-        /// Whether the process at the other end of this unix socket runs as the same user as this one.
-        #[cfg(target_os = "linux")]
-        pub fn peer_is_same_user(&self) -> io::Result<bool> {
-            let peer = rustix::net::sockopt::socket_peercred(&self.raw)?;
-            Ok(peer.uid == rustix::process::geteuid())
-        }
-
-        /// Whether the process at the other end runs as the same user: these sockets come in pairs, and only
-        /// processes that were given one have one.
-        #[cfg(not(target_os = "linux"))]
-        pub fn peer_is_same_user(&self) -> io::Result<bool> {
-            Ok(true)
-        }
     }
 }

@@ -1,0 +1,147 @@
+//! Who waits for tuples, found by what they wait for, so that a thousand who wait do not make an `out` slow.
+
+use super::signature::hash_tuple;
+use super::store::{Held, Wanted};
+use super::template::Template;
+use super::{Asker, Order};
+use crate::ids::TransactionId;
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sets of positions of actuals that are told apart, for one number of fields.
+const MOST_SHAPES: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Taker,
+    Reader,
+    Watch,
+}
+
+/// What somebody waits for.
+#[derive(Debug, Clone)]
+pub struct Interest {
+    pub asker: Asker,
+    pub template: Arc<Template>,
+    pub key: Option<Vec<u8>>,
+    pub label: Option<Vec<u8>>,
+    /// What this transaction put is of interest too.
+    pub transaction: Option<TransactionId>,
+    pub deadline: Option<Duration>,
+}
+
+impl Interest {
+    /// Bytes of memory, about.
+    pub fn bytes(&self) -> u64 {
+        let length = |field: &Option<Vec<u8>>| field.as_ref().map_or(0, |field| field.len() as u64);
+        512 + self.template.size() + length(&self.key) + length(&self.label)
+    }
+
+    fn accepts(&self, held: &Held, by: Option<TransactionId>) -> bool {
+        let (key, label) = (self.key.as_deref(), self.label.as_deref());
+        let wanted = Wanted { template: &self.template, key, label, order: Order::Any };
+        (by.is_none() || by == self.transaction) && wanted.accepts(held.tuple.bytes(), held.extra.as_deref())
+    }
+
+    fn arity(&self) -> u64 {
+        self.template.patterns().len() as u64
+    }
+}
+
+/// Those with actuals at the same positions, by their actuals, in the order in which they came.
+#[derive(Debug)]
+struct Shape {
+    mask: u32,
+    lists: HashMap<u64, BTreeSet<u64>, RandomState>,
+}
+
+#[derive(Debug, Default)]
+pub struct Register {
+    interests: HashMap<u64, Interest, RandomState>,
+    /// By number of fields.
+    shapes: HashMap<u64, Vec<Shape>, RandomState>,
+    state: RandomState,
+}
+
+impl Register {
+    pub fn len(&self) -> u64 {
+        self.interests.len() as u64
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.interests.is_empty()
+    }
+
+    pub fn get(&self, number: u64) -> Option<&Interest> {
+        self.interests.get(&number)
+    }
+
+    /// Numbers must rise.
+    pub fn insert(&mut self, number: u64, interest: Interest) {
+        let shapes = self.shapes.entry(interest.arity()).or_default();
+        let mask = interest.template.actuals();
+        let mask = if shapes.len() < MOST_SHAPES || shapes.iter().any(|shape| shape.mask == mask) { mask } else { 0 };
+        let hash = interest.template.hash(&self.state, mask, None);
+        let shape = match shapes.iter().position(|shape| shape.mask == mask) {
+            Some(place) => &mut shapes[place],
+            None => {
+                shapes.push(Shape { mask, lists: HashMap::with_hasher(self.state.clone()) });
+                shapes.last_mut().expect("one was pushed")
+            }
+        };
+        shape.lists.entry(hash).or_default().insert(number);
+        self.interests.insert(number, interest);
+    }
+
+    pub fn remove(&mut self, number: u64) -> Option<Interest> {
+        let interest = self.interests.remove(&number)?;
+        let shapes = self.shapes.get_mut(&interest.arity())?;
+        // Where there were too many shapes when it came, it is among those without.
+        for mask in [interest.template.actuals(), 0] {
+            let hash = interest.template.hash(&self.state, mask, None);
+            let Some(place) = shapes.iter().position(|shape| shape.mask == mask) else { continue };
+            let lists = &mut shapes[place].lists;
+            let Some(list) = lists.get_mut(&hash).filter(|list| list.contains(&number)) else { continue };
+            list.remove(&number);
+            if list.is_empty() {
+                lists.remove(&hash);
+            }
+            if lists.is_empty() {
+                shapes.swap_remove(place);
+            }
+            break;
+        }
+        if shapes.is_empty() {
+            self.shapes.remove(&interest.arity());
+        }
+        Some(interest)
+    }
+
+    /// The first who waits for a tuple, which only `by`'s own see if it is one's.
+    pub fn first(&self, held: &Held, by: Option<TransactionId>) -> Option<u64> {
+        let lists = self.lists(held).filter_map(|list| list.iter().find(|number| self.accepts(**number, held, by)));
+        lists.min().copied()
+    }
+
+    /// All who wait for a tuple, the first one first.
+    pub fn all(&self, held: &Held, by: Option<TransactionId>) -> Vec<u64> {
+        let numbers = self.lists(held).flatten().filter(|number| self.accepts(**number, held, by));
+        let mut numbers: Vec<u64> = numbers.copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    fn accepts(&self, number: u64, held: &Held, by: Option<TransactionId>) -> bool {
+        self.interests.get(&number).is_some_and(|interest| interest.accepts(held, by))
+    }
+
+    fn lists<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = &'a BTreeSet<u64>> {
+        let tuple: &[u8] = held.tuple.bytes();
+        let arity = super::Reader::new(tuple).varint().unwrap_or(0);
+        let shapes = self.shapes.get(&arity).into_iter().flatten();
+        shapes.filter_map(move |shape| shape.lists.get(&hash_tuple(&self.state, shape.mask, tuple, None)))
+    }
+}

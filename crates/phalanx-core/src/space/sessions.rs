@@ -1,0 +1,168 @@
+//! Who waits and until when, and what ends with a session or with time.
+
+use super::register::{Interest, Kind, Register};
+use super::{Command, Held, RequestId, Space};
+use crate::error::SpaceError;
+use crate::ids::{SessionId, TransactionId};
+use std::time::Duration;
+
+impl Space {
+    fn register(&mut self, kind: Kind) -> &mut Register {
+        match kind {
+            Kind::Taker => &mut self.takers,
+            Kind::Reader => &mut self.readers,
+            Kind::Watch => &mut self.watches,
+        }
+    }
+
+    /// Somebody waits from now on.
+    pub(super) fn enrol(&mut self, kind: Kind, interest: Interest) -> Result<(), SpaceError> {
+        let asked = (interest.asker.session, interest.asker.request);
+        if self.asked.contains_key(&asked) {
+            return Err(SpaceError::NumberTaken);
+        }
+        let full = |what: &str, most| Err(SpaceError::Full { what: what.into(), most });
+        let of_session = self.session_waiters.get(&asked.0).copied().unwrap_or(0);
+        if of_session >= self.options.most_session_waiters {
+            return full("waiters of one session", self.options.most_session_waiters);
+        }
+        if self.asked.len() as u64 >= self.options.most_waiters {
+            return full("waiters", self.options.most_waiters);
+        }
+        if self.bytes() + interest.bytes() > self.options.most_bytes {
+            return full("bytes", self.options.most_bytes);
+        }
+        let number = self.next_interest;
+        self.next_interest += 1;
+        self.waiter_bytes += interest.bytes();
+        self.session_waiters.insert(asked.0, of_session + 1);
+        self.asked.insert(asked, (kind, number));
+        if let Some(deadline) = interest.deadline {
+            self.waiter_deadlines.insert((deadline, number));
+        }
+        if let Some(own) = interest.transaction.and_then(|id| self.transactions.get_mut(&id)) {
+            own.waiters.insert(number);
+        }
+        self.register(kind).insert(number, interest);
+        Ok(())
+    }
+
+    /// Somebody does not wait any more.
+    pub(super) fn leave(&mut self, session: SessionId, request: RequestId) -> Option<Interest> {
+        let (kind, number) = self.asked.remove(&(session, request))?;
+        let interest = self.register(kind).remove(number)?;
+        self.waiter_bytes -= interest.bytes();
+        if let Some(count) = self.session_waiters.get_mut(&session) {
+            *count -= 1;
+            if *count == 0 {
+                self.session_waiters.remove(&session);
+            }
+        }
+        if let Some(deadline) = interest.deadline {
+            self.waiter_deadlines.remove(&(deadline, number));
+        }
+        if let Some(own) = interest.transaction.and_then(|id| self.transactions.get_mut(&id)) {
+            own.waiters.remove(&number);
+        }
+        Some(interest)
+    }
+
+    /// All who wait to read a tuple get it.
+    pub(super) fn serve_readers(&mut self, held: &Held, by: Option<TransactionId>) {
+        for number in self.readers.all(held, by) {
+            let Some(asker) = self.readers.get(number).map(|interest| interest.asker) else { continue };
+            self.leave(asker.session, asker.request);
+            self.reads += 1;
+            let answer = Ok(held.tuple.clone());
+            self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
+        }
+    }
+
+    /// Who waits to take gets a tuple that nobody else has.
+    pub(super) fn serve_taker(&mut self, number: u64, held: Held) {
+        let Some(asker) = self.takers.get(number).map(|interest| interest.asker) else { return self.keep(held) };
+        let transaction = self.leave(asker.session, asker.request).and_then(|interest| interest.transaction);
+        let answer = Ok(held.tuple.clone());
+        self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
+        self.hand_over(held, asker, transaction);
+    }
+
+    /// A waiter gets an error.
+    pub(super) fn disappoint(&mut self, session: SessionId, request: RequestId, error: SpaceError) {
+        self.leave(session, request);
+        self.commands.push_back(Command::Answer { session, request, answer: Err(error) });
+    }
+
+    /// What a request took has arrived.
+    pub fn acknowledge(&mut self, session: SessionId, request: RequestId) {
+        for held in self.unacknowledged.remove(&(session, request)).unwrap_or_default() {
+            self.let_go(&held);
+            self.store.free_key(&held);
+        }
+    }
+
+    /// What a request took has arrived and is not wanted: it comes back.
+    pub fn give_back(&mut self, now: Duration, session: SessionId, request: RequestId) {
+        let back = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+        self.bring_back(now, back);
+    }
+
+    /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its
+    /// transactions are aborted, unless they are prepared.
+    pub fn end_session(&mut self, now: Duration, session: SessionId) {
+        self.on_tick(now);
+        let all = (session, 0)..=(session, RequestId::MAX);
+        let waiting: Vec<RequestId> = self.asked.range(all.clone()).map(|((_, request), _)| *request).collect();
+        for request in waiting {
+            self.leave(session, request);
+        }
+        let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
+        let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
+        let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+        let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
+        for request in unanswered {
+            back.extend(self.unacknowledged.remove(&(session, request)).unwrap_or_default());
+        }
+        self.bring_back(now, back);
+    }
+
+    /// Ends what is over by now: leases, deadlines, transactions. Calls that find tuples do so themselves.
+    pub fn on_tick(&mut self, now: Duration) {
+        while let Some((_, number)) = self.leases.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.expire(number);
+        }
+        if self.transaction_deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
+            let over = self.transaction_deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+            let over: Vec<TransactionId> = over.map(|(_, id)| *id).collect();
+            let back = over.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+            self.bring_back(now, back);
+        }
+        while let Some((_, number)) = self.waiter_deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            let interest = self.takers.get(number).or_else(|| self.readers.get(number));
+            match interest.map(|interest| interest.asker) {
+                Some(asker) => self.disappoint(asker.session, asker.request, SpaceError::TimedOut),
+                None => {
+                    self.waiter_deadlines.pop_first();
+                }
+            }
+        }
+    }
+
+    fn expire(&mut self, number: u64) {
+        let Some(place) = self.leased.get(&number).copied() else {
+            self.leases.pop_first();
+            return;
+        };
+        let held = self.withdraw(place);
+        self.store.free_key(&held);
+        self.expired += 1;
+    }
+
+    /// When the next [`Space::on_tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let lease = self.leases.first().map(|(deadline, _)| *deadline);
+        let waiter = self.waiter_deadlines.first().map(|(deadline, _)| *deadline);
+        let transaction = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);
+        [lease, waiter, transaction].into_iter().flatten().min()
+    }
+}

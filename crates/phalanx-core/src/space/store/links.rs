@@ -1,0 +1,145 @@
+//! Lists of slots in the order of their tuples' numbers, circular and doubly linked, so that taking one out needs no search.
+
+use super::slab::{CHUNK, NIL, Slab};
+
+type Pairs = Box<[[u32; 2]; CHUNK]>;
+
+/// For each slot, the slots before and behind it. Many lists share it; a slot is in one of them.
+#[derive(Debug, Default)]
+pub struct Links {
+    chunks: Vec<Option<Pairs>>,
+}
+
+impl Links {
+    /// Bytes of memory for the slots of one chunk.
+    pub const CHUNK_BYTES: u64 = (CHUNK * 8 + 8) as u64;
+
+    pub fn previous(&self, slot: u32) -> u32 {
+        self.pair(slot)[0]
+    }
+
+    pub fn next(&self, slot: u32) -> u32 {
+        self.pair(slot)[1]
+    }
+
+    /// Puts a slot into the list that begins at `head`; `newest`: its number is above all others.
+    pub fn insert(&mut self, head: &mut u32, slot: u32, newest: bool, slab: &Slab) {
+        self.make_room(slot);
+        if *head == NIL {
+            *self.pair_mut(slot) = [slot, slot];
+            *head = slot;
+            return;
+        }
+        let tail = self.previous(*head);
+        let number = slab.number(slot);
+        if newest || slab.number(tail) < number {
+            return self.insert_before(*head, slot);
+        }
+        let (mut up, mut down) = (*head, tail);
+        loop {
+            if slab.number(up) > number {
+                self.insert_before(up, slot);
+                if up == *head {
+                    *head = slot;
+                }
+                return;
+            }
+            if slab.number(down) < number {
+                return self.insert_before(self.next(down), slot);
+            }
+            (up, down) = (self.next(up), self.previous(down));
+        }
+    }
+
+    /// Takes a slot out of the list that begins at `head`.
+    pub fn remove(&mut self, head: &mut u32, slot: u32) {
+        let [previous, next] = *self.pair(slot);
+        if next == slot {
+            *head = NIL;
+            return;
+        }
+        self.pair_mut(previous)[1] = next;
+        self.pair_mut(next)[0] = previous;
+        if *head == slot {
+            *head = next;
+        }
+    }
+
+    /// The memory of a chunk of slots is not needed any more.
+    pub fn forget(&mut self, chunk: usize) {
+        if let Some(pairs) = self.chunks.get_mut(chunk) {
+            *pairs = None;
+        }
+    }
+
+    fn insert_before(&mut self, behind: u32, slot: u32) {
+        let before = self.previous(behind);
+        *self.pair_mut(slot) = [before, behind];
+        self.pair_mut(before)[1] = slot;
+        self.pair_mut(behind)[0] = slot;
+    }
+
+    fn make_room(&mut self, slot: u32) {
+        let chunk = slot as usize / CHUNK;
+        if chunk >= self.chunks.len() {
+            self.chunks.resize_with(chunk + 1, || None);
+        }
+        self.chunks[chunk].get_or_insert_with(|| Box::new([[NIL; 2]; CHUNK]));
+    }
+
+    fn pair(&self, slot: u32) -> &[u32; 2] {
+        let pairs = self.chunks[slot as usize / CHUNK].as_ref().expect("slots in a list have room");
+        &pairs[slot as usize % CHUNK]
+    }
+
+    fn pair_mut(&mut self, slot: u32) -> &mut [u32; 2] {
+        let pairs = self.chunks[slot as usize / CHUNK].as_mut().expect("slots in a list have room");
+        &mut pairs[slot as usize % CHUNK]
+    }
+}
+
+/// The slots of a list, oldest first or newest first. What is behind a slot is looked at only when it is asked for: most
+/// searches end with the first one.
+#[derive(Debug, Clone)]
+pub struct Walk<'a> {
+    links: &'a Links,
+    head: u32,
+    /// The slot before the next one; none at the beginning.
+    at: u32,
+    backward: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub fn all(links: &'a Links, head: u32, backward: bool) -> Walk<'a> {
+        Walk { links, head, at: NIL, backward }
+    }
+
+    /// What is behind a slot of the list, oldest first.
+    pub fn behind(links: &'a Links, head: u32, slot: u32) -> Walk<'a> {
+        Walk { links, head, at: slot, backward: false }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let next = match (self.at, self.backward) {
+            _ if self.head == NIL => return None,
+            (NIL, false) => self.head,
+            (NIL, true) => self.links.previous(self.head),
+            (at, true) if at == self.head => NIL,
+            (at, true) => self.links.previous(at),
+            (at, false) => match self.links.next(at) {
+                next if next == self.head => NIL,
+                next => next,
+            },
+        };
+        if next == NIL {
+            self.head = NIL;
+            return None;
+        }
+        self.at = next;
+        Some(next)
+    }
+}

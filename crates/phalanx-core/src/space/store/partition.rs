@@ -1,0 +1,348 @@
+//! The tuples of one signature: where they lie, and every way to find them.
+
+use super::super::signature::{LABEL, Signature, positions};
+use super::super::template::Template;
+use super::super::value::Tuple;
+use super::boxes::Boxes;
+use super::entries::{Entries, Extra, Extras};
+use super::index::Index;
+use super::links::{Links, Walk};
+use super::slab::{NIL, Slab};
+use crate::wire::space::Order;
+use hashbrown::HashMap;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::hash::RandomState;
+
+/// Indexes that are built by themselves, at most.
+const MOST_AUTOMATIC: usize = 4;
+/// An index pays when so many tuples, and as many as there are, were looked at in vain.
+const PATIENCE: u64 = 64;
+/// An index that was of no use in so many searches makes room for another.
+const UNUSED: u64 = 1000;
+/// Sets of positions that are counted for indexes to come.
+const MOST_COUNTED: usize = 64;
+/// Up to so many tuples of an index are put into the order of priorities, rather than looked for in it.
+const FEW: usize = 64;
+
+/// What is looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub template: &'a Template,
+    pub key: Option<&'a [u8]>,
+    pub label: Option<&'a [u8]>,
+    pub order: Order,
+}
+
+impl Wanted<'_> {
+    /// Whether a tuple with these extras is one.
+    pub fn accepts(&self, tuple: &[u8], extra: Option<&Extra>) -> bool {
+        let has =
+            |asked: Option<&[u8]>, is: Option<&Box<[u8]>>| asked.is_none_or(|it| is.is_some_and(|is| **is == *it));
+        has(self.key, extra.and_then(|extra| extra.key.as_ref()))
+            && has(self.label, extra.and_then(|extra| extra.label.as_ref()))
+            && self.template.matches(tuple)
+    }
+
+    fn mask(&self) -> u32 {
+        self.template.actuals() | if self.label.is_some() { LABEL } else { 0 }
+    }
+}
+
+/// The tuples of one signature, or, without, those of many.
+#[derive(Debug)]
+pub struct Partition {
+    pub signature: Option<Signature>,
+    slab: Slab,
+    extras: Extras,
+    extra_bytes: u64,
+    newest: u64,
+    head: u32,
+    links: Links,
+    indexes: Vec<Index>,
+    boxes: Vec<Boxes>,
+    /// Those whose priority is not 0.
+    priorities: BTreeSet<(Reverse<i64>, u64, u32)>,
+    /// How many tuples were looked at in vain for actuals at a set of positions.
+    in_vain: HashMap<u32, u64, RandomState>,
+    automatic: bool,
+    state: RandomState,
+}
+
+impl Partition {
+    /// Declared positions that the signature does not have are left out.
+    pub fn new(
+        signature: Option<Signature>,
+        indexes: &[Vec<u16>],
+        boxes: &[Vec<u16>],
+        automatic: bool,
+        state: RandomState,
+    ) -> Partition {
+        let arity = signature.map_or(0, |signature| signature.arity);
+        let declared = indexes.iter().filter(|of| of.iter().all(|position| u32::from(*position) < arity));
+        let mask = |of: &Vec<u16>| of.iter().fold(0, |mask, position| mask | 1 << position);
+        let numbers = |of: &Vec<u16>| {
+            signature.is_some_and(|signature| of.iter().all(|position| signature.is_number(usize::from(*position))))
+        };
+        Partition {
+            signature,
+            slab: Slab::default(),
+            extras: Extras::with_hasher(state.clone()),
+            extra_bytes: 0,
+            newest: 0,
+            head: NIL,
+            links: Links::default(),
+            indexes: declared.map(|of| Index::new(mask(of), true)).collect(),
+            boxes: boxes.iter().filter(|of| numbers(of)).map(|of| Boxes::new(of.clone())).collect(),
+            priorities: BTreeSet::new(),
+            in_vain: HashMap::with_hasher(state.clone()),
+            automatic,
+            state,
+        }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.slab.len()
+    }
+
+    pub fn entries(&self) -> Entries<'_> {
+        Entries { slab: &self.slab, extras: &self.extras }
+    }
+
+    pub fn slab(&self) -> &Slab {
+        &self.slab
+    }
+
+    /// The positions that each index covers.
+    pub fn indexed(&self) -> Vec<Vec<u16>> {
+        let of = |index: &Index| positions(index.mask).map(|position| position as u16).collect();
+        self.indexes.iter().map(of).collect()
+    }
+
+    /// Bytes of memory, about.
+    pub fn bytes(&self) -> u64 {
+        let links = (1 + self.indexes.len() as u64) * Links::CHUNK_BYTES * self.slab.chunks();
+        let tables: u64 = self.indexes.iter().map(Index::table_bytes).sum();
+        let boxes = self.boxes.len() as u64 * Boxes::TUPLE_BYTES * self.len();
+        self.slab.bytes().0 + links + tables + boxes + self.extra_bytes + 64 * self.priorities.len() as u64
+    }
+
+    pub fn insert(&mut self, number: u64, tuple: &Tuple, extra: Option<Box<Extra>>) -> u32 {
+        let slot = self.slab.insert(number, extra.is_some(), tuple);
+        if let Some(extra) = extra {
+            if extra.priority != 0 {
+                self.priorities.insert((Reverse(extra.priority), number, slot));
+            }
+            self.extra_bytes += extra.bytes();
+            self.extras.insert(slot, extra);
+        }
+        let newest = number > self.newest;
+        self.newest = self.newest.max(number);
+        self.links.insert(&mut self.head, slot, newest, &self.slab);
+        let entries = Entries { slab: &self.slab, extras: &self.extras };
+        self.indexes.iter_mut().for_each(|index| index.insert(&self.state, slot, newest, &entries));
+        self.boxes.iter_mut().for_each(|boxes| boxes.insert(slot, tuple.bytes()));
+        slot
+    }
+
+    /// Takes a tuple out.
+    pub fn remove(&mut self, slot: u32) -> (u64, Tuple, Option<Box<Extra>>) {
+        let (number, tuple) = (self.slab.number(slot), self.slab.tuple(slot));
+        let entries = Entries { slab: &self.slab, extras: &self.extras };
+        self.indexes.iter_mut().for_each(|index| index.remove(&self.state, slot, &entries));
+        self.boxes.iter_mut().for_each(|boxes| boxes.remove(slot, tuple.bytes()));
+        self.links.remove(&mut self.head, slot);
+        let has_extra = self.slab.entry(slot).has_extra;
+        let extra = has_extra.then(|| self.extras.remove(&slot)).flatten();
+        if let Some(extra) = &extra {
+            self.priorities.remove(&(Reverse(extra.priority), number, slot));
+            self.extra_bytes -= extra.bytes();
+        }
+        if let Some(chunk) = self.slab.remove(slot) {
+            self.links.forget(chunk);
+            self.indexes.iter_mut().for_each(|index| {
+                index.forget(chunk);
+                index.shrink();
+            });
+        }
+        (number, tuple, extra)
+    }
+
+    /// Changes what a tuple has beside its fields; not its label.
+    pub fn extra_mut(&mut self, slot: u32) -> Option<&mut Extra> {
+        self.extras.get_mut(&slot).map(|extra| &mut **extra)
+    }
+
+    /// The first tuple that is wanted. `clock` counts searches.
+    pub fn find(&mut self, wanted: &Wanted, clock: u64, looked_at: &mut u64) -> Option<u32> {
+        let mut in_vain = 0;
+        let entries = self.entries();
+        let found = self.candidates(wanted, None).find(|slot| {
+            let fits = self.accepts(wanted, *slot, &entries);
+            in_vain += u64::from(!fits);
+            fits
+        });
+        *looked_at += in_vain;
+        self.learn(wanted, in_vain, clock);
+        found
+    }
+
+    /// Every tuple that is wanted, behind a place, in insertion order, until `call` says that it is enough.
+    pub fn each(
+        &mut self,
+        wanted: &Wanted,
+        after: Option<(u32, u64)>,
+        clock: u64,
+        mut call: impl FnMut(&Entries, u32) -> bool,
+    ) {
+        let mut in_vain = 0;
+        let entries = self.entries();
+        for slot in self.candidates(&Wanted { order: Order::Fifo, ..*wanted }, after) {
+            if after.is_some_and(|(_, number)| self.slab.number(slot) <= number) {
+                continue;
+            }
+            if !self.accepts(wanted, slot, &entries) {
+                in_vain += 1;
+            } else if !call(&entries, slot) {
+                break;
+            }
+        }
+        self.learn(wanted, in_vain, clock);
+    }
+
+    fn accepts(&self, wanted: &Wanted, slot: u32, entries: &Entries) -> bool {
+        wanted.accepts(self.slab.entry(slot).bytes, entries.extra(slot))
+    }
+
+    /// Slots that can be wanted, the first ones first; with Any and from boxes, in no order.
+    fn candidates<'a>(&'a self, wanted: &Wanted, after: Option<(u32, u64)>) -> Candidates<'a> {
+        let backward = wanted.order == Order::Lifo;
+        let index = self.index_for(wanted.mask());
+        if index.is_none_or(|index| index.mask & !LABEL == 0) {
+            if let Some(slots) = self.in_box(wanted) {
+                return Candidates::Sorted(slots.into_iter());
+            }
+        }
+        let (links, head) = match index {
+            Some(index) => (index.links(), index.head(&self.state, wanted.template, wanted.label, &self.entries())),
+            None => (&self.links, self.head),
+        };
+        if wanted.order == Order::Priority && !self.priorities.is_empty() {
+            return self.by_priority(Walk::all(links, head, false));
+        }
+        match after {
+            // A cursor comes from outside: only a wanted tuple is in this list.
+            Some((slot, number)) if self.slab.has(slot, number) && self.accepts(wanted, slot, &self.entries()) => {
+                Candidates::Listed(Walk::behind(links, head, slot))
+            }
+            _ => Candidates::Listed(Walk::all(links, head, backward)),
+        }
+    }
+
+    fn by_priority<'a>(&'a self, walk: Walk<'a>) -> Candidates<'a> {
+        let mut few: Vec<u32> = walk.clone().take(FEW).collect();
+        if few.len() < FEW {
+            let entries = self.entries();
+            few.sort_by_key(|slot| (Reverse(entries.priority(*slot)), self.slab.number(*slot)));
+            return Candidates::Sorted(few.into_iter());
+        }
+        Candidates::Mixed(Box::new(self.mixed(walk)))
+    }
+
+    fn mixed<'a>(&'a self, walk: Walk<'a>) -> impl Iterator<Item = u32> + 'a {
+        let entries = self.entries();
+        let split = (Reverse(0), 0, 0);
+        let above = self.priorities.range(..split).map(|(_, _, slot)| *slot);
+        let below = self.priorities.range(split..).map(|(_, _, slot)| *slot);
+        above.chain(walk.filter(move |slot| entries.priority(*slot) == 0)).chain(below)
+    }
+
+    fn in_box(&self, wanted: &Wanted) -> Option<Vec<u32>> {
+        let found = self.boxes.iter().find_map(|boxes| boxes.search(wanted.template))?;
+        if wanted.order == Order::Any {
+            let entries = self.entries();
+            return Some(found.filter(|slot| self.accepts(wanted, *slot, &entries)).take(1).collect());
+        }
+        let mut slots: Vec<u32> = found.collect();
+        let number = |slot: &u32| self.slab.number(*slot);
+        match wanted.order {
+            Order::Lifo => slots.sort_by_key(|slot| Reverse(number(slot))),
+            Order::Priority => slots.sort_by_key(|slot| (Reverse(self.entries().priority(*slot)), number(slot))),
+            Order::Any | Order::Fifo => slots.sort_by_key(number),
+        }
+        Some(slots)
+    }
+
+    /// The index that says most about actuals at these positions.
+    fn index_for(&self, mask: u32) -> Option<&Index> {
+        let fitting = self.indexes.iter().filter(|index| index.mask & !mask == 0);
+        fitting.max_by_key(|index| index.mask.count_ones())
+    }
+
+    /// Notes what a search cost, and builds the index that would have spared it.
+    fn learn(&mut self, wanted: &Wanted, in_vain: u64, clock: u64) {
+        let mask = wanted.mask();
+        if mask == 0 {
+            return;
+        }
+        let fitting = self.indexes.iter_mut().filter(|index| index.mask & !mask == 0);
+        let best = fitting.max_by_key(|index| index.mask.count_ones());
+        let covered = best.is_some_and(|index| {
+            index.used = clock;
+            index.mask == mask
+        });
+        if in_vain == 0 || covered || !self.automatic {
+            return;
+        }
+        if self.in_vain.len() >= MOST_COUNTED && !self.in_vain.contains_key(&mask) {
+            self.in_vain.clear();
+        }
+        let total = self.in_vain.entry(mask).or_default();
+        *total += in_vain;
+        if *total >= PATIENCE.max(self.slab.len()) && self.make_room(clock) {
+            self.in_vain.remove(&mask);
+            self.build(mask, clock);
+        }
+    }
+
+    fn make_room(&mut self, clock: u64) -> bool {
+        let automatic = || self.indexes.iter().enumerate().filter(|(_, index)| !index.declared);
+        if automatic().count() < MOST_AUTOMATIC {
+            return true;
+        }
+        let oldest = automatic().min_by_key(|(_, index)| index.used);
+        match oldest.filter(|(_, index)| index.used + UNUSED < clock).map(|(place, _)| place) {
+            Some(place) => {
+                self.indexes.swap_remove(place);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn build(&mut self, mask: u32, clock: u64) {
+        let mut index = Index::new(mask, false);
+        index.used = clock;
+        let entries = self.entries();
+        Walk::all(&self.links, self.head, false).for_each(|slot| index.insert(&self.state, slot, true, &entries));
+        self.indexes.push(index);
+    }
+}
+
+enum Candidates<'a> {
+    Listed(Walk<'a>),
+    Sorted(std::vec::IntoIter<u32>),
+    Mixed(Box<dyn Iterator<Item = u32> + 'a>),
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        match self {
+            Candidates::Listed(walk) => walk.next(),
+            Candidates::Sorted(slots) => slots.next(),
+            Candidates::Mixed(slots) => slots.next(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Transactions: atomic, isolated, over several spaces, and ended by time or their owner's end.
+
+use super::*;
+
+const ONE: TransactionId = TransactionId(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn begun() -> Bench {
+    let mut bench = Bench::new();
+    bench.out(&[str("old")]);
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.out(bench.now, &[Tuple::of(&[str("new")])], &OutOptions::default(), Some(ONE)).unwrap();
+    let taken = bench.space.find(bench.now, local(), &like(&[Some(str("old"))]), &taking(), Some(ONE)).unwrap();
+    assert!(taken.is_some());
+    bench
+}
+
+fn all(bench: &mut Bench) -> Vec<Value> {
+    let get = Get { limit: 10, ..Get::default() };
+    let page = bench.space.get(bench.now, local(), &like(&[None]), &get, None).unwrap();
+    page.tuples.iter().flat_map(Tuple::values).collect()
+}
+
+#[test]
+fn nobody_else_sees_what_is_not_committed() {
+    let mut bench = begun();
+    assert_eq!(all(&mut bench), []);
+    let own = bench.space.count(bench.now, &like(&[None]), &Get::default(), Some(ONE));
+    assert_eq!(own, Ok(1));
+    bench.wait(asker(2, 1), &like(&[Some(str("new"))]), &Get::default(), 9);
+    assert_eq!(bench.answers(), []);
+    bench.space.commit(bench.now, ONE).unwrap();
+    assert_eq!(all(&mut bench), [str("new")]);
+    assert_eq!(bench.answers(), [(2, 1, Ok(vec![str("new")]))]);
+    assert_eq!(bench.space.commit(bench.now, ONE), Ok(()));
+    assert_eq!(bench.space.abort(bench.now, ONE), Err(SpaceError::NoTransaction));
+}
+
+#[test]
+fn an_abort_leaves_what_was() {
+    let mut bench = begun();
+    bench.wait(asker(2, 1), &like(&[Some(str("old"))]), &Get::default(), 9);
+    bench.space.abort(bench.now, ONE).unwrap();
+    assert_eq!(all(&mut bench), [str("old")]);
+    assert_eq!(bench.answers(), [(2, 1, Ok(vec![str("old")]))]);
+    assert_eq!(bench.space.abort(bench.now, ONE), Ok(()));
+    assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::NoTransaction));
+}
+
+#[test]
+fn time_or_the_owners_end_abort() {
+    let mut bench = begun();
+    bench.pass(60);
+    assert_eq!(all(&mut bench), [str("old")]);
+    let late = bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
+    assert_eq!(late, Err(SpaceError::NoTransaction));
+    let mut bench = begun();
+    bench.space.end_session(bench.now, SessionId(1));
+    assert_eq!(all(&mut bench), [str("old")]);
+}
+
+#[test]
+fn what_is_prepared_outlives_its_owner() {
+    let mut spaces = [begun(), begun()];
+    for bench in &mut spaces {
+        bench.space.prepare(bench.now, ONE).unwrap();
+        bench.space.prepare(bench.now, ONE).unwrap();
+        bench.space.end_session(bench.now, SessionId(1));
+        bench.pass(61);
+        let more = bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
+        assert_eq!(more, Err(SpaceError::Prepared));
+    }
+    for bench in &mut spaces {
+        bench.space.commit(bench.now, ONE).unwrap();
+        assert_eq!(all(bench), [str("new")]);
+    }
+}
+
+#[test]
+fn the_key_of_a_tuple_can_be_given_to_another_one() {
+    let keyed = || OutOptions { key: Some(int(1).to_bytes()), ..OutOptions::default() };
+    for commits in [true, false] {
+        let mut bench = Bench::new();
+        bench.out_with(&[int(1)], keyed()).unwrap();
+        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+        bench.space.find(bench.now, local(), &like(&[None]), &taking(), Some(ONE)).unwrap().unwrap();
+        bench.space.out(bench.now, &[Tuple::of(&[int(2)])], &keyed(), Some(ONE)).unwrap();
+        let again = bench.space.out(bench.now, &[Tuple::of(&[int(3)])], &keyed(), Some(ONE));
+        assert_eq!(again, Err(SpaceError::KeyTaken));
+        assert_eq!(bench.out_with(&[int(3)], keyed()), Err(SpaceError::KeyTaken));
+        match commits {
+            true => bench.space.commit(bench.now, ONE).unwrap(),
+            false => bench.space.abort(bench.now, ONE).unwrap(),
+        }
+        let by_key = Get { key: Some(int(1).to_bytes()), ..Get::default() };
+        assert_eq!(bench.get(&like(&[None]), by_key), Some(vec![int(if commits { 2 } else { 1 })]));
+        assert_eq!(bench.out_with(&[int(3)], keyed()), Err(SpaceError::KeyTaken));
+    }
+}
+
+#[test]
+fn who_waits_under_a_transaction_gets_what_it_puts_or_its_end() {
+    let mut bench = Bench::new();
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    let wait = |bench: &mut Bench, request, name: &str| {
+        let template = Arc::new(like(&[Some(str(name))]));
+        bench.space.wait(bench.now, asker(1, request), template, &taking(), None, Some(ONE))
+    };
+    assert_eq!(wait(&mut bench, 1, "own"), Ok(None));
+    assert_eq!(wait(&mut bench, 2, "others"), Ok(None));
+    assert_eq!(wait(&mut bench, 3, "nobody's"), Ok(None));
+    bench.space.out(bench.now, &[Tuple::of(&[str("own")])], &OutOptions::default(), Some(ONE)).unwrap();
+    bench.out(&[str("others")]);
+    assert_eq!(bench.answers(), [(1, 1, Ok(vec![str("own")])), (1, 2, Ok(vec![str("others")]))]);
+    bench.space.abort(bench.now, ONE).unwrap();
+    assert_eq!(bench.answers(), [(1, 3, Err(SpaceError::NoTransaction))]);
+    assert_eq!(all(&mut bench), [str("others")]);
+}
+
+#[test]
+fn pages_of_a_transaction_begin_with_what_it_put() {
+    let mut bench = Bench::new();
+    (0..5).for_each(|number| bench.out(&[int(number)]));
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    for number in 5..10 {
+        bench.space.out(bench.now, &[Tuple::of(&[int(number)])], &OutOptions::default(), Some(ONE)).unwrap();
+    }
+    for take in [false, true] {
+        let mut get = Get { limit: 2, take, ..Get::default() };
+        let mut found = Vec::new();
+        loop {
+            let page = bench.space.get(bench.now, local(), &like(&[None]), &get, Some(ONE)).unwrap();
+            found.extend(page.tuples.iter().flat_map(Tuple::values));
+            get.after = page.next;
+            if page.next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, [5, 6, 7, 8, 9, 0, 1, 2, 3, 4].map(int));
+    }
+    bench.space.abort(bench.now, ONE).unwrap();
+    assert_eq!(all(&mut bench), [0, 1, 2, 3, 4].map(int));
+}
+
+#[test]
+fn transactions_count_against_the_limits() {
+    let mut bench = Bench::with(Options { most_tuples: 2, most_transactions: 1, ..Options::default() });
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    assert_eq!(bench.space.begin(bench.now, SessionId(1), ONE, MINUTE), Err(SpaceError::NumberTaken));
+    let second = bench.space.begin(bench.now, SessionId(1), TransactionId(2), MINUTE);
+    assert!(matches!(second, Err(SpaceError::Full { most: 1, .. })));
+    let put =
+        |bench: &mut Bench| bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
+    assert!(put(&mut bench).is_ok() && put(&mut bench).is_ok());
+    assert!(matches!(put(&mut bench), Err(SpaceError::Full { most: 2, .. })));
+    bench.space.commit(bench.now, ONE).unwrap();
+    assert_eq!(bench.space.info().tuples, 2);
+}

@@ -1,0 +1,92 @@
+//! Who waits: fairness, deadlines, and that a thousand who wait do not cost who does not concern them.
+
+use super::*;
+
+#[test]
+fn all_readers_get_a_tuple_and_then_the_first_taker() {
+    let mut bench = Bench::new();
+    let template = like(&[Some(str("a")), None]);
+    assert_eq!(bench.wait(asker(1, 1), &template, &taking(), 9), None);
+    assert_eq!(bench.wait(asker(2, 1), &template, &taking(), 9), None);
+    assert_eq!(bench.wait(asker(3, 1), &template, &Get::default(), 9), None);
+    assert_eq!(bench.wait(asker(4, 1), &template, &Get::default(), 9), None);
+    bench.out(&[str("b"), int(0)]);
+    assert_eq!(bench.answers(), []);
+    bench.out(&[str("a"), int(1)]);
+    let answer = || Ok(vec![str("a"), int(1)]);
+    assert_eq!(bench.answers(), [(3, 1, answer()), (4, 1, answer()), (1, 1, answer())]);
+    assert_eq!(bench.count(&template), 0);
+    bench.out(&[str("a"), int(2)]);
+    assert_eq!(bench.answers(), [(2, 1, Ok(vec![str("a"), int(2)]))]);
+}
+
+#[test]
+fn takers_with_different_templates_are_served_in_the_order_in_which_they_came() {
+    let mut bench = Bench::new();
+    let templates =
+        [like(&[None, None]), like(&[Some(str("a")), None]), like(&[None, Some(int(1))]), typed("a", mask::INT)];
+    for (number, template) in templates.iter().enumerate() {
+        bench.wait(asker(1, number as u64), template, &taking(), 9);
+    }
+    (0..4).for_each(|_| bench.out(&[str("a"), int(1)]));
+    let order: Vec<u64> = bench.answers().iter().map(|(_, request, _)| *request).collect();
+    assert_eq!(order, [0, 1, 2, 3]);
+}
+
+#[test]
+fn deadlines_answer_and_cancelled_ones_do_not() {
+    let mut bench = Bench::new();
+    bench.wait(asker(1, 1), &like(&[None]), &taking(), 2);
+    bench.wait(asker(1, 2), &like(&[None]), &Get::default(), 5);
+    assert_eq!(bench.space.next_deadline(), Some(Duration::from_secs(2)));
+    bench.pass(2);
+    assert_eq!(bench.answers(), [(1, 1, Err(SpaceError::TimedOut))]);
+    assert!(bench.space.cancel(SessionId(1), 2));
+    assert!(!bench.space.cancel(SessionId(1), 2));
+    bench.pass(9);
+    bench.out(&[int(1)]);
+    assert_eq!(bench.answers(), []);
+    let at_once =
+        bench.space.wait(bench.now, asker(1, 3), Arc::new(like(&[None, None])), &taking(), Some(bench.now), None);
+    assert_eq!(at_once, Err(SpaceError::TimedOut));
+}
+
+#[test]
+fn waiters_are_limited_and_numbers_used_once() {
+    let options = Options { most_session_waiters: 2, most_waiters: 3, ..Options::default() };
+    let mut bench = Bench::with(options);
+    let mut wait = |session, request| {
+        let template = Arc::new(like(&[None]));
+        bench.space.wait(bench.now, asker(session, request), template, &taking(), None, None)
+    };
+    assert_eq!(wait(1, 1), Ok(None));
+    assert_eq!(wait(1, 1), Err(SpaceError::NumberTaken));
+    assert_eq!(wait(1, 2), Ok(None));
+    assert!(matches!(wait(1, 3), Err(SpaceError::Full { most: 2, .. })));
+    assert_eq!(wait(2, 1), Ok(None));
+    assert!(matches!(wait(3, 1), Err(SpaceError::Full { most: 3, .. })));
+}
+
+#[test]
+fn a_waiters_key_and_label_count() {
+    let mut bench = Bench::new();
+    let label = Some(str("l").to_bytes());
+    bench.wait(asker(1, 1), &like(&[None]), &Get { label: label.clone(), ..taking() }, 9);
+    bench.out(&[int(1)]);
+    assert_eq!(bench.answers(), []);
+    bench.out_with(&[int(2)], OutOptions { label, ..OutOptions::default() }).unwrap();
+    assert_eq!(bench.answers(), [(1, 1, Ok(vec![int(2)]))]);
+}
+
+#[test]
+fn many_shapes_of_templates_are_all_served() {
+    let mut bench = Bench::new();
+    for set in 0u32..64 {
+        let template = like(&[0, 1, 2, 3, 4, 5].map(|position| (set & 1 << position != 0).then(|| int(1))));
+        bench.wait(asker(1, u64::from(set)), &template, &taking(), 9);
+    }
+    (0..64).for_each(|_| bench.out(&[int(1), int(1), int(1), int(1), int(1), int(1)]));
+    let order: Vec<u64> = bench.answers().iter().map(|(_, request, _)| *request).collect();
+    assert_eq!(order, (0..64).collect::<Vec<u64>>());
+    assert_eq!(bench.space.info().takers, 0);
+}

@@ -1,0 +1,243 @@
+//! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
+//! one participant of a transaction over several, which are prepared before they are committed.
+
+use super::store::Held;
+use super::{Space, Tuple};
+use crate::error::SpaceError;
+use crate::ids::{SessionId, TransactionId};
+use hashbrown::HashMap;
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::RandomState;
+use std::time::Duration;
+
+/// Transactions whose end is remembered, so that who lost the answer can ask again.
+const MOST_ENDED: usize = 10_000;
+
+#[derive(Debug)]
+pub struct Transaction {
+    owner: SessionId,
+    deadline: Duration,
+    prepared: bool,
+    /// What it put.
+    pub staged: Vec<Held>,
+    /// What it took of what was there before.
+    pub taken: Vec<Held>,
+    /// Who waits under it.
+    pub waiters: BTreeSet<u64>,
+}
+
+impl Transaction {
+    /// Whether it ends with a session.
+    pub fn is_lost_with(&self, session: SessionId) -> bool {
+        self.owner == session && !self.prepared
+    }
+}
+
+/// How the last transactions ended: whether they were committed.
+#[derive(Debug, Default)]
+pub struct Ended {
+    committed: HashMap<TransactionId, bool, RandomState>,
+    order: VecDeque<TransactionId>,
+}
+
+impl Ended {
+    fn remember(&mut self, id: TransactionId, committed: bool) {
+        self.committed.insert(id, committed);
+        self.order.push_back(id);
+        if self.order.len() > MOST_ENDED {
+            self.order.pop_front().map(|oldest| self.committed.remove(&oldest));
+        }
+    }
+}
+
+impl Space {
+    /// Begins a transaction, which is aborted after `timeout`, or with its session, if it was not ended before.
+    pub fn begin(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        transaction: TransactionId,
+        timeout: Duration,
+    ) -> Result<(), SpaceError> {
+        self.on_tick(now);
+        if self.transactions.contains_key(&transaction) || self.ended.committed.contains_key(&transaction) {
+            return Err(SpaceError::NumberTaken);
+        }
+        let most = self.options.most_transactions;
+        if self.transactions.len() as u64 >= most {
+            return Err(SpaceError::Full { what: "transactions".into(), most });
+        }
+        let deadline = now.saturating_add(timeout.min(self.options.longest_transaction));
+        self.transaction_deadlines.insert((deadline, transaction));
+        let new = Transaction {
+            owner: session,
+            deadline,
+            prepared: false,
+            staged: Vec::new(),
+            taken: Vec::new(),
+            waiters: BTreeSet::new(),
+        };
+        self.transactions.insert(transaction, new);
+        Ok(())
+    }
+
+    /// Promises that a transaction can be committed. It then stays, even when its session ends, until it is committed,
+    /// aborted, or the space's longest time for transactions is over.
+    pub fn prepare(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
+        self.on_tick(now);
+        let own = self.transactions.get_mut(&transaction).ok_or(SpaceError::NoTransaction)?;
+        if !own.prepared {
+            own.prepared = true;
+            let deadline = now.saturating_add(self.options.longest_transaction);
+            let before = std::mem::replace(&mut own.deadline, deadline);
+            self.transaction_deadlines.remove(&(before, transaction));
+            self.transaction_deadlines.insert((deadline, transaction));
+            self.dismiss_waiters(transaction, SpaceError::Prepared);
+        }
+        Ok(())
+    }
+
+    /// Makes what a transaction did visible. Once more, it does nothing.
+    pub fn commit(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
+        self.on_tick(now);
+        if self.ended.committed.get(&transaction) == Some(&true) {
+            return Ok(());
+        }
+        let own = self.end(transaction, true).ok_or(SpaceError::NoTransaction)?;
+        for held in &own.taken {
+            self.let_go(held);
+            self.store.free_key(held);
+        }
+        for held in own.staged {
+            self.let_go(&held);
+            self.publish(&held.tuple);
+            self.restore(now, held);
+        }
+        Ok(())
+    }
+
+    /// Undoes what a transaction did. Once more, it does nothing.
+    pub fn abort(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
+        self.on_tick(now);
+        match self.ended.committed.get(&transaction).copied() {
+            Some(false) => Ok(()),
+            Some(true) => Err(SpaceError::NoTransaction),
+            None if self.undo(now, transaction) => Ok(()),
+            None => Err(SpaceError::NoTransaction),
+        }
+    }
+
+    /// Aborts; `false`: there is no such transaction.
+    fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
+        let Some(back) = self.dissolve(transaction) else { return false };
+        self.bring_back(now, back);
+        true
+    }
+
+    /// Aborts, except that what was taken is not yet back.
+    pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
+        let own = self.end(transaction, false)?;
+        for held in &own.staged {
+            self.let_go(held);
+            self.store.free_key(held);
+        }
+        // Who put a tuple in the place of the one it took leaves that one its key.
+        for held in &own.taken {
+            if let Some(key) = held.key() {
+                self.store.reserve_key(key);
+            }
+        }
+        Some(own.taken)
+    }
+
+    /// What was taken comes back, the oldest first.
+    pub(super) fn bring_back(&mut self, now: Duration, mut back: Vec<Held>) {
+        back.sort_unstable_by_key(|held| held.number);
+        for held in back {
+            self.let_go(&held);
+            self.restore(now, held);
+        }
+    }
+
+    fn end(&mut self, id: TransactionId, committed: bool) -> Option<Transaction> {
+        if !self.transactions.contains_key(&id) {
+            return None;
+        }
+        self.dismiss_waiters(id, SpaceError::NoTransaction);
+        let own = self.transactions.remove(&id)?;
+        self.transaction_deadlines.remove(&(own.deadline, id));
+        self.ended.remember(id, committed);
+        Some(own)
+    }
+
+    fn dismiss_waiters(&mut self, id: TransactionId, error: SpaceError) {
+        let waiters = self.transactions.get_mut(&id).map(|own| std::mem::take(&mut own.waiters));
+        for number in waiters.unwrap_or_default() {
+            let interest = self.takers.get(number).or_else(|| self.readers.get(number));
+            if let Some(asker) = interest.map(|interest| interest.asker) {
+                self.disappoint(asker.session, asker.request, error.clone());
+            }
+        }
+    }
+
+    /// Operations are possible under a transaction that is there and not prepared.
+    pub(super) fn open_transaction(&self, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
+        match transaction.map(|id| self.transactions.get(&id)) {
+            None => Ok(()),
+            Some(None) => Err(SpaceError::NoTransaction),
+            Some(Some(own)) if own.prepared => Err(SpaceError::Prepared),
+            Some(Some(_)) => Ok(()),
+        }
+    }
+
+    /// What a transaction puts: who waits under it may have it, others see it after the commit.
+    pub(super) fn stage(&mut self, id: TransactionId, held: Held) {
+        self.serve_readers(&held, Some(id));
+        if let Some(number) = self.takers.first(&held, Some(id)) {
+            if let Some(asker) = self.takers.get(number).map(|interest| interest.asker) {
+                self.leave(asker.session, asker.request);
+                self.takes += 1;
+                self.free_staged_key(id, &held);
+                let answer = Ok(held.tuple);
+                let (session, request) = (asker.session, asker.request);
+                return self.commands.push_back(super::Command::Answer { session, request, answer });
+            }
+        }
+        self.held.0 += 1;
+        self.held.1 += held.bytes();
+        if let Some(own) = self.transactions.get_mut(&id) {
+            own.staged.push(held);
+        }
+    }
+
+    /// Gives what the transaction itself put; taken, it never was there.
+    pub(super) fn give_staged(&mut self, id: TransactionId, place: usize, take: bool) -> Option<Tuple> {
+        let own = self.transactions.get_mut(&id)?;
+        if !take {
+            self.reads += 1;
+            return own.staged.get(place).map(|held| held.tuple.clone());
+        }
+        let held = own.staged.remove(place);
+        self.takes += 1;
+        self.let_go(&held);
+        self.free_staged_key(id, &held);
+        Some(held.tuple)
+    }
+
+    /// Whether a transaction took the tuple of a key, and has not put another one.
+    pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
+        let own = transaction.and_then(|id| self.transactions.get(&id));
+        own.is_some_and(|own| {
+            let has_key = |held: &Held| held.key() == Some(key);
+            own.taken.iter().any(has_key) && !own.staged.iter().any(has_key)
+        })
+    }
+
+    /// The key of what a transaction put is free, unless what it took before had the same.
+    fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
+        self.store.free_key(held);
+        if let Some(key) = held.key().filter(|key| self.replaces(Some(id), key)) {
+            self.store.reserve_key(key);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Watches: an event for each matching tuple that is put, numbered, at least once.
+
+use super::register::{Interest, Kind};
+use super::store::Held;
+use super::{Asker, Command, RequestId, Space, Template, Tuple, Watching};
+use crate::error::SpaceError;
+use crate::ids::SessionId;
+use std::sync::Arc;
+
+impl Space {
+    /// Events for matching tuples that are put from now on, and those still known after the event `since`, at once.
+    /// A watch counts as a waiter, and its number as a request's.
+    pub fn watch(
+        &mut self,
+        session: SessionId,
+        watch: RequestId,
+        template: Arc<Template>,
+        since: Option<u64>,
+    ) -> Result<Watching, SpaceError> {
+        let asker = Asker { session, request: watch, acknowledges: false };
+        let (key, label, transaction, deadline) = (None, None, None, None);
+        let interest = Interest { asker, template: template.clone(), key, label, transaction, deadline };
+        self.enrol(Kind::Watch, interest)?;
+        self.log.keep();
+        let last = self.log.last();
+        let Some(since) = since else { return Ok(Watching { last, missed: 0 }) };
+        let (missed, known) = self.log.since(since);
+        let matching = known.filter(|(_, tuple)| template.matches(tuple.bytes()));
+        let events =
+            matching.map(|(sequence, tuple)| Command::Notify { session, watch, sequence, tuple: tuple.clone() });
+        self.commands.extend(events);
+        Ok(Watching { last, missed })
+    }
+
+    /// Ends a watch; `false`: there was none.
+    pub fn unwatch(&mut self, session: SessionId, watch: RequestId) -> bool {
+        match self.asked.get(&(session, watch)) {
+            Some((Kind::Watch, _)) => self.leave(session, watch).is_some(),
+            _ => false,
+        }
+    }
+
+    /// A tuple was put, and all may see it.
+    pub(super) fn publish(&mut self, tuple: &Tuple) {
+        let sequence = self.log.add(tuple);
+        if self.watches.is_empty() {
+            return;
+        }
+        let held = Held { number: 0, tuple: tuple.clone(), extra: None };
+        for number in self.watches.all(&held, None) {
+            let Some(asker) = self.watches.get(number).map(|interest| interest.asker) else { continue };
+            let (session, watch, tuple) = (asker.session, asker.request, tuple.clone());
+            self.commands.push_back(Command::Notify { session, watch, sequence, tuple });
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Where processes of one user find each other on one machine: unix sockets in a folder that only this user can enter.
+//!
+//! A server that listens at an address listens at a path of that name too. The name holds the network namespace: two
+//! containers that share the folder may both have somebody at `127.0.0.1:7400`.
+
+use crate::socket::Listener;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+/// A path at which a server listens; dropping it removes the path.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    /// The folder is ours too, and goes when it is empty.
+    in_folder: bool,
+}
+
+impl Place {
+    /// Listens at the path that belongs to `address`.
+    pub fn of(address: &SocketAddr) -> io::Result<(Listener, Place)> {
+        let folder = system::folder();
+        let path = folder.join(name(*address));
+        let listener = system::in_private_folder(&folder, || {
+            remove_stale(&folder);
+            Listener::bind_path(&path)
+        })?;
+        Ok((listener, Place { path, in_folder: true }))
+    }
+
+    /// Listens at a path that the user named. What a dead server left there is replaced, nothing else is.
+    pub fn at(path: &Path) -> io::Result<(Listener, Place)> {
+        if system::is_stale(path) {
+            std::fs::remove_file(path)?;
+        }
+        let listener = system::bind_private(path)?;
+        Ok((listener, Place { path: path.to_owned(), in_folder: false }))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        if self.in_folder {
+            let _ = std::fs::remove_dir(system::folder());
+        }
+    }
+}
+
+/// Where a server of this machine that is reached at `address` may listen, best first; nothing where `address` is not of
+/// this machine.
+pub fn paths_to(address: &SocketAddr) -> Vec<PathBuf> {
+    if UdpSocket::bind((address.ip(), 0)).is_err() {
+        return Vec::new();
+    }
+    let everywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let ips = std::iter::once(address.ip()).chain(everywhere);
+    ips.map(|ip| system::folder().join(name(SocketAddr::new(ip, address.port())))).collect()
+}
+
+fn name(address: SocketAddr) -> String {
+    format!("{address}@{}", system::namespace())
+}
+
+/// Removes what servers that were killed have left.
+fn remove_stale(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let stale = entries.map(|entry| entry.path()).filter(|path| system::is_stale(path));
+    stale.for_each(|path| drop(std::fs::remove_file(path)));
+}
+
+#[cfg(unix)]
+mod system {
+    use crate::socket::{Listener, Socket};
+    use rustix::fs::{FlockOperation, Mode, flock};
+    use rustix::process::{geteuid, umask};
+    use std::fs::{self, DirBuilder, File};
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+    use std::path::{Path, PathBuf};
+    use std::sync::{Mutex, PoisonError};
+
+    /// How often a folder that somebody removes meanwhile is made again.
+    const TRIES: usize = 20;
+
+    pub fn folder() -> PathBuf {
+        match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+            Some(folder) => Path::new(&folder).join("phalanx"),
+            None => std::env::temp_dir().join(format!("phalanx-of-user-{}", geteuid().as_raw())),
+        }
+    }
+
+    /// Makes the folder and does the work while no other process does the same there.
+    pub fn in_private_folder<T>(folder: &Path, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for _ in 0..TRIES {
+            match DirBuilder::new().mode(0o700).create(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            check_private(folder)?;
+            let outcome = File::open(folder).and_then(|opened| {
+                flock(&opened, FlockOperation::LockExclusive)?;
+                work()
+            });
+            match outcome {
+                // Removed by who was the last to use it, before the lock was ours.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
+                outcome => return outcome,
+            }
+        }
+        Err(last)
+    }
+
+    fn check_private(folder: &Path) -> io::Result<()> {
+        let found = fs::symlink_metadata(folder)?;
+        if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
+            return Ok(());
+        }
+        let what = format!("{} is not a folder that only this user can enter", folder.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+    }
+
+    /// Whether a socket lies there that nobody listens at.
+    pub fn is_stale(path: &Path) -> bool {
+        let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+        let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        is_socket && Socket::dial_path(path).err().is_some_and(refused)
+    }
+
+    /// Only this user can connect from the first moment on.
+    pub fn bind_private(path: &Path) -> io::Result<Listener> {
+        static MASK: Mutex<()> = Mutex::new(()); // the mask is the whole process's
+        let _alone = MASK.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = umask(Mode::RWXG | Mode::RWXO);
+        let bound = Listener::bind_path(path);
+        umask(before);
+        bound
+    }
+
+    /// A number for the network namespace of this process; 0 where there are none.
+    pub fn namespace() -> u64 {
+        fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino())
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    use crate::socket::Listener;
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    pub fn folder() -> PathBuf {
+        std::env::temp_dir().join("phalanx")
+    }
+
+    pub fn in_private_folder<T>(_: &Path, _: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn is_stale(_: &Path) -> bool {
+        false
+    }
+
+    pub fn bind_private(_: &Path) -> io::Result<Listener> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn namespace() -> u64 {
+        0
+    }
+}

@@ -1,0 +1,172 @@
+//! How peers come in, to an executor as to a server of spaces: accepted in threads of their own, given a moment to prove
+//! who they are, and bounded in number until they have.
+
+use crate::sync::lock;
+use phalanx_core::level::{LevelSet, Levels};
+use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::{Listener, Socket};
+use phalanx_net::tls::{self, Shaken};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For a peer to say what it wants and to prove who it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections that have not yet proved anything; the oldest makes room for the newest.
+const MOST_UNPROVED: usize = 128;
+/// Until a door that is closed has woken who waits at it, and until accepting is tried again where it failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Of a thread that serves a peer, in bytes.
+const STACK: usize = 512 << 10;
+
+/// What is behind a door: serves a peer that has said what it wants, in the peer's own thread. An error is for the log.
+pub type Serve = Box<dyn Fn(Peer, Preamble) -> io::Result<()> + Send + Sync>;
+/// Told of what the machine's owner may want to know.
+pub type Log = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Where peers come in, over one or several listeners.
+pub struct Door {
+    listeners: Vec<Listener>,
+    serve: Serve,
+    log: Log,
+    unproved: Mutex<Vec<Unproved>>,
+    next: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// A connection that has not yet proved anything.
+struct Unproved {
+    number: u64,
+    from: Option<IpAddr>,
+    socket: Socket,
+}
+
+/// Who came in. Until [`Peer::proved`] it may be put out to make room.
+pub struct Peer {
+    pub number: u64,
+    pub socket: Socket,
+    /// Where it comes from; none: from this machine, over a path.
+    pub from: Option<IpAddr>,
+    deadline: Instant,
+    door: Arc<Door>,
+}
+
+impl Door {
+    /// Begins to accept at every listener.
+    pub fn open(listeners: Vec<Listener>, serve: Serve, log: Log) -> io::Result<Arc<Door>> {
+        let (unproved, next, closed) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        let door = Arc::new(Door { listeners, serve, log, unproved, next, closed });
+        for index in 0..door.listeners.len() {
+            let door = door.clone();
+            thread::Builder::new().name("phalanx-accept".into()).spawn(move || door.accept(index))?;
+        }
+        Ok(door)
+    }
+
+    /// Accepts nobody any more; who is in stays.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.listeners.iter().for_each(|listener| listener.close(PAUSE));
+    }
+
+    fn accept(self: Arc<Door>, index: usize) {
+        loop {
+            let accepted = self.listeners[index].accept();
+            if self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((socket, from)) = accepted else {
+                thread::sleep(PAUSE); // out of descriptors: serve those who are here until some are free
+                continue;
+            };
+            self.clone().let_in(socket, from);
+        }
+    }
+
+    fn let_in(self: Arc<Door>, socket: Socket, from: Option<SocketAddr>) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let ip = from.map(|from| from.ip());
+        if let Ok(socket) = socket.try_clone() {
+            self.make_room(Unproved { number, from: ip, socket });
+        }
+        let peer = Peer { number, socket, from: ip, deadline: Instant::now() + PATIENCE, door: self };
+        let serve = move || {
+            let door = peer.door.clone();
+            if let Err(error) = peer.serve() {
+                let from = from.map_or("a process of this machine".to_owned(), |from| from.to_string());
+                (door.log)(format!("refused {from}: {error}"));
+            }
+            door.proved(number); // or is gone
+        };
+        let _ = thread::Builder::new().name("phalanx-peer".into()).stack_size(STACK).spawn(serve);
+    }
+
+    /// A flood of connections that prove nothing costs the oldest of them from where most come, not the service.
+    fn make_room(&self, newest: Unproved) {
+        let mut unproved = lock(&self.unproved);
+        unproved.push(newest);
+        if unproved.len() > MOST_UNPROVED {
+            let from = |address| unproved.iter().filter(|other| other.from == address).count();
+            let most = unproved.iter().map(|it| from(it.from)).max().unwrap_or_default();
+            if let Some(index) = unproved.iter().position(|it| from(it.from) == most) {
+                unproved.remove(index).socket.shut_down();
+            }
+        }
+    }
+
+    fn proved(&self, number: u64) {
+        lock(&self.unproved).retain(|other| other.number != number);
+    }
+}
+
+impl Peer {
+    fn serve(mut self) -> io::Result<()> {
+        let preamble = Preamble::read(&mut self.socket.until(self.deadline))?;
+        let door = self.door.clone();
+        (door.serve)(self, preamble)
+    }
+
+    /// A handshake for a link of these levels with a member in the role of a user; whose name is told.
+    pub fn shake_hands(&mut self, member: &Member, levels: Levels) -> io::Result<(Shaken, String)> {
+        let connection = member.server().map_err(io::Error::other)?;
+        let shaken = tls::handshake(connection, levels, &mut self.socket.until(self.deadline))?;
+        user_of(shaken)
+    }
+
+    /// The same, where the user chooses among the levels offered.
+    pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, String)> {
+        let connection = member.server().map_err(io::Error::other)?;
+        let shaken = tls::offer(connection, offered, &mut self.socket.until(self.deadline))?;
+        user_of(shaken)
+    }
+
+    /// It has proved who it is: no flood puts it out any more.
+    pub fn proved(&self) {
+        self.door.proved(self.number);
+    }
+}
+
+fn user_of(shaken: Shaken) -> io::Result<(Shaken, String)> {
+    let (role, user) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+    match role == Role::User.name() {
+        true => Ok((shaken, user)),
+        false => Err(refused(format!("{user} is no user but has the role {role}"))),
+    }
+}
+
+/// Checks that the user is among those accepted; an empty list accepts every user of the grid.
+pub fn check_accepted(accepted: &[String], user: &str) -> io::Result<()> {
+    match accepted.is_empty() || accepted.iter().any(|name| name.eq_ignore_ascii_case(user)) {
+        true => Ok(()),
+        false => Err(refused(format!("the user {user} is not among those accepted here"))),
+    }
+}
+
+/// Why a peer is not served.
+pub fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
+}

@@ -1,0 +1,595 @@
+//! A connection to a space, shared by all threads of a process.
+//!
+//! Whoever waits for an answer reads the link itself while nobody else does, and hands the others theirs: a question costs
+//! one thread and no wake-up. Where no thread waits, for requests that were begun with a function to be called, one thread
+//! of the connection reads.
+
+use super::SpaceAddress;
+use super::connect::{Connect, Reached, reach};
+use super::server::MOST_BODY;
+use crate::sync::lock;
+use bytes::Bytes;
+use phalanx_core::error::SpaceError;
+use phalanx_core::level::{Agreed, Conflict, Mark};
+use phalanx_core::space::RequestId;
+use phalanx_core::wire::space::{FromSpace, ToSpace};
+use phalanx_core::wire::{decode, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::IdentityError;
+use phalanx_net::link::{Link, LinkError, Reader};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// How long the connection's own thread reads before it looks whether it is still needed.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes that wait to be written beyond which whoever asks waits.
+const MOST_WAITING: usize = 16 << 20;
+/// Events of one watch that are kept until somebody asks for them.
+const MOST_EVENTS: usize = 100_000;
+const MOST_EVENT_BYTES: usize = 64 << 20;
+/// How long is read or written in turn where both are to be done.
+const TURN: Duration = Duration::from_millis(10);
+/// For a space to say what became of a request that is given up.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the connection's own thread looks whether the connection is still there.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Why a space cannot be used.
+#[derive(Debug, Clone, Error)]
+pub enum ClientError {
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    #[error("{0}")]
+    Unreachable(String),
+    #[error(
+        "the connection to the space {space} ended: {why}. What it has put is there, what waited has taken nothing"
+    )]
+    Ended { space: String, why: String },
+    #[error(transparent)]
+    Level(#[from] Conflict),
+    #[error("{0}")]
+    Identity(String),
+}
+
+impl From<IdentityError> for ClientError {
+    fn from(error: IdentityError) -> ClientError {
+        ClientError::Identity(error.to_string())
+    }
+}
+
+/// What a request ended with; never [`FromSpace::Failed`], which is an error.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub message: FromSpace,
+    pub body: Bytes,
+}
+
+/// Called once with the outcome of a request, in any thread; must be quick.
+pub type Done = Box<dyn FnOnce(Result<Answer, ClientError>) + Send>;
+/// Called, in any thread, when there are events again since somebody looked; must be quick.
+pub type Nudge = Arc<dyn Fn() + Send + Sync>;
+/// An event of a watch: its sequence number, and the tuple.
+pub type Event = (u64, Bytes);
+
+/// A connection to one space.
+pub struct Client {
+    link: Arc<Link>,
+    mark: Mark,
+    created: bool,
+    address: SpaceAddress,
+    agreed: Agreed,
+    state: Mutex<State>,
+    next: AtomicU64,
+}
+
+struct State {
+    /// None: a thread has it and reads.
+    reader: Option<Reader>,
+    requests: HashMap<RequestId, Slot>,
+    watches: HashMap<RequestId, Watch>,
+    /// Threads that wait while another one reads, by a number of their own.
+    parked: HashMap<u64, Thread>,
+    next_parked: u64,
+    /// Requests that the connection's own thread reads for.
+    begun: usize,
+    pump: Option<Thread>,
+    ended: Option<String>,
+}
+
+enum Slot {
+    /// Its thread looks here; it is woken if it is parked.
+    Waited(Option<Thread>),
+    Begun(Done),
+    Answered(Result<Answer, ClientError>),
+}
+
+/// What is to be called when the state is not locked any more.
+#[must_use]
+enum Call {
+    Nothing,
+    Done(Done, Result<Answer, ClientError>),
+    Nudge(Nudge),
+}
+
+impl Call {
+    fn make(self) {
+        match self {
+            Call::Nothing => {}
+            Call::Done(done, answer) => done(answer),
+            Call::Nudge(nudge) => nudge(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Watch {
+    events: VecDeque<Event>,
+    bytes: usize,
+    failed: Option<ClientError>,
+    waiting: Option<Thread>,
+    nudge: Option<Nudge>,
+    /// Nobody has looked since it was called.
+    nudged: bool,
+}
+
+impl Client {
+    /// Reaches the space and opens it.
+    pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
+        let Reached { link, reader, agreed } = reach(&address.place, connect)?;
+        let state = State {
+            reader: Some(reader),
+            requests: HashMap::new(),
+            watches: HashMap::new(),
+            parked: HashMap::new(),
+            next_parked: 0,
+            begun: 0,
+            pump: None,
+            ended: None,
+        };
+        let (state, next) = (Mutex::new(state), AtomicU64::new(1));
+        let mut client = Client { link, mark: Mark::Data, created: false, address, agreed, state, next };
+        let open =
+            |request| ToSpace::Open { request, name: client.address.name.clone(), create: connect.create.clone() };
+        let request = client.ask(open, Vec::new())?;
+        let patience = Instant::now() + connect.patience;
+        let answer = loop {
+            if let Some(answer) = client.wait(request, connect.patience) {
+                break answer.map_err(|error| match error {
+                    ClientError::Ended { .. } => {
+                        let why = "refused this user (its server's own output says why)";
+                        ClientError::Unreachable(format!("{} {why}", client.address))
+                    }
+                    error => error,
+                })?;
+            }
+            if Instant::now() >= patience {
+                return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
+            }
+        };
+        let FromSpace::Opened { secure, created, .. } = answer.message else {
+            return Err(client.ended("it does not speak this protocol"));
+        };
+        client.created = created;
+        client.mark = if secure { Mark::Data } else { Mark::None };
+        Ok(Arc::new(client))
+    }
+
+    /// The space's address.
+    pub fn address(&self) -> &SpaceAddress {
+        &self.address
+    }
+
+    /// Whether it was made for this client.
+    pub fn created(&self) -> bool {
+        self.created
+    }
+
+    /// What its tuples travel as.
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// How the link is protected, and why.
+    pub fn agreed(&self) -> &Agreed {
+        &self.agreed
+    }
+
+    /// Sends a request, whose number is given to `message`; [`Client::wait`] must follow.
+    pub fn ask(&self, message: impl FnOnce(RequestId) -> ToSpace, body: Vec<Bytes>) -> Result<RequestId, ClientError> {
+        self.begin(message, body, Slot::Waited(None))
+    }
+
+    /// Sends a request whose answer goes to `done`; cancelled ones are answered too.
+    pub fn start(
+        self: &Arc<Self>,
+        message: impl FnOnce(RequestId) -> ToSpace,
+        body: Vec<Bytes>,
+        done: Done,
+    ) -> Result<RequestId, ClientError> {
+        let request = self.begin(message, body, Slot::Begun(done))?;
+        self.pump()?;
+        Ok(request)
+    }
+
+    /// Sends something that has no answer.
+    pub fn tell(&self, message: &ToSpace) {
+        self.link.queue(self.mark, encode(message, 0), Vec::new());
+        self.link.flush();
+    }
+
+    /// Waits for the answer to a request; none: `pause` passed, and it may be waited for again.
+    pub fn wait(&self, request: RequestId, pause: Duration) -> Option<Result<Answer, ClientError>> {
+        self.wait_for(pause, |state, thread| match state.requests.get_mut(&request) {
+            Some(Slot::Answered(_)) => match state.requests.remove(&request) {
+                Some(Slot::Answered(answer)) => Some(answer),
+                _ => None,
+            },
+            Some(Slot::Waited(waiting)) => {
+                *waiting = thread;
+                None
+            }
+            _ => Some(Err(self.ended("there is no such request"))),
+        })
+    }
+
+    /// Gives up a taking or reading request that waits. What came in its place is given: it is to be acknowledged or given
+    /// back. An error: nothing was taken.
+    pub fn cancel(&self, request: RequestId) -> Result<Answer, ClientError> {
+        self.tell(&ToSpace::Cancel { request });
+        let deadline = Instant::now() + CANCEL_PATIENCE;
+        loop {
+            match self.wait(request, PAUSE) {
+                Some(answer) => return answer,
+                None if Instant::now() < deadline => {}
+                None => self.end("it did not answer"), // what it may have sent comes back to the space
+            }
+        }
+    }
+
+    /// Forgets a request that nobody waits for any more, and gives back what it may take.
+    pub fn abandon(self: &Arc<Self>, request: RequestId) {
+        let client = Arc::downgrade(self);
+        let give_back = move |answer: Result<Answer, ClientError>| {
+            if let (Some(client), Ok(_)) = (client.upgrade(), answer) {
+                client.tell(&ToSpace::GiveBack { request });
+            }
+        };
+        let mut state = lock(&self.state);
+        match state.requests.remove(&request) {
+            Some(Slot::Answered(answer)) => {
+                drop(state);
+                give_back(answer);
+            }
+            Some(Slot::Waited(_)) => {
+                state.begun += 1;
+                state.requests.insert(request, Slot::Begun(Box::new(give_back)));
+                drop(state);
+                let _ = self.pump();
+            }
+            _ => {}
+        }
+    }
+
+    /// [`Client::cancel`] of a request that was begun. `true`: nothing was taken, and the function is not called.
+    pub fn cancel_begun(&self, request: RequestId) -> bool {
+        let done = {
+            let mut state = lock(&self.state);
+            match state.requests.remove(&request) {
+                Some(Slot::Begun(done)) => {
+                    state.begun -= 1;
+                    state.requests.insert(request, Slot::Waited(None));
+                    done
+                }
+                Some(other) => {
+                    state.requests.insert(request, other);
+                    return false;
+                }
+                None => return false,
+            }
+        };
+        match self.cancel(request) {
+            Err(ClientError::Space(SpaceError::Cancelled) | ClientError::Ended { .. }) => true,
+            answer => {
+                done(answer);
+                false
+            }
+        }
+    }
+
+    /// Begins to collect the events of a watch; [`Client::wait`] must follow.
+    pub fn watch(
+        self: &Arc<Self>,
+        message: impl FnOnce(RequestId) -> ToSpace,
+        body: Vec<Bytes>,
+        nudge: Option<Nudge>,
+    ) -> Result<RequestId, ClientError> {
+        let (request, reads) = (self.next(), nudge.is_some());
+        let mut state = lock(&self.state);
+        state.begun += usize::from(reads);
+        state.watches.insert(request, Watch { nudge, ..Watch::default() });
+        drop(state);
+        if let Err(error) = self.send(request, message(request), body, Slot::Waited(None)) {
+            self.forget(request);
+            return Err(error);
+        }
+        if reads {
+            self.pump()?;
+        }
+        Ok(request)
+    }
+
+    /// The events of a watch that have come, as soon as there are some; none: `pause` passed.
+    pub fn events(&self, watch: RequestId, pause: Duration) -> Option<Result<Vec<Event>, ClientError>> {
+        self.wait_for(pause, |state, thread| {
+            let Some(found) = state.watches.get_mut(&watch) else {
+                return Some(Err(self.ended("the watch has ended")));
+            };
+            found.nudged = false;
+            if !found.events.is_empty() {
+                found.bytes = 0;
+                return Some(Ok(found.events.drain(..).collect()));
+            }
+            found.waiting = thread;
+            found.failed.clone().map(Err)
+        })
+    }
+
+    /// Ends a watch here; the space is to be told. Whoever waits for its events gets an error.
+    pub fn forget(&self, watch: RequestId) {
+        let mut state = lock(&self.state);
+        let Some(mut forgotten) = state.watches.remove(&watch) else { return };
+        state.begun -= usize::from(forgotten.nudge.is_some());
+        drop(state);
+        forgotten.tell().inspect(|nudge| nudge());
+    }
+
+    /// Ends the connection, and with an error whatever waits.
+    pub fn close(&self) {
+        self.end("it was closed here");
+    }
+
+    fn next(&self) -> RequestId {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn begin(
+        &self,
+        message: impl FnOnce(RequestId) -> ToSpace,
+        body: Vec<Bytes>,
+        slot: Slot,
+    ) -> Result<RequestId, ClientError> {
+        let request = self.next();
+        self.send(request, message(request), body, slot).map(|()| request)
+    }
+
+    fn send(&self, request: RequestId, message: ToSpace, body: Vec<Bytes>, slot: Slot) -> Result<(), ClientError> {
+        let bytes = body.iter().map(|piece| piece.len() as u64).sum();
+        if bytes > MOST_BODY {
+            return Err(SpaceError::Full { what: "bytes in one message".to_owned(), most: MOST_BODY }.into());
+        }
+        let mut state = lock(&self.state);
+        if let Some(why) = &state.ended {
+            return Err(self.ended(why));
+        }
+        let begun = matches!(slot, Slot::Begun(_));
+        state.begun += usize::from(begun);
+        state.requests.insert(request, slot);
+        drop(state);
+        self.link.queue(self.mark, encode(&message, bytes), body);
+        self.link.flush();
+        // Who waits for the answer writes the rest; nobody does where it was only begun.
+        while begun && self.link.waiting_bytes() > MOST_WAITING && self.link.finish(PAUSE).is_ok() {}
+        Ok(())
+    }
+
+    /// Waits until `look` finds something, which is given a thread to be woken when there may be more to find. Reads the
+    /// link as long as no other thread does.
+    fn wait_for<T>(&self, pause: Duration, mut look: impl FnMut(&mut State, Option<Thread>) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + pause;
+        let mut parked = None;
+        loop {
+            let mut state = lock(&self.state);
+            parked.take().inspect(|number| drop(state.parked.remove(number)));
+            let found = look(&mut state, None);
+            if found.is_some() || Instant::now() >= deadline {
+                state.hand_over();
+                return found;
+            }
+            if let Some(reader) = state.reader.take() {
+                drop(state);
+                self.read(reader, pause);
+            } else {
+                let _ = look(&mut state, Some(thread::current()));
+                parked = Some(state.park());
+                drop(state);
+                thread::park_timeout(pause);
+            }
+        }
+    }
+
+    /// Reads once, with what must be written before there can be an answer.
+    fn read(&self, mut reader: Reader, pause: Duration) {
+        let mut patience = pause;
+        if self.link.is_blocked() {
+            patience = patience.min(TURN);
+            let _ = self.link.finish(patience);
+        }
+        let mut calls = Vec::new();
+        let outcome = reader.receive(patience, &mut |frame| match self.on_frame(frame) {
+            Call::Nothing => {}
+            call => calls.push(call),
+        });
+        let mut state = lock(&self.state);
+        state.reader = Some(reader);
+        // What is called may ask the space something: somebody else reads meanwhile.
+        if !calls.is_empty() {
+            state.hand_over();
+        }
+        drop(state);
+        if let Err(error) = outcome {
+            self.end(&match error {
+                LinkError::Ended | LinkError::Closed => {
+                    "the server is gone, or does not serve this user any more".into()
+                }
+                error => error.to_string(),
+            });
+        }
+        calls.into_iter().for_each(Call::make);
+    }
+
+    /// Keeps what came; what is to be called when this thread does not read any more.
+    fn on_frame(&self, frame: Frame) -> Call {
+        let mut state = lock(&self.state);
+        match decode::<FromSpace>(&frame.header) {
+            Ok(FromSpace::Event { watch, sequence }) => {
+                state.on_event(watch, sequence, frame.body).map_or(Call::Nothing, Call::Nudge)
+            }
+            Ok(FromSpace::Beat) => Call::Nothing,
+            Ok(FromSpace::Failed { request, error }) => state.answer(request, Err(error.into())),
+            Ok(message) => state.answer(number_of(&message), Ok(Answer { message, body: frame.body })),
+            Err(_) => {
+                drop(state);
+                self.link.close();
+                Call::Nothing
+            }
+        }
+    }
+
+    /// Ends everything with an error.
+    fn end(&self, why: &str) {
+        self.link.close();
+        let mut state = lock(&self.state);
+        if state.ended.is_some() {
+            return;
+        }
+        state.ended = Some(why.to_owned());
+        let open: Vec<_> = state.requests.keys().copied().collect();
+        let calls: Vec<_> = open.into_iter().map(|it| state.answer(it, Err(self.ended(why)))).collect();
+        let nudges: Vec<_> = state.watches.values_mut().filter_map(|watch| watch.fail(self.ended(why))).collect();
+        drop(state);
+        nudges.into_iter().for_each(|nudge| nudge());
+        calls.into_iter().for_each(Call::make);
+    }
+
+    fn ended(&self, why: &str) -> ClientError {
+        ClientError::Ended { space: self.address.to_string(), why: why.to_owned() }
+    }
+
+    /// Reads for requests that no thread waits for.
+    fn pump(self: &Arc<Self>) -> Result<(), ClientError> {
+        let mut state = lock(&self.state);
+        if let Some(pump) = &state.pump {
+            if state.begun == 1 {
+                pump.unpark();
+            }
+            return Ok(());
+        }
+        let weak = Arc::downgrade(self);
+        let started = thread::Builder::new().name("phalanx-space".into()).spawn(move || Client::read_on(&weak));
+        let started = started.map_err(|error| self.ended(&error.to_string()))?;
+        state.pump = Some(started.thread().clone());
+        Ok(())
+    }
+
+    fn read_on(weak: &Weak<Client>) {
+        while let Some(client) = weak.upgrade() {
+            let idle = client.wait_for(PAUSE, |state, _| (state.begun == 0).then_some(()));
+            if lock(&client.state).ended.is_some() {
+                return;
+            }
+            drop(client);
+            if idle.is_some() {
+                thread::park_timeout(IDLE);
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+impl State {
+    /// Wakes a thread to read where this one is done.
+    fn hand_over(&mut self) {
+        if self.reader.is_some() {
+            self.parked.values().next().inspect(|thread| thread.unpark());
+        }
+    }
+
+    fn park(&mut self) -> u64 {
+        self.next_parked += 1;
+        self.parked.insert(self.next_parked, thread::current());
+        self.next_parked
+    }
+
+    /// Gives a request its answer.
+    fn answer(&mut self, request: RequestId, answer: Result<Answer, ClientError>) -> Call {
+        match (self.requests.remove(&request), answer) {
+            (Some(Slot::Waited(thread)), answer) => {
+                self.requests.insert(request, Slot::Answered(answer));
+                thread.inspect(Thread::unpark);
+                Call::Nothing
+            }
+            (Some(Slot::Begun(done)), answer) => {
+                self.begun -= 1;
+                Call::Done(done, answer)
+            }
+            (Some(answered), _) => {
+                self.requests.insert(request, answered);
+                Call::Nothing
+            }
+            (None, Err(error)) => match self.watches.get_mut(&request) {
+                Some(watch) => watch.fail(error).map_or(Call::Nothing, Call::Nudge),
+                None => Call::Nothing,
+            },
+            (None, Ok(_)) => Call::Nothing,
+        }
+    }
+
+    /// Keeps an event; what is to be called, without the lock.
+    fn on_event(&mut self, watch: RequestId, sequence: u64, tuple: Bytes) -> Option<Nudge> {
+        let watch = self.watches.get_mut(&watch).filter(|watch| watch.failed.is_none())?;
+        if watch.events.len() >= MOST_EVENTS || watch.bytes > MOST_EVENT_BYTES {
+            let what = "events that wait for who watches".to_owned();
+            return watch.fail(SpaceError::Full { what, most: MOST_EVENTS as u64 }.into());
+        }
+        watch.bytes += tuple.len();
+        watch.events.push_back((sequence, tuple));
+        watch.tell()
+    }
+}
+
+impl Watch {
+    fn fail(&mut self, error: ClientError) -> Option<Nudge> {
+        self.failed = Some(error);
+        self.tell()
+    }
+
+    /// Wakes who waits; what is to be called, without the lock.
+    fn tell(&mut self) -> Option<Nudge> {
+        self.waiting.take().inspect(Thread::unpark);
+        let first = !std::mem::replace(&mut self.nudged, true);
+        self.nudge.clone().filter(|_| first)
+    }
+}
+
+fn number_of(message: &FromSpace) -> RequestId {
+    match message {
+        FromSpace::Opened { request, .. }
+        | FromSpace::Done { request, .. }
+        | FromSpace::Got { request, .. }
+        | FromSpace::Counted { request, .. }
+        | FromSpace::Watching { request, .. }
+        | FromSpace::Info { request, .. }
+        | FromSpace::Failed { request, .. } => *request,
+        FromSpace::Event { watch, .. } => *watch,
+        FromSpace::Beat => 0,
+    }
+}

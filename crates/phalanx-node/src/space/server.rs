@@ -1,0 +1,241 @@
+//! A server of spaces: who may come in, and over which levels.
+
+use super::session::Session;
+use super::{Access, Caps, Hosted, Place, Rights, Spaces, Who};
+use crate::door::{Door, Log, Peer, check_accepted, refused};
+use crate::sync::lock;
+use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
+use phalanx_net::address::Address;
+use phalanx_net::identity::{Member, Role};
+use phalanx_net::link::{Finisher, Link};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::runtime::Place as Path;
+use phalanx_net::socket::Listener;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Longest body of a frame, in bytes: the longest tuple and a little. Memory for it is taken as the bytes arrive.
+pub(super) const MOST_BODY: u64 = (1 << 30) + (1 << 16);
+/// A client of another machine that does not answer for so long is gone, also while nothing is said.
+pub(super) const SILENCE: Duration = Duration::from_secs(12);
+
+/// Whom a server serves, and with what.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Which levels links may have.
+    pub policy: Policy,
+    /// Names of the users that are served; empty: every user of the grid.
+    pub accepted: Vec<String>,
+    /// Who may do what; none: everybody everything.
+    pub access: Option<Access>,
+    /// Whether spaces are made when they are first named.
+    pub creates: bool,
+    pub caps: Caps,
+    /// Clients at a time: each has a thread.
+    pub sessions: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        let (policy, accepted, access, caps) = (Policy::default(), Vec::new(), None, Caps::default());
+        ServerOptions { policy, accepted, access, creates: true, caps, sessions: 4096 }
+    }
+}
+
+/// Serves spaces to the peers that a door lets in.
+pub(crate) struct Service {
+    /// None: only processes of this machine are served.
+    member: Option<Member>,
+    options: ServerOptions,
+    pub spaces: Spaces,
+    finisher: Arc<Finisher>,
+    links: Mutex<HashMap<u64, Arc<Link>>>,
+    closed: AtomicBool,
+    log: Log,
+}
+
+/// Forgets a link, however its serving ends.
+struct Leaving<'a> {
+    service: &'a Service,
+    number: u64,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        lock(&self.service.links).remove(&self.number);
+    }
+}
+
+impl Service {
+    pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
+        let spaces = Spaces::new(options.creates, options.caps.clone());
+        let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
+        Ok(Service { member, options, spaces, finisher, links, closed: AtomicBool::new(false), log })
+    }
+
+    /// Serves a client until it is gone. `shakes`: it is about to prove who it is.
+    pub fn serve(&self, mut peer: Peer, shakes: bool) -> io::Result<()> {
+        let place = self.options.policy.place(peer.from, Role::User.name());
+        let offered = Mark::ALL.map(|mark| match peer.from {
+            Some(_) => self.options.policy.offered(&place, mark),
+            None => self.options.policy.allowed(&place, mark),
+        });
+        let untrusted = place.reach == Reach::Untrusted;
+        let (shaken, who) = match (shakes, &self.member) {
+            (false, _) => (None, self.check_same_user(&peer, offered)?),
+            (true, Some(member)) => {
+                let (shaken, user) = peer.offer(member, offered)?;
+                check_accepted(&self.options.accepted, &user)?;
+                (Some(shaken), Who::User(user))
+            }
+            (true, None) => {
+                return Err(refused("this server has no identity: it serves this machine's processes only"));
+            }
+        };
+        peer.proved();
+        peer.socket.end_when_silent(SILENCE)?;
+        let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
+        let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_BODY)?;
+        self.add(peer.number, &link)?;
+        let _leaving = Leaving { service: self, number: peer.number };
+        let is_private = !untrusted || link.levels().of(Mark::Data) == Level::Private;
+        let rights = |space: &str| match &self.options.access {
+            Some(access) => access.rights(&who, space),
+            None => Rights::Everything,
+        };
+        let session = Session::new(&self.spaces, &rights, is_private, link, self.finisher.clone());
+        let error = session.run(reader, || self.closed.load(Ordering::Acquire));
+        if error.is_attack() {
+            (self.log)(format!("{} was cut off: {error}", name_of(&who)));
+        }
+        Ok(())
+    }
+
+    /// A client that shows nothing is this user's own process, and clear links are allowed.
+    fn check_same_user(&self, peer: &Peer, offered: [LevelSet; 3]) -> io::Result<Who> {
+        if peer.from.is_some() || !is_same_user(peer)? {
+            return Err(refused("a client that does not prove who it is"));
+        }
+        match offered[Mark::None as usize].contains(Level::Clear) {
+            true => Ok(Who::Owner),
+            false => Err(refused("a clear link, which this server's rules do not allow on this machine")),
+        }
+    }
+
+    fn add(&self, number: u64, link: &Arc<Link>) -> io::Result<()> {
+        let mut links = lock(&self.links);
+        if links.len() >= self.options.sessions {
+            return Err(refused(format!("more than {} clients", self.options.sessions)));
+        }
+        links.insert(number, link.clone());
+        Ok(())
+    }
+
+    /// Ends all sessions.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        lock(&self.links).values().for_each(|link| link.close());
+    }
+}
+
+fn name_of(who: &Who) -> &str {
+    match who {
+        Who::Owner => "a process of this machine",
+        Who::User(name) => name,
+    }
+}
+
+fn is_same_user(peer: &Peer) -> io::Result<bool> {
+    if cfg!(unix) { peer.socket.peer_is_same_user() } else { Ok(false) }
+}
+
+/// A server of its own, or of a user's process.
+pub struct Server {
+    service: Arc<Service>,
+    door: Arc<Door>,
+    address: Place,
+    /// Removed when it ends.
+    path: Mutex<Option<Path>>,
+}
+
+impl Server {
+    /// Listens at `place` and serves from threads of its own. At a port it is reached from other machines, if it has an
+    /// identity, and by a path from its user's processes on this one.
+    pub fn start(
+        place: &Place,
+        member: Option<Member>,
+        options: ServerOptions,
+        log: impl Fn(String) + Send + Sync + 'static,
+    ) -> io::Result<Server> {
+        let log: Log = Arc::new(log);
+        let (listeners, address, path) = listen(place, &log)?;
+        let service = Arc::new(Service::new(member, options, log.clone())?);
+        let serving = service.clone();
+        let serve = move |peer, preamble| match preamble {
+            Preamble::Space { shakes } => serving.serve(peer, shakes),
+            Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
+        };
+        let door = Door::open(listeners, Box::new(serve), log)?;
+        Ok(Server { service, door, address, path: Mutex::new(path) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Place {
+        &self.address
+    }
+
+    /// Serves a space that is there already; false where another has that name.
+    pub fn add(&self, name: &str, space: Arc<Hosted>) -> bool {
+        self.service.spaces.add(name, space)
+    }
+
+    /// Ends every session and stops serving; the spaces go with it.
+    pub fn close(&self) {
+        self.service.close();
+        self.door.close();
+        lock(&self.path).take();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+type Listening = (Vec<Listener>, Place, Option<Path>);
+
+fn listen(place: &Place, log: &Log) -> io::Result<Listening> {
+    match place {
+        Place::Network(address) => {
+            let listener = Listener::bind(&address.to_string())?;
+            let bound = listener.address()?;
+            let mut listeners = vec![listener];
+            let path = listen_at_path(&bound, &mut listeners, log);
+            let address = Address { host: bound.ip().to_string(), port: bound.port() };
+            Ok((listeners, Place::Network(address), path))
+        }
+        Place::Path(at) => {
+            let (listener, path) = Path::at(at)?;
+            Ok((vec![listener], place.clone(), Some(path)))
+        }
+    }
+}
+
+/// Listens also at the path that belongs to `address`, for this user's processes on this machine.
+pub(crate) fn listen_at_path(address: &SocketAddr, listeners: &mut Vec<Listener>, log: &Log) -> Option<Path> {
+    match Path::of(address) {
+        Ok((listener, path)) => {
+            listeners.push(listener);
+            Some(path)
+        }
+        Err(error) => {
+            log(format!("this machine's processes reach spaces over the network only: {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! One client's conversation with one space, in a thread of its own.
+
+use super::hosted::{Hosted, Outlet};
+use super::spaces::Spaces;
+use super::{Rights, Verb};
+use crate::sync::lock;
+use bytes::Bytes;
+use phalanx_core::error::SpaceError;
+use phalanx_core::ids::{SessionId, TransactionId};
+use phalanx_core::level::Mark;
+use phalanx_core::space::{Asker, Command, Get, Limits, OutOptions, Page, Reader as Fields, RequestId};
+use phalanx_core::space::{Pattern, Template, Tuple};
+use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
+use phalanx_core::wire::{decode, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::link::{Finisher, Link, LinkError, Reader};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Longest that a session's thread waits without looking around.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Bytes that wait for a client beyond which nothing is read from it.
+const MOST_ANSWERS: usize = 8 << 20;
+/// Bytes that wait for a client beyond which its watches end.
+const MOST_EVENTS: usize = 16 << 20;
+/// A client that takes none of its answers for so long is put out.
+const STUCK: Duration = Duration::from_secs(60);
+/// What a page of tuples is at most, in tuples and in bytes, whatever is asked for.
+const MOST_PAGE: u32 = 1 << 16;
+const MOST_PAGE_BYTES: u64 = 16 << 20;
+
+/// The way to a client: answers come from its own session's thread, and from whoever brought what it waits for.
+pub struct Client {
+    link: Arc<Link>,
+    finisher: Arc<Finisher>,
+    mark: OnceLock<Mark>,
+    /// Watches that are told nothing more, since too much waits for them.
+    behind: Mutex<Vec<RequestId>>,
+}
+
+impl Client {
+    fn say(&self, message: &FromSpace, body: Vec<Bytes>) {
+        let bytes = body.iter().map(|piece| piece.len() as u64).sum();
+        self.link.queue(self.mark.get().copied().unwrap_or(Mark::None), encode(message, bytes), body);
+    }
+
+    /// Whether an event is not to be sent, since the client does not take those before it.
+    fn is_behind(&self, watch: RequestId) -> bool {
+        let mut behind = lock(&self.behind);
+        if behind.contains(&watch) {
+            return true;
+        }
+        let too_far = self.link.waiting_bytes() > MOST_EVENTS;
+        if too_far {
+            behind.push(watch);
+            let error = SpaceError::Full { what: "bytes of events that wait".into(), most: MOST_EVENTS as u64 };
+            self.say(&FromSpace::Failed { request: watch, error }, vec![]);
+        }
+        too_far
+    }
+}
+
+impl Outlet for Client {
+    fn tell(&self, command: Command) {
+        match command {
+            Command::Answer { request, answer: Ok(tuple), .. } => {
+                self.say(&FromSpace::Got { request, tuples: 1, next: None }, vec![tuple.into_bytes()]);
+            }
+            Command::Answer { request, answer: Err(error), .. } => {
+                self.say(&FromSpace::Failed { request, error }, vec![])
+            }
+            Command::Notify { watch, .. } if self.is_behind(watch) => {}
+            Command::Notify { watch, sequence, tuple, .. } => {
+                self.say(&FromSpace::Event { watch, sequence }, vec![tuple.into_bytes()]);
+            }
+        }
+    }
+
+    fn flush(&self) {
+        self.finisher.flush(&self.link);
+    }
+}
+
+/// What a server has said of who is there and what they may.
+pub struct Session<'a> {
+    pub spaces: &'a Spaces,
+    /// What the client may do in a space of this name.
+    pub rights: &'a dyn Fn(&str) -> Rights,
+    /// Whether marked data is readable by nobody on the way.
+    pub is_private: bool,
+    client: Arc<Client>,
+    opened: Option<Opened>,
+}
+
+/// A client in its space.
+struct Opened {
+    space: Arc<Hosted>,
+    id: SessionId,
+    rights: Rights,
+    limits: Limits,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let mut locked = self.space.lock();
+        locked.close(self.id);
+        locked.tick();
+        locked.unlock().flush();
+    }
+}
+
+type Answered = Result<Option<(FromSpace, Vec<Bytes>)>, SpaceError>;
+
+impl<'a> Session<'a> {
+    pub fn new(
+        spaces: &'a Spaces,
+        rights: &'a dyn Fn(&str) -> Rights,
+        is_private: bool,
+        link: Arc<Link>,
+        finisher: Arc<Finisher>,
+    ) -> Session<'a> {
+        let client = Arc::new(Client { link, finisher, mark: OnceLock::new(), behind: Mutex::default() });
+        Session { spaces, rights, is_private, client, opened: None }
+    }
+
+    /// Serves the client until it is gone, or `ended` says so; why it ended.
+    pub fn run(mut self, mut reader: Reader, ended: impl Fn() -> bool) -> LinkError {
+        let link = self.client.link.clone();
+        loop {
+            let mut said_something = false;
+            let outcome = reader.receive(PAUSE, &mut |frame| {
+                self.wait_for_room();
+                said_something |= self.on_frame(frame);
+            });
+            if said_something {
+                self.client.flush();
+            }
+            if let Err(error) = outcome {
+                link.close();
+                return error;
+            }
+            if ended() {
+                link.close();
+            }
+            self.end_watches_behind();
+        }
+    }
+
+    /// Whoever does not take its answers is not listened to.
+    fn wait_for_room(&self) {
+        let link = &self.client.link;
+        let mut since = Instant::now();
+        let mut least = usize::MAX;
+        while link.waiting_bytes() > MOST_ANSWERS && !link.is_closed() {
+            link.flush();
+            if link.finish(PAUSE).is_err() || since.elapsed() > STUCK {
+                return link.close();
+            }
+            if link.waiting_bytes() < least {
+                (least, since) = (link.waiting_bytes(), Instant::now());
+            }
+        }
+    }
+
+    fn end_watches_behind(&self) {
+        let Some(opened) = &self.opened else { return };
+        for watch in std::mem::take(&mut *lock(&self.client.behind)) {
+            let _ = opened.space.with(|space, _| space.unwatch(opened.id, watch));
+        }
+    }
+
+    /// Whether something was said that is to be flushed.
+    fn on_frame(&mut self, frame: Frame) -> bool {
+        let Ok(message) = decode::<ToSpace>(&frame.header) else {
+            self.client.link.close();
+            return false;
+        };
+        let request = number_of(&message);
+        let answered = match (message, &self.opened) {
+            (ToSpace::Open { request, name, create }, None) => self.open(request, &name, create),
+            (ToSpace::Beat, _) => return false,
+            (ToSpace::Open { .. }, Some(_)) | (_, None) => {
+                self.client.link.close();
+                return false;
+            }
+            (message, Some(opened)) => opened.on_message(message, frame.body),
+        };
+        let answer = answered.unwrap_or_else(|error| Some((FromSpace::Failed { request, error }, Vec::new())));
+        let Some((message, body)) = answer else { return false };
+        self.client.say(&message, body);
+        true
+    }
+
+    fn open(&mut self, request: RequestId, name: &str, create: Option<phalanx_core::space::Options>) -> Answered {
+        let rights = (self.rights)(name);
+        let (space, created) = self.spaces.open(name, create, &rights)?;
+        if space.secure && !self.is_private {
+            let why = "the space is secure, and this link is neither private nor in a trusted network";
+            return Err(SpaceError::Forbidden(why.to_owned()));
+        }
+        let secure = space.secure;
+        let _ = self.client.mark.set(if secure { Mark::Data } else { Mark::None });
+        let (id, limits) = {
+            let mut locked = space.lock();
+            (locked.open(self.client.clone()), locked.engine().limits())
+        };
+        self.opened = Some(Opened { space, id, rights, limits });
+        Ok(Some((FromSpace::Opened { request, created, secure }, Vec::new())))
+    }
+}
+
+impl Opened {
+    fn on_message(&self, message: ToSpace, body: Bytes) -> Answered {
+        let done = |request, number| Ok(Some((FromSpace::Done { request, number }, Vec::new())));
+        match message {
+            ToSpace::Out { request, tuples, options, transaction } => {
+                done(request, self.out(&body, tuples, &options, transaction)?)
+            }
+            ToSpace::Get { request, get, wait: Wait::No, transaction } => self.get(request, get, &body, transaction),
+            ToSpace::Get { request, get, wait, transaction } => self.wait(request, get, wait, &body, transaction),
+            ToSpace::Cancel { request } => match self.space.with(|space, _| space.cancel(self.id, request)) {
+                true => Err(SpaceError::Cancelled),
+                false => Ok(None), // it was answered, or there is none
+            },
+            ToSpace::Ack { request } => {
+                self.space.with(|space, _| space.acknowledge(self.id, request));
+                Ok(None)
+            }
+            ToSpace::GiveBack { request } => {
+                self.space.with(|space, now| space.give_back(now, self.id, request));
+                Ok(None)
+            }
+            ToSpace::Count { request, transaction } => {
+                let template = self.template(&body, Verb::Rd)?;
+                let count = self.space.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
+                Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
+            }
+            ToSpace::Renew { request, number, lease } => {
+                self.check(Verb::Out, None)?;
+                self.space.with(|space, now| space.renew(now, number, lease))?;
+                done(request, number)
+            }
+            ToSpace::Begin { request, transaction, timeout } => {
+                self.space.with(|space, now| space.begin(now, self.id, transaction, timeout))?;
+                done(request, 0)
+            }
+            ToSpace::Prepare { request, transaction } => {
+                self.space.with(|space, now| space.prepare(now, transaction))?;
+                done(request, 0)
+            }
+            ToSpace::Commit { request, transaction } => {
+                self.space.with(|space, now| space.commit(now, transaction))?;
+                done(request, 0)
+            }
+            ToSpace::Abort { request, transaction } => {
+                self.space.with(|space, now| space.abort(now, transaction))?;
+                done(request, 0)
+            }
+            ToSpace::Watch { request, since } => self.watch(request, since, &body),
+            ToSpace::Unwatch { request, watch } => {
+                self.space.with(|space, _| space.unwatch(self.id, watch));
+                done(request, 0)
+            }
+            ToSpace::Info { request } => {
+                let info = Box::new(self.space.with(|space, _| space.info()));
+                Ok(Some((FromSpace::Info { request, info }, Vec::new())))
+            }
+            ToSpace::Open { .. } | ToSpace::Beat => Ok(None),
+        }
+    }
+
+    fn out(
+        &self,
+        body: &Bytes,
+        tuples: u32,
+        options: &OutOptions,
+        transaction: Option<TransactionId>,
+    ) -> Result<u64, SpaceError> {
+        let tuples = Tuple::check_all(body, u64::from(tuples), &self.limits)?;
+        if !self.rights.are_everything() {
+            tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
+        }
+        self.space.with(|space, now| space.out(now, &tuples, options, transaction))
+    }
+
+    fn get(&self, request: RequestId, mut get: Get, body: &[u8], transaction: Option<TransactionId>) -> Answered {
+        let template = self.template_for(&get, body)?;
+        get.limit = get.limit.min(MOST_PAGE);
+        get.page_bytes = match get.page_bytes {
+            0 => MOST_PAGE_BYTES,
+            asked => asked.min(MOST_PAGE_BYTES),
+        };
+        let asker = self.asker(request, transaction);
+        let page = self.space.with(|space, now| space.get(now, asker, &template, &get, transaction))?;
+        Ok(Some(got(request, page)))
+    }
+
+    fn wait(
+        &self,
+        request: RequestId,
+        get: Get,
+        wait: Wait,
+        body: &[u8],
+        transaction: Option<TransactionId>,
+    ) -> Answered {
+        let template = Arc::new(self.template_for(&get, body)?);
+        let asker = self.asker(request, transaction);
+        let found = self.space.with(|space, now| {
+            let deadline = match wait {
+                Wait::For(patience) => Some(now.saturating_add(patience)),
+                Wait::No | Wait::Forever => None,
+            };
+            space.wait(now, asker, template, &get, deadline, transaction)
+        })?;
+        Ok(found.map(|tuple| got(request, Page { tuples: vec![tuple], next: None })))
+    }
+
+    fn watch(&self, request: RequestId, since: Option<u64>, body: &[u8]) -> Answered {
+        let template = Arc::new(self.template(body, Verb::Rd)?);
+        let watching = self.space.with(|space, _| space.watch(self.id, request, template, since))?;
+        Ok(Some((FromSpace::Watching { request, last: watching.last, missed: watching.missed }, Vec::new())))
+    }
+
+    fn asker(&self, request: RequestId, transaction: Option<TransactionId>) -> Asker {
+        Asker { session: self.id, request, acknowledges: transaction.is_none() }
+    }
+
+    fn template_for(&self, get: &Get, body: &[u8]) -> Result<Template, SpaceError> {
+        self.template(body, if get.take { Verb::In } else { Verb::Rd })
+    }
+
+    fn template(&self, body: &[u8], verb: Verb) -> Result<Template, SpaceError> {
+        let template = Template::decode(body, &self.limits)?;
+        let first = match template.patterns().first() {
+            Some(Pattern::Actual(field)) => Some(&field[..]),
+            _ => None,
+        };
+        self.check(verb, first)?;
+        Ok(template)
+    }
+
+    fn check(&self, verb: Verb, first: Option<&[u8]>) -> Result<(), SpaceError> {
+        match self.rights.allow(verb, first) {
+            true => Ok(()),
+            false if self.rights.allow_some(verb) => {
+                Err(SpaceError::Forbidden(format!("{} with this first field", verb.name())))
+            }
+            false => Err(SpaceError::Forbidden(format!("{} in this space", verb.name()))),
+        }
+    }
+}
+
+fn got(request: RequestId, page: Page) -> (FromSpace, Vec<Bytes>) {
+    let count = page.tuples.len() as u32;
+    let body = match <[Tuple; 1]>::try_from(page.tuples) {
+        Ok([tuple]) => vec![tuple.into_bytes()],
+        Err(tuples) => vec![tuples.iter().flat_map(|tuple| tuple.bytes().iter().copied()).collect()],
+    };
+    (FromSpace::Got { request, tuples: count, next: page.next }, body)
+}
+
+fn first_of(tuple: &Tuple) -> Option<&[u8]> {
+    let mut fields = Fields::new(tuple.bytes());
+    (fields.varint().ok()? > 0).then(|| fields.field().ok()).flatten()
+}
+
+fn number_of(message: &ToSpace) -> RequestId {
+    match message {
+        ToSpace::Open { request, .. }
+        | ToSpace::Out { request, .. }
+        | ToSpace::Get { request, .. }
+        | ToSpace::Cancel { request }
+        | ToSpace::Ack { request }
+        | ToSpace::GiveBack { request }
+        | ToSpace::Count { request, .. }
+        | ToSpace::Renew { request, .. }
+        | ToSpace::Begin { request, .. }
+        | ToSpace::Prepare { request, .. }
+        | ToSpace::Commit { request, .. }
+        | ToSpace::Abort { request, .. }
+        | ToSpace::Watch { request, .. }
+        | ToSpace::Unwatch { request, .. }
+        | ToSpace::Info { request } => *request,
+        ToSpace::Beat => 0,
+    }
+}

@@ -1,0 +1,96 @@
+//! The spaces of one server, by name.
+
+use super::hosted::Hosted;
+use super::{Rights, Verb, check_name};
+use crate::sync::lock;
+use phalanx_core::error::SpaceError;
+use phalanx_core::space::Options;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What nobody gets more of than the server's owner gives, whatever options a space is created with.
+#[derive(Debug, Clone)]
+pub struct Caps {
+    pub spaces: usize,
+    /// The largest that options of a space may be.
+    pub options: Options,
+}
+
+impl Default for Caps {
+    fn default() -> Caps {
+        Caps { spaces: 1000, options: Options::default() }
+    }
+}
+
+/// Named spaces.
+pub struct Spaces {
+    named: Mutex<HashMap<String, Arc<Hosted>>>,
+    /// Whether a space is made when it is first named, by whom it may be.
+    creates: bool,
+    caps: Caps,
+}
+
+impl Spaces {
+    /// None yet.
+    pub fn new(creates: bool, caps: Caps) -> Spaces {
+        Spaces { named: Mutex::default(), creates, caps }
+    }
+
+    /// Adds one that is there already; false where the name is taken.
+    pub fn add(&self, name: &str, space: Arc<Hosted>) -> bool {
+        let mut named = lock(&self.named);
+        let free = !named.contains_key(name);
+        if free {
+            named.insert(name.to_owned(), space);
+        }
+        free
+    }
+
+    /// The space of that name, made if there is none and `create` says how; and whether it was made.
+    pub fn open(
+        &self,
+        name: &str,
+        create: Option<Options>,
+        rights: &Rights,
+    ) -> Result<(Arc<Hosted>, bool), SpaceError> {
+        let no_space = |why: &str| SpaceError::NoSpace(why.to_owned());
+        check_name(name).map_err(|error| no_space(&error.to_string()))?;
+        if !rights.are_any() {
+            return Err(SpaceError::Forbidden(format!("nothing in the space {name}")));
+        }
+        let mut named = lock(&self.named);
+        if let Some(space) = named.get(name) {
+            return Ok((space.clone(), false));
+        }
+        let options = create.filter(|_| self.creates).ok_or_else(|| no_space("there is none of this name"))?;
+        if !rights.allow(Verb::Create, None) {
+            return Err(SpaceError::Forbidden(format!("to create the space {name}")));
+        }
+        if named.len() >= self.caps.spaces {
+            return Err(SpaceError::Full { what: "spaces".to_owned(), most: self.caps.spaces as u64 });
+        }
+        let space = Hosted::new(self.capped(options))?;
+        named.insert(name.to_owned(), space.clone());
+        Ok((space, true))
+    }
+
+    fn capped(&self, asked: Options) -> Options {
+        let most = &self.caps.options;
+        Options {
+            most_tuples: asked.most_tuples.min(most.most_tuples),
+            most_bytes: asked.most_bytes.min(most.most_bytes),
+            most_tuple_bytes: asked.most_tuple_bytes.min(most.most_tuple_bytes),
+            most_fields: asked.most_fields.min(most.most_fields),
+            most_nesting: asked.most_nesting.min(most.most_nesting),
+            most_waiters: asked.most_waiters.min(most.most_waiters),
+            most_session_waiters: asked.most_session_waiters.min(most.most_session_waiters),
+            most_transactions: asked.most_transactions.min(most.most_transactions),
+            longest_transaction: asked.longest_transaction.min(most.longest_transaction),
+            log_events: asked.log_events.min(most.log_events),
+            log_bytes: asked.log_bytes.min(most.log_bytes),
+            lease: asked.lease.map(|lease| lease.max(Duration::from_nanos(1))),
+            ..asked
+        }
+    }
+}

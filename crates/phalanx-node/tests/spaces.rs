@@ -1,0 +1,11 @@
+//! A server of spaces and its clients, in one process over real sockets.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod spaces {
+    pub mod common;
+    mod hostile;
+    mod rights;
+    mod sharing;
+    mod slow;
+}

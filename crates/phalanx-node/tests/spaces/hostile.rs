@@ -1,0 +1,121 @@
+//! Peers that mean no good do not stop a server from serving others.
+
+use super::common::*;
+use phalanx_core::level::Mark;
+use phalanx_core::space::{Get, OutOptions, Pattern};
+use phalanx_core::wire::encode;
+use phalanx_core::wire::space::{ToSpace, Wait};
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
+use phalanx_node::space::ServerOptions;
+use proptest::prelude::*;
+use std::io::Write;
+
+/// A connection that has said what it is for, and nothing yet of what it wants.
+fn connection(at: &AtPath) -> Socket {
+    let mut socket = Socket::dial_path(&at.socket()).unwrap();
+    Preamble::Space { shakes: false }.write(&mut socket).unwrap();
+    socket
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    let at = AtPath::start(ServerOptions::default());
+    let client = at.client("todo");
+    let open = encode(&ToSpace::Open { request: 1, name: "todo".into(), create: None }, 0);
+    let huge = [&u32::MAX.to_le_bytes()[..], &[0; 4], &u64::MAX.to_le_bytes()].concat();
+    let long_body = [&0u32.to_le_bytes()[..], &[0; 4], &(1u64 << 40).to_le_bytes()].concat();
+    let twice = [open.clone(), open.clone()].concat();
+    let early = encode(&ToSpace::Info { request: 1 }, 0);
+    for bytes in [vec![0xff; 5000], vec![0; 5000], huge, long_body, twice, early, [open, vec![7; 100]].concat()] {
+        let mut socket = connection(&at);
+        let _ = socket.write_all(&bytes);
+        let mut rest = Vec::new();
+        socket.set_patience(Some(PATIENCE)).unwrap();
+        let ended = std::io::Read::read_to_end(&mut socket, &mut rest);
+        let is_over = ended.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |_| true);
+        assert!(is_over, "the server hangs up");
+        out(&client, tuple("a", 1)).unwrap();
+    }
+}
+
+#[test]
+fn bodies_that_are_no_tuples_or_templates_are_errors() {
+    let at = AtPath::start(ServerOptions::default());
+    let client = at.client("todo");
+    for body in [vec![], vec![0xff; 50], vec![1], vec![1, 6, 200], vec![0; 3]] {
+        assert!(out(&client, body.clone().into()).is_err(), "{body:?}");
+        let found = get(&client, body.clone().into(), true);
+        assert!(found.is_err() || body == [0, 0], "{body:?}");
+    }
+    assert_eq!(info(&client).tuples, 0);
+    let many = |request| ToSpace::Out { request, tuples: u32::MAX, options: OutOptions::default(), transaction: None };
+    assert!(finish(&client, client.ask(many, vec![tuple("a", 1)]).unwrap()).is_err());
+    // Numbers of requests, watches, tuples and transactions that nobody gave.
+    for message in
+        [ToSpace::Ack { request: 9 }, ToSpace::GiveBack { request: 9 }, ToSpace::Cancel { request: 9 }, ToSpace::Beat]
+    {
+        client.tell(&message);
+    }
+    assert!(
+        finish(&client, client.ask(|request| ToSpace::Renew { request, number: 9, lease: None }, vec![]).unwrap())
+            .is_err()
+    );
+    out(&client, tuple("a", 1)).unwrap();
+}
+
+#[test]
+fn a_template_that_matches_everything_gets_pages() {
+    let at = AtPath::start(ServerOptions::default());
+    let client = at.client("todo");
+    (0..5).for_each(|number| out(&client, tuple(&"x".repeat(5 << 20), number)).unwrap());
+    let everything = template(vec![Pattern::Any, Pattern::Any]);
+    let (mut seen, mut after, mut pages) = (0, None, 0);
+    loop {
+        let get = Get { limit: u32::MAX, page_bytes: u64::MAX, after, ..Get::default() };
+        let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction: None };
+        let answer = finish(&client, client.ask(message, vec![everything.clone()]).unwrap()).unwrap();
+        let phalanx_core::wire::space::FromSpace::Got { tuples, next, .. } = answer.message else { panic!() };
+        assert!(answer.body.len() < 24 << 20, "a page is bounded whatever is asked for");
+        (seen, after, pages) = (seen + tuples, next, pages + 1);
+        if next.is_none() {
+            break;
+        }
+    }
+    assert!(seen == 5 && pages > 1, "{seen} tuples on {pages} pages");
+}
+
+#[test]
+fn more_clients_than_allowed_are_refused_and_the_others_served() {
+    let at = AtPath::start(ServerOptions { sessions: 3, ..ServerOptions::default() });
+    let clients: Vec<_> = (0..3).map(|_| at.client("todo")).collect();
+    assert!(at.try_client("todo", None).is_err());
+    out(&clients[0], tuple("a", 1)).unwrap();
+    clients[2].close();
+    until("a free place", || at.try_client("todo", None).is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn hostile_frames_never_stop_a_server(
+        frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..60), proptest::collection::vec(any::<u8>(), 0..60)), 0..6),
+    ) {
+        use std::sync::OnceLock;
+        static AT: OnceLock<AtPath> = OnceLock::new();
+        let at = AT.get_or_init(|| AtPath::start(ServerOptions::default()));
+        let socket = connection(at);
+        let (link, _reader) = Link::direct(socket, None, 1 << 20).unwrap();
+        link.queue(Mark::None, encode(&ToSpace::Open { request: 1, name: "todo".into(), create: Some(Default::default()) }, 0), vec![]);
+        for (header, body) in frames {
+            let mut start = vec![0; 16];
+            start[..4].copy_from_slice(&(header.len() as u32).to_le_bytes());
+            start[8..].copy_from_slice(&(body.len() as u64).to_le_bytes());
+            link.queue(Mark::None, [start, header].concat(), vec![body.into()]);
+        }
+        link.flush();
+        let client = at.client("todo");
+        prop_assert!(out(&client, tuple("alive", 1)).is_ok());
+    }
+}

@@ -1,0 +1,126 @@
+//! Who may do what, and over which links.
+
+use super::common::*;
+use phalanx_core::error::SpaceError;
+use phalanx_core::level::{Bound, Level, Mark, Network, Policy, Rule};
+use phalanx_core::space::{Options, Pattern, Value};
+use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_node::space::{Access, Client, ClientError, Rights, Verb, Who};
+
+const RULES: &str = r#"
+[[rule]]
+space = "passwords"
+user = "ada"
+may = ["out", "rd", "in", "create"]
+
+[[rule]]
+space = "passwords"
+users = ["bob", "eve"]
+first = "found"
+may = ["out", "rd"]
+
+[[rule]]
+space = "public.*"
+may = ["rd"]
+"#;
+
+fn forbidden<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> String {
+    match space_error(outcome) {
+        SpaceError::Forbidden(what) => what,
+        other => panic!("{other}"),
+    }
+}
+
+/// One who proves who he is, also on this machine.
+fn user(at: &AtPort, name: &str, space: &str) -> Result<std::sync::Arc<Client>, ClientError> {
+    at.user(name, all_private(), space)
+}
+
+/// Every link is private, and so begins with a handshake.
+fn all_private() -> Policy {
+    let private = Rule { network: Network::Any, role: None, mark: None, bound: Bound::Required(Level::Private) };
+    Policy { rules: vec![private], ..Policy::default() }
+}
+
+#[test]
+fn rules_say_who_may_do_what() {
+    let access = Access::parse(RULES).unwrap();
+    let rights = |name: &str, space: &str| access.rights(&Who::User(name.into()), space);
+    let found = Value::Str("found".into()).to_bytes();
+    let other = Value::Str("todo".into()).to_bytes();
+    assert!(rights("Ada", "passwords").allow(Verb::In, None));
+    assert!(!rights("bob", "passwords").allow(Verb::In, Some(&found)));
+    assert!(rights("bob", "passwords").allow(Verb::Out, Some(&found)));
+    assert!(!rights("bob", "passwords").allow(Verb::Out, Some(&other)));
+    assert!(!rights("bob", "passwords").allow(Verb::Rd, None), "a template that would match others too");
+    assert!(rights("mallory", "public.news").allow(Verb::Rd, None));
+    assert!(!rights("mallory", "passwords").are_any());
+    assert!(matches!(access.rights(&Who::Owner, "passwords"), Rights::Everything));
+    for (text, what) in [
+        ("[[rule]]\nmay = []", "rule 1: write what they may"),
+        ("[[rule]]\nmay = [\"out\"]\n[[rule]]\nmay = [\"write\"]", "unknown variant `write`"),
+        ("[[rule]]\nuser = \"a\"\nusers = [\"b\"]\nmay = [\"rd\"]", "user or users"),
+        ("[[rule]]\nusers = []\nmay = [\"rd\"]", "names nobody"),
+        ("[[rule]]\nfirst = 1.5\nmay = [\"rd\"]", "a text or an integer"),
+        ("[[rule]]\nwho = \"a\"\nmay = [\"rd\"]", "unknown field `who`"),
+    ] {
+        let error = Access::parse(text).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_server_keeps_users_to_their_rights() {
+    let at = AtPort::start(Policy::default(), Some(RULES));
+    assert!(forbidden(user(&at, "bob", "passwords").map(drop)).contains("create"));
+    let ada = user(&at, "ada", "passwords").unwrap();
+    let bob = user(&at, "bob", "passwords").unwrap();
+    out(&ada, tuple("todo", 1)).unwrap();
+    out(&bob, tuple("found", 1)).unwrap();
+    assert!(forbidden(out(&bob, tuple("todo", 2))).contains("out with this first field"));
+    assert!(forbidden(get(&bob, some("todo"), false)).contains("rd with this first field"));
+    let everything = template(vec![Pattern::Any, Pattern::Any]);
+    assert!(forbidden(get(&bob, everything.clone(), false)).contains("rd"));
+    assert_eq!(forbidden(get(&bob, some("found"), true)), "in in this space");
+    assert_eq!(get(&bob, some("found"), false).unwrap(), Some(tuple("found", 1)));
+    assert_eq!(count(&ada, everything), 2);
+    assert!(forbidden(user(&at, "mallory", "passwords").map(drop)).contains("nothing in the space"));
+    assert!(forbidden(user(&at, "ada", "others").map(drop)).contains("nothing in the space"));
+}
+
+#[test]
+fn only_members_of_the_grid_come_in() {
+    let at = AtPort::start(Policy::default(), None);
+    let others = Authority::create().unwrap();
+    let stranger = Member::parse(&others.issue(Role::User, "eve").unwrap(), Role::User).unwrap();
+    let address = format!("{}/todo", at.server.address());
+    assert!(reach(&address, Some(stranger), all_private(), None).is_err());
+    let nobody = reach(&address, None, all_private(), None).err().unwrap();
+    assert!(matches!(nobody, ClientError::Identity(_)), "{nobody}");
+    assert!(user(&at, "ada", "todo").is_ok());
+}
+
+#[test]
+fn links_have_the_levels_that_both_ends_agree_on() {
+    let at = AtPort::start(Policy::default(), None);
+    let by_path = at.user("ada", Policy::default(), "todo").unwrap();
+    assert_eq!(by_path.agreed().levels.base, Level::Clear, "this machine's own");
+    let private = user(&at, "ada", "todo").unwrap();
+    assert_eq!(private.agreed().levels.base, Level::Private);
+    out(&private, tuple("a", 1)).unwrap();
+    assert_eq!(get(&by_path, some("a"), true).unwrap(), Some(tuple("a", 1)));
+    let strict = AtPort::start(all_private(), None);
+    let refused = strict.user("ada", Policy::default(), "todo").err().unwrap();
+    assert!(matches!(refused, ClientError::Ended { .. } | ClientError::Unreachable(_)), "{refused}");
+}
+
+#[test]
+fn a_secure_space_travels_as_marked_data_does() {
+    let at = AtPath::start(phalanx_node::space::ServerOptions::default());
+    let secure = Options { secure: true, ..Options::default() };
+    let client = at.try_client("todo", Some(secure)).unwrap();
+    assert_eq!(client.mark(), Mark::Data);
+    assert_eq!(at.client("todo").mark(), Mark::Data, "whoever opens it");
+    assert_eq!(at.client("other").mark(), Mark::None);
+    out(&client, tuple("a", 1)).unwrap();
+}

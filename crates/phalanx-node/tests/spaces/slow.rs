@@ -1,0 +1,112 @@
+//! Clients that flood, and clients that do not read, cost others nothing.
+
+use super::common::*;
+use bytes::Bytes;
+use phalanx_core::level::Mark;
+use phalanx_core::space::{Get, OutOptions, Tuple, Value};
+use phalanx_core::wire::encode;
+use phalanx_core::wire::space::{ToSpace, Wait};
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
+use phalanx_node::space::ServerOptions;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+#[test]
+fn who_floods_does_not_starve_others() {
+    let at = AtPath::start(ServerOptions::default());
+    let (flooding, other) = (at.client("todo"), at.client("todo"));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let message =
+                |request| ToSpace::Out { request, tuples: 1, options: OutOptions::default(), transaction: None };
+            while !stop.load(Ordering::Relaxed) {
+                let asked: Vec<_> = (0..100).map(|_| flooding.ask(message, vec![tuple("flood", 1)]).unwrap()).collect();
+                asked.into_iter().for_each(|request| drop(finish(&flooding, request).unwrap()));
+            }
+        });
+        until("a flood", || count(&other, some("flood")) > 1000);
+        for number in 0..200 {
+            out(&other, tuple("a", number)).unwrap();
+            assert_eq!(get(&other, some("a"), true).unwrap(), Some(tuple("a", number)));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A link to the space `todo` that nobody reads.
+fn deaf(at: &AtPath) -> std::sync::Arc<Link> {
+    let mut socket = Socket::dial_path(&at.socket()).unwrap();
+    Preamble::Space { shakes: false }.write(&mut socket).unwrap();
+    let (link, reader) = Link::direct(socket, None, 1 << 20).unwrap();
+    std::mem::forget(reader);
+    let open = ToSpace::Open { request: 1, name: "todo".into(), create: None };
+    link.queue(Mark::None, encode(&open, 0), vec![]);
+    link.flush();
+    link
+}
+
+fn say(link: &Link, message: &ToSpace, body: Bytes) {
+    link.queue(Mark::None, encode(message, body.len() as u64), vec![body]);
+    link.flush();
+}
+
+fn large(number: i64) -> Bytes {
+    Tuple::of(&[Value::Str("large".into()), Value::Int(number), Value::Bytes(vec![7; 1 << 20])]).into_bytes()
+}
+
+/// Resident bytes of this process.
+fn memory() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_asks_and_does_not_read_is_not_listened_to() {
+    let at = AtPath::start(ServerOptions::default());
+    let other = at.client("todo");
+    out(&other, large(1)).unwrap();
+    let deaf = deaf(&at);
+    let before = memory();
+    let get = Get::default();
+    let template = template(vec![phalanx_core::space::Pattern::Any; 3]);
+    for request in 2..2000 {
+        let ask = ToSpace::Get { request, get: get.clone(), wait: Wait::No, transaction: None };
+        say(&deaf, &ask, template.clone());
+    }
+    // What it asked for is two gigabytes.
+    for number in 0..200 {
+        out(&other, tuple("a", number)).unwrap();
+        assert_eq!(get_back(&other), number);
+    }
+    assert!(memory().saturating_sub(before) < 200 << 20, "{} more", memory() - before);
+    deaf.close();
+}
+
+fn get_back(client: &phalanx_node::space::Client) -> i64 {
+    let body = get(client, some("a"), true).unwrap().unwrap();
+    let Value::Int(number) = Tuple::check(body, &Default::default()).unwrap().values()[1].clone() else { panic!() };
+    number
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_watches_and_does_not_read_is_told_that_it_is_behind() {
+    let at = AtPath::start(ServerOptions::default());
+    let other = at.client("todo");
+    let deaf = deaf(&at);
+    say(&deaf, &ToSpace::Watch { request: 2, since: None }, template(vec![phalanx_core::space::Pattern::Any; 3]));
+    until("the watch", || info(&other).watches == 1);
+    let before = memory();
+    for number in 0..200 {
+        out(&other, large(number)).unwrap();
+        let large = template(vec![phalanx_core::space::Pattern::Any; 3]);
+        get(&other, large, true).unwrap().unwrap();
+    }
+    assert!(memory().saturating_sub(before) < 150 << 20, "{} more", memory() - before);
+    until("the watch's end", || info(&other).watches == 0);
+    deaf.close();
+}

@@ -1,0 +1,526 @@
+//! The space in this process, as `phalanx/space/_engine.py` describes an engine.
+
+use super::decode::decode_tuple;
+use super::encode::{Encoding, encode_tuple};
+use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
+use super::template::to_template;
+use super::waiting::{Answer, Callback, Events, Found, Slot, patiently};
+use super::{failed, info, wrong};
+use crate::errors::raise;
+use bytes::Bytes;
+use phalanx_core::error::SpaceError;
+use phalanx_core::ids::{SessionId, TransactionId};
+use phalanx_core::space::{Asker, Get, OutOptions, Template, Tuple};
+use phalanx_node::space::{Hosted, Locked};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of tuples in a page of many.
+const PAGE: u64 = 16 << 20;
+/// How often this process was forked off another.
+pub(super) static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// To be called in the child after a fork.
+#[pyfunction]
+pub fn space_was_forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A space in this process, whose threads share it.
+#[pyclass(frozen)]
+pub struct LocalSpace {
+    hosted: Arc<Hosted>,
+    encoding: Encoding,
+    /// Whose transactions are begun here.
+    session: SessionId,
+    watches: Mutex<HashMap<u64, Arc<Watch>>>,
+    forks: u64,
+}
+
+struct Watch {
+    events: Arc<Events>,
+    template: Arc<Template>,
+    last: AtomicU64,
+}
+
+#[pymethods]
+impl LocalSpace {
+    #[new]
+    fn new(options: &Bound<'_, PyDict>, objects: bool) -> PyResult<LocalSpace> {
+        let hosted = Hosted::new(to_options(options)?).map_err(failed)?;
+        let (limits, session) = {
+            let mut locked = hosted.lock();
+            (locked.engine().limits(), locked.number())
+        };
+        let encoding = Encoding { limits, objects };
+        let forks = FORKS.load(Ordering::Relaxed);
+        Ok(LocalSpace { hosted, encoding, session, watches: Mutex::default(), forks })
+    }
+
+    #[pyo3(signature = (fields, lease, key, label, priority, transaction, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn out(
+        &self,
+        py: Python<'_>,
+        fields: &Bound<'_, PyTuple>,
+        lease: Option<f64>,
+        key: Option<&Bound<'_, PyAny>>,
+        label: Option<&Bound<'_, PyAny>>,
+        priority: Option<i64>,
+        transaction: Option<u128>,
+    ) -> PyResult<u64> {
+        let tuple = self.tuple(fields)?;
+        let options = to_out_options(lease, key, label, priority, &self.encoding)?;
+        self.put(py, &[tuple], &options, transaction)
+    }
+
+    #[pyo3(signature = (tuples, lease, label, priority, transaction, /))]
+    fn out_many(
+        &self,
+        py: Python<'_>,
+        tuples: Vec<Bound<'_, PyTuple>>,
+        lease: Option<f64>,
+        label: Option<&Bound<'_, PyAny>>,
+        priority: Option<i64>,
+        transaction: Option<u128>,
+    ) -> PyResult<()> {
+        let encoded: PyResult<Vec<Tuple>> = tuples.iter().map(|fields| self.tuple(fields)).collect();
+        let options = to_out_options(lease, None, label, priority, &self.encoding)?;
+        self.put(py, &encoded?, &options, transaction).map(drop)
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyTuple>,
+        take: bool,
+        select: &Bound<'py, PyTuple>,
+        r#where: Option<&Bound<'py, PyAny>>,
+        transaction: Option<u128>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let template = to_template(template, r#where, &self.encoding)?;
+        let get = to_get(take, select, &self.encoding)?;
+        let (session, mut tuples, _) = self.find(py, &template, &get, transaction)?;
+        match tuples.pop() {
+            None => Ok(None),
+            Some(tuple) => {
+                self.hand_over(py, session, take && transaction.is_none(), &[tuple]).map(|mut all| all.pop())
+            }
+        }
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, limit, after, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyTuple>,
+        take: bool,
+        select: &Bound<'py, PyTuple>,
+        r#where: Option<&Bound<'py, PyAny>>,
+        transaction: Option<u128>,
+        limit: u32,
+        after: Option<Place>,
+    ) -> PyResult<(Bound<'py, PyList>, Option<Place>)> {
+        let template = to_template(template, r#where, &self.encoding)?;
+        let get = Get {
+            limit: limit.max(1),
+            page_bytes: PAGE,
+            after: after.map(to_cursor),
+            ..to_get(take, select, &self.encoding)?
+        };
+        let (session, tuples, next) = self.find(py, &template, &get, transaction)?;
+        let tuples = self.hand_over(py, session, take && transaction.is_none(), &tuples)?;
+        Ok((PyList::new(py, tuples)?, next))
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, timeout, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyTuple>,
+        take: bool,
+        select: &Bound<'py, PyTuple>,
+        r#where: Option<&Bound<'py, PyAny>>,
+        transaction: Option<u128>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let template = Arc::new(to_template(template, r#where, &self.encoding)?);
+        let get = to_get(take, select, &self.encoding)?;
+        let end = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
+        let end = end.map(|timeout| Instant::now() + timeout);
+        let slot = Arc::new(Slot::default());
+        let mut locked = self.lock(py)?;
+        let session = locked.open(slot.clone());
+        let asker = Asker { session, request: 0, acknowledges: take && transaction.is_none() };
+        let now = self.hosted.now();
+        let found = locked.engine().wait(now, asker, template, &get, None, transaction.map(TransactionId));
+        if !matches!(found, Ok(None)) {
+            locked.forget(session);
+        }
+        locked.unlock().flush();
+        let answer: Option<Answer> = match found {
+            Ok(Some(tuple)) => Some(Ok(tuple)),
+            Err(error) => Some(Err(error)),
+            Ok(None) => match slot.wait_for_python(py, end) {
+                Ok(Some(answer)) => Some(answer),
+                Ok(None) => self.give_up(session, &slot),
+                Err(interrupted) => {
+                    self.end_session(session);
+                    return Err(interrupted);
+                }
+            },
+        };
+        match answer {
+            Some(Ok(tuple)) => self.hand_over(py, session, asker.acknowledges, &[tuple]).map(|mut all| all.pop()),
+            Some(Err(SpaceError::TimedOut)) | None => Ok(None),
+            Some(Err(error)) => Err(failed(error)),
+        }
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, timeout, done, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn begin_wait(
+        &self,
+        py: Python<'_>,
+        template: &Bound<'_, PyTuple>,
+        take: bool,
+        select: &Bound<'_, PyTuple>,
+        r#where: Option<&Bound<'_, PyAny>>,
+        transaction: Option<u128>,
+        timeout: Option<f64>,
+        done: Py<PyAny>,
+    ) -> PyResult<u64> {
+        let template = Arc::new(to_template(template, r#where, &self.encoding)?);
+        let get = to_get(take, select, &self.encoding)?;
+        let timeout = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
+        let acknowledges = take && transaction.is_none();
+        let callback = Arc::new(Callback::new(done, self.encoding.objects, acknowledges, &self.hosted));
+        let mut locked = self.lock(py)?;
+        let session = locked.open(callback.clone());
+        let asker = Asker { session, request: 0, acknowledges };
+        let now = self.hosted.now();
+        let end = timeout.map(|timeout| now + timeout);
+        let found = locked.engine().wait(now, asker, template, &get, end, transaction.map(TransactionId));
+        locked.tick();
+        let told = locked.unlock();
+        if let Some(answer) = found.transpose() {
+            use phalanx_core::space::Command;
+            use phalanx_node::space::Outlet;
+            callback.tell(Command::Answer { session, request: 0, answer });
+            callback.flush();
+        }
+        told.flush();
+        Ok(session.0)
+    }
+
+    #[pyo3(signature = (request, /))]
+    fn cancel(&self, py: Python<'_>, request: u64) -> PyResult<bool> {
+        let mut locked = self.lock(py)?;
+        let waited = locked.engine().cancel(SessionId(request), 0);
+        if waited {
+            locked.close(SessionId(request));
+        }
+        locked.unlock().flush();
+        Ok(waited)
+    }
+
+    #[pyo3(signature = (request, kept, /))]
+    fn settle(&self, py: Python<'_>, request: u64, kept: bool) -> PyResult<()> {
+        let session = SessionId(request);
+        let mut locked = self.lock(py)?;
+        if locked.forget(session) {
+            match kept {
+                true => locked.engine().acknowledge(session, 0),
+                false => locked.close(session),
+            }
+        }
+        locked.unlock().flush();
+        Ok(())
+    }
+
+    #[pyo3(signature = (template, r#where, transaction, /))]
+    fn count(
+        &self,
+        py: Python<'_>,
+        template: &Bound<'_, PyTuple>,
+        r#where: Option<&Bound<'_, PyAny>>,
+        transaction: Option<u128>,
+    ) -> PyResult<u64> {
+        let template = to_template(template, r#where, &self.encoding)?;
+        drop(self.lock(py)?);
+        let counted = py.detach(|| {
+            let mut locked = self.hosted.lock();
+            let now = self.hosted.now();
+            let counted = locked.engine().count(now, &template, &Get::default(), transaction.map(TransactionId));
+            (counted, locked.unlock())
+        });
+        counted.1.flush();
+        counted.0.map_err(failed)
+    }
+
+    #[pyo3(signature = (number, lease, /))]
+    fn renew(&self, py: Python<'_>, number: u64, lease: Option<f64>) -> PyResult<bool> {
+        let lease = lease.map(|seconds| to_duration(seconds, "a lease")).transpose()?;
+        match self.change(py, |locked, now| locked.engine().renew(now, number, lease)) {
+            Ok(renewed) => match renewed {
+                Ok(()) => Ok(true),
+                Err(SpaceError::NoLease) => Ok(false),
+                Err(error) => Err(failed(error)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    #[pyo3(signature = (transaction, timeout, /))]
+    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64) -> PyResult<()> {
+        let timeout = to_duration(timeout, "timeout=")?;
+        let session = self.session;
+        self.change(py, |locked, now| locked.engine().begin(now, session, TransactionId(transaction), timeout))?
+            .map_err(failed)
+    }
+
+    #[pyo3(signature = (transaction, /))]
+    fn prepare(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
+        self.change(py, |locked, now| locked.engine().prepare(now, TransactionId(transaction)))?.map_err(failed)
+    }
+
+    #[pyo3(signature = (transaction, /))]
+    fn commit(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
+        self.change(py, |locked, now| locked.engine().commit(now, TransactionId(transaction)))?.map_err(failed)
+    }
+
+    #[pyo3(signature = (transaction, /))]
+    fn abort(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
+        match self.change(py, |locked, now| locked.engine().abort(now, TransactionId(transaction)))? {
+            Ok(()) | Err(SpaceError::NoTransaction) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    #[pyo3(signature = (template, r#where, since, nudge, /))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        template: &Bound<'_, PyTuple>,
+        r#where: Option<&Bound<'_, PyAny>>,
+        since: Option<u64>,
+        nudge: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let template = Arc::new(to_template(template, r#where, &self.encoding)?);
+        let events = Arc::new(Events::new(nudge));
+        let mut locked = self.lock(py)?;
+        let session = locked.open(events.clone());
+        let watching = locked.engine().watch(session, 0, template.clone(), since);
+        if watching.is_err() {
+            locked.close(session);
+        }
+        locked.unlock().flush();
+        let watching = watching.map_err(failed)?;
+        if watching.missed > 0 {
+            self.end_session(session);
+            return Err(forgotten(watching.missed));
+        }
+        let watch = Arc::new(Watch { events, template, last: AtomicU64::new(watching.last) });
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).insert(session.0, watch);
+        Ok(session.0)
+    }
+
+    #[pyo3(signature = (watch, timeout, /))]
+    fn events<'py>(
+        &self,
+        py: Python<'py>,
+        watch: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
+        let end = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
+        let end = end.map(|timeout| Instant::now() + timeout);
+        let watching = self.watches.lock().unwrap_or_else(PoisonError::into_inner).get(&watch).cloned();
+        let watching = watching.ok_or_else(|| raise("SpaceError", "this watch has ended"))?;
+        loop {
+            match patiently(py, end, |patience| watching.events.wait(patience))? {
+                None => return Ok(Vec::new()),
+                Some(Found::Ended) => return Err(raise("SpaceError", "this watch has ended")),
+                Some(Found::Missing) => self.watch_again(py, watch, &watching)?,
+                Some(Found::Events(events)) => {
+                    if let Some((last, _)) = events.back() {
+                        watching.last.store(*last, Ordering::Relaxed);
+                    }
+                    let decoded = |(sequence, tuple): (u64, Tuple)| {
+                        Ok((sequence, decode_tuple(py, tuple.bytes(), self.encoding.objects)?))
+                    };
+                    return events.into_iter().map(decoded).collect();
+                }
+            }
+        }
+    }
+
+    #[pyo3(signature = (watch, /))]
+    fn unwatch(&self, py: Python<'_>, watch: u64) -> PyResult<()> {
+        let watching = self.watches.lock().unwrap_or_else(PoisonError::into_inner).remove(&watch);
+        if let Some(watching) = watching {
+            py.detach(|| self.end_session(SessionId(watch)));
+            watching.events.end();
+        }
+        Ok(())
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.change(py, |locked, _| locked.engine().info())?;
+        info::to_python(py, &found)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            py.detach(|| self.hosted.end());
+        }
+    }
+}
+
+impl Drop for LocalSpace {
+    fn drop(&mut self) {
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            self.hosted.end();
+        }
+    }
+}
+
+impl LocalSpace {
+    /// For a server of this process.
+    pub fn hosted(&self) -> Arc<Hosted> {
+        self.hosted.clone()
+    }
+
+    fn check(&self, _: Python<'_>) -> PyResult<()> {
+        if self.forks != FORKS.load(Ordering::Relaxed) {
+            let why = "this space belongs to the process that made it: make it after the fork, or serve() it";
+            return Err(raise("SpaceError", why));
+        }
+        Ok(())
+    }
+
+    /// Whoever holds the lock never waits for the interpreter's; so he may be waited for, but not while others could run.
+    fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
+        self.check(py)?;
+        let locked = match self.hosted.try_lock() {
+            Some(locked) => locked,
+            None => {
+                py.detach(|| drop(self.hosted.lock()));
+                self.hosted.lock()
+            }
+        };
+        if locked.has_ended() {
+            return Err(raise("SpaceError", "this space is closed"));
+        }
+        Ok(locked)
+    }
+
+    fn tuple(&self, fields: &Bound<'_, PyTuple>) -> PyResult<Tuple> {
+        let bytes = Bytes::from(encode_tuple(fields, &self.encoding)?);
+        Tuple::check(bytes, &self.encoding.limits).map_err(wrong)
+    }
+
+    fn put(&self, py: Python<'_>, tuples: &[Tuple], options: &OutOptions, transaction: Option<u128>) -> PyResult<u64> {
+        self.change(py, |locked, now| locked.engine().out(now, tuples, options, transaction.map(TransactionId)))?
+            .map_err(failed)
+    }
+
+    /// Does something to the engine, and tells whom it concerns.
+    fn change<T>(&self, py: Python<'_>, change: impl FnOnce(&mut Locked<'_>, Duration) -> T) -> PyResult<T> {
+        let mut locked = self.lock(py)?;
+        let changed = change(&mut locked, self.hosted.now());
+        locked.tick();
+        let told = locked.unlock();
+        if !told.is_empty() {
+            py.detach(|| told.flush());
+        }
+        Ok(changed)
+    }
+
+    /// What matches now, with the session that is to acknowledge it.
+    fn find(
+        &self,
+        py: Python<'_>,
+        template: &Template,
+        get: &Get,
+        transaction: Option<u128>,
+    ) -> PyResult<(SessionId, Vec<Tuple>, Option<Place>)> {
+        let mut locked = self.lock(py)?;
+        let session = locked.number();
+        let asker = Asker { session, request: 0, acknowledges: get.take && transaction.is_none() };
+        let now = self.hosted.now();
+        let page = locked.engine().get(now, asker, template, get, transaction.map(TransactionId));
+        let told = locked.unlock();
+        if !told.is_empty() {
+            py.detach(|| told.flush());
+        }
+        let page = page.map_err(failed)?;
+        Ok((session, page.tuples, page.next.map(to_place)))
+    }
+
+    /// Tuples as Python's. What cannot be made one goes back into the space.
+    fn hand_over<'py>(
+        &self,
+        py: Python<'py>,
+        session: SessionId,
+        acknowledge: bool,
+        tuples: &[Tuple],
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let decoded: PyResult<Vec<_>> =
+            tuples.iter().map(|tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects)).collect();
+        if acknowledge {
+            let mut locked = self.lock(py)?;
+            match decoded {
+                Ok(_) => locked.engine().acknowledge(session, 0),
+                Err(_) => locked.close(session),
+            }
+            locked.unlock().flush();
+        }
+        decoded
+    }
+
+    /// Ends a wait whose time has passed; the answer, if it came in this moment.
+    fn give_up(&self, session: SessionId, slot: &Slot) -> Option<Answer> {
+        let mut locked = self.hosted.lock();
+        let waited = locked.engine().cancel(session, 0);
+        locked.forget(session);
+        if waited {
+            locked.close(session);
+        }
+        locked.unlock().flush();
+        slot.take()
+    }
+
+    /// What a session took and has not acknowledged comes back.
+    fn end_session(&self, session: SessionId) {
+        let mut locked = self.hosted.lock();
+        locked.close(session);
+        locked.unlock().flush();
+    }
+
+    /// After events that found no place: those that the space remembers come again.
+    fn watch_again(&self, py: Python<'_>, number: u64, watch: &Watch) -> PyResult<()> {
+        let session = SessionId(number);
+        let mut locked = self.lock(py)?;
+        locked.engine().unwatch(session, 0);
+        watch.events.resume();
+        let last = watch.last.load(Ordering::Relaxed);
+        let watching = locked.engine().watch(session, 0, watch.template.clone(), Some(last));
+        locked.unlock().flush();
+        match watching.map_err(failed)?.missed {
+            0 => Ok(()),
+            missed => Err(forgotten(missed)),
+        }
+    }
+}
+
+pub(super) fn forgotten(missed: u64) -> PyErr {
+    let what = "events, matching or not, have been forgotten; make the space with a larger log_events=, or read faster";
+    raise("SpaceError", format!("{missed} {what}"))
+}

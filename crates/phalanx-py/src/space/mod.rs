@@ -1,0 +1,47 @@
+//! Tuple spaces for `phalanx/space`: values and templates both ways, and the engine in this process.
+
+mod array;
+mod classes;
+mod decode;
+mod encode;
+mod info;
+mod local;
+mod options;
+mod remote;
+mod server;
+mod template;
+mod waiting;
+
+pub use local::{LocalSpace, space_was_forked};
+pub use remote::RemoteSpace;
+pub use server::{Serving, SpaceServer};
+
+use crate::errors::raise;
+use phalanx_core::error::{EncodingError, SpaceError};
+use phalanx_core::space::put_record;
+use pyo3::prelude::*;
+
+/// How the record of an instance of these classes with so many fields begins.
+#[pyfunction]
+pub fn record_head(classes: Vec<String>, fields: usize) -> Vec<u8> {
+    let mut head = Vec::new();
+    put_record(&mut head, &classes, fields);
+    head
+}
+
+/// Bytes or values that have no place in a tuple.
+pub fn wrong(error: EncodingError) -> PyErr {
+    raise("SpaceError", error)
+}
+
+/// What a space answers when it does not do what was asked.
+pub fn failed(error: SpaceError) -> PyErr {
+    let class = match &error {
+        SpaceError::Full { .. } => "SpaceFullError",
+        SpaceError::NoTransaction | SpaceError::Prepared => "TransactionError",
+        SpaceError::TimedOut => "SpaceTimeoutError",
+        SpaceError::Cancelled => return raise("SpaceError", "this space is closed"),
+        _ => "SpaceError",
+    };
+    raise(class, error)
+}

@@ -1,0 +1,590 @@
+//! A space of another process, as `phalanx/space/_engine.py` describes an engine.
+
+use super::decode::decode_tuple;
+use super::encode::{Encoding, encode_tuple};
+use super::local::{FORKS, forgotten};
+use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
+use super::template::to_template;
+use super::{failed, info, wrong};
+use crate::errors::{identity, raise};
+use crate::policy::Words;
+use bytes::Bytes;
+use phalanx_core::error::SpaceError;
+use phalanx_core::ids::TransactionId;
+use phalanx_core::level::Mark;
+use phalanx_core::space::{Get, Limits, OutOptions, Reader, RequestId};
+use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
+use phalanx_net::identity::{Member, Role};
+use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Event, Nudge, SpaceAddress};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of tuples in a page of many.
+const PAGE: u64 = 16 << 20;
+/// How often a wait looks whether somebody pressed Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(50);
+/// For a server to be reached, and to answer first.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A space of another process, over one connection that all threads of this one share.
+#[pyclass(frozen)]
+pub struct RemoteSpace {
+    client: Arc<Client>,
+    encoding: Encoding,
+    watches: Mutex<HashMap<u64, Watch>>,
+    forks: u64,
+}
+
+/// What is needed to watch again where events found no place.
+#[derive(Clone)]
+struct Watch {
+    /// The request that the watch has now; it was begun under another number.
+    request: RequestId,
+    template: Bytes,
+    nudge: Option<Nudge>,
+    last: u64,
+}
+
+type Asked = Result<Answer, ClientError>;
+
+#[pymethods]
+impl RemoteSpace {
+    /// Reaches a space, and makes it if it is not there and `create` is set. `identity_file`: the text of the user's.
+    #[new]
+    #[pyo3(signature = (address, options, objects, *, identity_file, policy, create))]
+    fn new(
+        py: Python<'_>,
+        address: &str,
+        options: &Bound<'_, PyDict>,
+        objects: bool,
+        identity_file: Option<String>,
+        policy: Words,
+        create: bool,
+    ) -> PyResult<RemoteSpace> {
+        let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
+        let member = identity_file.map(|text| Member::parse(&text, Role::User)).transpose().map_err(identity)?;
+        let options = to_options(options)?;
+        let limits =
+            Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
+        let connect = Connect { policy: policy.read()?, member, create: create.then_some(options), patience: PATIENCE };
+        let client = interruptibly(py, move || Client::connect(address, &connect))?.map_err(unusable)?;
+        let (encoding, forks) = (Encoding { limits, objects }, FORKS.load(Ordering::Relaxed));
+        Ok(RemoteSpace { client, encoding, watches: Mutex::default(), forks })
+    }
+
+    /// The level of its tuples, what decided it, and whether it is weaker than by default.
+    #[getter]
+    fn level(&self) -> (&'static str, String, bool) {
+        let (agreed, mark) = (self.client.agreed(), self.client.mark());
+        (agreed.levels.of(mark).name(), agreed.why[mark as usize].clone(), agreed.weaker[mark as usize])
+    }
+
+    /// Whether it was made for this client.
+    #[getter]
+    fn created(&self) -> bool {
+        self.client.created()
+    }
+
+    /// Whether it travels as marked data does.
+    #[getter]
+    fn secure(&self) -> bool {
+        self.client.mark() == Mark::Data
+    }
+
+    #[pyo3(signature = (fields, lease, key, label, priority, transaction, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn out(
+        &self,
+        py: Python<'_>,
+        fields: &Bound<'_, PyTuple>,
+        lease: Option<f64>,
+        key: Option<&Bound<'_, PyAny>>,
+        label: Option<&Bound<'_, PyAny>>,
+        priority: Option<i64>,
+        transaction: Option<u128>,
+    ) -> PyResult<u64> {
+        let tuple = encode_tuple(fields, &self.encoding)?;
+        let options = to_out_options(lease, key, label, priority, &self.encoding)?;
+        self.put(py, tuple, 1, options, transaction)
+    }
+
+    #[pyo3(signature = (tuples, lease, label, priority, transaction, /))]
+    fn out_many(
+        &self,
+        py: Python<'_>,
+        tuples: Vec<Bound<'_, PyTuple>>,
+        lease: Option<f64>,
+        label: Option<&Bound<'_, PyAny>>,
+        priority: Option<i64>,
+        transaction: Option<u128>,
+    ) -> PyResult<()> {
+        let mut bytes = Vec::new();
+        for fields in &tuples {
+            bytes.extend_from_slice(&encode_tuple(fields, &self.encoding)?);
+        }
+        let options = to_out_options(lease, None, label, priority, &self.encoding)?;
+        self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyTuple>,
+        take: bool,
+        select: &Bound<'py, PyTuple>,
+        r#where: Option<&Bound<'py, PyAny>>,
+        transaction: Option<u128>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let template = self.template(template, r#where)?;
+        let get = to_get(take, select, &self.encoding)?;
+        let answer = self.ask(py, false, template, |request| ToSpace::Get {
+            request,
+            get,
+            wait: Wait::No,
+            transaction: transaction.map(TransactionId),
+        })?;
+        self.found(py, answer.map_err(unusable)?, take && transaction.is_none())
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, limit, after, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyTuple>,
+        take: bool,
+        select: &Bound<'py, PyTuple>,
+        r#where: Option<&Bound<'py, PyAny>>,
+        transaction: Option<u128>,
+        limit: u32,
+        after: Option<Place>,
+    ) -> PyResult<(Bound<'py, PyList>, Option<Place>)> {
+        let template = self.template(template, r#where)?;
+        let get = Get {
+            limit: limit.max(1),
+            page_bytes: PAGE,
+            after: after.map(to_cursor),
+            ..to_get(take, select, &self.encoding)?
+        };
+        let answer = self.ask(py, false, template, |request| ToSpace::Get {
+            request,
+            get,
+            wait: Wait::No,
+            transaction: transaction.map(TransactionId),
+        })?;
+        let answer = answer.map_err(unusable)?;
+        let FromSpace::Got { request, tuples, next } = answer.message else { return Err(nonsense()) };
+        let decoded =
+            self.settled(request, take && transaction.is_none(), || self.decode_many(py, &answer.body, tuples))?;
+        Ok((PyList::new(py, decoded)?, next.map(to_place)))
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, timeout, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyTuple>,
+        take: bool,
+        select: &Bound<'py, PyTuple>,
+        r#where: Option<&Bound<'py, PyAny>>,
+        transaction: Option<u128>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let template = self.template(template, r#where)?;
+        let get = to_get(take, select, &self.encoding)?;
+        let wait = to_wait(timeout)?;
+        let answer = self.ask(py, true, template, |request| ToSpace::Get {
+            request,
+            get,
+            wait,
+            transaction: transaction.map(TransactionId),
+        })?;
+        match answer {
+            Err(ClientError::Space(SpaceError::TimedOut)) => Ok(None),
+            answer => self.found(py, answer.map_err(unusable)?, take && transaction.is_none()),
+        }
+    }
+
+    #[pyo3(signature = (template, take, select, r#where, transaction, timeout, done, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn begin_wait(
+        &self,
+        py: Python<'_>,
+        template: &Bound<'_, PyTuple>,
+        take: bool,
+        select: &Bound<'_, PyTuple>,
+        r#where: Option<&Bound<'_, PyAny>>,
+        transaction: Option<u128>,
+        timeout: Option<f64>,
+        done: Py<PyAny>,
+    ) -> PyResult<u64> {
+        self.check()?;
+        let template = self.template(template, r#where)?;
+        let get = to_get(take, select, &self.encoding)?;
+        let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
+        let objects = self.encoding.objects;
+        let done: Done = Box::new(move |answer| Python::attach(|py| call(py, &done, answer, objects)));
+        let message = move |request| ToSpace::Get { request, get, wait, transaction };
+        py.detach(|| self.client.start(message, vec![template], done)).map_err(unusable)
+    }
+
+    #[pyo3(signature = (request, /))]
+    fn cancel(&self, py: Python<'_>, request: u64) -> PyResult<bool> {
+        self.check()?;
+        Ok(py.detach(|| self.client.cancel_begun(request)))
+    }
+
+    #[pyo3(signature = (request, kept, /))]
+    fn settle(&self, py: Python<'_>, request: u64, kept: bool) -> PyResult<()> {
+        self.check()?;
+        py.detach(|| self.tell_settled(request, kept));
+        Ok(())
+    }
+
+    #[pyo3(signature = (template, r#where, transaction, /))]
+    fn count(
+        &self,
+        py: Python<'_>,
+        template: &Bound<'_, PyTuple>,
+        r#where: Option<&Bound<'_, PyAny>>,
+        transaction: Option<u128>,
+    ) -> PyResult<u64> {
+        let template = self.template(template, r#where)?;
+        let transaction = transaction.map(TransactionId);
+        let answer = self.ask(py, false, template, |request| ToSpace::Count { request, transaction })?;
+        match answer.map_err(unusable)?.message {
+            FromSpace::Counted { count, .. } => Ok(count),
+            _ => Err(nonsense()),
+        }
+    }
+
+    #[pyo3(signature = (number, lease, /))]
+    fn renew(&self, py: Python<'_>, number: u64, lease: Option<f64>) -> PyResult<bool> {
+        let lease = lease.map(|seconds| to_duration(seconds, "a lease")).transpose()?;
+        match self.ask(py, false, Bytes::new(), |request| ToSpace::Renew { request, number, lease })? {
+            Ok(_) => Ok(true),
+            Err(ClientError::Space(SpaceError::NoLease)) => Ok(false),
+            Err(error) => Err(unusable(error)),
+        }
+    }
+
+    #[pyo3(signature = (transaction, timeout, /))]
+    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64) -> PyResult<()> {
+        let (timeout, transaction) = (to_duration(timeout, "timeout=")?, TransactionId(transaction));
+        self.order(py, |request| ToSpace::Begin { request, transaction, timeout })
+    }
+
+    #[pyo3(signature = (transaction, /))]
+    fn prepare(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
+        self.order(py, |request| ToSpace::Prepare { request, transaction: TransactionId(transaction) })
+    }
+
+    #[pyo3(signature = (transaction, /))]
+    fn commit(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
+        self.order(py, |request| ToSpace::Commit { request, transaction: TransactionId(transaction) })
+    }
+
+    #[pyo3(signature = (transaction, /))]
+    fn abort(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
+        let transaction = TransactionId(transaction);
+        match self.ask(py, false, Bytes::new(), |request| ToSpace::Abort { request, transaction })? {
+            Ok(_) | Err(ClientError::Space(SpaceError::NoTransaction) | ClientError::Ended { .. }) => Ok(()),
+            Err(error) => Err(unusable(error)),
+        }
+    }
+
+    #[pyo3(signature = (template, r#where, since, nudge, /))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        template: &Bound<'_, PyTuple>,
+        r#where: Option<&Bound<'_, PyAny>>,
+        since: Option<u64>,
+        nudge: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let template = self.template(template, r#where)?;
+        let nudge = nudge.map(|nudge| Arc::new(move || call_nudge(&nudge)) as Nudge);
+        let watch = self.begin_watch(py, Watch { request: 0, template, nudge, last: 0 }, since)?;
+        let number = watch.request;
+        lock(&self.watches).insert(number, watch);
+        Ok(number)
+    }
+
+    #[pyo3(signature = (watch, timeout, /))]
+    fn events<'py>(
+        &self,
+        py: Python<'py>,
+        watch: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
+        self.check()?;
+        let end = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
+        let end = end.map(|timeout| Instant::now() + timeout);
+        loop {
+            let current = lock(&self.watches).get(&watch).cloned();
+            let current = current.ok_or_else(|| raise("SpaceError", "this watch has ended"))?;
+            let left = end.map_or(SIGNALS, |end| end.saturating_duration_since(Instant::now()).min(SIGNALS));
+            match py.detach(|| self.client.events(current.request, left)) {
+                Some(Ok(events)) => return self.came(py, watch, events),
+                Some(Err(ClientError::Space(SpaceError::Full { .. }))) => self.watch_again(py, watch, current)?,
+                Some(Err(error)) => return Err(unusable(error)),
+                None => py.check_signals()?,
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    #[pyo3(signature = (watch, /))]
+    fn unwatch(&self, py: Python<'_>, watch: u64) -> PyResult<()> {
+        self.check()?;
+        let Some(ended) = lock(&self.watches).remove(&watch) else { return Ok(()) };
+        self.client.forget(ended.request);
+        match self.order(py, |request| ToSpace::Unwatch { request, watch: ended.request }) {
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => Err(error),
+            _ => Ok(()), // the space has forgotten it with the connection
+        }
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let answer = self.ask(py, false, Bytes::new(), |request| ToSpace::Info { request })?;
+        match answer.map_err(unusable)?.message {
+            FromSpace::Info { info, .. } => info::to_python(py, &info),
+            _ => Err(nonsense()),
+        }
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            py.detach(|| self.client.close());
+        }
+    }
+}
+
+impl RemoteSpace {
+    fn check(&self) -> PyResult<()> {
+        if self.forks != FORKS.load(Ordering::Relaxed) {
+            let why = "this connection belongs to the process that made it: make another one after the fork";
+            return Err(raise("SpaceError", why));
+        }
+        Ok(())
+    }
+
+    fn template(&self, elements: &Bound<'_, PyTuple>, query: Option<&Bound<'_, PyAny>>) -> PyResult<Bytes> {
+        let mut bytes = Vec::with_capacity(64);
+        to_template(elements, query, &self.encoding)?.encode(&mut bytes);
+        Ok(bytes.into())
+    }
+
+    /// A question and its answer. `cancels`: Ctrl-C takes it back; otherwise it is only not waited for any more.
+    fn ask(
+        &self,
+        py: Python<'_>,
+        cancels: bool,
+        body: Bytes,
+        message: impl FnOnce(RequestId) -> ToSpace + Send,
+    ) -> PyResult<Asked> {
+        self.check()?;
+        let body = if body.is_empty() { Vec::new() } else { vec![body] };
+        let asked = py.detach(|| {
+            let request = self.client.ask(message, body)?;
+            Ok((request, self.client.wait(request, SIGNALS)))
+        });
+        let (request, mut answer) = match asked {
+            Ok(asked) => asked,
+            Err(error) => return Ok(Err(error)),
+        };
+        loop {
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+            if let Err(interrupted) = py.check_signals() {
+                py.detach(|| self.give_up(request, cancels));
+                return Err(interrupted);
+            }
+            answer = py.detach(|| self.client.wait(request, SIGNALS));
+        }
+    }
+
+    fn give_up(&self, request: RequestId, cancels: bool) {
+        match cancels {
+            true if self.client.cancel(request).is_ok() => self.client.tell(&ToSpace::GiveBack { request }),
+            true => {}
+            false => self.client.abandon(request),
+        }
+    }
+
+    /// A question whose answer says nothing more.
+    fn order(&self, py: Python<'_>, message: impl FnOnce(RequestId) -> ToSpace + Send) -> PyResult<()> {
+        self.ask(py, false, Bytes::new(), message)?.map(drop).map_err(unusable)
+    }
+
+    fn put(
+        &self,
+        py: Python<'_>,
+        bytes: Vec<u8>,
+        tuples: u32,
+        options: OutOptions,
+        transaction: Option<u128>,
+    ) -> PyResult<u64> {
+        let transaction = transaction.map(TransactionId);
+        let message = |request| ToSpace::Out { request, tuples, options, transaction };
+        match self.ask(py, false, bytes.into(), message)?.map_err(unusable)?.message {
+            FromSpace::Done { number, .. } => Ok(number),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// The one tuple of an answer, if there is one.
+    fn found<'py>(&self, py: Python<'py>, answer: Answer, acknowledge: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        match answer.message {
+            FromSpace::Got { tuples: 0, .. } => Ok(None),
+            FromSpace::Got { request, .. } => {
+                let decode = || decode_tuple(py, &answer.body, self.encoding.objects);
+                self.settled(request, acknowledge, decode).map(Some)
+            }
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// What was taken is ours once it is Python's. What cannot be made Python's goes back into the space.
+    fn settled<T>(&self, request: RequestId, acknowledge: bool, decode: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+        let decoded = decode();
+        if acknowledge {
+            self.tell_settled(request, decoded.is_ok());
+        }
+        decoded
+    }
+
+    fn tell_settled(&self, request: RequestId, kept: bool) {
+        self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } });
+    }
+
+    fn decode_many<'py>(&self, py: Python<'py>, bytes: &[u8], count: u32) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let mut reader = Reader::new(bytes);
+        let mut tuples = Vec::new();
+        for _ in 0..count {
+            let start = reader.at();
+            let fields = reader.varint().map_err(wrong)?;
+            (0..fields).try_for_each(|_| reader.skip()).map_err(wrong)?;
+            tuples.push(decode_tuple(py, reader.since(start), self.encoding.objects)?);
+        }
+        reader.end().map_err(wrong)?;
+        Ok(tuples)
+    }
+
+    fn begin_watch(&self, py: Python<'_>, mut watch: Watch, since: Option<u64>) -> PyResult<Watch> {
+        self.check()?;
+        let (template, nudge) = (watch.template.clone(), watch.nudge.clone());
+        let begin = || self.client.watch(|request| ToSpace::Watch { request, since }, vec![template], nudge);
+        watch.request = py.detach(begin).map_err(unusable)?;
+        let answer = loop {
+            match py.detach(|| self.client.wait(watch.request, SIGNALS)) {
+                Some(answer) => break answer,
+                None => py.check_signals().inspect_err(|_| self.client.forget(watch.request))?,
+            }
+        };
+        let answer = answer.inspect_err(|_| self.client.forget(watch.request)).map_err(unusable)?;
+        match answer.message {
+            FromSpace::Watching { last, missed: 0, .. } => {
+                watch.last = last;
+                Ok(watch)
+            }
+            FromSpace::Watching { missed, .. } => {
+                self.client.forget(watch.request);
+                self.order(py, |request| ToSpace::Unwatch { request, watch: watch.request })?;
+                Err(forgotten(missed))
+            }
+            _ => Err(nonsense()),
+        }
+    }
+
+    fn came<'py>(&self, py: Python<'py>, watch: u64, events: Vec<Event>) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
+        if let (Some((last, _)), Some(watch)) = (events.last(), lock(&self.watches).get_mut(&watch)) {
+            watch.last = *last;
+        }
+        let decode = |(sequence, tuple): Event| Ok((sequence, decode_tuple(py, &tuple, self.encoding.objects)?));
+        events.into_iter().map(decode).collect()
+    }
+
+    /// After events that found no place: those that the space remembers come again.
+    fn watch_again(&self, py: Python<'_>, number: u64, watch: Watch) -> PyResult<()> {
+        self.client.forget(watch.request);
+        let (before, last) = (watch.request, watch.last);
+        self.order(py, |request| ToSpace::Unwatch { request, watch: before })?;
+        let again = self.begin_watch(py, watch, Some(last))?;
+        if let Some(watch) = lock(&self.watches).get_mut(&number) {
+            *watch = Watch { last, ..again };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RemoteSpace {
+    fn drop(&mut self) {
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            self.client.close();
+        }
+    }
+}
+
+fn call(py: Python<'_>, done: &Py<PyAny>, answer: Asked, objects: bool) {
+    let outcome = match answer {
+        Ok(Answer { message: FromSpace::Got { tuples: 1, .. }, body }) => {
+            decode_tuple(py, &body, objects).map(Bound::into_any)
+        }
+        Ok(Answer { message: FromSpace::Got { .. }, .. }) | Err(ClientError::Space(SpaceError::TimedOut)) => {
+            Ok(py.None().into_bound(py))
+        }
+        Ok(_) => Err(nonsense()),
+        Err(error) => Err(unusable(error)),
+    };
+    let outcome = outcome.unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any());
+    if let Err(error) = done.call1(py, (outcome,)) {
+        error.write_unraisable(py, Some(done.bind(py)));
+    }
+}
+
+fn call_nudge(nudge: &Py<PyAny>) {
+    Python::attach(|py| {
+        if let Err(error) = nudge.call0(py) {
+            error.write_unraisable(py, Some(nudge.bind(py)));
+        }
+    });
+}
+
+fn to_wait(timeout: Option<f64>) -> PyResult<Wait> {
+    match timeout {
+        None => Ok(Wait::Forever),
+        Some(seconds) => Ok(Wait::For(to_duration(seconds, "timeout=")?)),
+    }
+}
+
+/// Does what may wait for another machine in a thread of its own, so that Ctrl-C is heard meanwhile.
+fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    crate::manager::interruptibly(py, work)
+}
+
+fn unusable(error: ClientError) -> PyErr {
+    match error {
+        ClientError::Space(error) => failed(error),
+        ClientError::Level(error) => raise("PolicyError", error),
+        ClientError::Identity(error) => raise("IdentityError", error),
+        ClientError::Unreachable(_) | ClientError::Ended { .. } => raise("SpaceError", error),
+    }
+}
+
+fn nonsense() -> PyErr {
+    raise("SpaceError", "the server does not speak this protocol")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

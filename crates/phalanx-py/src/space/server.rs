@@ -1,0 +1,98 @@
+//! A server of spaces for `phalanx space serve` and `Space.serve`.
+
+use super::local::LocalSpace;
+use super::options::to_options;
+use crate::errors::{identity, raise};
+use crate::policy::Words;
+use phalanx_net::identity::{Member, Role};
+use phalanx_node::space as node;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::io::Write;
+
+/// Serves spaces of this process to others.
+#[pyclass(frozen)]
+pub struct SpaceServer {
+    server: node::Server,
+    #[pyo3(get)]
+    name: Option<String>,
+}
+
+/// Whom a server serves, as Python says it: the policy, users that are accepted, the text of a file of access rules, whether
+/// spaces are made when they are first named, how many, and the most that their options may be.
+#[derive(FromPyObject)]
+pub struct Serving<'py> {
+    #[pyo3(item)]
+    accepted: Vec<String>,
+    #[pyo3(item)]
+    access: Option<String>,
+    #[pyo3(item)]
+    creates: bool,
+    #[pyo3(item)]
+    spaces: usize,
+    #[pyo3(item)]
+    sessions: usize,
+    #[pyo3(item)]
+    most: Bound<'py, PyDict>,
+}
+
+impl Serving<'_> {
+    pub fn read(self, policy: phalanx_core::level::Policy) -> PyResult<node::ServerOptions> {
+        let access = self.access.map(|text| node::Access::parse(&text)).transpose();
+        Ok(node::ServerOptions {
+            policy,
+            accepted: self.accepted,
+            access: access.map_err(|error| raise("PolicyError", format!("access rules: {error}")))?,
+            creates: self.creates,
+            caps: node::Caps { spaces: self.spaces, options: to_options(&self.most)? },
+            sessions: self.sessions,
+        })
+    }
+}
+
+#[pymethods]
+impl SpaceServer {
+    /// Listens at `address`, `host:port` or `unix:path`; what its owner may want to know goes to standard error if `says`.
+    #[new]
+    #[pyo3(signature = (address, *, identity_file, policy, serving, says))]
+    fn new(
+        address: &str,
+        identity_file: Option<&str>,
+        policy: Words,
+        serving: Serving<'_>,
+        says: bool,
+    ) -> PyResult<SpaceServer> {
+        let place: node::Place = address.parse().map_err(|error| raise("SpaceError", error))?;
+        let member = identity_file.map(|text| Member::parse(text, Role::Executor)).transpose().map_err(identity)?;
+        let name = member.as_ref().map(|member| member.name.clone());
+        let options = serving.read(policy.read()?)?;
+        let log = move |line| {
+            if says {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+        };
+        let server = node::Server::start(&place, member, options, log);
+        let server = server.map_err(|error| raise("SpaceError", format!("cannot listen at {address}: {error}")))?;
+        Ok(SpaceServer { server, name })
+    }
+
+    /// Where it listens, as `host:port` or `unix:path`.
+    #[getter]
+    fn address(&self) -> String {
+        self.server.address().to_string()
+    }
+
+    /// Serves a space of this process under a name.
+    fn add(&self, name: &str, space: &LocalSpace) -> PyResult<()> {
+        node::check_name(name).map_err(|error| raise("SpaceError", error))?;
+        match self.server.add(name, space.hosted()) {
+            true => Ok(()),
+            false => Err(raise("SpaceError", format!("another space is served as {name}"))),
+        }
+    }
+
+    /// Ends every session and stops serving.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.server.close());
+    }
+}

@@ -1,0 +1,212 @@
+"""``phalanx space``: servers of tuple spaces, and what is in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from phalanx import _native
+from phalanx.errors import PhalanxError
+from phalanx.security import Rules, policy_words, read_policy
+from phalanx.space import SpaceInfo, _open, _serve
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RULES = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def space() -> None:
+    """Serve tuple spaces, make them, look at them."""
+
+
+@space.command()
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    default="127.0.0.1:7400",
+    show_default=True,
+    help="Or unix:PATH. Port 0: any free one.",
+)
+@click.option(
+    "--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx."
+)
+@click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
+@click.option("--access", type=_RULES, help="A file of rules: who may do what in which space.")
+@click.option(
+    "--trusted", multiple=True, metavar="NETWORK", help="Links from there need no protection (may be repeated)."
+)
+@click.option("--rules", type=_RULES, help="A file of rules for links.")
+@click.option("--no-create", is_flag=True, help="Serve only the spaces named with --space.")
+@click.option("--space", "names", multiple=True, metavar="NAME", help="Make this space now (may be repeated).")
+@click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="How many at most.")
+@click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="How many at a time.")
+@click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
+@click.option("--json", "as_json", is_flag=True, help="Say where it listens as JSON.")
+def serve(
+    address: str,
+    identity: Path | None,
+    accept: tuple[str, ...],
+    access: Path | None,
+    trusted: tuple[str, ...],
+    rules: Path | None,
+    no_create: bool,
+    names: tuple[str, ...],
+    spaces: int,
+    clients: int,
+    most_bytes: int | None,
+    as_json: bool,
+) -> None:
+    """Serve tuple spaces until Ctrl-C, without interpreters.
+
+    Without an identity only your own processes on this machine are served; with one, the users of its grid, over links
+    that are private unless --trusted or --rules say otherwise. A space is made when it is first named.
+    """
+    policy = Rules(rules) if rules else "links"
+    server = _serve.start(
+        address,
+        identity=identity,
+        policy=policy,
+        trusted=trusted,
+        says=True,
+        accept=accept,
+        access=access,
+        creates=not no_create,
+        spaces=spaces,
+        sessions=clients,
+        most_bytes=most_bytes,
+    )
+    made = [_native.LocalSpace({}, False) for _ in names]
+    for name, one in zip(names, made, strict=True):
+        server.add(name, one)
+    weaker = [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy_words(policy, trusted))]
+    for line in weaker:
+        click.echo(f"links may be weaker than by default: {line}", err=True)
+    if server.name is None:
+        click.echo("no identity: serving this user's processes on this machine only", err=True)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    named = f" as {server.name}" if server.name else ""
+    facts = {"address": server.address, "name": server.name}
+    click.echo(json.dumps(facts) if as_json else f"listening on {server.address}{named}")
+    while not stop.wait(0.5):  # a wait without an end would not hear signals on every system
+        pass
+    server.close()
+
+
+def _reaching(command: F) -> F:
+    """The options with which a space is reached."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program."),
+        click.option("--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection."),
+        click.option(
+            "--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."
+        ),
+        click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in ~/.phalanx."),
+    ):
+        command = option(command)
+    return command
+
+
+@space.command()
+@click.argument("address")
+@_reaching
+@click.option("--order", type=click.Choice(["any", "fifo", "lifo", "priority"]), default="any", show_default=True)
+@click.option("--lease", type=float, metavar="SECONDS", help="Of tuples that are put without one.")
+@click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
+@click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
+@click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
+@click.option("--most-tuples", type=click.IntRange(1))
+@click.option("--most-bytes", type=click.IntRange(1))
+def create(
+    address: str,
+    as_json: bool,
+    trusted: tuple[str, ...],
+    policy: str,
+    identity: Path | None,
+    order: str,
+    lease: float | None,
+    indexes: tuple[str, ...],
+    boxes: tuple[str, ...],
+    secure: bool,
+    most_tuples: int | None,
+    most_bytes: int | None,
+) -> None:
+    """Make the space ADDRESS (HOST:PORT/NAME or unix:PATH/NAME) with options of its own.
+
+    A space that is there already keeps its own, and is shown; then the exit code is 3.
+    """
+    asked = {
+        "order": order,
+        "lease": lease,
+        "indexes": [_positions(text) for text in indexes],
+        "boxes": [_positions(text) for text in boxes],
+        "secure": secure,
+        "most_tuples": most_tuples,
+        "most_bytes": most_bytes,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    engine = _open.reach(address, False, identity=identity, policy=read_policy(policy), trusted=trusted, **given)
+    created = engine.created
+    _show(address, engine, as_json)
+    engine.close()
+    if not created:
+        click.echo(f"{address} was there already, with its own options", err=True)
+        raise click.exceptions.Exit(3)
+
+
+@space.command()
+@click.argument("address")
+@_reaching
+def info(address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None) -> None:
+    """Show the space ADDRESS: tuples, who waits, indexes, rates."""
+    engine = _open.reach(address, False, identity=identity, policy=read_policy(policy), trusted=trusted, create=False)
+    _show(address, engine, as_json)
+    engine.close()
+
+
+def _positions(text: str) -> list[int]:
+    try:
+        return [int(position) for position in text.split(",")]
+    except ValueError:
+        raise PhalanxError(f"{text!r} is no set of positions: write them like 0,1") from None
+
+
+def _show(address: str, engine: _native.RemoteSpace, as_json: bool) -> None:
+    told = SpaceInfo.of(engine.info())
+    level, why, weaker = engine.level
+    if as_json:
+        facts = {"address": address, "level": level, "why": why, "weaker": weaker, **dataclasses.asdict(told)}
+        click.echo(json.dumps(facts, indent=2))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    table = Table(title=address, title_justify="left", show_header=False)
+    link = f"{level} ({why})" + (", weaker than by default" if weaker else "")
+    for row in (
+        ("link", link),
+        ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),
+        ("waiting", f"{told.takers} to take, {told.readers} to read, {told.watches} watching"),
+        ("on their way", f"{told.unacknowledged} tuples, {told.transactions} transactions"),
+        ("so far", f"{told.outs} out, {told.reads} read, {told.takes} taken, {told.expired} expired"),
+        ("looked at in vain", str(told.looked_at)),
+    ):
+        table.add_row(*row)
+    console.print(table, highlight=False)
+    kinds = Table("kinds of the fields", "tuples", "indexes", title="partitions", title_justify="left")
+    for partition in told.partitions:
+        indexes = "; ".join(", ".join(map(str, positions)) for positions in partition.indexes)
+        kinds.add_row(partition.signature or "others", str(partition.tuples), indexes or "none")
+    if told.partitions:
+        console.print(kinds, highlight=False)

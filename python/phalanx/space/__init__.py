@@ -1,0 +1,30 @@
+"""Tuple spaces: Linda's ``out``, ``in_``, ``rd``, ``inp``, ``rdp`` and ``eval`` (paper 002)."""
+
+from phalanx.space._events import Event, Events
+from phalanx.space._info import Partition, SpaceInfo
+from phalanx.space._records import Record
+from phalanx.space._select import Selector, fifo, key, label, lifo, priority
+from phalanx.space._space import Lease, Space
+from phalanx.space._template import ANY
+from phalanx.space._transaction import Transaction
+from phalanx.space._where import Query, where
+
+__all__ = [
+    "ANY",
+    "Event",
+    "Events",
+    "Lease",
+    "Partition",
+    "Query",
+    "Record",
+    "Selector",
+    "Space",
+    "SpaceInfo",
+    "Transaction",
+    "fifo",
+    "key",
+    "label",
+    "lifo",
+    "priority",
+    "where",
+]

@@ -1,0 +1,92 @@
+"""``notify``: a stream of the tuples that are put and match (TSpaces, JavaSpaces; paper 002, section 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from types import TracebackType
+from typing import NamedTuple
+
+from phalanx.errors import SpaceError, SpaceTimeoutError
+from phalanx.space._engine import Engine, Fields
+from phalanx.space._where import Query
+
+
+class Event(NamedTuple):
+    """A tuple that was put. ``notify(…, since=event.sequence)`` goes on behind it."""
+
+    sequence: int
+    fields: Fields
+
+
+class Events:
+    """The events of one ``notify``: an endless iterator, also for ``async for``, and a context manager.
+
+    Each matching tuple comes at least once, in the order in which they were put, also if it was taken at once. Who
+    reads slowly misses nothing as long as the space remembers it; then SpaceError says how much is forgotten."""
+
+    def __init__(self, engine: Engine, template: Fields, where: Query | None, since: int | None) -> None:
+        self._engine = engine
+        self._here: deque[Event] = deque()
+        self._flag: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._closed = False
+        self._watch = engine.watch(template, where, since, self._nudge)
+
+    def next(self, timeout: float | None = None) -> Event:
+        """The next event. Raises SpaceTimeoutError after ``timeout`` seconds, SpaceError if events were forgotten."""
+        while not self._here:
+            if not self._collect(timeout):
+                raise SpaceTimeoutError("no matching tuple came in time")
+        return self._here.popleft()
+
+    def _collect(self, timeout: float | None) -> bool:
+        events = self._engine.events(self._watch, timeout)
+        self._here.extend(Event(*event) for event in events)
+        return bool(events)
+
+    def __iter__(self) -> Events:
+        return self
+
+    def __next__(self) -> Event:
+        try:
+            return self.next()
+        except SpaceError:
+            if self._closed:
+                raise StopIteration from None
+            raise
+
+    def __aiter__(self) -> Events:
+        return self
+
+    async def __anext__(self) -> Event:
+        try:
+            while not self._here:
+                flag = asyncio.Event()
+                self._flag = asyncio.get_running_loop(), flag
+                if not self._collect(0):
+                    await flag.wait()
+        except SpaceError:
+            if self._closed:
+                raise StopAsyncIteration from None
+            raise
+        return self._here.popleft()
+
+    def _nudge(self) -> None:
+        if flagged := self._flag:
+            loop, flag = flagged
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(flag.set)
+
+    def close(self) -> None:
+        """Ends the watch, and whoever waits for its events."""
+        self._closed = True
+        self._engine.unwatch(self._watch)
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

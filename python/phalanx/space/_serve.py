@@ -1,0 +1,72 @@
+"""Serving spaces to other processes and machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from phalanx import _native
+from phalanx.errors import PolicyError
+from phalanx.hosts import home, read_identity
+from phalanx.security import Rules, policy_words
+
+#: Bytes that one space may have if nobody says: half of the machine's memory.
+_HALF = 2
+
+
+def serving(
+    *,
+    accept: Iterable[str] = (),
+    access: str | os.PathLike[str] | None = None,
+    creates: bool = True,
+    spaces: int = 1000,
+    sessions: int = 4096,
+    most_bytes: int | None = None,
+) -> dict[str, Any]:
+    """Whom a server serves, as the native core reads it. ``accept``: names of users, all if there are none; ``access``:
+    a file of rules, who may do what in which space; ``creates``: whether a space is made when it is first named;
+    ``spaces``, ``sessions``: how many at most; ``most_bytes``: memory of one space at most."""
+    return {
+        "accepted": list(accept),
+        "access": None if access is None else _read(access),
+        "creates": creates,
+        "spaces": spaces,
+        "sessions": sessions,
+        "most": {"most_bytes": most_bytes if most_bytes is not None else memory() // _HALF},
+    }
+
+
+def start(
+    address: str,
+    *,
+    identity: str | os.PathLike[str] | None = None,
+    policy: str | Rules = "links",
+    trusted: Iterable[str] = (),
+    says: bool = False,
+    **options: Any,
+) -> _native.SpaceServer:
+    """A server at ``address``, ``"host:port"`` (port 0: any free one) or ``"unix:path"``.
+
+    ``identity``: the machine's, by default executor.pem in $PHALANX_HOME or ~/.phalanx if it is there; without one only
+    this user's processes on this machine are served. Raises SpaceError where it cannot listen.
+    """
+    text = read_identity(identity, "executor.pem") if identity or (home() / "executor.pem").exists() else None
+    words = policy_words(policy, trusted)
+    return _native.SpaceServer(address, identity_file=text, policy=words, serving=serving(**options), says=says)
+
+
+def memory() -> int:
+    """Bytes of memory that this machine has; a guess where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 8 << 30
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(f"the access rules in {path} cannot be read: {error}") from None

@@ -1,0 +1,403 @@
+"""The tuple space of paper 002: ``out``, ``in_``, ``rd``, ``inp``, ``rdp``, ``eval``, and what eleven systems add."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from types import TracebackType
+from typing import Any, cast
+
+from phalanx import _native
+from phalanx.errors import SpaceError, SpaceTimeoutError
+from phalanx.space import _futures, _serve
+from phalanx.space._engine import Engine, Fields
+from phalanx.space._eval import Evaluations
+from phalanx.space._events import Events
+from phalanx.space._info import SpaceInfo
+from phalanx.space._open import ClosedEngine, open_engine
+from phalanx.space._select import Select, selectors
+from phalanx.space._transaction import Transaction
+from phalanx.space._where import Query
+
+#: Tuples in a page of ``in_all`` and ``rd_all``, at most.
+PAGE = 1000
+
+
+class Lease:
+    """The time that a tuple stays (TSpaces' tuple ageing). What ``out`` with ``lease=`` returns."""
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self._engine = engine
+        self._number = number
+
+    def renew(self, seconds: float | None) -> bool:
+        """The tuple stays so long from now on, None: until it is taken. False if it is gone already."""
+        return self._engine.renew(self._number, seconds)
+
+
+class Space:
+    """A multiset of tuples, which processes put, read and take (paper 002).
+
+    ``address``: None for a space in this process, whose threads share it; ``"host:port/name"`` or ``"unix:path/name"``
+    for one that is served; ``"redis://host:port/0/name"`` for one in Redis. A served space is made on its first use
+    with the other options; one that is there keeps its own.
+
+    ``objects``: whether values that have no encoding of their own are pickled. Opening a pickle runs what its sender
+    wrote, so say it only where all who put tuples are trusted. ``manager``: where :meth:`eval` makes its calls.
+    ``order``: which of several matching tuples comes if ``select=`` does not say: ``"any"`` (the fastest), ``"fifo"``,
+    ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without one. ``indexes``: positions
+    that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
+    of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
+    SpaceFullError. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
+    ``identity`` and ``policy``, as a manager's.
+
+    In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
+    0.0), a type matches its values (``bool`` is no ``int``; a class matches also those of its subclasses),
+    :data:`phalanx.ANY` everything, a query ``px.where() > 3`` what fulfils it, and a tuple of these a tuple. All
+    operations that have a template take ``where=``, a query over the whole tuple, and ``transaction=``."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        objects: bool = False,
+        manager: Executor | None = None,
+        order: str = "any",
+        lease: float | None = None,
+        indexes: Iterable[Iterable[int]] = (),
+        boxes: Iterable[Iterable[int]] = (),
+        most_tuples: int | None = None,
+        most_bytes: int | None = None,
+        **options: Any,
+    ) -> None:
+        given = {
+            "order": order,
+            "lease": lease,
+            "indexes": [list(positions) for positions in indexes],
+            "boxes": [list(positions) for positions in boxes],
+            "most_tuples": most_tuples,
+            "most_bytes": most_bytes,
+            **options,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        self._address = address
+        self._again = {"objects": objects, **given}
+        self._evaluations = Evaluations(manager)
+        self._engine = open_engine(address, objects, given)
+        self._server: _native.SpaceServer | None = None
+        self._served: str | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """What does the work: in this process, on another machine, or in Redis."""
+        return self._engine
+
+    def out(
+        self,
+        *fields: Any,
+        lease: float | None = None,
+        key: Any = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> Lease | None:
+        """Puts a tuple. ``lease``: seconds after which it is gone, if nobody took it, and then the :class:`Lease` is
+        returned. ``key``: a value by which ``select=px.key(…)`` finds it; another tuple with this key is an error.
+        ``label``: a value that many tuples may have, for ``px.label(…)``. ``priority``: for ``px.priority``, 0 if not
+        said.
+
+        Raises SpaceFullError where the space is at its limit, TypeError for a value that a tuple does not hold.
+        """
+        engine = self._engine
+        inside = None if transaction is None else transaction.number_in(engine)
+        number = engine.out(fields, lease, key, label, priority, inside)
+        return None if lease is None else Lease(engine, number)
+
+    def out_many(
+        self,
+        tuples: Iterable[Fields],
+        *,
+        lease: float | None = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Puts many tuples in their order and at once: all of them, or none."""
+        self._engine.out_many(list(tuples), lease, label, priority, self._inside(transaction))
+
+    def in_(
+        self,
+        *template: Any,
+        timeout: float | None = None,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields:
+        """Takes a matching tuple; waits for one if there is none. A tuple goes to exactly one taker, and takers get
+        what comes in the order in which they came. Raises SpaceTimeoutError after ``timeout`` seconds."""
+        return self._wait(template, True, timeout, select, where, transaction)
+
+    def rd(
+        self,
+        *template: Any,
+        timeout: float | None = None,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields:
+        """Reads a matching tuple, which stays; waits for one if there is none. Raises SpaceTimeoutError after
+        ``timeout`` seconds."""
+        return self._wait(template, False, timeout, select, where, transaction)
+
+    def inp(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields | None:
+        """Takes a matching tuple if there is one now; else None."""
+        inside = None if transaction is None else transaction.number_in(self._engine)
+        return self._engine.get(template, True, selectors(select) if select else (), where, inside)
+
+    def rdp(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields | None:
+        """Reads a matching tuple if there is one now; else None."""
+        inside = None if transaction is None else transaction.number_in(self._engine)
+        return self._engine.get(template, False, selectors(select) if select else (), where, inside)
+
+    def in_all(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> list[Fields]:
+        """Takes all matching tuples that are there now."""
+        return [fields for page in self._pages(template, True, select, where, transaction) for fields in page]
+
+    def rd_all(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Iterator[Fields]:
+        """Reads all matching tuples that are there now, in pages, so that memory stays bounded: an iterator. What is
+        put or taken while it runs may be among them or not."""
+        return (fields for page in self._pages(template, False, select, where, transaction) for fields in page)
+
+    def count(self, *template: Any, where: Query | None = None, transaction: Transaction | None = None) -> int:
+        """How many tuples match now. ``count()`` counts empty tuples; :meth:`info` tells of all."""
+        return self._engine.count(template, where, self._inside(transaction))
+
+    async def aout(
+        self,
+        *fields: Any,
+        lease: float | None = None,
+        key: Any = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> Lease | None:
+        """:meth:`out`, which lets other tasks run where it has to wait for another machine."""
+        arguments = (fields, lease, key, label, priority, self._inside(transaction))
+        if isinstance(self._engine, _native.LocalSpace):
+            number = self._engine.out(*arguments)
+        else:
+            number = await asyncio.to_thread(self._engine.out, *arguments)
+        return None if lease is None else Lease(self._engine, number)
+
+    async def ain(
+        self,
+        *template: Any,
+        timeout: float | None = None,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields:
+        """:meth:`in_` for asyncio. A task that is cancelled has taken nothing."""
+        return _found(await self._begin(template, True, timeout, select, where, transaction))
+
+    async def ard(
+        self,
+        *template: Any,
+        timeout: float | None = None,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields:
+        """:meth:`rd` for asyncio."""
+        return _found(await self._begin(template, False, timeout, select, where, transaction))
+
+    async def ainp(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields | None:
+        """:meth:`inp` for asyncio."""
+        return await self._begin(template, True, 0, select, where, transaction)
+
+    async def ardp(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Fields | None:
+        """:meth:`rdp` for asyncio."""
+        return await self._begin(template, False, 0, select, where, transaction)
+
+    def in_future(
+        self,
+        *template: Any,
+        timeout: float | None = None,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Future[Fields]:
+        """Begins to take a tuple, and goes on (Blossom's prefetch): a :class:`concurrent.futures.Future`.
+
+        The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away unread, takes
+        nothing."""
+        request = (template, True, selectors(select), where, self._inside(transaction), timeout)
+        return _futures.TupleFuture(self._engine, request)
+
+    def rd_future(
+        self,
+        *template: Any,
+        timeout: float | None = None,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> Future[Fields]:
+        """Begins to read a tuple, and goes on: a :class:`concurrent.futures.Future`."""
+        request = (template, False, selectors(select), where, self._inside(transaction), timeout)
+        return _futures.TupleFuture(self._engine, request)
+
+    def eval(self, function: Callable[..., Fields], *args: Any) -> Future[Fields]:
+        """Calls ``function(*args)`` at an interpreter and puts the tuple that it returns; a future of the tuple.
+
+        The interpreter is one of ``manager``, or of a manager for this machine that the space has for this. If its
+        machine dies the call is made again elsewhere, and the tuple is put once. Where the call raises, no tuple is
+        put: the future raises it, and it is logged."""
+        return self._evaluations.begin(self._put, function, args)
+
+    def notify(self, *template: Any, where: Query | None = None, since: int | None = None) -> Events:
+        """The matching tuples that are put from now on, as events; ``since``: those after the event with this
+        number."""
+        return Events(self._engine, template, where, since)
+
+    def info(self) -> SpaceInfo:
+        """How many tuples there are, who waits, which indexes were built, and what was done so far."""
+        return SpaceInfo.of(self._engine.info())
+
+    def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
+        """Serves a space of this process to others until it is closed; returns the address that they open.
+
+        ``address``: ``"host:port"``, port 0 for any free one, or ``"unix:path"``. This user's processes on this machine
+        reach it without TCP; other machines only with ``identity=``, the file of this one (by default executor.pem in
+        $PHALANX_HOME or ~/.phalanx, if it is there). ``accept``, ``access``, ``trusted`` and ``policy`` say whom it
+        serves, over which links: see the guide to serving spaces."""
+        if not isinstance(self._engine, _native.LocalSpace):
+            raise SpaceError("only a space of this process can be served: this one is served already")
+        if self._server is not None:
+            raise SpaceError(f"this space is served already, at {self._server.address}")
+        server = _serve.start(address, creates=False, **options)
+        server.add(name, self._engine)
+        self._server, self._served = server, f"{server.address}/{name}"
+        return self._served
+
+    def close(self) -> None:
+        """Waits for evals, ends who waits here, and lets go of the space; one in this process is gone with its
+        tuples."""
+        self._evaluations.shutdown()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        engine, self._engine = self._engine, cast(Engine, ClosedEngine())
+        engine.close()
+
+    def __enter__(self) -> Space:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            self._evaluations.close()  # Ctrl-C: at once
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._address is not None:
+            return _again, (self._address, self._again)
+        if self._served is None:
+            raise SpaceError("this space is in this process only: serve() it, and others can open it")
+        return _again, (self._served, {"objects": self._again["objects"]})
+
+    def __repr__(self) -> str:
+        return f"Space({self._address!r})" if self._address else "Space()"
+
+    def _put(self, fields: Fields) -> None:
+        self._engine.out(fields, None, None, None, None, None)
+
+    def _inside(self, transaction: Transaction | None) -> int | None:
+        return None if transaction is None else transaction.number_in(self._engine)
+
+    def _wait(
+        self,
+        template: Fields,
+        take: bool,
+        timeout: float | None,
+        select: Select,
+        where: Query | None,
+        transaction: Transaction | None,
+    ) -> Fields:
+        inside = None if transaction is None else transaction.number_in(self._engine)
+        return _found(self._engine.wait(template, take, selectors(select) if select else (), where, inside, timeout))
+
+    async def _begin(
+        self,
+        template: Fields,
+        take: bool,
+        timeout: float | None,
+        select: Select,
+        where: Query | None,
+        transaction: Transaction | None,
+    ) -> Fields | None:
+        request = (template, take, selectors(select), where, self._inside(transaction), timeout)
+        return await _futures.wait(self._engine, request)
+
+    def _pages(
+        self,
+        template: Fields,
+        take: bool,
+        select: Select,
+        where: Query | None,
+        transaction: Transaction | None,
+    ) -> Iterator[list[Fields]]:
+        chosen, inside, after = selectors(select), self._inside(transaction), None
+        while True:
+            page, after = self._engine.get_many(template, take, chosen, where, inside, PAGE, after)
+            yield page
+            if after is None:
+                return
+
+
+def _found(fields: Fields | None) -> Fields:
+    if fields is None:
+        raise SpaceTimeoutError("no matching tuple came in time")
+    return fields
+
+
+def _again(address: str, options: dict[str, Any]) -> Space:
+    """A space that was pickled, opened where it is unpickled."""
+    return Space(address, **options)

@@ -1,0 +1,86 @@
+"""What a template may hold besides values: types and :data:`phalanx.ANY`; and what the native core knows of them."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from typing import Any, Final
+
+from phalanx.errors import SpaceError
+from phalanx.space._records import class_name, field_names, remember
+
+
+class Anything:
+    """The class of :data:`phalanx.ANY`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "px.ANY"
+
+    def __reduce__(self) -> str:
+        return "ANY"
+
+
+#: Any value, also None.
+ANY: Final = Anything()
+
+#: A formal for the native core: the kinds of fields as words, an array's dtype, and its number of dimensions; or the
+#: name of a class.
+Formal = tuple[tuple[str, ...], str | None, int | None] | str
+
+_PLAIN: dict[object, str] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    bytes: "bytes",
+    tuple: "tuple",
+    list: "list",
+    None: "none",
+    types.NoneType: "none",
+}
+
+
+def formal_of(element: Any) -> Formal | None:
+    """The formal that an element of a template stands for; None: it is a value. Raises SpaceError.
+
+    Formals are ``str``, ``int | float``, ``numpy.ndarray``, ``numpy.typing.NDArray[numpy.float64]``, and any class.
+    """
+    if isinstance(element, types.UnionType) or typing.get_origin(element) is typing.Union:
+        return _union(typing.get_args(element))
+    if _is_array(typing.get_origin(element)):
+        return _array(*typing.get_args(element))
+    if not isinstance(element, type):
+        return None
+    if element in _PLAIN:
+        return (_PLAIN[element],), None, None
+    if _is_array(element):
+        return ("array",), None, None
+    if field_names(element) is not None:
+        remember(element)
+    return class_name(element)
+
+
+def _union(members: tuple[Any, ...]) -> Formal:
+    formals = [formal_of(member) for member in members]
+    kinds = [formal[0][0] for formal in formals if isinstance(formal, tuple) and formal[1:] == (None, None)]
+    if len(kinds) < len(formals):
+        raise SpaceError("a union in a template joins plain types only, as int | float: write px.ANY and where=")
+    return tuple(kinds), None, None
+
+
+def _is_array(class_: Any) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and class_ is numpy.ndarray
+
+
+def _array(shape: Any, dtype: Any) -> Formal:
+    """``numpy.ndarray[tuple[int, int], numpy.dtype[numpy.float64]]``: two dimensions of these."""
+    numpy: Any = sys.modules["numpy"]
+    items = typing.get_args(dtype)
+    named = items[0] if items and isinstance(items[0], type) and items[0] is not numpy.generic else None
+    lengths = typing.get_args(shape)
+    dimensions = None if not lengths or lengths[-1] is Ellipsis else len(lengths)
+    return ("array",), numpy.dtype(named).str if named else None, dimensions
