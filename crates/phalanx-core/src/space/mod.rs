@@ -3,6 +3,8 @@
 //! One thread at a time calls it; what happens to others (a tuple for who waits, an event for who watches) comes out of
 //! [`Space::next_command`].
 
+pub mod change;
+
 mod log;
 mod number;
 mod query;

@@ -3,6 +3,8 @@
 //! One thread per session reads a client's requests and answers them itself; a tuple that somebody waits for is sent by the
 //! thread that brought it. So a request is never handed from thread to thread.
 
+pub mod log;
+
 mod access;
 mod address;
 mod client;
