@@ -5,6 +5,7 @@
 
 pub mod change;
 
+mod kept;
 mod log;
 mod number;
 mod query;
@@ -22,6 +23,7 @@ mod value;
 mod watch;
 
 pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, RequestId};
+pub use kept::{GRACE, HERE};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
 pub use template::{Pattern, Template, Type};
@@ -33,6 +35,7 @@ pub use value::{
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
+use kept::Kept;
 use log::Log;
 use register::{Interest, Kind, Register};
 use signature::POSITIONS;
@@ -118,6 +121,8 @@ pub struct Space {
     reads: u64,
     takes: u64,
     expired: u64,
+    /// Of a space whose changes are kept.
+    kept: Option<Box<Kept>>,
 }
 
 impl Space {
@@ -148,6 +153,7 @@ impl Space {
             reads: 0,
             takes: 0,
             expired: 0,
+            kept: None,
             options,
         })
     }
@@ -256,6 +262,7 @@ impl Space {
 
     /// A new tuple that all may see: an event, and then what a tuple is that comes back.
     fn arrive(&mut self, held: Held) {
+        self.note_put(&held);
         self.publish(&held.tuple);
         self.settle(held);
     }
@@ -268,11 +275,13 @@ impl Space {
         let taker = if self.takers.is_empty() { None } else { self.takers.first(&held, None) };
         match taker {
             Some(taker) => self.serve_taker(taker, held),
-            None => self.keep(held),
+            None => {
+                self.keep(held);
+            }
         }
     }
 
-    fn keep(&mut self, held: Held) {
+    fn keep(&mut self, held: Held) -> Place {
         let number = held.number;
         let deadline = held.extra.as_ref().and_then(|extra| extra.deadline);
         let place = self.store.insert(held);
@@ -280,6 +289,7 @@ impl Space {
             self.leases.insert((deadline, number));
             self.leased.insert(number, place);
         }
+        place
     }
 
     fn withdraw(&mut self, place: Place) -> Held {
@@ -295,6 +305,7 @@ impl Space {
     fn restore(&mut self, now: Duration, held: Held) {
         if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
             self.expired += 1;
+            self.note_gone(&held);
             return self.store.free_key(&held);
         }
         self.settle(held);
@@ -313,6 +324,7 @@ impl Space {
             Some(deadline) => drop(self.leases.insert((deadline, number))),
             None => drop(self.leased.remove(&number)),
         }
+        self.note_expires(number, deadline);
         Ok(())
     }
 

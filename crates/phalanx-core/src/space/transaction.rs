@@ -15,9 +15,9 @@ const MOST_ENDED: usize = 10_000;
 
 #[derive(Debug)]
 pub struct Transaction {
-    owner: SessionId,
-    deadline: Duration,
-    prepared: bool,
+    pub owner: SessionId,
+    pub deadline: Duration,
+    pub prepared: bool,
     /// What it put.
     pub staged: Vec<Held>,
     /// What it took of what was there before.
@@ -85,6 +85,7 @@ impl Space {
     /// aborted, or the space's longest time for transactions is over.
     pub fn prepare(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
         self.on_tick(now);
+        self.check_preparable(self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?)?;
         let own = self.transactions.get_mut(&transaction).ok_or(SpaceError::NoTransaction)?;
         if !own.prepared {
             own.prepared = true;
@@ -93,6 +94,7 @@ impl Space {
             self.transaction_deadlines.remove(&(before, transaction));
             self.transaction_deadlines.insert((deadline, transaction));
             self.dismiss_waiters(transaction, SpaceError::Prepared);
+            self.note_prepared(transaction);
         }
         Ok(())
     }
@@ -167,6 +169,7 @@ impl Space {
         let own = self.transactions.remove(&id)?;
         self.transaction_deadlines.remove(&(own.deadline, id));
         self.ended.remember(id, committed);
+        self.note_ended(id, &own, committed);
         Some(own)
     }
 
