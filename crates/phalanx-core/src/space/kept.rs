@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::hash::RandomState;
 use std::time::Duration;
 
-/// So long after a space was filled, takers that were on their way to their tuples may come back and say which of them
-/// they got. Then all others are there again.
+/// So long after its session ended, or after the space was filled, a client may come back and say which of the tuples that
+/// were on their way to it arrived. Then all of them are there again.
 pub const GRACE: Duration = Duration::from_secs(60);
 /// Takers of the process that has the engine: they do not come back after its end.
 pub const HERE: u128 = 0;
@@ -24,17 +24,24 @@ pub struct Kept {
     epoch: u64,
     changes: Vec<Change>,
     clients: HashMap<SessionId, u128, RandomState>,
-    /// Who took before the space was filled and has not come back, each with a session of its own.
-    lost: HashMap<u128, SessionId, RandomState>,
-    lost_until: Option<Duration>,
+    /// Clients that did not acknowledge what they took and have not come back.
+    lost: HashMap<u128, Lost, RandomState>,
+    last_lost: u64,
     /// While it is filled: where tuples are, by number.
     places: Vec<(u64, Place)>,
+}
+
+/// Whose tuples are on their way under a session that has ended, or that there never was.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    session: SessionId,
+    until: Duration,
 }
 
 impl Kept {
     fn new(epoch: u64) -> Kept {
         let (clients, lost) = (HashMap::default(), HashMap::default());
-        Kept { epoch, changes: Vec::new(), clients, lost, lost_until: None, places: Vec::new() }
+        Kept { epoch, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
     }
 
     fn to_unix(&self, time: Duration) -> u64 {
@@ -112,8 +119,10 @@ impl Space {
             self.kept.iter_mut().for_each(|kept| kept.places.push((number, place)));
             return Ok(());
         };
-        let next = SessionId(u64::MAX - kept.lost.len() as u64);
-        let session = *kept.lost.entry(taker.client).or_insert(next);
+        kept.last_lost += 1;
+        let next = SessionId(u64::MAX - kept.last_lost);
+        let lost = kept.lost.entry(taker.client).or_insert(Lost { session: next, until: Duration::MAX });
+        let session = lost.session;
         held.key().into_iter().for_each(|key| self.store.reserve_key(key));
         self.hold(&held);
         self.unacknowledged.entry((session, taker.request)).or_default().push(held);
@@ -156,9 +165,9 @@ impl Space {
     pub fn filled(&mut self, now: Duration) {
         let Some(kept) = &mut self.kept else { return };
         kept.places = Vec::new();
-        kept.lost_until = Some(now + GRACE).filter(|_| !kept.lost.is_empty());
+        kept.lost.values_mut().for_each(|lost| lost.until = now + GRACE);
         self.log.continue_after(self.next_number);
-        self.client_is_back(now, HERE, |_| false);
+        self.find_lost(now, HERE, |_| false);
         self.on_tick(now);
     }
 
@@ -170,14 +179,18 @@ impl Space {
         }
     }
 
-    /// A client that took before the space was filled is back: it got the answers of all requests for which `got` holds,
-    /// and what the others took is there again.
-    pub fn client_is_back(&mut self, now: Duration, client: u128, got: impl Fn(RequestId) -> bool) {
+    /// A client is back, in the session `by`, its others have ended: of what it has not acknowledged, it got the answers
+    /// of all requests for which `got` holds, and what the others took is there again.
+    pub fn client_is_back(&mut self, now: Duration, by: SessionId, client: u128, got: impl Fn(RequestId) -> bool) {
         let Some(kept) = &mut self.kept else { return };
-        let Some(session) = kept.lost.remove(&client) else { return };
-        if kept.lost.is_empty() {
-            kept.lost_until = None;
-        }
+        let others = kept.clients.iter().filter(|(session, whose)| **whose == client && **session != by);
+        let others: Vec<SessionId> = others.map(|(session, _)| *session).collect();
+        others.into_iter().for_each(|session| self.end_session(now, session));
+        self.find_lost(now, client, got);
+    }
+
+    fn find_lost(&mut self, now: Duration, client: u128, got: impl Fn(RequestId) -> bool) {
+        let Some(Lost { session, .. }) = self.kept.as_mut().and_then(|kept| kept.lost.remove(&client)) else { return };
         let all = (session, 0)..=(session, RequestId::MAX);
         let requests: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
         for request in requests.into_iter().filter(|request| got(*request)) {
@@ -186,20 +199,35 @@ impl Space {
         self.end_session(now, session);
     }
 
-    /// When those who have not come back are not waited for any more.
+    /// When somebody who has not come back is not waited for any more.
     pub(super) fn lost_until(&self) -> Option<Duration> {
-        self.kept.as_ref()?.lost_until
+        self.kept.as_ref()?.lost.values().map(|lost| lost.until).min()
     }
 
     pub(super) fn give_up_lost(&mut self, now: Duration) {
-        while let Some(client) = self.kept.as_ref().and_then(|kept| kept.lost.keys().next().copied()) {
-            self.client_is_back(now, client, |_| false);
-        }
+        let over = self.kept.iter().flat_map(|kept| kept.lost.iter().filter(|(_, lost)| lost.until <= now));
+        let over: Vec<u128> = over.map(|(client, _)| *client).collect();
+        over.into_iter().for_each(|client| self.find_lost(now, client, |_| false));
     }
 
-    pub(super) fn forget_client(&mut self, session: SessionId) {
-        if let Some(kept) = &mut self.kept {
-            kept.clients.remove(&session);
+    /// A session has ended whose client may come back: what is on its way there stays so for a while.
+    pub(super) fn lose(&mut self, now: Duration, session: SessionId) {
+        let Some(kept) = &mut self.kept else { return };
+        let Some(client) = kept.clients.remove(&session) else { return };
+        let all = (session, 0)..=(session, RequestId::MAX);
+        let requests: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
+        if requests.is_empty() {
+            return;
+        }
+        // Under a number that no session has or gets, so that a session that ends twice ends nothing more.
+        kept.last_lost += 1;
+        let new = SessionId(u64::MAX - kept.last_lost);
+        let lost = kept.lost.entry(client).or_insert(Lost { session: new, until: now });
+        lost.until = now + GRACE;
+        let there = lost.session;
+        for request in requests {
+            let held = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+            self.unacknowledged.entry((there, request)).or_default().extend(held);
         }
     }
 

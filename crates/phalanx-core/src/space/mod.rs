@@ -158,6 +158,11 @@ impl Space {
         })
     }
 
+    /// What it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// What a tuple, or a template, may be here: for [`Tuple::check`] and [`Template::decode`].
     pub fn limits(&self) -> Limits {
         Limits {

@@ -96,6 +96,11 @@ impl Space {
         self.commands.push_back(Command::Answer { session, request, answer: Err(error) });
     }
 
+    /// All requests that wait, and watches.
+    pub fn waiting(&self) -> Vec<(SessionId, RequestId)> {
+        self.asked.keys().copied().collect()
+    }
+
     /// What a request took has arrived.
     pub fn acknowledge(&mut self, session: SessionId, request: RequestId) {
         for held in self.unacknowledged.remove(&(session, request)).unwrap_or_default() {
@@ -112,8 +117,8 @@ impl Space {
         self.bring_back(now, back);
     }
 
-    /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its
-    /// transactions are aborted, unless they are prepared.
+    /// The session is gone: so are its waiters and watches; its transactions are aborted, unless they are prepared; what it
+    /// took and did not acknowledge comes back, at once or, where its client may come back, after a while.
     pub fn end_session(&mut self, now: Duration, session: SessionId) {
         self.on_tick(now);
         let all = (session, 0)..=(session, RequestId::MAX);
@@ -124,13 +129,13 @@ impl Space {
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+        self.lose(now, session);
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
         for request in unanswered {
             let taken = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
             self.note_back(&taken);
             back.extend(taken);
         }
-        self.forget_client(session);
         self.bring_back(now, back);
     }
 

@@ -1,7 +1,7 @@
 //! A server of spaces: who may come in, and over which levels.
 
 use super::session::Session;
-use super::{Access, Caps, Hosted, Place, Rights, Spaces, Who};
+use super::{Access, Caps, Directory, Hosted, Place, Rights, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::sync::lock;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
@@ -34,6 +34,8 @@ pub struct ServerOptions {
     pub access: Option<Access>,
     /// Whether spaces are made when they are first named.
     pub creates: bool,
+    /// Where durable spaces are kept; none: there are none.
+    pub directory: Option<Directory>,
     pub caps: Caps,
     /// Clients at a time: each has a thread.
     pub sessions: usize,
@@ -42,7 +44,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         let (policy, accepted, access, caps) = (Policy::default(), Vec::new(), None, Caps::default());
-        ServerOptions { policy, accepted, access, creates: true, caps, sessions: 4096 }
+        ServerOptions { policy, accepted, access, creates: true, directory: None, caps, sessions: 4096 }
     }
 }
 
@@ -72,7 +74,8 @@ impl Drop for Leaving<'_> {
 
 impl Service {
     pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
-        let spaces = Spaces::new(options.creates, options.caps.clone());
+        let spaces = Spaces::new(options.creates, options.caps.clone(), options.directory.clone());
+        spaces.open_kept(|line| log(line));
         let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
         Ok(Service { member, options, spaces, finisher, links, closed: AtomicBool::new(false), log })
     }
@@ -139,6 +142,7 @@ impl Service {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         lock(&self.links).values().for_each(|link| link.close());
+        self.spaces.close();
     }
 }
 

@@ -149,8 +149,8 @@ fn who_took_and_comes_back_says_what_arrived() {
     let mut after = filled(&mut bench);
     assert_eq!(after.count(&like(&[None])), 0);
     assert_eq!(after.space.info().unacknowledged, 3);
-    after.space.client_is_back(after.now, 78, |_| true);
-    after.space.client_is_back(after.now, 77, |request| request == 0);
+    after.space.client_is_back(after.now, SessionId(1), 78, |_| true);
+    after.space.client_is_back(after.now, SessionId(1), 77, |request| request == 0);
     assert_eq!(after.inp(&like(&[Some(int(0))])), None);
     assert_eq!(after.inp(&like(&[None])), Some(vec![int(1)]));
     assert_eq!(after.inp(&like(&[None])), Some(vec![int(2)]));
@@ -169,6 +169,27 @@ fn what_nobody_comes_back_for_is_there_again_after_a_while() {
     assert_eq!(after.space.next_deadline(), Some(GRACE));
     after.pass(1);
     assert_eq!(after.rdp(&like(&[None])), Some(vec![int(1)]));
+}
+
+#[test]
+fn a_client_whose_session_ended_may_come_back_too() {
+    let mut bench = kept(Options::default());
+    bench.space.introduce(SessionId(1), 77);
+    for number in 0..3 {
+        bench.out(&[int(number)]);
+        bench.space.find(bench.now, remote(1, number as u64), &like(&[None]), &taking(), None).unwrap();
+    }
+    bench.space.end_session(bench.now, SessionId(1));
+    assert_eq!(bench.space.info().unacknowledged, 3);
+    // Again, before it could say anything of the first time; and this session is not known yet to have ended.
+    bench.space.introduce(SessionId(2), 77);
+    bench.out(&[int(3)]);
+    bench.space.find(bench.now, remote(2, 3), &like(&[None]), &taking(), None).unwrap();
+    bench.space.client_is_back(bench.now, SessionId(3), 77, |request| request != 1 && request != 3);
+    assert_eq!(bench.inp(&like(&[None])), Some(vec![int(1)]));
+    assert_eq!(bench.inp(&like(&[None])), Some(vec![int(3)]));
+    assert_eq!(bench.inp(&like(&[None])), None);
+    assert_eq!(tuples(&filled(&mut bench).space, Duration::ZERO), vec![]);
 }
 
 #[test]
