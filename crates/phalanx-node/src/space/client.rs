@@ -80,6 +80,10 @@ impl Client {
         let FromSpace::Opened { secure, created, durable, .. } = answer.message else {
             return Err(client.ended("it does not speak this protocol"));
         };
+        if client.connect.create.as_ref().is_some_and(|create| create.durable && !durable) {
+            let why = format!("{} is there already, and is not durable", client.address);
+            return Err(SpaceError::NotKept(why).into());
+        }
         client.created = created;
         client.mark = if secure { Mark::Data } else { Mark::None };
         if durable {
