@@ -178,6 +178,7 @@ impl Server {
         let serve = move |peer, preamble| match preamble {
             Preamble::Space { shakes } => serving.serve(peer, shakes),
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
+            Preamble::Replica => Err(refused("no replicated space is kept here")),
         };
         let door = Door::open(listeners, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })

@@ -9,12 +9,16 @@
 
 mod image;
 mod leading;
+mod links;
 mod machine;
 mod network;
 mod storage;
 mod types;
 
 pub use leading::Leading;
+#[allow(unused_imports)]
+pub(crate) use links::serve;
+pub use links::{Kept, Links};
 pub use network::{Later, Network};
 
 use super::LogError;
@@ -187,6 +191,11 @@ impl Replicated {
         let lead = written.log_id.index;
         self.machine.fill(lead, take)?;
         Ok(Leading::start(self.clone(), lead))
+    }
+
+    /// Takes part no more. Its file is free when the last who holds it is gone.
+    pub fn stop(&self) {
+        let _ = wait_for(self.raft.shutdown());
     }
 
     /// Answers a message from another member, which whoever carries it has made sure of. Not to be called by a task.
