@@ -73,6 +73,11 @@ impl Log for Durable {
         Position(queue.appended)
     }
 
+    /// The library's limit is for one value.
+    fn most_bytes(&self) -> usize {
+        2 << 30
+    }
+
     fn position(&self) -> Position {
         Position(lock(&self.shared.queue).appended)
     }

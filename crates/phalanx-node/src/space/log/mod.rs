@@ -30,6 +30,10 @@ pub trait Log: Send + Sync {
     /// before. Never waits. The position behind them.
     fn append(&self, changes: Vec<Change>) -> Position;
 
+    /// What a group may be, at most, by [`Change::size`] of its changes. Whoever serves the engine refuses requests that would
+    /// change more before the engine decides; a group that is larger ends the log.
+    fn most_bytes(&self) -> usize;
+
     /// The position behind all that was appended so far.
     fn position(&self) -> Position;
 

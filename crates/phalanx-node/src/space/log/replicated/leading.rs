@@ -1,7 +1,7 @@
 //! The log of the engine that leads.
 
 use super::types::Command;
-use super::{ENTRY, Replicated, elsewhere, refused, runtime, stopped};
+use super::{ENTRY, MOST_GROUP, Replicated, elsewhere, refused, runtime, stopped};
 use crate::space::log::{Log, LogError, Position};
 use crate::sync::lock;
 use openraft::error::{CheckIsLeaderError, RaftError};
@@ -85,13 +85,21 @@ impl Drop for Leading {
 
 impl Log for Leading {
     fn append(&self, changes: Vec<Change>) -> Position {
+        let is_too_large = size(&changes) > MOST_GROUP;
         let mut queue = lock(&self.shared.queue);
-        if !changes.is_empty() && queue.failed.is_none() {
+        if is_too_large {
+            queue.failed.get_or_insert(LogError::Misfit(format!("more than {MOST_GROUP} bytes change at once")));
+            self.shared.advanced.notify_all();
+        } else if !changes.is_empty() && queue.failed.is_none() {
             queue.appended += 1;
             queue.waiting.push_back(changes);
             self.shared.filled.notify_one();
         }
         Position(queue.appended)
+    }
+
+    fn most_bytes(&self) -> usize {
+        MOST_GROUP
     }
 
     fn position(&self) -> Position {
@@ -140,7 +148,7 @@ impl Shared {
                 }
                 let (mut groups, mut changes, mut bytes) = (0, Vec::new(), 0);
                 while let Some(group) = queue.waiting.front() {
-                    bytes += group.iter().map(Change::size).sum::<usize>();
+                    bytes += size(group);
                     if groups > 0 && bytes > ENTRY {
                         break;
                     }
@@ -205,4 +213,8 @@ impl Shared {
         }
         self.advanced.notify_all();
     }
+}
+
+fn size(changes: &[Change]) -> usize {
+    changes.iter().map(Change::size).sum()
 }

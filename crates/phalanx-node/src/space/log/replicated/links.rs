@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest body of a frame, in bytes: entries that are sent together, or one that is as large as a group may be.
 const MOST_BODY: u64 = 64 << 20;
+/// Bytes that wait to be sent to a member, beyond which it is not asked.
+const MOST_WAITING: usize = 16 << 20;
 /// Questions of one member that are answered at the same time; it asks far fewer.
 const MOST_AT_ONCE: usize = 64;
 /// Bytes of a space's name.
@@ -141,6 +143,10 @@ impl Drop for Links {
 
 impl Asking {
     async fn ask(&self, message: Bytes) -> io::Result<Bytes> {
+        // The library asks again and again; a slow network must not make that pile up.
+        if self.link.waiting_bytes() > MOST_WAITING {
+            return Err(ErrorKind::TimedOut.into());
+        }
         let (give, take) = oneshot::channel();
         let request = {
             let mut open = lock(&self.open);

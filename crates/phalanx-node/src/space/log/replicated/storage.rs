@@ -19,7 +19,7 @@ const VOTE: &str = "vote";
 const PURGED: &str = "purged";
 const COMMITTED: &str = "committed";
 /// Bytes of entries that are sent with one message, if it is more than one entry.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES: usize = 1 << 20;
 
 /// The log of a member.
 #[derive(Clone)]
