@@ -193,7 +193,13 @@ pub struct Kept {
 }
 
 /// Answers another member until it is gone; for a door whose peer said `Preamble::Replica`. `find`: the space of a name.
-pub(crate) fn serve(mut peer: Peer, own: &Member, find: impl Fn(&str) -> Option<Arc<Kept>>) -> io::Result<()> {
+/// `over`: whether to end it.
+pub(crate) fn serve(
+    mut peer: Peer,
+    own: &Member,
+    find: impl Fn(&str) -> Option<Arc<Kept>>,
+    over: impl Fn() -> bool,
+) -> io::Result<()> {
     let shaken = peer.shake_hands_as(own, control::LEVELS, Role::Executor)?;
     peer.proved();
     let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
@@ -215,7 +221,11 @@ pub(crate) fn serve(mut peer: Peer, own: &Member, find: impl Fn(&str) -> Option<
         (Ok(Said::Beat), _) => {}
         _ => link.close(),
     };
-    reader.run(PAUSE, on_frame, |link| pulse.pause(link, &Said::Beat));
+    let on_pause = |link: &Link| match over() {
+        true => link.close(),
+        false => pulse.pause(link, &Said::Beat),
+    };
+    reader.run(PAUSE, on_frame, on_pause);
     why.map_or(Ok(()), |why| Err(refused(why)))
 }
 

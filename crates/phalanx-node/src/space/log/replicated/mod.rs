@@ -16,7 +16,6 @@ mod storage;
 mod types;
 
 pub use leading::Leading;
-#[allow(unused_imports)]
 pub(crate) use links::serve;
 pub use links::{Kept, Links};
 pub use network::{Later, Network};
@@ -186,7 +185,7 @@ impl Replicated {
         take: impl FnMut(super::Change) -> Result<(), LogError>,
     ) -> Result<Leading, LogError> {
         let patience = self.timing.patience();
-        let written = wait_for(tokio_timeout(patience, self.raft.client_write(Command::Lead)))?;
+        let written = wait_for(async { tokio::time::timeout(patience, self.raft.client_write(Command::Lead)).await })?;
         let written = written.map_err(|_| LogError::NotLeading { leader: None })?.map_err(refused)?;
         let lead = written.log_id.index;
         self.machine.fill(lead, take)?;
@@ -311,10 +310,6 @@ fn stopped(error: &Fatal<u64>) -> LogError {
         Fatal::Stopped => LogError::Closed,
         other => LogError::Disk { path: "of this member".into(), why: other.to_string() },
     }
-}
-
-fn tokio_timeout<F: Future>(patience: Duration, work: F) -> impl Future<Output = Result<F::Output, ()>> {
-    async move { tokio::time::timeout(patience, work).await.map_err(|_| ()) }
 }
 
 /// The threads of the library's tasks.

@@ -1,4 +1,5 @@
 //! The library's log in tables of a member's store.
+#![expect(clippy::result_large_err, reason = "the error is the library's")]
 
 use super::types::{Entry, LogId, StorageError, Types, Vote};
 use crate::space::log::LogError;

@@ -38,8 +38,7 @@ pub fn state(path: &Path) -> Result<Vec<Change>, LogError> {
 
 fn write(path: &Path) {
     let log = Durable::open(path, ignore).unwrap();
-    let last = (0..40).map(|n| log.append(group(n))).last().unwrap();
-    log.wait(last).unwrap();
+    (0..40).for_each(|n| log.wait(log.append(group(n))).unwrap());
 }
 
 #[test]

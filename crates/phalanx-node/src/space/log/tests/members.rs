@@ -64,7 +64,7 @@ fn a_member_that_is_cut_off_promises_nothing_and_says_so_in_time() {
     members.wire.heal();
     let old = &members.alive[&leader];
     until("the old leader hears of the new one", || matches!(old.leader(), Leader::At(_)));
-    assert_eq!(leading.wait(leading.append(group(6))).is_err(), true);
+    assert!(leading.wait(leading.append(group(6))).is_err());
     second.confirm(second.position()).unwrap();
 }
 
