@@ -7,6 +7,7 @@
 //!
 //! The only module that knows of asynchronous Rust. The library's tasks have two threads for all spaces of a process.
 
+mod facts;
 mod image;
 mod leading;
 mod links;
