@@ -85,13 +85,18 @@ impl Drop for Leading {
 
 impl Log for Leading {
     fn append(&self, changes: Vec<Change>) -> Position {
-        let is_too_large = size(&changes) > MOST_GROUP;
+        let size = size(&changes);
         let mut queue = lock(&self.shared.queue);
-        if is_too_large {
+        if changes.is_empty() {
+            return Position(queue.appended);
+        }
+        // Also where nothing is taken any more: a position that is never reached.
+        queue.appended += 1;
+        if size > MOST_GROUP {
             queue.failed.get_or_insert(LogError::Misfit(format!("more than {MOST_GROUP} bytes change at once")));
             self.shared.advanced.notify_all();
-        } else if !changes.is_empty() && queue.failed.is_none() {
-            queue.appended += 1;
+        }
+        if queue.failed.is_none() {
             queue.waiting.push_back(changes);
             self.shared.filled.notify_one();
         }

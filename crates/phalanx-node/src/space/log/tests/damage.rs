@@ -78,7 +78,11 @@ fn damage_is_an_error_or_leaves_the_state_as_it_was() {
         fs::write(folder.file(), &bytes).unwrap();
         match state(&folder.file()) {
             Ok(state) => assert_eq!(state, before, "byte {at}"),
-            Err(LogError::Damaged { .. } | LogError::Version { .. } | LogError::Disk { .. }) => told += 1,
+            Err(LogError::Damaged { .. } | LogError::Version { .. } | LogError::Disk { .. }) => {
+                told += 1;
+                let again = state(&folder.file());
+                assert!(again.is_err(), "byte {at}: refused once, and then taken: {again:?}");
+            }
             Err(other) => panic!("byte {at}: {other}"),
         }
     }
