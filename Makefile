@@ -17,7 +17,7 @@ PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test check check-format check-lints check-types check-docs fix \
-    bench-farm bench-security paper-muskel fuzz lock clean
+    bench-farm bench-security bench-space paper-muskel paper-linda fuzz lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -64,8 +64,14 @@ bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a tabl
 bench-security: setup $(VENV)/peers ## what each level costs, in one run: a table with ratios
 	$(BIN)/python -m bench.security $(ARGS)
 
+bench-space: setup $(VENV)/peers ## tuple spaces beside Redis (Debian: redis-server), in one run: a table with ratios
+	$(BIN)/python -m bench.spaces $(ARGS)
+
 paper-muskel: setup $(VENV)/peers ## the experiments of paper 000: tables and plots; needs root, or ARGS="--hosts hosts.txt"
 	$(BIN)/python -m bench.papers.muskel $(ARGS)
+
+paper-linda: setup $(VENV)/peers ## the case studies of paper 002: tables and plots; needs root for its machines
+	$(BIN)/python -m bench.papers.linda $(ARGS)
 
 fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZZ_SECONDS; needs a C++ compiler
 	PATH=$(BIN):$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)

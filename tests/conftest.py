@@ -33,6 +33,14 @@ FOLDERS = {
 GRACE = 2.0
 
 
+@pytest.fixture(scope="module")
+def runtime_folder() -> Iterator[Path]:
+    """A folder for the sockets of this user's processes that is gone afterwards; short, as their names must be."""
+    with tempfile.TemporaryDirectory(prefix="run-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder)
+
+
 class Eventually(Protocol):
     """`eventually(condition)`: asks until the answer is true, returns it, fails after `timeout` seconds."""
 

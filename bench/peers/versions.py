@@ -6,7 +6,7 @@ import os
 import platform
 from importlib import metadata
 
-_PACKAGES = ("phalanx", "dask", "distributed", "ray", "parsl", "numpy", "trustme")
+_PACKAGES = ("phalanx", "dask", "distributed", "ray", "parsl", "numpy", "trustme", "redis", "hiredis")
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx import profile as profile
     from phalanx._results import Results
     from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         LostError,
         PhalanxError,
         PolicyError,
+        ProfileError,
         ProgramError,
         RecruitError,
         RemoteError,
@@ -51,9 +53,9 @@ _HOMES = {
     "_results": "Results",
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProgramError "
-        "RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceTimeoutError StagingError "
-        "TransactionError"
+        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProfileError "
+        "ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceTimeoutError "
+        "StagingError TransactionError"
     ),
     "hosts": "Hosts",
     "manager": "Manager",
@@ -62,6 +64,7 @@ _HOMES = {
     "space": "ANY Event Lease Record Space SpaceInfo Transaction fifo key label lifo priority where",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
+_MODULES = {"profile"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -88,6 +91,7 @@ __all__ = [
     "PhalanxError",
     "Pipeline",
     "PolicyError",
+    "ProfileError",
     "ProgramError",
     "Record",
     "RecruitError",
@@ -112,6 +116,7 @@ __all__ = [
     "label",
     "lifo",
     "priority",
+    "profile",
     "secure_code",
     "secure_data",
     "where",
@@ -120,6 +125,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Names are looked up when they are used: an interpreter, which is to be small, needs none of the manager's modules.
+    if name in _MODULES:
+        return import_module(f"phalanx.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'phalanx' has no attribute {name!r}")
     value = getattr(import_module(f"phalanx.{_HOME_OF[name]}"), name)

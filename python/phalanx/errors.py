@@ -54,6 +54,10 @@ class LostError(PhalanxError):
     """
 
 
+class ProfileError(PhalanxError, ValueError):
+    """``begin`` and ``end`` of the profiler do not pair."""
+
+
 class RemoteTraceback(Exception):
     """The cause of an exception that a task raised at an interpreter.
 

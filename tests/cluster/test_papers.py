@@ -62,3 +62,23 @@ def test_who_cannot_have_namespaces_is_told_what_to_do(lab: Lab, tmp_path: Path)
     assert done.returncode == 1
     assert "sudo" in done.stderr
     assert "--hosts" in done.stderr
+
+
+@pytest.mark.usefixtures("runtime_folder")
+def test_a_case_study_runs_in_all_settings_with_private_links_between_machines(lab: Lab, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.papers.linda", "--quick", "--only", "matrix-blocks", "--out", str(tmp_path)]
+    raw = tmp_path / "raw"
+    done = subprocess.run([*command, "--raw", str(raw)], cwd=TOP, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    points = json.loads((tmp_path / "matrix-blocks.json").read_text())["points"]
+    assert {(point["place"], point["crew"]) for point in points} == {
+        (place, crew) for place in ("threads", "processes", "machines") for crew in (1, 5)
+    }
+    for point in points:
+        (run,) = point["runs"]
+        assert 0 < run["remote reading time"] < run["total time"]
+    # Each process has written a file of its own, named after its machine.
+    files = [path.name for path in raw.glob("*-5-machines-0/*")]
+    assert len(files) == 6
+    assert {f"crew{number}" for number in range(5)} <= {name.split("-")[0] for name in files}
+    assert "| machines" in (tmp_path / "matrix-blocks.md").read_text()

@@ -41,7 +41,7 @@ MODULES = {
     "python": [
         "_native",
         "_atomic errors summary",
-        "security",
+        "profile security",
         "_instructions _tokens contracts hosts",
         "_folding skeletons",
         "_compile _interpreter _outcomes _results _stream",

@@ -37,7 +37,10 @@ class Measured(Protocol):
 def write(stem: Path, figure: Measured, facts: Mapping[str, Any]) -> list[Path]:
     """Write `stem`.md and its like; returns the files. `facts["note"]` stands below the table and the plot."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    title = f"{stem.name.replace('fig', 'Figure ').replace('-', ', ')}: {figure.title}"
+    figure_of_paper = (
+        f"{stem.name.replace('fig', 'Figure ').replace('-', ', ')}: " if stem.name.startswith("fig") else ""
+    )
+    title = figure_of_paper + figure.title
     notes = [*figure.words(), facts["note"]]
     stem.with_suffix(".md").write_text(_page(title, figure.tables(), notes))
     stem.with_suffix(".json").write_text(json.dumps({**facts, **figure.to_json()}, indent=1) + "\n")

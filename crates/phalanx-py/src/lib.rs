@@ -27,6 +27,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
+    module.add_function(wrap_pyfunction!(space::decode_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(space::encode_fields, module)?)?;
     module.add_function(wrap_pyfunction!(space::record_head, module)?)?;
     module.add_function(wrap_pyfunction!(space::space_was_forked, module)?)?;
     Ok(())

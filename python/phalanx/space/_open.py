@@ -29,6 +29,11 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
     """What does the work of a space. Raises SpaceError where the address is none."""
     if address is None:
         return _native.LocalSpace(options, objects)
+    if address.startswith(("redis://", "rediss://", "redis+")):
+        # Not before: who has no Redis needs none of it.
+        from phalanx.space._redis import RedisEngine
+
+        return RedisEngine(address, objects, options)
     return reach(address, objects, **options)
 
 

@@ -2,6 +2,7 @@
 
 mod array;
 mod classes;
+mod codec;
 mod decode;
 mod encode;
 mod info;
@@ -12,6 +13,7 @@ mod server;
 mod template;
 mod waiting;
 
+pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
 pub use remote::RemoteSpace;
 pub use server::{Serving, SpaceServer};

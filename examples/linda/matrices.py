@@ -1,0 +1,14 @@
+"""The matrices of both multiplications."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+
+def matrices(size: int) -> tuple[Matrix, Matrix]:
+    """A and B, always the same: square, of whole numbers, so that sums are exact in any order."""
+    a, b = np.random.default_rng(0).integers(-1000, 1000, (2, size, size)).astype(np.float64)
+    return a, b

@@ -1,0 +1,106 @@
+"""Ocean model, paper 002, listing 3: an enclosed body of water, whose panels are computed by the crew.
+
+    python -m examples.linda.ocean --crew 4 --place processes --grid 300
+
+The water is shallow: at each point of the grid it has an elevation and a current, which wind and bottom move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import phalanx as px
+from numpy.typing import NDArray
+
+from examples.linda.places import main
+from examples.linda.search import Search
+
+#: Elevation and the two currents (m, m/s) by row and column: shape (3, rows, columns).
+Water = NDArray[np.float64]
+OPPOSITE = {"left": "right", "right": "left"}
+GRAVITY, CELL, STEP, FRICTION, WIND = 9.81, 1000.0, 5.0, 1e-4, 1e-4  # m/s², m, s, 1/s, m²/s²
+
+
+@dataclass(frozen=True)
+class Ocean:
+    """A square of ``grid`` by ``grid`` points over ``steps`` time-steps; ``order`` as in :class:`Search`."""
+
+    grid: int = 100
+    steps: int = 20
+    order: str = "listing"
+
+    def given(self) -> Water:
+        """A hill of water in the middle, at rest."""
+        water = np.zeros((3, self.grid, self.grid))
+        distance = np.hypot(*(np.indices((self.grid, self.grid)) - self.grid / 2))
+        water[0] = np.exp(-((8 * distance / self.grid) ** 2))
+        return water
+
+    def portion(self, me: int, crew: int) -> None:
+        """The crew begins with nothing."""
+
+    def owner(self, space: px.Space, crew: int, water: Water) -> Water:
+        """Splits the water into a panel for each of the crew, and puts it together when all are done."""
+        for number, panel in enumerate(np.array_split(water, crew, axis=2)):
+            space.out("ocean_model", "panel", number, panel)
+        panels = {}
+        for _ in range(crew):
+            _, _, number, panel = space.in_("ocean_model", "ready_panel", int, np.ndarray)
+            panels[number] = panel
+        return np.concatenate([panels[number] for number in range(crew)], axis=2)
+
+    def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
+        """Takes a panel, and at each step shares its borders with whoever has the panels beside it."""
+        search = Search(spaces, me, self.order)
+        _, _, number, panel = owner.in_("ocean_model", "panel", int, np.ndarray)
+        borders = [("left", number - 1, 0)] if number > 0 else []
+        borders += [("right", number + 1, -1)] if number < len(spaces) - 1 else []
+        for step in range(self.steps):
+            for side, neighbour, column in borders:
+                to = border(neighbour, OPPOSITE[side])
+                search.home(to, me).out("ocean_model", "border", step, to, panel[:, :, column])
+            sides = {}
+            for side, _, _ in borders:
+                mine = border(number, side)
+                sides[side] = search.inp(mine, "ocean_model", "border", step, mine, np.ndarray)[-1]
+            panel = advanced(panel, **sides)
+        owner.out("ocean_model", "ready_panel", number, panel)
+
+    def check(self, water: Water, result: Water) -> None:
+        """AssertionError unless it is, bit by bit, what the whole grid becomes when it is not divided."""
+        for _ in range(self.steps):
+            water = advanced(water)
+        assert np.array_equal(result, water)
+
+
+def border(number: int, side: str) -> int:
+    """A number for the border that lies at this side of a panel."""
+    return 2 * number + (side == "right")
+
+
+def advanced(water: Water, left: Water | None = None, right: Water | None = None) -> Water:
+    """A panel after one step; ``left`` and ``right`` are the neighbours' columns beside it, None at the shore."""
+    columns = [water[:, :, 0] if left is None else left, water, water[:, :, -1] if right is None else right]
+    wide = np.concatenate([column[:, :, None] if column.ndim == 2 else column for column in columns], axis=2)
+    elevation, along, across = np.pad(wide, ((0, 0), (1, 1), (0, 0)), mode="edge")
+    depth = 50.0 + elevation
+    slope_along = (elevation[1:-1, 2:] - elevation[1:-1, :-2]) / (2 * CELL)
+    slope_across = (elevation[2:, 1:-1] - elevation[:-2, 1:-1]) / (2 * CELL)
+    flow_along, flow_across = along * depth, across * depth
+    spread = (flow_along[1:-1, 2:] - flow_along[1:-1, :-2] + flow_across[2:, 1:-1] - flow_across[:-2, 1:-1]) / (
+        2 * CELL
+    )
+    inner = slice(1, -1), slice(1, -1)
+    return np.stack(
+        [
+            elevation[inner] - STEP * spread,
+            along[inner] + STEP * (WIND / depth[inner] - GRAVITY * slope_along - FRICTION * along[inner]),
+            across[inner] - STEP * (GRAVITY * slope_across + FRICTION * across[inner]),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main(Ocean)

@@ -1,0 +1,83 @@
+"""Looking for a tuple in the spaces of a crew, one after the other: what paper 002 calls search.
+
+The paper's metrics are taken here: the time of a search, and how many spaces it visited (its "visited nodes").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import phalanx as px
+
+SEARCH_TIME, VISITED = "search time", "visited nodes"
+ORDERS = ("listing", "learned", "placed")
+#: Seconds to wait at one space before all are asked again; and between two rounds, at first and at most.
+_PATIENCE = 0.2
+_MOMENT, _LONGEST_MOMENT = 20e-6, 1e-3
+
+Find = Callable[..., "tuple[Any, ...] | None"]
+
+
+class Search:
+    """Asks ``spaces`` in an order, until one of them has the tuple. ``me`` is the place of the crew's own space.
+
+    - ``listing``: one's own first, then the others in turn, again and again, as the paper's listings do;
+    - ``learned``: first where what has the same number was found the last time, much as Tupleware does;
+    - ``placed``: whoever put the tuple did so in the space that its number names, ``home()``, which is asked first.
+
+    Who knows where a tuple will be waits for it there a while; otherwise all are asked again, after a moment.
+    """
+
+    def __init__(self, spaces: Sequence[px.Space], me: int, order: str) -> None:
+        self.spaces = spaces
+        self.order = order
+        self._places = [*range(me, len(spaces)), *range(me)]
+        self._learned: dict[int, int] = {}
+
+    def home(self, number: int, me: int) -> px.Space:
+        """Where to put what has this number: into one's own space, unless tuples are ``placed``."""
+        return self.spaces[number % len(self.spaces) if self.order == "placed" else me]
+
+    def rdp(self, number: int, *template: Any) -> tuple[Any, ...]:
+        """Read a tuple that is there, in one of the spaces."""
+        return self._search(number, lambda space: space.rdp, lambda space: space.rd, template)
+
+    def inp(self, number: int, *template: Any) -> tuple[Any, ...]:
+        """Withdraw a tuple that is there, or soon will be."""
+        return self._search(number, lambda space: space.inp, lambda space: space.in_, template)
+
+    def _search(
+        self, number: int, now: Callable[[px.Space], Find], soon: Callable[[px.Space], Find], template: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        visited, moment = 0, _MOMENT
+        with px.profile.timed(SEARCH_TIME):
+            likely = self._likely(number)
+            places = self._places if likely is None else [likely, *(each for each in self._places if each != likely)]
+            while True:
+                for place in places:
+                    visited += 1
+                    found = now(self.spaces[place])(*template)
+                    if found is not None:
+                        return self._found(number, found, place, visited)
+                if likely is None:
+                    time.sleep(moment)
+                    moment = min(2 * moment, _LONGEST_MOMENT)
+                else:
+                    visited += 1
+                    with suppress(px.SpaceTimeoutError):
+                        found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)
+                        return self._found(number, found or (), likely, visited)
+
+    def _likely(self, number: int) -> int | None:
+        if self.order == "placed":
+            return number % len(self.spaces)
+        return self._learned.get(number)
+
+    def _found(self, number: int, found: tuple[Any, ...], place: int, visited: int) -> tuple[Any, ...]:
+        px.profile.record(VISITED, visited)
+        if self.order == "learned":
+            self._learned[number] = place
+        return found
