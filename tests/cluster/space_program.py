@@ -1,6 +1,6 @@
 """A program that uses a space: does one thing and prints what came of it as lines of JSON.
 
-    python space_program.py ADDRESS WHAT '{"option": value}'
+python space_program.py ADDRESS WHAT '{"option": value}'
 """
 
 from __future__ import annotations
@@ -94,9 +94,15 @@ def main(address: str, what: str, options: str) -> None:
     try:
         with px.Space(address, **given) as space:
             say("level", space.engine.level[0])  # type: ignore[attr-defined]
-            {"put": lambda: put(space, texts), "take": lambda: take(space), "hold": lambda: hold(space),
-             "look": lambda: look(space), "flood": lambda: flood(space), "rate": lambda: rate(space),
-             "try": lambda: try_all(space)}[what]()
+            {
+                "put": lambda: put(space, texts),
+                "take": lambda: take(space),
+                "hold": lambda: hold(space),
+                "look": lambda: look(space),
+                "flood": lambda: flood(space),
+                "rate": lambda: rate(space),
+                "try": lambda: try_all(space),
+            }[what]()
     except px.PhalanxError as error:
         say("error", [type(error).__name__, str(error)])
         sys.exit(1)

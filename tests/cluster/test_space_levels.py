@@ -98,6 +98,8 @@ def test_a_server_serves_only_users_that_it_accepts(grid: Grid) -> None:
 def test_rules_that_cannot_be_read_are_named(grid: Grid) -> None:
     access = grid.desk.home / "access.toml"
     access.write_text('[[rule]]\nmay = ["write"]\n')
-    refused = grid.desk.run([PHALANX, "space", "serve", "--access", access], env=grid.env, check=False, timeout=PATIENCE)
+    refused = grid.desk.run(
+        [PHALANX, "space", "serve", "--access", access], env=grid.env, check=False, timeout=PATIENCE
+    )
     assert refused.code == 1
     assert "unknown variant `write`" in refused.stderr()
