@@ -32,7 +32,7 @@ def test_a_server_is_not_talked_into_a_weaker_level(grid: Grid) -> None:
 
 
 def test_a_secure_space_is_private_where_others_are_only_safe(grid: Grid) -> None:
-    """Under `marked` links are safe, which everybody can read; what is in a secure space is not readable all the same."""
+    """Under `marked` links are safe, which everybody can read; what is in a secure space nobody can."""
     server = serve(grid, "left")
     made = grid.phalanx("space", "create", server.space("secret"), "--secure", "--policy", "marked")
     assert "private" in made.stdout()
