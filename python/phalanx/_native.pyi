@@ -12,6 +12,8 @@ __all__ = [
     "RemoteSpace",
     "SpaceServer",
     "create_grid",
+    "decode_fields",
+    "encode_fields",
     "explain",
     "issue_member",
     "record_head",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cluster.grid import PATIENCE, PHALANX, Grid
@@ -96,7 +97,7 @@ def test_who_waits_for_a_server_that_is_gone_is_told(grid: Grid, fault: Callable
 def test_a_killed_servers_socket_is_no_obstacle(grid: Grid) -> None:
     """The next one at the same port is reached by path, and removes what the first one left."""
     desk = grid.desk
-    command = [PHALANX, "space", "serve", "--address", "127.0.0.1:7411"]
+    command: list[str | Path] = [PHALANX, "space", "serve", "--address", "127.0.0.1:7411"]
     for _ in range(2):
         server = desk.popen(command)
         server.line("listening on ")

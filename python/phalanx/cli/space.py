@@ -146,7 +146,7 @@ def create(
 
     A space that is there already keeps its own, and is shown; then the exit code is 3.
     """
-    asked = {
+    asked: dict[str, Any] = {
         "order": order,
         "lease": lease,
         "indexes": [_positions(text) for text in indexes],

@@ -6,74 +6,33 @@
 
 use super::SpaceAddress;
 use super::connect::{Connect, Reached, reach};
+use super::error::ClientError;
 use super::server::MOST_BODY;
+use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
-use phalanx_core::level::{Agreed, Conflict, Mark};
+use phalanx_core::level::{Agreed, Mark};
 use phalanx_core::space::RequestId;
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::IdentityError;
 use phalanx_net::link::{Link, LinkError, Reader};
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// How long the connection's own thread reads before it looks whether it is still needed.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes that wait to be written beyond which whoever asks waits.
 const MOST_WAITING: usize = 16 << 20;
-/// Events of one watch that are kept until somebody asks for them.
-const MOST_EVENTS: usize = 100_000;
-const MOST_EVENT_BYTES: usize = 64 << 20;
 /// How long is read or written in turn where both are to be done.
 const TURN: Duration = Duration::from_millis(10);
 /// For a space to say what became of a request that is given up.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the connection's own thread looks whether the connection is still there.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// Why a space cannot be used.
-#[derive(Debug, Clone, Error)]
-pub enum ClientError {
-    #[error(transparent)]
-    Space(#[from] SpaceError),
-    #[error("{0}")]
-    Unreachable(String),
-    #[error(
-        "the connection to the space {space} ended: {why}. What it has put is there, what waited has taken nothing"
-    )]
-    Ended { space: String, why: String },
-    #[error(transparent)]
-    Level(#[from] Conflict),
-    #[error("{0}")]
-    Identity(String),
-}
-
-impl From<IdentityError> for ClientError {
-    fn from(error: IdentityError) -> ClientError {
-        ClientError::Identity(error.to_string())
-    }
-}
-
-/// What a request ended with; never [`FromSpace::Failed`], which is an error.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    pub message: FromSpace,
-    pub body: Bytes,
-}
-
-/// Called once with the outcome of a request, in any thread; must be quick.
-pub type Done = Box<dyn FnOnce(Result<Answer, ClientError>) + Send>;
-/// Called, in any thread, when there are events again since somebody looked; must be quick.
-pub type Nudge = Arc<dyn Fn() + Send + Sync>;
-/// An event of a watch: its sequence number, and the tuple.
-pub type Event = (u64, Bytes);
 
 /// A connection to one space.
 pub struct Client {
@@ -86,71 +45,11 @@ pub struct Client {
     next: AtomicU64,
 }
 
-struct State {
-    /// None: a thread has it and reads.
-    reader: Option<Reader>,
-    requests: HashMap<RequestId, Slot>,
-    watches: HashMap<RequestId, Watch>,
-    /// Threads that wait while another one reads, by a number of their own.
-    parked: HashMap<u64, Thread>,
-    next_parked: u64,
-    /// Requests that the connection's own thread reads for.
-    begun: usize,
-    pump: Option<Thread>,
-    ended: Option<String>,
-}
-
-enum Slot {
-    /// Its thread looks here; it is woken if it is parked.
-    Waited(Option<Thread>),
-    Begun(Done),
-    Answered(Result<Answer, ClientError>),
-}
-
-/// What is to be called when the state is not locked any more.
-#[must_use]
-enum Call {
-    Nothing,
-    Done(Done, Result<Answer, ClientError>),
-    Nudge(Nudge),
-}
-
-impl Call {
-    fn make(self) {
-        match self {
-            Call::Nothing => {}
-            Call::Done(done, answer) => done(answer),
-            Call::Nudge(nudge) => nudge(),
-        }
-    }
-}
-
-#[derive(Default)]
-struct Watch {
-    events: VecDeque<Event>,
-    bytes: usize,
-    failed: Option<ClientError>,
-    waiting: Option<Thread>,
-    nudge: Option<Nudge>,
-    /// Nobody has looked since it was called.
-    nudged: bool,
-}
-
 impl Client {
     /// Reaches the space and opens it.
     pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
-        let state = State {
-            reader: Some(reader),
-            requests: HashMap::new(),
-            watches: HashMap::new(),
-            parked: HashMap::new(),
-            next_parked: 0,
-            begun: 0,
-            pump: None,
-            ended: None,
-        };
-        let (state, next) = (Mutex::new(state), AtomicU64::new(1));
+        let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
         let mut client = Client { link, mark: Mark::Data, created: false, address, agreed, state, next };
         let open =
             |request| ToSpace::Open { request, name: client.address.name.clone(), create: connect.create.clone() };
@@ -512,84 +411,5 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.link.close();
-    }
-}
-
-impl State {
-    /// Wakes a thread to read where this one is done.
-    fn hand_over(&mut self) {
-        if self.reader.is_some() {
-            self.parked.values().next().inspect(|thread| thread.unpark());
-        }
-    }
-
-    fn park(&mut self) -> u64 {
-        self.next_parked += 1;
-        self.parked.insert(self.next_parked, thread::current());
-        self.next_parked
-    }
-
-    /// Gives a request its answer.
-    fn answer(&mut self, request: RequestId, answer: Result<Answer, ClientError>) -> Call {
-        match (self.requests.remove(&request), answer) {
-            (Some(Slot::Waited(thread)), answer) => {
-                self.requests.insert(request, Slot::Answered(answer));
-                thread.inspect(Thread::unpark);
-                Call::Nothing
-            }
-            (Some(Slot::Begun(done)), answer) => {
-                self.begun -= 1;
-                Call::Done(done, answer)
-            }
-            (Some(answered), _) => {
-                self.requests.insert(request, answered);
-                Call::Nothing
-            }
-            (None, Err(error)) => match self.watches.get_mut(&request) {
-                Some(watch) => watch.fail(error).map_or(Call::Nothing, Call::Nudge),
-                None => Call::Nothing,
-            },
-            (None, Ok(_)) => Call::Nothing,
-        }
-    }
-
-    /// Keeps an event; what is to be called, without the lock.
-    fn on_event(&mut self, watch: RequestId, sequence: u64, tuple: Bytes) -> Option<Nudge> {
-        let watch = self.watches.get_mut(&watch).filter(|watch| watch.failed.is_none())?;
-        if watch.events.len() >= MOST_EVENTS || watch.bytes > MOST_EVENT_BYTES {
-            let what = "events that wait for who watches".to_owned();
-            return watch.fail(SpaceError::Full { what, most: MOST_EVENTS as u64 }.into());
-        }
-        watch.bytes += tuple.len();
-        watch.events.push_back((sequence, tuple));
-        watch.tell()
-    }
-}
-
-impl Watch {
-    fn fail(&mut self, error: ClientError) -> Option<Nudge> {
-        self.failed = Some(error);
-        self.tell()
-    }
-
-    /// Wakes who waits; what is to be called, without the lock.
-    fn tell(&mut self) -> Option<Nudge> {
-        self.waiting.take().inspect(Thread::unpark);
-        let first = !std::mem::replace(&mut self.nudged, true);
-        self.nudge.clone().filter(|_| first)
-    }
-}
-
-fn number_of(message: &FromSpace) -> RequestId {
-    match message {
-        FromSpace::Opened { request, .. }
-        | FromSpace::Done { request, .. }
-        | FromSpace::Got { request, .. }
-        | FromSpace::Counted { request, .. }
-        | FromSpace::Watching { request, .. }
-        | FromSpace::Info { request, .. }
-        | FromSpace::Failed { request, .. } => *request,
-        FromSpace::Event { watch, .. } => *watch,
-        FromSpace::Beat => 0,
     }
 }

@@ -1,7 +1,7 @@
 //! From a place that the user names to a link to the server there.
 
 use super::Place;
-use super::client::ClientError;
+use super::error::ClientError;
 use super::server::{MOST_BODY, SILENCE};
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Policy};
 use phalanx_core::space::Options;

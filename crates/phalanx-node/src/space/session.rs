@@ -1,85 +1,31 @@
 //! One client's conversation with one space, in a thread of its own.
 
-use super::hosted::{Hosted, Outlet};
+use super::hosted::Hosted;
+use super::outlet::Client;
 use super::spaces::Spaces;
 use super::{Rights, Verb};
-use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Asker, Command, Get, Limits, OutOptions, Page, Reader as Fields, RequestId};
+use phalanx_core::space::{Asker, Get, Limits, OutOptions, Page, Reader as Fields, RequestId};
 use phalanx_core::space::{Pattern, Template, Tuple};
+use phalanx_core::wire::decode;
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Finisher, Link, LinkError, Reader};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest that a session's thread waits without looking around.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that wait for a client beyond which nothing is read from it.
 const MOST_ANSWERS: usize = 8 << 20;
-/// Bytes that wait for a client beyond which its watches end.
-const MOST_EVENTS: usize = 16 << 20;
 /// A client that takes none of its answers for so long is put out.
 const STUCK: Duration = Duration::from_secs(60);
 /// What a page of tuples is at most, in tuples and in bytes, whatever is asked for.
 const MOST_PAGE: u32 = 1 << 16;
 const MOST_PAGE_BYTES: u64 = 16 << 20;
-
-/// The way to a client: answers come from its own session's thread, and from whoever brought what it waits for.
-pub struct Client {
-    link: Arc<Link>,
-    finisher: Arc<Finisher>,
-    mark: OnceLock<Mark>,
-    /// Watches that are told nothing more, since too much waits for them.
-    behind: Mutex<Vec<RequestId>>,
-}
-
-impl Client {
-    fn say(&self, message: &FromSpace, body: Vec<Bytes>) {
-        let bytes = body.iter().map(|piece| piece.len() as u64).sum();
-        self.link.queue(self.mark.get().copied().unwrap_or(Mark::None), encode(message, bytes), body);
-    }
-
-    /// Whether an event is not to be sent, since the client does not take those before it.
-    fn is_behind(&self, watch: RequestId) -> bool {
-        let mut behind = lock(&self.behind);
-        if behind.contains(&watch) {
-            return true;
-        }
-        let too_far = self.link.waiting_bytes() > MOST_EVENTS;
-        if too_far {
-            behind.push(watch);
-            let error = SpaceError::Full { what: "bytes of events that wait".into(), most: MOST_EVENTS as u64 };
-            self.say(&FromSpace::Failed { request: watch, error }, vec![]);
-        }
-        too_far
-    }
-}
-
-impl Outlet for Client {
-    fn tell(&self, command: Command) {
-        match command {
-            Command::Answer { request, answer: Ok(tuple), .. } => {
-                self.say(&FromSpace::Got { request, tuples: 1, next: None }, vec![tuple.into_bytes()]);
-            }
-            Command::Answer { request, answer: Err(error), .. } => {
-                self.say(&FromSpace::Failed { request, error }, vec![])
-            }
-            Command::Notify { watch, .. } if self.is_behind(watch) => {}
-            Command::Notify { watch, sequence, tuple, .. } => {
-                self.say(&FromSpace::Event { watch, sequence }, vec![tuple.into_bytes()]);
-            }
-        }
-    }
-
-    fn flush(&self) {
-        self.finisher.flush(&self.link);
-    }
-}
 
 /// What a server has said of who is there and what they may.
 pub struct Session<'a> {
@@ -119,7 +65,7 @@ impl<'a> Session<'a> {
         link: Arc<Link>,
         finisher: Arc<Finisher>,
     ) -> Session<'a> {
-        let client = Arc::new(Client { link, finisher, mark: OnceLock::new(), behind: Mutex::default() });
+        let client = Arc::new(Client::new(link, finisher));
         Session { spaces, rights, is_private, client, opened: None }
     }
 
@@ -133,7 +79,7 @@ impl<'a> Session<'a> {
                 said_something |= self.on_frame(frame);
             });
             if said_something {
-                self.client.flush();
+                self.client.write();
             }
             if let Err(error) = outcome {
                 link.close();
@@ -164,7 +110,7 @@ impl<'a> Session<'a> {
 
     fn end_watches_behind(&self) {
         let Some(opened) = &self.opened else { return };
-        for watch in std::mem::take(&mut *lock(&self.client.behind)) {
+        for watch in self.client.take_behind() {
             let _ = opened.space.with(|space, _| space.unwatch(opened.id, watch));
         }
     }

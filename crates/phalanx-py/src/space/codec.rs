@@ -23,11 +23,7 @@ pub fn encode_fields<'py>(fields: &Bound<'py, PyTuple>, objects: bool) -> PyResu
 
 /// The tuple of such fields, which are checked.
 #[pyfunction]
-pub fn decode_fields<'py>(
-    py: Python<'py>,
-    fields: Vec<PyBackedBytes>,
-    objects: bool,
-) -> PyResult<Bound<'py, PyTuple>> {
+pub fn decode_fields<'py>(py: Python<'py>, fields: Vec<PyBackedBytes>, objects: bool) -> PyResult<Bound<'py, PyTuple>> {
     let mut bytes = Vec::with_capacity(8 + fields.iter().map(|field| field.len()).sum::<usize>());
     put_number(&mut bytes, fields.len() as u64);
     fields.iter().for_each(|field| bytes.extend_from_slice(field));

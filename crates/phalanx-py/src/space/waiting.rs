@@ -144,7 +144,8 @@ impl Outlet for Callback {
 
     fn flush(&self) {
         let Some((session, answer)) = locked(&self.answer).take() else { return };
-        Python::attach(|py| self.call(py, session, answer));
+        // Where the interpreter is ending there is nobody to be told.
+        let _ = Python::try_attach(|py| self.call(py, session, answer));
     }
 }
 
@@ -239,7 +240,7 @@ impl Outlet for Events {
         if std::mem::replace(&mut locked(&self.state).nudged, true) {
             return;
         }
-        Python::attach(|py| {
+        let _ = Python::try_attach(|py| {
             if let Err(error) = nudge.call0(py) {
                 error.write_unraisable(py, Some(nudge.bind(py)));
             }

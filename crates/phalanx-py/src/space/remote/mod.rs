@@ -1,21 +1,25 @@
 //! A space of another process, as `phalanx/space/_engine.py` describes an engine.
 
-use super::decode::decode_tuple;
+mod asking;
+mod watching;
+
+use asking::{call, nonsense, unusable};
+use watching::call_nudge;
+
 use super::encode::{Encoding, encode_tuple};
-use super::local::{FORKS, forgotten};
+use super::info;
+use super::local::FORKS;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
-use super::template::to_template;
-use super::{failed, info, wrong};
 use crate::errors::{identity, raise};
 use crate::policy::Words;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Get, Limits, OutOptions, Reader, RequestId};
+use phalanx_core::space::{Get, Limits, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::identity::{Member, Role};
-use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Event, Nudge, SpaceAddress};
+use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
@@ -71,7 +75,8 @@ impl RemoteSpace {
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
         let connect = Connect { policy: policy.read()?, member, create: create.then_some(options), patience: PATIENCE };
-        let client = interruptibly(py, move || Client::connect(address, &connect))?.map_err(unusable)?;
+        let client =
+            crate::manager::interruptibly(py, move || Client::connect(address, &connect))?.map_err(unusable)?;
         let (encoding, forks) = (Encoding { limits, objects }, FORKS.load(Ordering::Relaxed));
         Ok(RemoteSpace { client, encoding, watches: Mutex::default(), forks })
     }
@@ -368,165 +373,6 @@ impl RemoteSpace {
     }
 }
 
-impl RemoteSpace {
-    fn check(&self) -> PyResult<()> {
-        if self.forks != FORKS.load(Ordering::Relaxed) {
-            let why = "this connection belongs to the process that made it: make another one after the fork";
-            return Err(raise("SpaceError", why));
-        }
-        Ok(())
-    }
-
-    fn template(&self, elements: &Bound<'_, PyTuple>, query: Option<&Bound<'_, PyAny>>) -> PyResult<Bytes> {
-        let mut bytes = Vec::with_capacity(64);
-        to_template(elements, query, &self.encoding)?.encode(&mut bytes);
-        Ok(bytes.into())
-    }
-
-    /// A question and its answer. `cancels`: Ctrl-C takes it back; otherwise it is only not waited for any more.
-    fn ask(
-        &self,
-        py: Python<'_>,
-        cancels: bool,
-        body: Bytes,
-        message: impl FnOnce(RequestId) -> ToSpace + Send,
-    ) -> PyResult<Asked> {
-        self.check()?;
-        let body = if body.is_empty() { Vec::new() } else { vec![body] };
-        let asked = py.detach(|| {
-            let request = self.client.ask(message, body)?;
-            Ok((request, self.client.wait(request, SIGNALS)))
-        });
-        let (request, mut answer) = match asked {
-            Ok(asked) => asked,
-            Err(error) => return Ok(Err(error)),
-        };
-        loop {
-            if let Some(answer) = answer {
-                return Ok(answer);
-            }
-            if let Err(interrupted) = py.check_signals() {
-                py.detach(|| self.give_up(request, cancels));
-                return Err(interrupted);
-            }
-            answer = py.detach(|| self.client.wait(request, SIGNALS));
-        }
-    }
-
-    fn give_up(&self, request: RequestId, cancels: bool) {
-        match cancels {
-            true if self.client.cancel(request).is_ok() => self.client.tell(&ToSpace::GiveBack { request }),
-            true => {}
-            false => self.client.abandon(request),
-        }
-    }
-
-    /// A question whose answer says nothing more.
-    fn order(&self, py: Python<'_>, message: impl FnOnce(RequestId) -> ToSpace + Send) -> PyResult<()> {
-        self.ask(py, false, Bytes::new(), message)?.map(drop).map_err(unusable)
-    }
-
-    fn put(
-        &self,
-        py: Python<'_>,
-        bytes: Vec<u8>,
-        tuples: u32,
-        options: OutOptions,
-        transaction: Option<u128>,
-    ) -> PyResult<u64> {
-        let transaction = transaction.map(TransactionId);
-        let message = |request| ToSpace::Out { request, tuples, options, transaction };
-        match self.ask(py, false, bytes.into(), message)?.map_err(unusable)?.message {
-            FromSpace::Done { number, .. } => Ok(number),
-            _ => Err(nonsense()),
-        }
-    }
-
-    /// The one tuple of an answer, if there is one.
-    fn found<'py>(&self, py: Python<'py>, answer: Answer, acknowledge: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        match answer.message {
-            FromSpace::Got { tuples: 0, .. } => Ok(None),
-            FromSpace::Got { request, .. } => {
-                let decode = || decode_tuple(py, &answer.body, self.encoding.objects);
-                self.settled(request, acknowledge, decode).map(Some)
-            }
-            _ => Err(nonsense()),
-        }
-    }
-
-    /// What was taken is ours once it is Python's. What cannot be made Python's goes back into the space.
-    fn settled<T>(&self, request: RequestId, acknowledge: bool, decode: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-        let decoded = decode();
-        if acknowledge {
-            self.tell_settled(request, decoded.is_ok());
-        }
-        decoded
-    }
-
-    fn tell_settled(&self, request: RequestId, kept: bool) {
-        self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } });
-    }
-
-    fn decode_many<'py>(&self, py: Python<'py>, bytes: &[u8], count: u32) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let mut reader = Reader::new(bytes);
-        let mut tuples = Vec::new();
-        for _ in 0..count {
-            let start = reader.at();
-            let fields = reader.varint().map_err(wrong)?;
-            (0..fields).try_for_each(|_| reader.skip()).map_err(wrong)?;
-            tuples.push(decode_tuple(py, reader.since(start), self.encoding.objects)?);
-        }
-        reader.end().map_err(wrong)?;
-        Ok(tuples)
-    }
-
-    fn begin_watch(&self, py: Python<'_>, mut watch: Watch, since: Option<u64>) -> PyResult<Watch> {
-        self.check()?;
-        let (template, nudge) = (watch.template.clone(), watch.nudge.clone());
-        let begin = || self.client.watch(|request| ToSpace::Watch { request, since }, vec![template], nudge);
-        watch.request = py.detach(begin).map_err(unusable)?;
-        let answer = loop {
-            match py.detach(|| self.client.wait(watch.request, SIGNALS)) {
-                Some(answer) => break answer,
-                None => py.check_signals().inspect_err(|_| self.client.forget(watch.request))?,
-            }
-        };
-        let answer = answer.inspect_err(|_| self.client.forget(watch.request)).map_err(unusable)?;
-        match answer.message {
-            FromSpace::Watching { last, missed: 0, .. } => {
-                watch.last = last;
-                Ok(watch)
-            }
-            FromSpace::Watching { missed, .. } => {
-                self.client.forget(watch.request);
-                self.order(py, |request| ToSpace::Unwatch { request, watch: watch.request })?;
-                Err(forgotten(missed))
-            }
-            _ => Err(nonsense()),
-        }
-    }
-
-    fn came<'py>(&self, py: Python<'py>, watch: u64, events: Vec<Event>) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
-        if let (Some((last, _)), Some(watch)) = (events.last(), lock(&self.watches).get_mut(&watch)) {
-            watch.last = *last;
-        }
-        let decode = |(sequence, tuple): Event| Ok((sequence, decode_tuple(py, &tuple, self.encoding.objects)?));
-        events.into_iter().map(decode).collect()
-    }
-
-    /// After events that found no place: those that the space remembers come again.
-    fn watch_again(&self, py: Python<'_>, number: u64, watch: Watch) -> PyResult<()> {
-        self.client.forget(watch.request);
-        let (before, last) = (watch.request, watch.last);
-        self.order(py, |request| ToSpace::Unwatch { request, watch: before })?;
-        let again = self.begin_watch(py, watch, Some(last))?;
-        if let Some(watch) = lock(&self.watches).get_mut(&number) {
-            *watch = Watch { last, ..again };
-        }
-        Ok(())
-    }
-}
-
 impl Drop for RemoteSpace {
     fn drop(&mut self) {
         if self.forks == FORKS.load(Ordering::Relaxed) {
@@ -535,54 +381,11 @@ impl Drop for RemoteSpace {
     }
 }
 
-fn call(py: Python<'_>, done: &Py<PyAny>, answer: Asked, objects: bool) {
-    let outcome = match answer {
-        Ok(Answer { message: FromSpace::Got { tuples: 1, .. }, body }) => {
-            decode_tuple(py, &body, objects).map(Bound::into_any)
-        }
-        Ok(Answer { message: FromSpace::Got { .. }, .. }) | Err(ClientError::Space(SpaceError::TimedOut)) => {
-            Ok(py.None().into_bound(py))
-        }
-        Ok(_) => Err(nonsense()),
-        Err(error) => Err(unusable(error)),
-    };
-    let outcome = outcome.unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any());
-    if let Err(error) = done.call1(py, (outcome,)) {
-        error.write_unraisable(py, Some(done.bind(py)));
-    }
-}
-
-fn call_nudge(nudge: &Py<PyAny>) {
-    Python::attach(|py| {
-        if let Err(error) = nudge.call0(py) {
-            error.write_unraisable(py, Some(nudge.bind(py)));
-        }
-    });
-}
-
 fn to_wait(timeout: Option<f64>) -> PyResult<Wait> {
     match timeout {
         None => Ok(Wait::Forever),
         Some(seconds) => Ok(Wait::For(to_duration(seconds, "timeout=")?)),
     }
-}
-
-/// Does what may wait for another machine in a thread of its own, so that Ctrl-C is heard meanwhile.
-fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
-    crate::manager::interruptibly(py, work)
-}
-
-fn unusable(error: ClientError) -> PyErr {
-    match error {
-        ClientError::Space(error) => failed(error),
-        ClientError::Level(error) => raise("PolicyError", error),
-        ClientError::Identity(error) => raise("IdentityError", error),
-        ClientError::Unreachable(_) | ClientError::Ended { .. } => raise("SpaceError", error),
-    }
-}
-
-fn nonsense() -> PyErr {
-    raise("SpaceError", "the server does not speak this protocol")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

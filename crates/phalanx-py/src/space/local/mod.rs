@@ -1,23 +1,24 @@
 //! The space in this process, as `phalanx/space/_engine.py` describes an engine.
 
+mod work;
+
 use super::decode::decode_tuple;
-use super::encode::{Encoding, encode_tuple};
-use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
+use super::encode::Encoding;
+use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, patiently};
-use super::{failed, info, wrong};
+use super::{failed, info};
 use crate::errors::raise;
-use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
-use phalanx_core::space::{Asker, Get, OutOptions, Template, Tuple};
-use phalanx_node::space::{Hosted, Locked};
+use phalanx_core::space::{Asker, Command, Get, Template, Tuple};
+use phalanx_node::space::{Hosted, Outlet};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes of tuples in a page of many.
 const PAGE: u64 = 16 << 20;
@@ -211,8 +212,6 @@ impl LocalSpace {
         locked.tick();
         let told = locked.unlock();
         if let Some(answer) = found.transpose() {
-            use phalanx_core::space::Command;
-            use phalanx_node::space::Outlet;
             callback.tell(Command::Answer { session, request: 0, answer });
             callback.flush();
         }
@@ -387,135 +386,6 @@ impl Drop for LocalSpace {
     fn drop(&mut self) {
         if self.forks == FORKS.load(Ordering::Relaxed) {
             self.hosted.end();
-        }
-    }
-}
-
-impl LocalSpace {
-    /// For a server of this process.
-    pub fn hosted(&self) -> Arc<Hosted> {
-        self.hosted.clone()
-    }
-
-    fn check(&self, _: Python<'_>) -> PyResult<()> {
-        if self.forks != FORKS.load(Ordering::Relaxed) {
-            let why = "this space belongs to the process that made it: make it after the fork, or serve() it";
-            return Err(raise("SpaceError", why));
-        }
-        Ok(())
-    }
-
-    /// Whoever holds the lock never waits for the interpreter's; so he may be waited for, but not while others could run.
-    fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
-        self.check(py)?;
-        let locked = match self.hosted.try_lock() {
-            Some(locked) => locked,
-            None => {
-                py.detach(|| drop(self.hosted.lock()));
-                self.hosted.lock()
-            }
-        };
-        if locked.has_ended() {
-            return Err(raise("SpaceError", "this space is closed"));
-        }
-        Ok(locked)
-    }
-
-    fn tuple(&self, fields: &Bound<'_, PyTuple>) -> PyResult<Tuple> {
-        let bytes = Bytes::from(encode_tuple(fields, &self.encoding)?);
-        Tuple::check(bytes, &self.encoding.limits).map_err(wrong)
-    }
-
-    fn put(&self, py: Python<'_>, tuples: &[Tuple], options: &OutOptions, transaction: Option<u128>) -> PyResult<u64> {
-        self.change(py, |locked, now| locked.engine().out(now, tuples, options, transaction.map(TransactionId)))?
-            .map_err(failed)
-    }
-
-    /// Does something to the engine, and tells whom it concerns.
-    fn change<T>(&self, py: Python<'_>, change: impl FnOnce(&mut Locked<'_>, Duration) -> T) -> PyResult<T> {
-        let mut locked = self.lock(py)?;
-        let changed = change(&mut locked, self.hosted.now());
-        locked.tick();
-        let told = locked.unlock();
-        if !told.is_empty() {
-            py.detach(|| told.flush());
-        }
-        Ok(changed)
-    }
-
-    /// What matches now, with the session that is to acknowledge it.
-    fn find(
-        &self,
-        py: Python<'_>,
-        template: &Template,
-        get: &Get,
-        transaction: Option<u128>,
-    ) -> PyResult<(SessionId, Vec<Tuple>, Option<Place>)> {
-        let mut locked = self.lock(py)?;
-        let session = locked.number();
-        let asker = Asker { session, request: 0, acknowledges: get.take && transaction.is_none() };
-        let now = self.hosted.now();
-        let page = locked.engine().get(now, asker, template, get, transaction.map(TransactionId));
-        let told = locked.unlock();
-        if !told.is_empty() {
-            py.detach(|| told.flush());
-        }
-        let page = page.map_err(failed)?;
-        Ok((session, page.tuples, page.next.map(to_place)))
-    }
-
-    /// Tuples as Python's. What cannot be made one goes back into the space.
-    fn hand_over<'py>(
-        &self,
-        py: Python<'py>,
-        session: SessionId,
-        acknowledge: bool,
-        tuples: &[Tuple],
-    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let decoded: PyResult<Vec<_>> =
-            tuples.iter().map(|tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects)).collect();
-        if acknowledge {
-            let mut locked = self.lock(py)?;
-            match decoded {
-                Ok(_) => locked.engine().acknowledge(session, 0),
-                Err(_) => locked.close(session),
-            }
-            locked.unlock().flush();
-        }
-        decoded
-    }
-
-    /// Ends a wait whose time has passed; the answer, if it came in this moment.
-    fn give_up(&self, session: SessionId, slot: &Slot) -> Option<Answer> {
-        let mut locked = self.hosted.lock();
-        let waited = locked.engine().cancel(session, 0);
-        locked.forget(session);
-        if waited {
-            locked.close(session);
-        }
-        locked.unlock().flush();
-        slot.take()
-    }
-
-    /// What a session took and has not acknowledged comes back.
-    fn end_session(&self, session: SessionId) {
-        let mut locked = self.hosted.lock();
-        locked.close(session);
-        locked.unlock().flush();
-    }
-
-    /// After events that found no place: those that the space remembers come again.
-    fn watch_again(&self, py: Python<'_>, number: u64, watch: &Watch) -> PyResult<()> {
-        let session = SessionId(number);
-        let mut locked = self.lock(py)?;
-        locked.engine().unwatch(session, 0);
-        watch.events.resume();
-        let last = watch.last.load(Ordering::Relaxed);
-        let watching = locked.engine().watch(session, 0, watch.template.clone(), Some(last));
-        locked.unlock().flush();
-        match watching.map_err(failed)?.missed {
-            0 => Ok(()),
-            missed => Err(forgotten(missed)),
         }
     }
 }

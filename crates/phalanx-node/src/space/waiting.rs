@@ -1,0 +1,174 @@
+//! Who waits for what on a connection that threads share.
+
+use super::error::ClientError;
+use bytes::Bytes;
+use phalanx_core::error::SpaceError;
+use phalanx_core::space::RequestId;
+use phalanx_core::wire::space::FromSpace;
+use phalanx_net::link::Reader;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::thread::{self, Thread};
+
+/// Events of one watch that are kept until somebody asks for them.
+const MOST_EVENTS: usize = 100_000;
+const MOST_EVENT_BYTES: usize = 64 << 20;
+
+/// What a request ended with; never [`FromSpace::Failed`], which is an error.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub message: FromSpace,
+    pub body: Bytes,
+}
+
+/// Called once with the outcome of a request, in any thread; must be quick.
+pub type Done = Box<dyn FnOnce(Result<Answer, ClientError>) + Send>;
+/// Called, in any thread, when there are events again since somebody looked; must be quick.
+pub type Nudge = Arc<dyn Fn() + Send + Sync>;
+/// An event of a watch: its sequence number, and the tuple.
+pub type Event = (u64, Bytes);
+
+/// Who waits for what on one connection.
+pub(super) struct State {
+    /// None: a thread has it and reads.
+    pub(super) reader: Option<Reader>,
+    pub(super) requests: HashMap<RequestId, Slot>,
+    pub(super) watches: HashMap<RequestId, Watch>,
+    /// Threads that wait while another one reads, by a number of their own.
+    pub(super) parked: HashMap<u64, Thread>,
+    pub(super) next_parked: u64,
+    /// Requests that the connection's own thread reads for.
+    pub(super) begun: usize,
+    pub(super) pump: Option<Thread>,
+    pub(super) ended: Option<String>,
+}
+
+/// A request that was sent.
+pub(super) enum Slot {
+    /// Its thread looks here; it is woken if it is parked.
+    Waited(Option<Thread>),
+    Begun(Done),
+    Answered(Result<Answer, ClientError>),
+}
+
+/// What is to be called when the state is not locked any more.
+#[must_use]
+pub(super) enum Call {
+    Nothing,
+    Done(Done, Result<Answer, ClientError>),
+    Nudge(Nudge),
+}
+
+impl Call {
+    pub(super) fn make(self) {
+        match self {
+            Call::Nothing => {}
+            Call::Done(done, answer) => done(answer),
+            Call::Nudge(nudge) => nudge(),
+        }
+    }
+}
+
+/// Events that nobody has asked for yet.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) events: VecDeque<Event>,
+    pub(super) bytes: usize,
+    pub(super) failed: Option<ClientError>,
+    pub(super) waiting: Option<Thread>,
+    pub(super) nudge: Option<Nudge>,
+    /// Nobody has looked since it was called.
+    pub(super) nudged: bool,
+}
+
+impl State {
+    pub(super) fn new(reader: Reader) -> State {
+        State {
+            reader: Some(reader),
+            requests: HashMap::new(),
+            watches: HashMap::new(),
+            parked: HashMap::new(),
+            next_parked: 0,
+            begun: 0,
+            pump: None,
+            ended: None,
+        }
+    }
+
+    /// Wakes a thread to read where this one is done.
+    pub(super) fn hand_over(&mut self) {
+        if self.reader.is_some() {
+            self.parked.values().next().inspect(|thread| thread.unpark());
+        }
+    }
+
+    pub(super) fn park(&mut self) -> u64 {
+        self.next_parked += 1;
+        self.parked.insert(self.next_parked, thread::current());
+        self.next_parked
+    }
+
+    /// Gives a request its answer.
+    pub(super) fn answer(&mut self, request: RequestId, answer: Result<Answer, ClientError>) -> Call {
+        match (self.requests.remove(&request), answer) {
+            (Some(Slot::Waited(thread)), answer) => {
+                self.requests.insert(request, Slot::Answered(answer));
+                thread.inspect(Thread::unpark);
+                Call::Nothing
+            }
+            (Some(Slot::Begun(done)), answer) => {
+                self.begun -= 1;
+                Call::Done(done, answer)
+            }
+            (Some(answered), _) => {
+                self.requests.insert(request, answered);
+                Call::Nothing
+            }
+            (None, Err(error)) => match self.watches.get_mut(&request) {
+                Some(watch) => watch.fail(error).map_or(Call::Nothing, Call::Nudge),
+                None => Call::Nothing,
+            },
+            (None, Ok(_)) => Call::Nothing,
+        }
+    }
+
+    /// Keeps an event; what is to be called, without the lock.
+    pub(super) fn on_event(&mut self, watch: RequestId, sequence: u64, tuple: Bytes) -> Option<Nudge> {
+        let watch = self.watches.get_mut(&watch).filter(|watch| watch.failed.is_none())?;
+        if watch.events.len() >= MOST_EVENTS || watch.bytes > MOST_EVENT_BYTES {
+            let what = "events that wait for who watches".to_owned();
+            return watch.fail(SpaceError::Full { what, most: MOST_EVENTS as u64 }.into());
+        }
+        watch.bytes += tuple.len();
+        watch.events.push_back((sequence, tuple));
+        watch.tell()
+    }
+}
+
+impl Watch {
+    pub(super) fn fail(&mut self, error: ClientError) -> Option<Nudge> {
+        self.failed = Some(error);
+        self.tell()
+    }
+
+    /// Wakes who waits; what is to be called, without the lock.
+    pub(super) fn tell(&mut self) -> Option<Nudge> {
+        self.waiting.take().inspect(Thread::unpark);
+        let first = !std::mem::replace(&mut self.nudged, true);
+        self.nudge.clone().filter(|_| first)
+    }
+}
+
+pub(super) fn number_of(message: &FromSpace) -> RequestId {
+    match message {
+        FromSpace::Opened { request, .. }
+        | FromSpace::Done { request, .. }
+        | FromSpace::Got { request, .. }
+        | FromSpace::Counted { request, .. }
+        | FromSpace::Watching { request, .. }
+        | FromSpace::Info { request, .. }
+        | FromSpace::Failed { request, .. } => *request,
+        FromSpace::Event { watch, .. } => *watch,
+        FromSpace::Beat => 0,
+    }
+}

@@ -1,0 +1,175 @@
+//! Questions to a space of another process, and their answers as Python's.
+
+use super::{Asked, RemoteSpace, SIGNALS};
+use crate::errors::raise;
+use crate::space::decode::decode_tuple;
+use crate::space::local::FORKS;
+use crate::space::template::to_template;
+use crate::space::{failed, wrong};
+use bytes::Bytes;
+use phalanx_core::error::SpaceError;
+use phalanx_core::ids::TransactionId;
+use phalanx_core::space::{OutOptions, Reader, RequestId};
+use phalanx_core::wire::space::{FromSpace, ToSpace};
+use phalanx_node::space::{Answer, ClientError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::atomic::Ordering;
+
+impl RemoteSpace {
+    pub(super) fn check(&self) -> PyResult<()> {
+        if self.forks != FORKS.load(Ordering::Relaxed) {
+            let why = "this connection belongs to the process that made it: make another one after the fork";
+            return Err(raise("SpaceError", why));
+        }
+        Ok(())
+    }
+
+    pub(super) fn template(&self, elements: &Bound<'_, PyTuple>, query: Option<&Bound<'_, PyAny>>) -> PyResult<Bytes> {
+        let mut bytes = Vec::with_capacity(64);
+        to_template(elements, query, &self.encoding)?.encode(&mut bytes);
+        Ok(bytes.into())
+    }
+
+    /// A question and its answer. `cancels`: Ctrl-C takes it back; otherwise it is only not waited for any more.
+    pub(super) fn ask(
+        &self,
+        py: Python<'_>,
+        cancels: bool,
+        body: Bytes,
+        message: impl FnOnce(RequestId) -> ToSpace + Send,
+    ) -> PyResult<Asked> {
+        self.check()?;
+        let body = if body.is_empty() { Vec::new() } else { vec![body] };
+        let asked = py.detach(|| {
+            let request = self.client.ask(message, body)?;
+            Ok((request, self.client.wait(request, SIGNALS)))
+        });
+        let (request, mut answer) = match asked {
+            Ok(asked) => asked,
+            Err(error) => return Ok(Err(error)),
+        };
+        loop {
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+            if let Err(interrupted) = py.check_signals() {
+                py.detach(|| self.give_up(request, cancels));
+                return Err(interrupted);
+            }
+            answer = py.detach(|| self.client.wait(request, SIGNALS));
+        }
+    }
+
+    pub(super) fn give_up(&self, request: RequestId, cancels: bool) {
+        match cancels {
+            true if self.client.cancel(request).is_ok() => self.client.tell(&ToSpace::GiveBack { request }),
+            true => {}
+            false => self.client.abandon(request),
+        }
+    }
+
+    /// A question whose answer says nothing more.
+    pub(super) fn order(&self, py: Python<'_>, message: impl FnOnce(RequestId) -> ToSpace + Send) -> PyResult<()> {
+        self.ask(py, false, Bytes::new(), message)?.map(drop).map_err(unusable)
+    }
+
+    pub(super) fn put(
+        &self,
+        py: Python<'_>,
+        bytes: Vec<u8>,
+        tuples: u32,
+        options: OutOptions,
+        transaction: Option<u128>,
+    ) -> PyResult<u64> {
+        let transaction = transaction.map(TransactionId);
+        let message = |request| ToSpace::Out { request, tuples, options, transaction };
+        match self.ask(py, false, bytes.into(), message)?.map_err(unusable)?.message {
+            FromSpace::Done { number, .. } => Ok(number),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// The one tuple of an answer, if there is one.
+    pub(super) fn found<'py>(
+        &self,
+        py: Python<'py>,
+        answer: Answer,
+        acknowledge: bool,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        match answer.message {
+            FromSpace::Got { tuples: 0, .. } => Ok(None),
+            FromSpace::Got { request, .. } => {
+                let decode = || decode_tuple(py, &answer.body, self.encoding.objects);
+                self.settled(request, acknowledge, decode).map(Some)
+            }
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// What was taken is ours once it is Python's. What cannot be made Python's goes back into the space.
+    pub(super) fn settled<T>(
+        &self,
+        request: RequestId,
+        acknowledge: bool,
+        decode: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<T> {
+        let decoded = decode();
+        if acknowledge {
+            self.tell_settled(request, decoded.is_ok());
+        }
+        decoded
+    }
+
+    pub(super) fn tell_settled(&self, request: RequestId, kept: bool) {
+        self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } });
+    }
+
+    pub(super) fn decode_many<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: &[u8],
+        count: u32,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let mut reader = Reader::new(bytes);
+        let mut tuples = Vec::new();
+        for _ in 0..count {
+            let start = reader.at();
+            let fields = reader.varint().map_err(wrong)?;
+            (0..fields).try_for_each(|_| reader.skip()).map_err(wrong)?;
+            tuples.push(decode_tuple(py, reader.since(start), self.encoding.objects)?);
+        }
+        reader.end().map_err(wrong)?;
+        Ok(tuples)
+    }
+}
+
+pub(super) fn call(py: Python<'_>, done: &Py<PyAny>, answer: Asked, objects: bool) {
+    let outcome = match answer {
+        Ok(Answer { message: FromSpace::Got { tuples: 1, .. }, body }) => {
+            decode_tuple(py, &body, objects).map(Bound::into_any)
+        }
+        Ok(Answer { message: FromSpace::Got { .. }, .. }) | Err(ClientError::Space(SpaceError::TimedOut)) => {
+            Ok(py.None().into_bound(py))
+        }
+        Ok(_) => Err(nonsense()),
+        Err(error) => Err(unusable(error)),
+    };
+    let outcome = outcome.unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any());
+    if let Err(error) = done.call1(py, (outcome,)) {
+        error.write_unraisable(py, Some(done.bind(py)));
+    }
+}
+
+pub(super) fn unusable(error: ClientError) -> PyErr {
+    match error {
+        ClientError::Space(error) => failed(error),
+        ClientError::Level(error) => raise("PolicyError", error),
+        ClientError::Identity(error) => raise("IdentityError", error),
+        ClientError::Unreachable(_) | ClientError::Ended { .. } => raise("SpaceError", error),
+    }
+}
+
+pub(super) fn nonsense() -> PyErr {
+    raise("SpaceError", "the server does not speak this protocol")
+}

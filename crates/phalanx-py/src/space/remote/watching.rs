@@ -1,0 +1,71 @@
+//! Watches of a space of another process.
+
+use super::asking::{nonsense, unusable};
+use super::{RemoteSpace, SIGNALS, Watch, lock};
+use crate::space::decode::decode_tuple;
+use crate::space::local::forgotten;
+use phalanx_core::wire::space::{FromSpace, ToSpace};
+use phalanx_node::space::Event;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+impl RemoteSpace {
+    pub(super) fn begin_watch(&self, py: Python<'_>, mut watch: Watch, since: Option<u64>) -> PyResult<Watch> {
+        self.check()?;
+        let (template, nudge) = (watch.template.clone(), watch.nudge.clone());
+        let begin = || self.client.watch(|request| ToSpace::Watch { request, since }, vec![template], nudge);
+        watch.request = py.detach(begin).map_err(unusable)?;
+        let answer = loop {
+            match py.detach(|| self.client.wait(watch.request, SIGNALS)) {
+                Some(answer) => break answer,
+                None => py.check_signals().inspect_err(|_| self.client.forget(watch.request))?,
+            }
+        };
+        let answer = answer.inspect_err(|_| self.client.forget(watch.request)).map_err(unusable)?;
+        match answer.message {
+            FromSpace::Watching { last, missed: 0, .. } => {
+                watch.last = last;
+                Ok(watch)
+            }
+            FromSpace::Watching { missed, .. } => {
+                self.client.forget(watch.request);
+                self.order(py, |request| ToSpace::Unwatch { request, watch: watch.request })?;
+                Err(forgotten(missed))
+            }
+            _ => Err(nonsense()),
+        }
+    }
+
+    pub(super) fn came<'py>(
+        &self,
+        py: Python<'py>,
+        watch: u64,
+        events: Vec<Event>,
+    ) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
+        if let (Some((last, _)), Some(watch)) = (events.last(), lock(&self.watches).get_mut(&watch)) {
+            watch.last = *last;
+        }
+        let decode = |(sequence, tuple): Event| Ok((sequence, decode_tuple(py, &tuple, self.encoding.objects)?));
+        events.into_iter().map(decode).collect()
+    }
+
+    /// After events that found no place: those that the space remembers come again.
+    pub(super) fn watch_again(&self, py: Python<'_>, number: u64, watch: Watch) -> PyResult<()> {
+        self.client.forget(watch.request);
+        let (before, last) = (watch.request, watch.last);
+        self.order(py, |request| ToSpace::Unwatch { request, watch: before })?;
+        let again = self.begin_watch(py, watch, Some(last))?;
+        if let Some(watch) = lock(&self.watches).get_mut(&number) {
+            *watch = Watch { last, ..again };
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn call_nudge(nudge: &Py<PyAny>) {
+    Python::attach(|py| {
+        if let Err(error) = nudge.call0(py) {
+            error.write_unraisable(py, Some(nudge.bind(py)));
+        }
+    });
+}
