@@ -33,6 +33,7 @@ def test_executors_serve_spaces_and_the_command_line_shows_them(grid: Grid) -> N
     shown = json.loads(grid.phalanx("space", "info", space, "--json").stdout())
     assert (shown["tuples"], shown["outs"], shown["level"]) == (2, 2, "private")
     assert "str, int, str" in grid.phalanx("space", "info", space).stdout()
+    assert "0.0 out, 0.0 read" in grid.phalanx("space", "info", space, "--rates", "0.1").stdout()
     again = grid.desk.run([PHALANX, "space", "create", space], env=grid.env, check=False)
     assert again.code == 3
     missing = grid.desk.run([PHALANX, "space", "info", f"{left.address}/none"], env=grid.env, check=False)
