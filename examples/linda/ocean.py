@@ -53,7 +53,7 @@ class Ocean:
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
         """Takes a panel, and at each step shares its borders with whoever has the panels beside it."""
-        search = Search(spaces, me, self.order)
+        search = Search(spaces, me, self.order, "3")
         _, _, number, panel = owner.in_("ocean_model", "panel", int, np.ndarray)
         borders = [("left", number - 1, 0)] if number > 0 else []
         borders += [("right", number + 1, -1)] if number < len(spaces) - 1 else []
