@@ -71,9 +71,9 @@ ROWS: dict[str, Row] = {
     "matrix": Row(
         programs.matrix,
         {
-            "total": Figure("matrix 100 by rows, crew of 10", "s", 1.0),
+            "total": Figure("matrix 100 by rows, crew of 10, a spread space", "s", 1.0),
             "slower": Figure("the same / crew of 1", "×", 1.0),
-            "learned": Figure("crew of 10 whose searches learn where rows lie", "s", None),
+            "listing": Figure("crew of 10, spaces searched as in the paper's listing", "s", None),
         },
     ),
     "ocean": Row(
@@ -85,7 +85,7 @@ ROWS: dict[str, Row] = {
     "visited": Row(
         programs.visited,
         {
-            "placed": Figure("spaces visited per search, crew of 10, tuples placed by key", "", 1.2),
+            "spread": Figure("spaces visited per search, crew of 10, a spread space", "", 1.2),
             "listing": Figure("the same, in the order of the paper's listing", "", None),
         },
     ),

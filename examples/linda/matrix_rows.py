@@ -45,7 +45,7 @@ class MatrixRows:
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
         """Takes its share of both, then computes its rows of C, step by step as the paper does."""
         local, crew = spaces[me], len(spaces)
-        search = Search(spaces, me, self.order)
+        search = Search(spaces, me, self.order, "1" if self.spread else "0")
         share = self.size // crew + (me < self.size % crew)
         for _ in range(share if self.spread else self.size if me == 0 else 0):
             _, row, values, size = owner.in_("matrix_b", int, np.ndarray, int)

@@ -16,31 +16,31 @@ class Measured:
     """
 
     def __init__(self, space: px.Space, where: str) -> None:
-        self._space = space
+        self.space = space
         self._writing, self._reading = f"{where} writing time", f"{where} reading time"
 
     def out(self, *fields: Any) -> None:
         """As the space's."""
         with px.profile.timed(self._writing):
-            self._space.out(*fields)
+            self.space.out(*fields)
 
     def in_(self, *template: Any, timeout: float | None = None) -> tuple[Any, ...]:
         """As the space's."""
-        return self.inp(*template) or self._waited(self._space.in_, template, timeout)
+        return self.inp(*template) or self._waited(self.space.in_, template, timeout)
 
     def rd(self, *template: Any, timeout: float | None = None) -> tuple[Any, ...]:
         """As the space's."""
-        return self.rdp(*template) or self._waited(self._space.rd, template, timeout)
+        return self.rdp(*template) or self._waited(self.space.rd, template, timeout)
 
     def inp(self, *template: Any) -> tuple[Any, ...] | None:
         """As the space's."""
         with px.profile.timed(self._reading):
-            return self._space.inp(*template)
+            return self.space.inp(*template)
 
     def rdp(self, *template: Any) -> tuple[Any, ...] | None:
         """As the space's."""
         with px.profile.timed(self._reading):
-            return self._space.rdp(*template)
+            return self.space.rdp(*template)
 
     def _waited(
         self, read: Callable[..., tuple[Any, ...]], template: tuple[Any, ...], timeout: float | None

@@ -50,7 +50,7 @@ class PasswordSearch:
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: list[Entry]) -> None:
         """Loads its portion, then takes task after task and searches in the spaces of all."""
-        search = Search(spaces, me, self.order)
+        search = Search(spaces, me, self.order, "1")
         for hashed, password in portion:
             search.home(int(hashed[:8], 16), me).out("hash_set", hashed, password)
         meet(owner, "loaded", me, len(spaces))

@@ -13,7 +13,7 @@ from typing import Any
 import phalanx as px
 
 SEARCH_TIME, VISITED = "search time", "visited nodes"
-ORDERS = ("listing", "learned", "placed")
+ORDERS = ("listing", "learned", "placed", "spread")
 #: Seconds to wait at one space before all are asked again; and between two rounds, at first and at most.
 _PATIENCE = 0.2
 _MOMENT, _LONGEST_MOMENT = 20e-6, 1e-3
@@ -26,19 +26,26 @@ class Search:
 
     - ``listing``: one's own first, then the others in turn, again and again, as the paper's listings do;
     - ``learned``: first where what has the same number was found the last time, much as Tupleware does;
-    - ``placed``: whoever put the tuple did so in the space that its number names, ``home()``, which is asked first.
+    - ``placed``: whoever put the tuple did so in the space that its number names, ``home()``, which is asked first;
+    - ``spread``: the spaces are members of one, and that finds out whom to ask. ``placing``: the fields that say where
+      a tuple is.
 
     Who knows where a tuple will be waits for it there a while; otherwise all are asked again, after a moment.
     """
 
-    def __init__(self, spaces: Sequence[px.Space], me: int, order: str) -> None:
+    def __init__(self, spaces: Sequence[px.Space], me: int, order: str, placing: str) -> None:
         self.spaces = spaces
+        self._whole: px.Space | None = None
+        if order == "spread":
+            self._whole = px.Space([getattr(space, "space", space) for space in spaces], placement=f"hash({placing})")
         self.order = order
         self._places = [*range(me, len(spaces)), *range(me)]
         self._learned: dict[int, int] = {}
 
     def home(self, number: int, me: int) -> px.Space:
         """Where to put what has this number: into one's own space, unless tuples are ``placed``."""
+        if self._whole is not None:
+            return self._whole
         return self.spaces[number % len(self.spaces) if self.order == "placed" else me]
 
     def rdp(self, number: int, *template: Any) -> tuple[Any, ...]:
@@ -52,6 +59,8 @@ class Search:
     def _search(
         self, number: int, now: Callable[[px.Space], Find], soon: Callable[[px.Space], Find], template: tuple[Any, ...]
     ) -> tuple[Any, ...]:
+        if self._whole is not None:
+            return self._ask_the_whole(soon(self._whole), template)
         visited, moment = 0, _MOMENT
         with px.profile.timed(SEARCH_TIME):
             likely = self._likely(number)
@@ -70,6 +79,14 @@ class Search:
                     with suppress(px.SpaceTimeoutError):
                         found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)
                         return self._found(number, found or (), likely, visited)
+
+    def _ask_the_whole(self, find: Find, template: tuple[Any, ...]) -> tuple[Any, ...]:
+        assert self._whole is not None
+        before = self._whole.visits
+        with px.profile.timed(SEARCH_TIME):
+            found = find(*template)
+        px.profile.record(VISITED, self._whole.visits - before)
+        return found or ()
 
     def _likely(self, number: int) -> int | None:
         if self.order == "placed":

@@ -255,7 +255,7 @@ def test_the_summary_for_programs_has_everything_the_table_has() -> None:
 
     levels, why, spent = ("private",) * 3, ("policy links",) * 3, {"clear": (0, 0.0), "private": (40, 0.125)}
     of_link = (0.125, 0.125, levels, why, False, spent)
-    one = px.InterpreterSummary("lab:7400/1", "lab", 7, "private", "working", 3, 10, 20, 1.5, *of_link, None)
+    one = px.InterpreterSummary("lab:7400/1", "lab", 7, "private", "working", 3, 10, 20, 0, 1.5, *of_link, None)
     summary = px.Summary(3, 2.0, 0, 0, 0, 0, None, [one])
     report = Report(Path("out/contact-sheet.png"), 1, summary, 3.0, 0, ["1 without a picture: x"])
     facts = json.loads(show.as_json(report))

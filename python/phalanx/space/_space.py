@@ -108,6 +108,11 @@ class Space:
         """Its address; of a space in this process that nobody serves, one that only this process knows."""
         return self._address if isinstance(self._address, str) else self._served or f"in-process:{id(self):x}"
 
+    @property
+    def visits(self) -> int:
+        """Of a space that is spread: how many members were asked so far through this object."""
+        return getattr(self._engine, "visits", 0)
+
     def shared_name(self) -> str:
         """Its address, as other processes know it. Raises SpaceError where they do not."""
         if self._served is None and not isinstance(self._address, str):
