@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         RemoteTraceback,
         SpaceError,
         SpaceFullError,
+        SpaceLostError,
         SpaceTimeoutError,
         StagingError,
         TransactionError,
@@ -56,7 +57,7 @@ _HOMES = {
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
         "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProfileError "
-        "ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceTimeoutError "
+        "ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError "
         "StagingError TransactionError"
     ),
     "hosts": "Hosts",
@@ -108,6 +109,7 @@ __all__ = [
     "Space",
     "SpaceError",
     "SpaceFullError",
+    "SpaceLostError",
     "SpaceInfo",
     "SpaceTimeoutError",
     "StagingError",

@@ -88,6 +88,15 @@ class SpaceFullError(SpaceError):
     """A limit of the space is reached: take tuples out, or make it with a larger one."""
 
 
+class SpaceLostError(SpaceError):
+    """The connection to a space ended, or the member that led it does not any more: what was asked may have been done, or
+    not."""
+
+
+class SpaceMovedError(SpaceLostError):
+    """Another member leads the space now. Nothing was done; :class:`phalanx.Space` asks there by itself."""
+
+
 class SpaceTimeoutError(SpaceError, TimeoutError):
     """No matching tuple came in time."""
 

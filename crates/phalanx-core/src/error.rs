@@ -64,4 +64,12 @@ pub enum SpaceError {
     Options(String),
     #[error("the space cannot be kept: {0}")]
     NotKept(String),
+    /// Nothing was done here.
+    #[error("another member leads the space: {}", .leader.as_deref().unwrap_or("which one is not known yet"))]
+    Elsewhere {
+        /// The address of the member that does, if that is known.
+        leader: Option<String>,
+    },
+    #[error("whether it was done is not known: {0}")]
+    Uncertain(String),
 }

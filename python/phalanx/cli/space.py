@@ -204,6 +204,12 @@ def _rates(engine: _native.RemoteSpace, seconds: float) -> dict[str, float]:
     return {name: (after[name] - before[name]) / took for name in counted}
 
 
+def _kept(options: dict[str, Any]) -> str:
+    if options["replicas"]:
+        return f"together by {', '.join(options['replicas'])}"
+    return "on the server's disk" if options["durable"] else "in memory: it ends with its server"
+
+
 def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[str, float] | None = None) -> None:
     told = SpaceInfo.of(engine.info())
     level, why, weaker = engine.level
@@ -220,7 +226,7 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     link = f"{level} ({why})" + (", weaker than by default" if weaker else "")
     for row in (
         ("link", link),
-        ("kept", "on the server's disk" if told.options["durable"] else "in memory: it ends with its server"),
+        ("kept", _kept(told.options)),
         ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),
         ("waiting", f"{told.takers} to take, {told.readers} to read, {told.watches} watching"),
         ("on their way", f"{told.unacknowledged} tuples, {told.transactions} transactions"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from phalanx.security import policy_words
 from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
 from phalanx.space._placement import placement
+from phalanx.space._replicas import Replicas
 from phalanx.space._spread import Spread
 
 if hasattr(os, "register_at_fork"):
@@ -40,7 +42,18 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
         from phalanx.space._redis import RedisEngine
 
         return RedisEngine(address, objects, options)
-    return reach(address, objects, **options)
+    engine = reach(address, objects, **options)
+    if not engine.members:
+        return engine
+    # Made or not, it is there now. What it is like its members know.
+    words = ("identity", "policy", "trusted")
+    links = {word: options[word] for word in words if word in options}
+    members = engine.members
+
+    def again(seconds: float) -> _native.RemoteSpace:
+        return reach(address, objects, create=False, members=members, seconds=seconds, **links)
+
+    return Replicas(engine, again)
 
 
 def _here(objects: bool, durable: bool | str | os.PathLike[str] = False, **options: Any) -> _native.LocalSpace:
@@ -57,17 +70,44 @@ def reach(
     policy: Any = "links",
     trusted: tuple[str, ...] | list[str] = (),
     create: bool = True,
+    members: Sequence[str] = (),
+    seconds: float = 30.0,
     **options: Any,
 ) -> _native.RemoteSpace:
     """A served space. ``identity``: the user's file, by default user.pem in $PHALANX_HOME or ~/.phalanx, if it is
     there; ``policy``, ``trusted``: what decides the link's level, as a manager's; ``create``: whether a space that is
-    not there is made. Raises SpaceError where the server cannot be reached or refuses."""
+    not there is made; ``members``: the servers that keep it together, of which the one that leads is looked for so many
+    ``seconds``. Raises SpaceError where the server cannot be reached or refuses."""
     if not isinstance(options.get("durable", False), bool):
         raise SpaceError("a served space is kept in its server's directory: say durable=True")
     text = read_identity(identity, "user.pem") if identity or (home() / "user.pem").exists() else None
     words = policy_words(policy, trusted)
-    return _native.RemoteSpace(address, options, objects, identity_file=text, policy=words, create=create)
+    return _native.RemoteSpace(
+        address,
+        options,
+        objects,
+        identity_file=text,
+        policy=words,
+        create=create,
+        members=list(members),
+        seconds=seconds,
+    )
 
+
+def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> tuple[str, list[str]]:
+    """An address of a replicated space, and its members: the first machines of a hosts file, or that of the address and
+    others. Raises SpaceError where they are not as many as ``replicas``."""
+    if not isinstance(address, str) or address.startswith(("unix:", "redis:", "rediss:", "redis+")):
+        raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
+    file, _, name = address.rpartition("/")
+    machines = Hosts(file).addresses[:replicas] if Path(file).is_file() and not members else [file, *members]
+    machines = list(dict.fromkeys(machine if _PORT.search(machine) else f"{machine}:7400" for machine in machines))
+    if len(machines) != replicas:
+        raise SpaceError(f"{replicas} replicas need {replicas} members, but there are {len(machines)}: {machines}")
+    return f"{machines[0]}/{name}", machines
+
+
+_PORT = re.compile(r":\d+$")
 
 #: Where a space is that needs no network.
 _HERE = ("unix:", "127.", "localhost:", "[::1]:")

@@ -16,7 +16,7 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members
+from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of
 from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
@@ -55,7 +55,9 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
+    machine's disk; for a space in this process, the directory to keep it in. ``replicas``: so many servers keep the space
+    together, and it goes on while most of them are there: that of the address and ``members``, others at ``"host:port"``;
+    or the first of the machines in ``"hosts.txt/name"``. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
     ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -77,6 +79,8 @@ class Space:
         most_tuples: int | None = None,
         most_bytes: int | None = None,
         durable: bool | str | os.PathLike[str] = False,
+        replicas: int | None = None,
+        members: Iterable[str] = (),
         **options: Any,
     ) -> None:
         given = {
@@ -94,7 +98,13 @@ class Space:
         self._address = address
         self._again = {"objects": objects, "placement": placement, **given}
         self._evaluations = Evaluations(manager)
-        if isinstance(address, str):
+        if replicas is not None or members:
+            others = list(members)
+            self._again |= {"replicas": replicas, "members": others}
+            if replicas is None or isinstance(address, tuple):
+                raise SpaceError("members= are those of one replicated space: say how many with replicas=")
+            address, given["members"] = replicas_of(address, replicas, others)
+        elif isinstance(address, str):
             address = members_of(address) or address
         if address is None or isinstance(address, str):
             self._engine: Engine = open_engine(address, objects, given)

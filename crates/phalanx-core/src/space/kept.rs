@@ -268,6 +268,12 @@ impl Space {
         if too_many { Err(full()) } else { Ok(()) }
     }
 
+    /// Bytes that ending a transaction changes, at most.
+    pub fn transaction_bytes(&self, id: TransactionId) -> u64 {
+        let own = self.transactions.get(&id).into_iter().flat_map(|own| own.staged.iter().chain(&own.taken));
+        own.map(Held::bytes).sum()
+    }
+
     pub(super) fn note_prepared(&mut self, id: TransactionId) {
         let (Some(kept), Some(own)) = (&mut self.kept, self.transactions.get(&id)) else { return };
         let puts = own.staged.iter().map(|held| (held.number, kept.record(held))).collect();

@@ -22,7 +22,7 @@ mod transaction;
 mod value;
 mod watch;
 
-pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, RequestId};
+pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, Replica, RequestId};
 pub use kept::{GRACE, HERE};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};

@@ -43,6 +43,17 @@ pub struct Options {
     pub secure: bool,
     /// Whether all that was answered is on the disk, and there again after the end of the process.
     pub durable: bool,
+    /// The members that keep it together; none: its server alone does.
+    pub replicas: Vec<Replica>,
+}
+
+/// A server that keeps a space together with others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replica {
+    /// In its certificate.
+    pub name: String,
+    /// `HOST:PORT`, where the others and the clients reach it.
+    pub address: String,
 }
 
 impl Default for Options {
@@ -66,6 +77,7 @@ impl Default for Options {
             log_bytes: 1 << 24,
             secure: false,
             durable: false,
+            replicas: Vec::new(),
         }
     }
 }
@@ -213,6 +225,10 @@ pub enum ToSpace {
     Info {
         request: RequestId,
     },
+    /// Who is there: the name in the server's certificate. Also before `Open`. Answer: `Name`.
+    Name {
+        request: RequestId,
+    },
     /// The client lives.
     Beat,
     /// To a durable space: the number, chosen by chance, under which the client comes back. No answer.
@@ -232,12 +248,18 @@ pub enum ToSpace {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
     /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does. `durable`: the
-    /// client is to say how it is [`ToSpace::Known`].
+    /// client is to say how it is [`ToSpace::Known`]. `members`: the addresses of those that keep the space together.
     Opened {
         request: RequestId,
         created: bool,
         secure: bool,
         durable: bool,
+        members: Vec<String>,
+    },
+    /// Empty: the server has no certificate.
+    Name {
+        request: RequestId,
+        name: String,
     },
     Done {
         request: RequestId,

@@ -4,7 +4,7 @@
 //! one thread and no wake-up. Where no thread waits, for requests that were begun with a function to be called, one thread
 //! of the connection reads.
 
-use super::SpaceAddress;
+use super::{Place, SpaceAddress};
 use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
 use super::server::MOST_BODY;
@@ -14,7 +14,7 @@ use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Agreed, Mark};
-use phalanx_core::space::RequestId;
+use phalanx_core::space::{Options, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
@@ -32,6 +32,7 @@ const MOST_WAITING: usize = 16 << 20;
 const TURN: Duration = Duration::from_millis(10);
 /// For a space to say what became of a request that is given up.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(1);
 /// How often the connection's own thread looks whether the connection is still there.
 const IDLE: Duration = Duration::from_secs(1);
 /// For a space to say that it knows what arrived here.
@@ -42,6 +43,7 @@ pub struct Client {
     link: Arc<Link>,
     mark: Mark,
     created: bool,
+    members: Vec<String>,
     address: SpaceAddress,
     agreed: Agreed,
     state: Mutex<State>,
@@ -52,46 +54,68 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reaches the space and opens it.
-    pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
+    /// Reaches a server; [`Client::open`] is to follow.
+    pub(super) fn reach(address: SpaceAddress, connect: &Connect) -> Result<Client, ClientError> {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
-        let (connect, takes) = (connect.clone(), None);
-        let mut client = Client { link, mark: Mark::Data, created: false, address, agreed, state, next, connect, takes };
-        let open =
-            |request| ToSpace::Open { request, name: client.address.name.clone(), create: client.connect.create.clone() };
-        let request = client.ask(open, Vec::new())?;
-        let whole = client.connect.patience;
-        let patience = Instant::now() + whole;
-        let answer = loop {
-            if let Some(answer) = client.wait(request, whole) {
-                break answer.map_err(|error| match error {
-                    ClientError::Ended { .. } => {
-                        let why = "refused this user (its server's own output says why)";
-                        ClientError::Unreachable(format!("{} {why}", client.address))
-                    }
-                    error => error,
-                })?;
-            }
-            if Instant::now() >= patience {
-                return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
-            }
-        };
-        let FromSpace::Opened { secure, created, durable, .. } = answer.message else {
-            return Err(client.ended("it does not speak this protocol"));
-        };
-        if client.connect.create.as_ref().is_some_and(|create| create.durable && !durable) {
-            let why = format!("{} is there already, and is not durable", client.address);
-            return Err(SpaceError::NotKept(why).into());
+        let (connect, takes, members) = (connect.clone(), None, Vec::new());
+        let (mark, created) = (Mark::Data, false);
+        Ok(Client { link, mark, created, members, address, agreed, state, next, connect, takes })
+    }
+
+    /// The name in the certificate of the server that was reached; empty: it has none.
+    pub(super) fn ask_name(&self) -> Result<String, ClientError> {
+        match self.ask_first(|request| ToSpace::Name { request })? {
+            FromSpace::Name { name, .. } => Ok(name),
+            _ => Err(self.ended("it does not speak this protocol")),
         }
-        client.created = created;
-        client.mark = if secure { Mark::Data } else { Mark::None };
+    }
+
+    /// Opens the space, or makes it.
+    pub(super) fn open(mut self, create: Option<Options>) -> Result<Arc<Client>, ClientError> {
+        let name = self.address.name.clone();
+        let asked = create.clone().unwrap_or_default();
+        let FromSpace::Opened { secure, created, durable, members, .. } =
+            self.ask_first(|request| ToSpace::Open { request, name, create })?
+        else {
+            return Err(self.ended("it does not speak this protocol"));
+        };
+        let is_not = |what| SpaceError::NotKept(format!("{} is there already, and is not {what}", self.address));
+        if asked.durable && !durable {
+            return Err(is_not("durable").into());
+        }
+        if !asked.replicas.is_empty() && members.is_empty() {
+            return Err(is_not("replicated").into());
+        }
+        self.created = created;
+        self.mark = if secure { Mark::Data } else { Mark::None };
+        let places: Result<Vec<Place>, _> = members.iter().map(|address| address.parse()).collect();
+        self.connect.members = places.map_err(|_| self.ended("it does not speak this protocol"))?;
+        self.members = members;
         if durable {
-            let takes = client.takes.insert(Arc::new(Takes::new()));
+            let takes = self.takes.insert(Arc::new(Takes::new()));
             let known = ToSpace::Known { client: takes.client() };
-            client.tell(&known);
+            self.tell(&known);
         }
-        Ok(Arc::new(client))
+        Ok(Arc::new(self))
+    }
+
+    /// One of the first questions.
+    fn ask_first(&self, message: impl FnOnce(RequestId) -> ToSpace) -> Result<FromSpace, ClientError> {
+        let request = self.ask(message, Vec::new())?;
+        match self.wait(request, self.connect.patience) {
+            Some(Err(ClientError::Ended { .. })) => {
+                let why = "refused this user (its server's own output says why)";
+                Err(ClientError::Unreachable(format!("{} {why}", self.address)))
+            }
+            Some(answer) => answer.map(|answer| answer.message),
+            None => Err(ClientError::Unreachable(format!("{} does not answer", self.address))),
+        }
+    }
+
+    /// The addresses of the members that keep the space together; none: its server alone does.
+    pub fn members(&self) -> &[String] {
+        &self.members
     }
 
     /// The space's address.
@@ -145,6 +169,12 @@ impl Client {
             takes.on_settled(*request, kept, self.next.load(Ordering::Acquire));
         }
         self.link.flush();
+    }
+
+    /// Looks whether the connection has ended meanwhile, which nobody sees while nobody reads.
+    pub fn look(&self) {
+        let reader = lock(&self.state).reader.take();
+        reader.into_iter().for_each(|reader| self.read(reader, LOOK));
     }
 
     /// Waits for the answer to a request; none: `pause` passed, and it may be waited for again.

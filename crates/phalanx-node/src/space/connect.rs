@@ -27,6 +27,8 @@ pub struct Connect {
     pub member: Option<Member>,
     /// What the space is to be like if it is not there; none: then it is an error.
     pub create: Option<Options>,
+    /// Where the members are that keep the space together, as far as that is known; none: only where it is said to be.
+    pub members: Vec<Place>,
     /// For reaching the server, and for each of its first answers.
     pub patience: Duration,
 }

@@ -24,6 +24,10 @@ pub struct Hosted {
     began: Instant,
     /// Over networks that are not trusted, only private links reach it.
     pub secure: bool,
+    /// Whether other members keep it too: where it cannot go on, it goes on there.
+    replicated: bool,
+    /// Bytes that one request may change, at most.
+    most_change: u64,
     /// What the ticking thread waits for.
     sooner: Condvar,
     /// What others are to be told once what it comes from is stable, in order.
@@ -115,10 +119,11 @@ impl Hosted {
 
     /// A space that is there, with the log of its changes; `began`: its time zero.
     pub(super) fn of(engine: Space, log: Option<Arc<dyn Log>>, began: Instant) -> Arc<Hosted> {
-        let secure = engine.options().secure;
+        let (secure, replicated) = (engine.options().secure, !engine.options().replicas.is_empty());
+        let most_change = log.as_ref().map_or(u64::MAX, |log| log.most_bytes() as u64);
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
-        Arc::new(Hosted { state, began, secure, sooner, outbox })
+        Arc::new(Hosted { state, began, secure, replicated, most_change, sooner, outbox })
     }
 
     /// Time as the engine counts it.
@@ -164,9 +169,27 @@ impl Hosted {
 
     /// The engine knows more than is kept, so it is thrown away, and all who wait are told why.
     fn fail(&self, error: &LogError) -> SpaceError {
+        if self.replicated {
+            let leader = if let LogError::NotLeading { leader } = error { leader.clone() } else { None };
+            self.move_to(leader);
+            return SpaceError::Uncertain(error.to_string());
+        }
         let error = SpaceError::NotKept(error.to_string());
         self.end_with(error.clone());
         error
+    }
+
+    /// Ends a replicated space here: another member leads it now, and all who wait are told to wait there.
+    pub(super) fn move_to(&self, leader: Option<String>) {
+        self.end_with(SpaceError::Elsewhere { leader });
+    }
+
+    /// Refuses what changes more bytes at once than can be kept.
+    pub fn check_change(&self, bytes: u64) -> Result<(), SpaceError> {
+        match bytes <= self.most_change {
+            true => Ok(()),
+            false => Err(SpaceError::Full { what: "bytes at once".into(), most: self.most_change }),
+        }
     }
 
     fn end_with(&self, why: SpaceError) {

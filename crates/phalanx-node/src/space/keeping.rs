@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
 
 /// What files of spaces are called after the name of their space.
 const EXTENSION: &str = "space";
+/// The same, of those that other members keep too.
+const REPLICA: &str = "replica";
 /// A space that has just ended here may still be closing its file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -34,11 +37,31 @@ impl Directory {
         self.file(name).exists()
     }
 
+    /// The file of a replicated space, in a folder that is made.
+    pub(super) fn replica(&self, name: &str) -> Result<PathBuf, SpaceError> {
+        make(&self.0).map_err(|error| not_kept(format!("{}: {error}", self.0.display())))?;
+        Ok(self.0.join(format!("{name}.{REPLICA}")))
+    }
+
+    /// Whether this is a member of a replicated space of this name.
+    pub fn has_replica(&self, name: &str) -> bool {
+        self.0.join(format!("{name}.{REPLICA}")).exists()
+    }
+
     /// The names of all that were kept.
     pub fn names(&self) -> Vec<String> {
+        self.names_of(EXTENSION)
+    }
+
+    /// The names of all replicated spaces of which this is a member.
+    pub fn replicas(&self) -> Vec<String> {
+        self.names_of(REPLICA)
+    }
+
+    fn names_of(&self, kind: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(&self.0) else { return Vec::new() };
         let name = |path: PathBuf| {
-            let is_space = path.extension().is_some_and(|extension| extension == EXTENSION);
+            let is_space = path.extension().is_some_and(|extension| extension == kind);
             path.file_stem().filter(|_| is_space)?.to_str().map(str::to_owned)
         };
         let mut names: Vec<String> = entries.flatten().filter_map(|entry| name(entry.path())).collect();
@@ -77,37 +100,36 @@ fn open_file(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, SpaceE
 }
 
 /// Why there is no engine.
-enum Unfilled {
-    Log(LogError),
-    Space(SpaceError),
-}
-
-impl From<LogError> for Unfilled {
-    fn from(error: LogError) -> Unfilled {
-        Unfilled::Log(error)
-    }
-}
-
-impl From<SpaceError> for Unfilled {
-    fn from(error: SpaceError) -> Unfilled {
-        Unfilled::Space(error)
-    }
+#[derive(Debug, Error)]
+pub(super) enum Unfilled {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Space(#[from] SpaceError),
 }
 
 fn fill(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, Unfilled> {
     if create.is_none() && !path.exists() {
         return Err(SpaceError::NoSpace("there is none of this name".into()).into());
     }
+    fill_from(create, |take| Durable::open(path, take).map(|log| Arc::new(log) as Arc<dyn Log>))
+}
+
+/// A space with what `open` hands out of its log; a new one with these options, where that is nothing.
+pub(super) fn fill_from(
+    create: Option<Options>,
+    open: impl FnOnce(&mut dyn FnMut(Change) -> Result<(), LogError>) -> Result<Arc<dyn Log>, LogError>,
+) -> Result<Arc<Hosted>, Unfilled> {
     let (began, epoch) = (Instant::now(), since_epoch());
     let mut filling = None;
-    let log = Durable::open(path, |change| {
+    let log = open(&mut |change| {
         take(&mut filling, epoch, change).map_err(|error| LogError::Misfit(error.to_string()))
     })?;
     let is_new = filling.is_none();
     let mut engine = match (filling, create) {
         (Some(engine), _) => engine,
         (None, Some(options)) => Space::new(Options { durable: true, ..options })?,
-        (None, None) => return Err(not_kept(format!("{}: nothing was ever kept in it", path.display())).into()),
+        (None, None) => return Err(not_kept("nothing was ever kept in its file").into()),
     };
     engine.keep_changes(epoch);
     if is_new {
@@ -115,7 +137,7 @@ fn fill(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, Unfilled> {
         log.wait(log.append(vec![opened]))?;
     }
     engine.filled(began.elapsed());
-    let hosted = Hosted::of(engine, Some(Arc::new(log)), began);
+    let hosted = Hosted::of(engine, Some(log), began);
     let mut locked = hosted.lock();
     locked.tick();
     locked.unlock().flush()?;

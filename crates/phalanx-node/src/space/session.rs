@@ -168,6 +168,10 @@ impl<'a> Session<'a> {
         let answered = match (message, &self.opened) {
             (ToSpace::Open { request, name, create }, None) => self.open(request, &name, create),
             (ToSpace::Beat, _) => return false,
+            (ToSpace::Name { request }, _) => {
+                let name = self.spaces.own_name();
+                Ok(Some((FromSpace::Name { request, name }, Vec::new())))
+            }
             (ToSpace::Open { .. }, Some(_)) | (_, None) => {
                 self.client.link.close();
                 return false;
@@ -189,14 +193,16 @@ impl<'a> Session<'a> {
         }
         let secure = space.secure;
         let _ = self.client.mark.set(if secure { Mark::Data } else { Mark::None });
-        let (id, limits, durable) = {
+        let (id, limits, durable, members) = {
             let mut locked = space.lock();
             locked.check()?;
             let id = locked.open(self.client.clone());
-            (id, locked.engine().limits(), locked.engine().options().durable)
+            let options = locked.engine().options();
+            let members = options.replicas.iter().map(|replica| replica.address.clone()).collect();
+            (id, locked.engine().limits(), locked.engine().options().durable, members)
         };
         self.opened = Some(Opened { space, id, rights, limits, unstable: Cell::default() });
-        Ok(Some((FromSpace::Opened { request, created, secure, durable }, Vec::new())))
+        Ok(Some((FromSpace::Opened { request, created, secure, durable, members }, Vec::new())))
     }
 }
 
@@ -257,10 +263,12 @@ impl Opened {
                 done(request, 0)
             }
             ToSpace::Prepare { request, transaction } => {
+                self.check_transaction(transaction)?;
                 self.with(|space, now| space.prepare(now, transaction))?;
                 done(request, 0)
             }
             ToSpace::Commit { request, transaction } => {
+                self.check_transaction(transaction)?;
                 self.with(|space, now| space.commit(now, transaction))?;
                 done(request, 0)
             }
@@ -289,8 +297,14 @@ impl Opened {
                 self.with(|space, now| Ok(known.then(|| space.client_is_back(now, self.id, client, got))))?;
                 done(request, 0)
             }
-            ToSpace::Open { .. } | ToSpace::Beat => Ok(None),
+            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Beat => Ok(None),
         }
+    }
+
+    /// Only its owner adds to it, one request after the other.
+    fn check_transaction(&self, transaction: TransactionId) -> Result<(), SpaceError> {
+        let bytes = self.with(|space, _| Ok(space.transaction_bytes(transaction)))?;
+        self.space.check_change(bytes)
     }
 
     fn out(
@@ -300,6 +314,8 @@ impl Opened {
         options: &OutOptions,
         transaction: Option<TransactionId>,
     ) -> Result<u64, SpaceError> {
+        let beside = [&options.key, &options.label].map(|field| field.as_ref().map_or(0, Vec::len) as u64 + 32);
+        self.space.check_change(body.len() as u64 + u64::from(tuples) * beside.iter().sum::<u64>())?;
         let tuples = Tuple::check_all(body, u64::from(tuples), &self.limits)?;
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
@@ -405,6 +421,7 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Watch { request, .. }
         | ToSpace::Unwatch { request, .. }
         | ToSpace::Back { request, .. }
+        | ToSpace::Name { request }
         | ToSpace::Info { request } => *request,
         ToSpace::Known { .. } | ToSpace::Beat => 0,
     }

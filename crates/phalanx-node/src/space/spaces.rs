@@ -2,10 +2,14 @@
 
 use super::hosted::Hosted;
 use super::keeping::Directory;
+use super::log::replicated::Kept;
+use super::replica::Taking;
 use super::{Rights, Verb, check_name};
+use crate::door::Log;
 use crate::sync::lock;
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::Options;
+use phalanx_net::identity::Member;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -34,20 +38,78 @@ pub struct Spaces {
     directory: Option<Directory>,
     /// What was opened there.
     kept: Mutex<Vec<Weak<Hosted>>>,
+    /// Replicated spaces of which this is a member.
+    takings: Mutex<HashMap<String, Arc<Taking>>>,
+    /// This server; none: it is no member of anything.
+    own: Option<Arc<Member>>,
+    log: Log,
 }
 
 impl Spaces {
     /// None yet.
-    pub fn new(creates: bool, caps: Caps, directory: Option<Directory>) -> Spaces {
-        Spaces { named: Mutex::default(), creates, caps, directory, kept: Mutex::default() }
+    pub fn new(
+        creates: bool,
+        caps: Caps,
+        directory: Option<Directory>,
+        own: Option<Arc<Member>>,
+        log: Log,
+    ) -> Spaces {
+        let (named, kept, takings) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Spaces { named, creates, caps, directory, kept, takings, own, log }
+    }
+
+    /// The name in this server's certificate; empty: it has none.
+    pub fn own_name(&self) -> String {
+        self.own.as_ref().map_or(String::new(), |own| own.name.clone())
     }
 
     /// Opens all that were kept in the directory. Those that cannot be are said, and tried again when they are named.
-    pub fn open_kept(&self, log: impl Fn(String)) {
-        for name in self.directory.iter().flat_map(Directory::names).filter(|name| check_name(name).is_ok()) {
-            if let Err(error) = self.open(&name, None, &Rights::Everything) {
-                log(format!("the space {name} was kept, but {error}"));
+    pub fn open_kept(&self) {
+        let kept = self.directory.iter().flat_map(|directory| [directory.names(), directory.replicas()].concat());
+        for name in kept.filter(|name| check_name(name).is_ok()) {
+            match self.open(&name, None, &Rights::Everything) {
+                Ok(_) | Err(SpaceError::Elsewhere { .. }) => {}
+                Err(error) => (self.log)(format!("the space {name} was kept, but {error}")),
             }
+        }
+    }
+
+    /// What other members of a replicated space ask.
+    pub fn find_group(&self, group: &str) -> Option<Arc<Kept>> {
+        lock(&self.takings).values().find(|taking| taking.group == group).map(|taking| taking.kept.clone())
+    }
+
+    /// This member of the replicated space of that name, if it is one, or is to become one.
+    fn taking(&self, name: &str, create: Option<&Options>, rights: &Rights) -> Result<Option<Arc<Taking>>, SpaceError> {
+        let mut takings = lock(&self.takings);
+        let create = create.filter(|options| !options.replicas.is_empty());
+        if let Some(taking) = takings.get(name) {
+            create.map_or(Ok(()), |options| taking.check(options))?;
+            return Ok(Some(taking.clone()));
+        }
+        let has = self.directory.as_ref().is_some_and(|directory| directory.has_replica(name));
+        if !has && create.is_none() {
+            return Ok(None);
+        }
+        let not_kept = |why: &str| SpaceError::NotKept(why.to_owned());
+        let directory = self.directory.as_ref().ok_or_else(|| not_kept("this server has no directory for spaces"))?;
+        let own = self.own.as_ref().ok_or_else(|| not_kept("this server has no identity: it is no member"))?;
+        if !has {
+            self.check_creating(name, rights)?;
+        }
+        let create = create.map(|options| self.capped(options.clone())).filter(|_| self.creates);
+        let taking = Taking::open(&directory.replica(name)?, name, own, create.clone(), self.log.clone())?;
+        takings.insert(name.to_owned(), taking.clone());
+        drop(takings);
+        create.map_or(Ok(()), |options| taking.check(&options))?;
+        Ok(Some(taking))
+    }
+
+    fn check_creating(&self, name: &str, rights: &Rights) -> Result<(), SpaceError> {
+        match rights.allow(Verb::Create, None) {
+            _ if !self.creates => Err(SpaceError::NoSpace("there is none of this name".into())),
+            true => Ok(()),
+            false => Err(SpaceError::Forbidden(format!("to create the space {name}"))),
         }
     }
 
@@ -55,6 +117,8 @@ impl Spaces {
     pub fn close(&self) {
         let kept = std::mem::take(&mut *lock(&self.kept));
         kept.iter().filter_map(Weak::upgrade).for_each(|space| space.end());
+        let takings = std::mem::take(&mut *lock(&self.takings));
+        takings.values().for_each(|taking| taking.close());
     }
 
     fn open_file(&self, directory: &Directory, name: &str, create: Option<Options>) -> Result<Arc<Hosted>, SpaceError> {
@@ -91,15 +155,16 @@ impl Spaces {
         if let Some(space) = named.get(name).filter(|space| !space.has_ended()) {
             return Ok((space.clone(), false));
         }
+        if let Some(taking) = self.taking(name, create.as_ref(), rights)? {
+            return Ok((taking.space()?, false));
+        }
         if let Some(directory) = self.directory.as_ref().filter(|directory| directory.has(name)) {
             let space = self.open_file(directory, name, None)?;
             named.insert(name.to_owned(), space.clone());
             return Ok((space, false));
         }
-        let options = create.filter(|_| self.creates).ok_or_else(|| no_space("there is none of this name"))?;
-        if !rights.allow(Verb::Create, None) {
-            return Err(SpaceError::Forbidden(format!("to create the space {name}")));
-        }
+        let options = create.ok_or_else(|| no_space("there is none of this name"))?;
+        self.check_creating(name, rights)?;
         if self.count(&named) >= self.caps.spaces {
             return Err(SpaceError::Full { what: "spaces".to_owned(), most: self.caps.spaces as u64 });
         }
@@ -115,7 +180,7 @@ impl Spaces {
     /// Those that were kept count also while nobody has named them.
     fn count(&self, named: &HashMap<String, Arc<Hosted>>) -> usize {
         let kept = self.directory.iter().flat_map(Directory::names).filter(|name| !named.contains_key(name));
-        named.len() + kept.count()
+        named.len() + kept.count() + lock(&self.takings).len()
     }
 
     fn capped(&self, asked: Options) -> Options {

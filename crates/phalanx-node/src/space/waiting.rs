@@ -162,6 +162,7 @@ impl Watch {
 pub(super) fn number_of(message: &FromSpace) -> RequestId {
     match message {
         FromSpace::Opened { request, .. }
+        | FromSpace::Name { request, .. }
         | FromSpace::Done { request, .. }
         | FromSpace::Got { request, .. }
         | FromSpace::Counted { request, .. }

@@ -44,6 +44,8 @@ pub fn failed(error: SpaceError) -> PyErr {
         SpaceError::Full { .. } => "SpaceFullError",
         SpaceError::NoTransaction | SpaceError::Prepared => "TransactionError",
         SpaceError::TimedOut => "SpaceTimeoutError",
+        SpaceError::Uncertain(_) => "SpaceLostError",
+        SpaceError::Elsewhere { .. } => "SpaceMovedError",
         SpaceError::Cancelled => return raise("SpaceError", "this space is closed"),
         _ => "SpaceError",
     };

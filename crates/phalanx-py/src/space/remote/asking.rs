@@ -166,7 +166,8 @@ pub(super) fn unusable(error: ClientError) -> PyErr {
         ClientError::Space(error) => failed(error),
         ClientError::Level(error) => raise("PolicyError", error),
         ClientError::Identity(error) => raise("IdentityError", error),
-        ClientError::Unreachable(_) | ClientError::Ended { .. } => raise("SpaceError", error),
+        ClientError::Unreachable(_) => raise("SpaceError", error),
+        ClientError::Ended { .. } => raise("SpaceLostError", error),
     }
 }
 

@@ -57,9 +57,11 @@ type Asked = Result<Answer, ClientError>;
 
 #[pymethods]
 impl RemoteSpace {
-    /// Reaches a space, and makes it if it is not there and `create` is set. `identity_file`: the text of the user's.
+    /// Reaches a space, and makes it if it is not there and `create` is set. `identity_file`: the text of the user's;
+    /// `members`: where several servers keep it together; `seconds`: how long it is looked for there.
     #[new]
-    #[pyo3(signature = (address, options, objects, *, identity_file, policy, create))]
+    #[expect(clippy::too_many_arguments)]
+    #[pyo3(signature = (address, options, objects, *, identity_file, policy, create, members, seconds))]
     fn new(
         py: Python<'_>,
         address: &str,
@@ -68,15 +70,22 @@ impl RemoteSpace {
         identity_file: Option<String>,
         policy: Words,
         create: bool,
+        members: Vec<String>,
+        seconds: f64,
     ) -> PyResult<RemoteSpace> {
         let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
         let member = identity_file.map(|text| Member::parse(&text, Role::User)).transpose().map_err(identity)?;
         let options = to_options(options)?;
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
-        let connect = Connect { policy: policy.read()?, member, create: create.then_some(options), patience: PATIENCE };
-        let client =
-            crate::manager::interruptibly(py, move || Client::connect(address, &connect))?.map_err(unusable)?;
+        let connect = Connect { policy: policy.read()?, member, create: create.then_some(options), members: Vec::new(), patience: PATIENCE };
+        let places: Result<Vec<_>, _> = members.iter().map(|member| member.parse()).collect();
+        let (places, looks) = (places.map_err(|error| raise("SpaceError", error))?, to_duration(seconds, "seconds")?);
+        let reach = move || match places.is_empty() {
+            true => Client::connect(address, &connect),
+            false => Client::connect_to_members(&address.name, &places, &connect, looks),
+        };
+        let client = crate::manager::interruptibly(py, reach)?.map_err(unusable)?;
         let (encoding, forks) = (Encoding { limits, objects }, FORKS.load(Ordering::Relaxed));
         Ok(RemoteSpace { client, encoding, watches: Mutex::default(), forks })
     }
@@ -92,6 +101,19 @@ impl RemoteSpace {
     #[getter]
     fn ended(&self) -> bool {
         self.client.has_ended()
+    }
+
+    /// The addresses of the members that keep it together; none: its server alone does.
+    #[getter]
+    fn members(&self) -> Vec<String> {
+        self.client.members().to_vec()
+    }
+
+    /// Looks whether the connection has ended meanwhile, for a millisecond.
+    fn look(&self, py: Python<'_>) -> PyResult<()> {
+        self.check()?;
+        py.detach(|| self.client.look());
+        Ok(())
     }
 
     /// Whether it was made for this client.

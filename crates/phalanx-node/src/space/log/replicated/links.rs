@@ -37,8 +37,8 @@ const MOST_BODY: u64 = 64 << 20;
 const MOST_WAITING: usize = 16 << 20;
 /// Questions of one member that are answered at the same time; it asks far fewer.
 const MOST_AT_ONCE: usize = 64;
-/// Bytes of a space's name.
-const MOST_NAME: usize = 1024;
+/// Bytes of what a space and its members are called.
+const MOST_NAME: usize = 8192;
 
 /// The header of a frame; what members say to each other is its body.
 #[derive(Debug, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ mod leading;
 mod links;
 mod machine;
 mod network;
+mod seat;
 mod storage;
 mod types;
 
@@ -20,6 +21,7 @@ pub use leading::Leading;
 pub(crate) use links::serve;
 pub use links::{Kept, Links};
 pub use network::{Later, Network};
+pub use seat::{MemberPlace, Seat};
 
 use super::LogError;
 use super::records::pack;

@@ -1,0 +1,140 @@
+//! Finds the member that leads, where several keep a space.
+
+use super::connect::Connect;
+use super::{Client, ClientError, Place, SpaceAddress};
+use phalanx_core::error::SpaceError;
+use phalanx_core::space::{Options, Replica};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two rounds through the members.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Members that are asked in a round, at most: those that are named by others too.
+const MOST_ASKED: usize = 20;
+
+/// Opens a space where it is led, which is looked for until then. The address is asked first.
+fn find(address: &SpaceAddress, connect: &Connect, until: Instant) -> Result<Arc<Client>, ClientError> {
+    let mut known = vec![address.place.clone()];
+    known.extend(connect.members.iter().filter(|place| **place != address.place).cloned());
+    loop {
+        let (mut left, mut asked) = (known.clone(), Vec::new());
+        left.reverse();
+        let mut last = None;
+        let mut is_replicated = !connect.members.is_empty();
+        while let Some(place) = left.pop().filter(|_| asked.len() < MOST_ASKED) {
+            if asked.contains(&place) {
+                continue;
+            }
+            asked.push(place.clone());
+            match open(&place, address, connect) {
+                Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
+                    is_replicated = true;
+                    left.extend(leader.and_then(|leader| leader.parse().ok()));
+                }
+                // One of several: another may know it.
+                Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),
+                Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => last = Some(error),
+                other => return other,
+            }
+        }
+        match last {
+            Some(error) if !is_replicated => return Err(error),
+            _ if Instant::now() < until => thread::sleep(PAUSE),
+            last => return Err(nobody(&address.name, asked.len(), last)),
+        }
+    }
+}
+
+fn open(place: &Place, address: &SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
+    let address = SpaceAddress { place: place.clone(), name: address.name.clone() };
+    Client::reach(address, connect)?.open(connect.create.clone())
+}
+
+fn nobody(name: &str, asked: usize, last: Option<ClientError>) -> ClientError {
+    let why = last.map_or(String::new(), |error| format!(" ({error})"));
+    let what = "most of its members must be reached by each other, and by who asks";
+    ClientError::Unreachable(format!("no member of the space {name} leads it, of {asked} that were asked: {what}{why}"))
+}
+
+/// Opens a space that the servers at these places keep together, and makes it where all of them are there.
+fn found(
+    name: &str,
+    places: &[Place],
+    connect: &Connect,
+    until: Instant,
+) -> Result<Arc<Client>, ClientError> {
+    let at = |place: &Place| SpaceAddress { place: place.clone(), name: name.to_owned() };
+    let connect = &Connect { members: places.to_vec(), ..connect.clone() };
+    let first = places.first().map(at).ok_or_else(|| SpaceError::Options("a space needs members".into()))?;
+    let none = Connect { create: None, ..connect.clone() };
+    let Some(create) = &connect.create else { return find(&first, &none, until) };
+    let reached = reach_all(places, at, connect);
+    let missing = reached.iter().find_map(|reached| reached.as_ref().err().cloned());
+    if let Some(missing) = missing {
+        return find(&first, &none, until).map_err(|error| match error {
+            ClientError::Space(SpaceError::NoSpace(_)) => missing,
+            ClientError::Unreachable(why) => {
+                ClientError::Unreachable(format!("{why}. To be made, it needs all of its members: {missing}"))
+            }
+            error => error,
+        });
+    }
+    let (clients, names): (Vec<Client>, Vec<String>) = reached.into_iter().flatten().unzip();
+    let replicas = names.into_iter().zip(places);
+    let replicas = replicas.map(|(name, place)| Replica { name, address: place.to_string() }).collect();
+    let create = Options { durable: true, replicas, ..create.clone() };
+    // Each is told, by everybody who opens it: so it does not matter who is first, or that somebody went in between.
+    let mut leading = None;
+    for client in clients {
+        match client.open(Some(create.clone())) {
+            Ok(client) => leading = Some(client),
+            Err(ClientError::Space(SpaceError::Elsewhere { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    leading.map_or_else(|| find(&first, &none, until), Ok)
+}
+
+type Named = (Client, String);
+
+/// Reaches all, at the same time, and asks for their names.
+fn reach_all(
+    places: &[Place],
+    at: impl Fn(&Place) -> SpaceAddress,
+    connect: &Connect,
+) -> Vec<Result<Named, ClientError>> {
+    let ask = |address: SpaceAddress| {
+        let client = Client::reach(address.clone(), connect)?;
+        match client.ask_name()? {
+            name if name.is_empty() => {
+                let why = "has no identity, which members of a replicated space need (phalanx grid issue)";
+                Err(ClientError::Identity(format!("the server at {} {why}", address.place)))
+            }
+            name => Ok((client, name)),
+        }
+    };
+    thread::scope(|scope| {
+        let asking: Vec<_> = places.iter().map(|place| { let address = at(place); scope.spawn(move || ask(address)) }).collect();
+        let gone = |_| Err(ClientError::Unreachable("a thread that asked a member has ended".into()));
+        asking.into_iter().map(|asking| asking.join().unwrap_or_else(gone)).collect()
+    })
+}
+
+impl Client {
+    /// Reaches the space and opens it; one that several members keep, at the one that leads.
+    pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
+        find(&address, connect, Instant::now() + connect.patience)
+    }
+
+    /// Opens a space at those of its members that leads, and makes it where `connect` says how. It is looked for as long as
+    /// `patience`.
+    pub fn connect_to_members(
+        name: &str,
+        places: &[Place],
+        connect: &Connect,
+        patience: Duration,
+    ) -> Result<Arc<Client>, ClientError> {
+        found(name, places, connect, Instant::now() + patience)
+    }
+}

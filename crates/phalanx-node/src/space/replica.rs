@@ -1,0 +1,194 @@
+//! This server's part in a space that several members keep: while it leads, it serves the space; else it knows who does.
+
+use super::hosted::Hosted;
+use super::keeping::fill_from;
+use super::log::replicated::{Kept, Leader, Links, MemberPlace, Replicated, Seat, Timing};
+use super::log::{Log as Changes, LogError};
+use crate::door::Log;
+use crate::sync::lock;
+use phalanx_core::error::SpaceError;
+use phalanx_core::space::{Options, Replica};
+use phalanx_net::address::Address;
+use phalanx_net::identity::Member;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Members of a space: fewer give no more than one alone, more make it slower and hardly safer.
+const MEMBERS: std::ops::RangeInclusive<usize> = 3..=9;
+/// Bytes of a member's name, and of its address.
+const MOST_WORD: usize = 256;
+/// How long it is waited for another leader without looking around.
+const PAUSE: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_millis(5);
+/// Until it is tried again to serve.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A member of a space, for as long as its server lives.
+pub struct Taking {
+    pub kept: Arc<Kept>,
+    /// The space's name and its members: what other members ask for. Those with another list are of another group.
+    pub group: String,
+    options: Options,
+    leading: Mutex<Option<Arc<Hosted>>>,
+    closed: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    name: String,
+    log: Log,
+}
+
+impl Taking {
+    /// Takes part again in the space whose file is at `path`, or, with options that name this member, for the first time.
+    pub fn open(
+        path: &Path,
+        name: &str,
+        own: &Arc<Member>,
+        create: Option<Options>,
+        log: Log,
+    ) -> Result<Arc<Taking>, SpaceError> {
+        let new = create.map(|options| place(options, &own.name)).transpose()?;
+        let seat = Seat::open(path, new).map_err(not_kept)?;
+        let seat = seat.ok_or_else(|| SpaceError::NoSpace("there is none of this name".into()))?;
+        let MemberPlace { number, options } = seat.place.clone();
+        let members: BTreeMap<u64, String> = (1..).zip(addresses(&options)).collect();
+        let names: Vec<String> = options.replicas.iter().map(|member| member.name.clone()).collect();
+        let group = group(name, &options.replicas);
+        let links = Arc::new(Links::new(own.clone(), &group, &names));
+        let replicated = seat.start(Timing::default(), links).map_err(not_kept)?;
+        // Where members are known already nothing happens; the others wait to be told by it.
+        if number == 1 {
+            replicated.found(&members).map_err(not_kept)?;
+        }
+        let kept = Arc::new(Kept { replicated, names });
+        let (leading, closed, thread) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
+        let taking = Arc::new(Taking { kept, group, options, leading, closed, thread, name: name.to_owned(), log });
+        let running = taking.clone();
+        let started = thread::Builder::new().name("phalanx-member".into()).spawn(move || running.run());
+        *lock(&taking.thread) = Some(started.map_err(not_kept)?);
+        Ok(taking)
+    }
+
+    /// The space, where this member leads; else who does.
+    pub fn space(&self) -> Result<Arc<Hosted>, SpaceError> {
+        let leading = lock(&self.leading).clone().filter(|space| !space.has_ended());
+        leading.ok_or_else(|| SpaceError::Elsewhere { leader: self.leader() })
+    }
+
+    /// Whether options ask for the same members.
+    pub fn check(&self, asked: &Options) -> Result<(), SpaceError> {
+        let mut named: Vec<String> = addresses(asked).collect();
+        named.sort();
+        let members: Vec<String> = addresses(&self.options).collect();
+        match named == members {
+            true => Ok(()),
+            false => Err(SpaceError::Options(format!("it is there already, kept by {}", members.join(", ")))),
+        }
+    }
+
+    /// Takes part no more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.replicated().stop();
+        let _ = lock(&self.thread).take().map(JoinHandle::join);
+    }
+
+    fn replicated(&self) -> &Arc<Replicated> {
+        &self.kept.replicated
+    }
+
+    fn leader(&self) -> Option<String> {
+        match self.replicated().leader() {
+            Leader::At(address) => Some(address),
+            Leader::Here | Leader::Unknown => None,
+        }
+    }
+
+    fn wait_while(&self, leader: &Leader) {
+        self.replicated().wait_for_leader(leader, PAUSE);
+        thread::sleep(LEAST); // a member that has failed waits for nothing
+    }
+
+    fn is_over(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn run(&self) {
+        let mut said = None;
+        while !self.is_over() {
+            let leader = self.replicated().leader();
+            if leader != Leader::Here {
+                self.wait_while(&leader);
+                continue;
+            }
+            let create = Some(self.options.clone());
+            let fill = |take: &mut dyn FnMut(_) -> Result<(), LogError>| {
+                self.replicated().lead(take).map(|log| Arc::new(log) as Arc<dyn Changes>)
+            };
+            match fill_from(create, fill) {
+                Ok(space) => self.serve(&space),
+                Err(error) => {
+                    let line = format!("the space {} cannot be led here: {error}", self.name);
+                    if said.as_ref() != Some(&line) && !self.is_over() {
+                        (self.log)(line.clone());
+                    }
+                    said = Some(line);
+                    thread::sleep(RETRY);
+                }
+            }
+        }
+    }
+
+    /// Until another member leads, or most of them are out of reach.
+    fn serve(&self, space: &Arc<Hosted>) {
+        *lock(&self.leading) = Some(space.clone());
+        (self.log)(format!("leads the space {}", self.name));
+        while !self.is_over() && !space.has_ended() && self.replicated().leader() == Leader::Here {
+            self.wait_while(&Leader::Here);
+        }
+        lock(&self.leading).take();
+        space.move_to(self.leader());
+        (self.log)(format!("does not lead the space {} any more", self.name));
+    }
+}
+
+fn not_kept(why: impl ToString) -> SpaceError {
+    SpaceError::NotKept(why.to_string())
+}
+
+fn addresses(options: &Options) -> impl Iterator<Item = String> {
+    options.replicas.iter().map(|member| member.address.clone())
+}
+
+fn group(name: &str, members: &[Replica]) -> String {
+    let members: Vec<String> = members.iter().map(|member| format!("{} at {}", member.name, member.address)).collect();
+    format!("{name} of {}", members.join(", "))
+}
+
+/// Which member this server is. All of them number the members alike, in whatever order they were named.
+fn place(mut options: Options, own: &str) -> Result<MemberPlace, SpaceError> {
+    let wrong = |what: String| Err(SpaceError::Options(what));
+    let members = &mut options.replicas;
+    members.sort_by(|one, other| one.address.cmp(&other.address));
+    if !MEMBERS.contains(&members.len()) {
+        return wrong(format!("a space is kept by {} to {} members", MEMBERS.start(), MEMBERS.end()));
+    }
+    for member in members.iter() {
+        let short = member.name.len() <= MOST_WORD && member.address.len() <= MOST_WORD;
+        if !short || member.name.is_empty() || member.address.parse::<Address>().is_err() {
+            return wrong("a member has a name in its certificate, and an address HOST:PORT".into());
+        }
+    }
+    let twice = |one: &str, find: fn(&Replica) -> &str| {
+        members.iter().filter(|member| find(member).eq_ignore_ascii_case(one)).count() > 1
+    };
+    if let Some(it) = members.iter().find(|it| twice(&it.name, |it| &it.name) || twice(&it.address, |it| &it.address)) {
+        return wrong(format!("two of its members are {} at {}; each needs an identity of its own", it.name, it.address));
+    }
+    match members.iter().position(|member| member.name.eq_ignore_ascii_case(own)) {
+        Some(at) => Ok(MemberPlace { number: at as u64 + 1, options: Options { durable: true, ..options } }),
+        None => wrong(format!("{own} is none of its members")),
+    }
+}

@@ -1,0 +1,232 @@
+"""Replicated spaces: three servers keep one together, and it goes on while two of them are there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import phalanx as px
+import pytest
+
+from laboratory.processes import Process, until
+
+PHALANX = str(Path(sys.executable).with_name("phalanx"))
+PROGRAM = Path(__file__).with_name("replicated_program.py")
+PATIENCE = 60
+NAMES = ("one", "two", "three")
+
+
+class Group:
+    """Three servers with certificates of one grid, at ports of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[Process] = []
+        self.env = {**os.environ, "PHALANX_HOME": str(folder / "home")}
+        self.command("grid", "create")
+        for name in NAMES:
+            self.command("grid", "issue", "--role", "executor", name, "--out", str(folder / f"{name}.pem"))
+        self.ports = {name: 0 for name in NAMES}
+        self.servers = {name: self.start(name) for name in NAMES}
+
+    def process(self, command: list[str], title: str) -> Process:
+        files = self.folder / f"out-{len(self.processes)}"
+        files.mkdir()
+        self.processes.append(Process(command, title=title, files=files, cwd=self.folder, env=self.env))
+        return self.processes[-1]
+
+    def command(self, *words: str) -> None:
+        process = self.process([PHALANX, *words], " ".join(words))
+        assert process.wait(timeout=PATIENCE) == 0, process.report()
+
+    def start(self, name: str) -> Process:
+        """A server, at the port that it had before."""
+        address = f"127.0.0.1:{self.ports[name]}"
+        own = ["--identity", str(self.folder / f"{name}.pem"), "--directory", str(self.folder / name)]
+        process = self.process([PHALANX, "space", "serve", "--address", address, *own], name)
+        self.ports[name] = int(process.line("listening on ", timeout=PATIENCE).split()[2].rpartition(":")[2])
+        return process
+
+    @property
+    def members(self) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in self.ports.values()]
+
+    def open(self, name: str = "jobs") -> px.Space:
+        return px.Space(f"{self.members[0]}/{name}", replicas=3, members=self.members[1:])
+
+    def leader(self) -> str:
+        """Whose server has said last that it leads; there is one."""
+
+        def leading() -> list[str]:
+            lines = {name: [line for line in it.stderr().splitlines() if "lead" in line] for name, it in self.live()}
+            return [name for name, said in lines.items() if said and said[-1].startswith("leads the space")]
+
+        return until(leading, timeout=PATIENCE, what="a leader")[-1]
+
+    def live(self) -> list[tuple[str, Process]]:
+        return [(name, process) for name, process in self.servers.items() if process.code is None]
+
+    def kill_leader(self) -> str:
+        name = self.leader()
+        self.servers[name].kill()
+        return name
+
+    def client(self, what: str, number: int) -> Process:
+        members = ",".join(self.members)
+        return self.process([sys.executable, str(PROGRAM), members, what, str(self.folder), str(number)], what)
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+    monkeypatch.setenv("PHALANX_HOME", str(tmp_path / "home"))
+    one = Group(tmp_path)
+    yield one
+    for process in one.processes:
+        process.kill()
+
+
+def said(process: Process, word: str) -> list[tuple[int, ...]]:
+    """What a client has said after a word; its last line may be cut off by its end."""
+    lines = (line.split() for line in process.lines())
+    return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
+
+
+def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_back(group: Group) -> None:
+    group.open().close()
+    putting = [group.client("put", number) for number in range(2)]
+    taking = [group.client("take", number) for number in range(2)]
+    for _ in range(3):
+        before = [len(said(it, "there")) for it in putting]
+        until(
+            lambda: all(len(said(it, "there")) >= old + 25 for it, old in zip(putting, before, strict=True)),
+            timeout=PATIENCE,
+            what="outs from all clients",
+        )
+        killed = group.kill_leader()
+        group.servers[killed] = group.start(killed)
+    (group.folder / "stop").touch()
+    for client in [*putting, *taking]:
+        assert client.wait(timeout=PATIENCE) == 0, client.report()
+    tried = {(number, *serial) for number, it in enumerate(putting) for serial in said(it, "put")}
+    promised = {(number, *serial) for number, it in enumerate(putting) for serial in said(it, "there")}
+    taken = Counter(job for it in taking for job in said(it, "got"))
+    with group.open() as space:
+        until(lambda: space.info().unacknowledged == 0, timeout=2 * PATIENCE, what="nothing on its way")
+        left = Counter(job[1:] for job in space.rd_all("job", int, int))
+    everything = taken + left
+    assert len(promised) > 100
+    assert promised - set(everything) == set(), "lost"
+    assert {job: times for job, times in everything.items() if times > 1} == {}, "twice"
+    assert set(everything) <= tried
+
+
+def test_clients_go_on_by_themselves_when_the_leader_is_gone(group: Group) -> None:
+    with group.open() as space, group.open() as other:
+        for number in range(20):
+            space.out("n", number)
+        waiting = other.in_future("late", int)
+        until(lambda: space.info().takers == 1, timeout=PATIENCE, what="a taker")
+        group.kill_leader()
+        assert space.count("n", int) == 20
+        assert sorted(space.in_("n", int)[1] for _ in range(20)) == list(range(20))
+        space.out("late", 1)
+        assert waiting.result(timeout=PATIENCE) == ("late", 1)
+        assert space.rdp("late", int) is None
+        with pytest.raises(px.SpaceTimeoutError):
+            space.in_("n", int, timeout=0.01)
+
+
+def test_a_minority_that_is_cut_off_does_not_answer_and_most_go_on(group: Group) -> None:
+    with group.open() as space:
+        space.out("a", 1)
+        leader = group.leader()
+        others = [name for name in NAMES if name != leader]
+        for name in others:
+            group.servers[name].signal(signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(space.rdp, "a", int)
+            # It has the tuple, and must not say so: the others could have another leader by now.
+            until(
+                lambda: "does not lead" in group.servers[leader].stderr(), timeout=PATIENCE, what="it knows that it is alone"
+            )
+            assert not reading.done()
+            for name in others:
+                group.servers[name].signal(signal.SIGCONT)
+            assert reading.result(timeout=PATIENCE) == ("a", 1)
+
+
+def test_a_member_that_comes_back_catches_up(group: Group) -> None:
+    with group.open() as space:
+        space.out("before")
+        away = next(name for name in NAMES if name != group.leader())
+        group.servers[away].kill()
+        for number in range(50):
+            space.out("n", number)
+        assert space.in_("n", 7) == ("n", 7)
+        group.servers[away] = group.start(away)
+        # Now the one that stayed and has all goes: most of those that are left must know everything, so the one that was
+        # away learns it before anything is answered.
+        group.kill_leader()
+        assert {fields[1] for fields in space.rd_all("n", int)} == set(range(50)) - {7}
+        space.out("after")
+        # Ended in order and started again, all three.
+        for name, process in group.live():
+            process.signal(signal.SIGTERM)
+            assert process.wait(timeout=PATIENCE) == 0, name
+        for name in NAMES:
+            group.servers[name] = group.start(name)
+        assert space.count("n", int) == 49
+        assert space.inp("after") == ("after",)
+
+
+def test_two_clients_make_one_space_at_once(group: Group) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        spaces = list(pool.map(lambda _: group.open(), range(4)))
+    for number, space in enumerate(spaces):
+        space.out("n", number)
+    assert [space.count("n", int) for space in spaces] == [4] * 4
+    # The order does not matter, nor whether it is said what it is.
+    backwards = px.Space(f"{group.members[2]}/jobs", replicas=3, members=group.members[:2])
+    assert backwards.count("n", int) == 4
+    for member in group.members:
+        with px.Space(f"{member}/jobs") as plain:
+            assert plain.count("n", int) == 4
+            assert plain.info().options["replicas"] == sorted(group.members)
+    for space in [*spaces, backwards]:
+        space.close()
+
+
+def test_what_cannot_be_replicated_says_so(group: Group, tmp_path: Path) -> None:
+    first, second, third = group.members
+    with pytest.raises(px.SpaceError, match="3 replicas need 3 members"):
+        px.Space(f"{first}/a", replicas=3, members=[second])
+    with pytest.raises(px.SpaceError, match="3 to 9 members"):
+        px.Space(f"{first}/a", replicas=2, members=[second])
+    with pytest.raises(px.SpaceError, match="HOST:PORT"):
+        px.Space(replicas=3)
+    with pytest.raises(px.SpaceError, match="replicas="):
+        px.Space(f"{first}/a", members=[second, third])
+    with pytest.raises(px.SpaceError, match="no server of spaces listens there"):
+        px.Space("127.0.0.1:1/a", replicas=3, members=[second, third])
+    with px.Space(f"{first}/plain") as plain, pytest.raises(px.SpaceError, match="is not replicated"):
+        plain.out("stays")
+        px.Space(f"{first}/plain", replicas=3, members=[second, third])
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text("".join(f"{member}\n" for member in group.members))
+    with px.Space(f"{hosts}/b", replicas=3) as space:
+        space.out("a", 1)
+        # A tuple that does not fit into a message between members is refused, and everything goes on.
+        with pytest.raises(px.SpaceFullError):
+            space.out("large", bytes(17 << 20))
+        with px.Transaction(space) as transaction:
+            for number in range(3):
+                space.out("large", number, bytes(7 << 20), transaction=transaction)
+            with pytest.raises(px.SpaceFullError):
+                transaction.commit()
+            transaction.abort()
+        assert space.rdp("a", int) == ("a", 1)
