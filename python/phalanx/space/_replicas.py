@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from threading import Lock, Thread
+from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
 from phalanx._native import RemoteSpace
 from phalanx.errors import SpaceError, SpaceLostError, SpaceMovedError, TransactionError
+from phalanx.space._begun import Begun, left
 from phalanx.space._engine import Cursor, Fields, Outcome
 from phalanx.space._select import Selector
 from phalanx.space._where import Query
@@ -23,15 +24,8 @@ PATIENCE = 30.0
 IDLE = 0.05
 
 
-class _Begun:
-    """A request that was begun, and where it is now."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        #: None while a leader is looked for.
-        self.at: tuple[RemoteSpace, int] | None = None
-        self.cancelled = False
-        self.settled: bool | None = None
+#: Requests beyond which those that have ended are forgotten.
+MANY = 64
 
 
 class Replicas:
@@ -42,12 +36,14 @@ class Replicas:
     def __init__(self, engine: RemoteSpace, reach: Callable[[float], RemoteSpace]) -> None:
         self._engine = engine
         self._reach = reach
-        self._lost: RemoteSpace | None = None
+        #: It was found to be gone, or not to lead any more.
+        self._lost = False
         self._asked = monotonic()
         self._lock = Lock()
         self._closed = False
         self._numbers = itertools.count(1)
-        self._begun: dict[int, _Begun] = {}
+        self._begun: dict[int, Begun] = {}
+        self._many = MANY
         self._watches: dict[int, tuple[RemoteSpace, int]] = {}
         self._prepared: set[int] = set()
 
@@ -63,11 +59,12 @@ class Replicas:
             now = monotonic()
             if now - self._asked > IDLE:
                 self._engine.look()
-            if self._engine is self._lost or self._engine.ended:
+            if self._lost or self._engine.ended:
+                self._lost = True
                 self._engine.close()
-                self._lost = self._engine
                 patience = PATIENCE if until is None else min(PATIENCE, max(0.0, until - now))
                 self._engine = self._reach(patience)
+                self._lost = False
             self._asked = monotonic()
             return self._engine
 
@@ -78,18 +75,35 @@ class Replicas:
             try:
                 return work(engine)
             except SpaceLostError as error:
-                self._lost = engine
+                self._lose(engine)
                 if not again and not isinstance(error, SpaceMovedError):
                     raise
 
+    def _lose(self, engine: RemoteSpace) -> None:
+        with self._lock:
+            self._lost = self._lost or engine is self._engine
+
     def out(
-        self, fields: Fields, lease: float | None, key: Any, label: Any, priority: int | None, transaction: int | None, /
+        self,
+        fields: Fields,
+        lease: float | None,
+        key: Any,
+        label: Any,
+        priority: int | None,
+        transaction: int | None,
+        /,
     ) -> int:
         """Puts a tuple."""
         return self._do(False, lambda engine: engine.out(fields, lease, key, label, priority, transaction))
 
     def out_many(
-        self, tuples: Sequence[Fields], lease: float | None, label: Any, priority: int | None, transaction: int | None, /
+        self,
+        tuples: Sequence[Fields],
+        lease: float | None,
+        label: Any,
+        priority: int | None,
+        transaction: int | None,
+        /,
     ) -> None:
         """Puts many tuples."""
         every = list(tuples)
@@ -126,7 +140,7 @@ class Replicas:
         def page(engine: RemoteSpace) -> tuple[list[Fields], Cursor | None]:
             if after is not None and engine is not first:
                 raise SpaceLostError("another member leads the space now: begin again with the first page")
-            return engine.get_many(template, take, select, where, transaction, limit, after)  # type: ignore[arg-type]
+            return engine.get_many(template, take, select, where, transaction, limit, after)
 
         return self._do(again, page)
 
@@ -144,7 +158,7 @@ class Replicas:
         until = None if timeout is None else monotonic() + timeout
 
         def ask(engine: RemoteSpace) -> Fields | None:
-            return engine.wait(template, take, select, where, transaction, _left(until))
+            return engine.wait(template, take, select, where, transaction, left(until))
 
         try:
             return self._do(transaction is None, ask, until)
@@ -168,73 +182,36 @@ class Replicas:
     ) -> int:
         """The same, and goes on."""
         until = None if timeout is None else monotonic() + timeout
-        number, begun = next(self._numbers), _Begun()
+        request = (template, take, select, where, transaction)
+        begun = Begun(self._leading, request, until, done)
+        number = next(self._numbers)
         self._begun[number] = begun
-
-        def ended(outcome: Outcome) -> None:
-            with begun.lock:
-                lost = isinstance(outcome, SpaceLostError) and transaction is None
-                again = lost and not begun.cancelled and not self._closed
-                if again:
-                    begun.at = None
-            if again:
-                Thread(target=look, name="phalanx-space", daemon=True).start()
-            else:
-                if not take or not isinstance(outcome, tuple):
-                    self._begun.pop(number, None)
-                done(outcome)
-
-        def look() -> None:
-            try:
-                begin(self._leading(until))
-            except SpaceMovedError:
-                look()
-            except BaseException as error:
-                over = until is not None and monotonic() >= until
-                self._begun.pop(number, None)
-                done(None if over else error)
-
-        def begin(engine: RemoteSpace) -> None:
-            if begun.cancelled:
-                return
-            request = engine.begin_wait(template, take, select, where, transaction, _left(until), ended)
-            with begun.lock:
-                begun.at = engine, request
-                settled, cancelled = begun.settled, begun.cancelled
-            if settled is not None:
-                engine.settle(request, settled)
-            elif cancelled:
-                engine.cancel(request)
-
-        def ask(engine: RemoteSpace) -> None:
-            self._asked = monotonic()
-            begin(engine)
-
-        self._do(True, ask)
+        try:
+            self._do(True, begun.begin)
+        except BaseException:
+            del self._begun[number]
+            raise
+        self._forget_ended()
         return number
 
     def cancel(self, request: int, /) -> bool:
         """Ends a request."""
         begun = self._begun.get(request)
-        if begun is None:
-            return False
-        with begun.lock:
-            begun.cancelled = True
-            at = begun.at
-        cancelled = at is None or at[0].cancel(at[1])
-        if cancelled:
-            self._begun.pop(request, None)
-        return cancelled
+        return begun is not None and begun.cancel()
 
     def settle(self, request: int, kept: bool, /) -> None:
         """Whether what was taken is ours."""
         begun = self._begun.pop(request, None)
-        if begun is None:
-            return
-        with begun.lock:
-            begun.settled, at = kept, begun.at
-        if at is not None:
-            at[0].settle(at[1], kept)
+        if begun is not None:
+            begun.settle(kept)
+
+    def _forget_ended(self) -> None:
+        """Those that nobody settles, now and then."""
+        if len(self._begun) >= self._many:
+            over = [number for number, begun in list(self._begun.items()) if begun.over]
+            for number in over:
+                self._begun.pop(number, None)
+            self._many = 2 * len(self._begun) + MANY
 
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """How many match."""
@@ -307,7 +284,3 @@ class Replicas:
         """Lets go of it."""
         self._closed = True
         self._engine.close()
-
-
-def _left(until: float | None) -> float | None:
-    return None if until is None else max(0.0, until - monotonic())

@@ -4,12 +4,12 @@
 //! one thread and no wake-up. Where no thread waits, for requests that were begun with a function to be called, one thread
 //! of the connection reads.
 
-use super::{Place, SpaceAddress};
 use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
 use super::server::MOST_BODY;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
+use super::{Place, SpaceAddress};
 use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
@@ -81,11 +81,11 @@ impl Client {
             return Err(self.ended("it does not speak this protocol"));
         };
         let is_not = |what| SpaceError::NotKept(format!("{} is there already, and is not {what}", self.address));
-        if asked.durable && !durable {
-            return Err(is_not("durable").into());
-        }
         if !asked.replicas.is_empty() && members.is_empty() {
             return Err(is_not("replicated").into());
+        }
+        if asked.durable && !durable {
+            return Err(is_not("durable").into());
         }
         self.created = created;
         self.mark = if secure { Mark::Data } else { Mark::None };

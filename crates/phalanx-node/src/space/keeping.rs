@@ -122,9 +122,8 @@ pub(super) fn fill_from(
 ) -> Result<Arc<Hosted>, Unfilled> {
     let (began, epoch) = (Instant::now(), since_epoch());
     let mut filling = None;
-    let log = open(&mut |change| {
-        take(&mut filling, epoch, change).map_err(|error| LogError::Misfit(error.to_string()))
-    })?;
+    let log =
+        open(&mut |change| take(&mut filling, epoch, change).map_err(|error| LogError::Misfit(error.to_string())))?;
     let is_new = filling.is_none();
     let mut engine = match (filling, create) {
         (Some(engine), _) => engine,

@@ -13,15 +13,21 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Members that are asked in a round, at most: those that are named by others too.
 const MOST_ASKED: usize = 20;
 
-/// Opens a space where it is led, which is looked for until then. The address is asked first.
-fn find(address: &SpaceAddress, connect: &Connect, until: Instant) -> Result<Arc<Client>, ClientError> {
+/// Opens a space where it is led, which is looked for until then; but not longer than once where it is not certain that
+/// there is one, and nobody knows of it. The address is asked first.
+fn find(
+    address: &SpaceAddress,
+    connect: &Connect,
+    until: Instant,
+    is_certain: bool,
+) -> Result<Arc<Client>, ClientError> {
     let mut known = vec![address.place.clone()];
     known.extend(connect.members.iter().filter(|place| **place != address.place).cloned());
     loop {
         let (mut left, mut asked) = (known.clone(), Vec::new());
         left.reverse();
         let mut last = None;
-        let mut is_replicated = !connect.members.is_empty();
+        let mut is_known = is_certain;
         while let Some(place) = left.pop().filter(|_| asked.len() < MOST_ASKED) {
             if asked.contains(&place) {
                 continue;
@@ -29,7 +35,7 @@ fn find(address: &SpaceAddress, connect: &Connect, until: Instant) -> Result<Arc
             asked.push(place.clone());
             match open(&place, address, connect) {
                 Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
-                    is_replicated = true;
+                    is_known = true;
                     left.extend(leader.and_then(|leader| leader.parse().ok()));
                 }
                 // One of several: another may know it.
@@ -39,7 +45,7 @@ fn find(address: &SpaceAddress, connect: &Connect, until: Instant) -> Result<Arc
             }
         }
         match last {
-            Some(error) if !is_replicated => return Err(error),
+            Some(error) if !is_known => return Err(error),
             _ if Instant::now() < until => thread::sleep(PAUSE),
             last => return Err(nobody(&address.name, asked.len(), last)),
         }
@@ -58,25 +64,18 @@ fn nobody(name: &str, asked: usize, last: Option<ClientError>) -> ClientError {
 }
 
 /// Opens a space that the servers at these places keep together, and makes it where all of them are there.
-fn found(
-    name: &str,
-    places: &[Place],
-    connect: &Connect,
-    until: Instant,
-) -> Result<Arc<Client>, ClientError> {
+fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Result<Arc<Client>, ClientError> {
     let at = |place: &Place| SpaceAddress { place: place.clone(), name: name.to_owned() };
     let connect = &Connect { members: places.to_vec(), ..connect.clone() };
     let first = places.first().map(at).ok_or_else(|| SpaceError::Options("a space needs members".into()))?;
     let none = Connect { create: None, ..connect.clone() };
-    let Some(create) = &connect.create else { return find(&first, &none, until) };
+    let Some(create) = &connect.create else { return find(&first, &none, until, true) };
     let reached = reach_all(places, at, connect);
     let missing = reached.iter().find_map(|reached| reached.as_ref().err().cloned());
     if let Some(missing) = missing {
-        return find(&first, &none, until).map_err(|error| match error {
-            ClientError::Space(SpaceError::NoSpace(_)) => missing,
-            ClientError::Unreachable(why) => {
-                ClientError::Unreachable(format!("{why}. To be made, it needs all of its members: {missing}"))
-            }
+        let needs = |why| ClientError::Unreachable(format!("to be made, the space needs all of its members: {why}"));
+        return find(&first, &none, until, false).map_err(|error| match error {
+            ClientError::Space(SpaceError::NoSpace(_)) | ClientError::Unreachable(_) => needs(missing),
             error => error,
         });
     }
@@ -93,7 +92,7 @@ fn found(
             Err(error) => return Err(error),
         }
     }
-    leading.map_or_else(|| find(&first, &none, until), Ok)
+    leading.map_or_else(|| find(&first, &none, until, true), Ok)
 }
 
 type Named = (Client, String);
@@ -115,7 +114,13 @@ fn reach_all(
         }
     };
     thread::scope(|scope| {
-        let asking: Vec<_> = places.iter().map(|place| { let address = at(place); scope.spawn(move || ask(address)) }).collect();
+        let asking: Vec<_> = places
+            .iter()
+            .map(|place| {
+                let address = at(place);
+                scope.spawn(move || ask(address))
+            })
+            .collect();
         let gone = |_| Err(ClientError::Unreachable("a thread that asked a member has ended".into()));
         asking.into_iter().map(|asking| asking.join().unwrap_or_else(gone)).collect()
     })
@@ -124,7 +129,8 @@ fn reach_all(
 impl Client {
     /// Reaches the space and opens it; one that several members keep, at the one that leads.
     pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
-        find(&address, connect, Instant::now() + connect.patience)
+        let is_certain = !connect.members.is_empty();
+        find(&address, connect, Instant::now() + connect.patience, is_certain)
     }
 
     /// Opens a space at those of its members that leads, and makes it where `connect` says how. It is looked for as long as

@@ -185,7 +185,10 @@ fn place(mut options: Options, own: &str) -> Result<MemberPlace, SpaceError> {
         members.iter().filter(|member| find(member).eq_ignore_ascii_case(one)).count() > 1
     };
     if let Some(it) = members.iter().find(|it| twice(&it.name, |it| &it.name) || twice(&it.address, |it| &it.address)) {
-        return wrong(format!("two of its members are {} at {}; each needs an identity of its own", it.name, it.address));
+        return wrong(format!(
+            "two of its members are {} at {}; each needs an identity of its own",
+            it.name, it.address
+        ));
     }
     match members.iter().position(|member| member.name.eq_ignore_ascii_case(own)) {
         Some(at) => Ok(MemberPlace { number: at as u64 + 1, options: Options { durable: true, ..options } }),

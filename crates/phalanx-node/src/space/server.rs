@@ -76,8 +76,7 @@ impl Drop for Leaving<'_> {
 impl Service {
     pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
         let own = member.clone().map(Arc::new);
-        let spaces =
-            Spaces::new(options.creates, options.caps.clone(), options.directory.clone(), own, log.clone());
+        let spaces = Spaces::new(options.creates, options.caps.clone(), options.directory.clone(), own, log.clone());
         spaces.open_kept();
         let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
         Ok(Service { member, options, spaces, finisher, links, closed: AtomicBool::new(false), log })

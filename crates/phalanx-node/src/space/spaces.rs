@@ -47,13 +47,7 @@ pub struct Spaces {
 
 impl Spaces {
     /// None yet.
-    pub fn new(
-        creates: bool,
-        caps: Caps,
-        directory: Option<Directory>,
-        own: Option<Arc<Member>>,
-        log: Log,
-    ) -> Spaces {
+    pub fn new(creates: bool, caps: Caps, directory: Option<Directory>, own: Option<Arc<Member>>, log: Log) -> Spaces {
         let (named, kept, takings) = (Mutex::default(), Mutex::default(), Mutex::default());
         Spaces { named, creates, caps, directory, kept, takings, own, log }
     }

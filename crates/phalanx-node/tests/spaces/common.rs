@@ -82,7 +82,10 @@ pub fn reach(
     policy: Policy,
     create: Option<Options>,
 ) -> Result<Arc<Client>, ClientError> {
-    Client::connect(address.parse().unwrap(), &Connect { policy, member, create, members: Vec::new(), patience: PATIENCE })
+    Client::connect(
+        address.parse().unwrap(),
+        &Connect { policy, member, create, members: Vec::new(), patience: PATIENCE },
+    )
 }
 
 /// `("name", number)`.

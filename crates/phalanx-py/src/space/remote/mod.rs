@@ -78,7 +78,13 @@ impl RemoteSpace {
         let options = to_options(options)?;
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
-        let connect = Connect { policy: policy.read()?, member, create: create.then_some(options), members: Vec::new(), patience: PATIENCE };
+        let connect = Connect {
+            policy: policy.read()?,
+            member,
+            create: create.then_some(options),
+            members: Vec::new(),
+            patience: PATIENCE,
+        };
         let places: Result<Vec<_>, _> = members.iter().map(|member| member.parse()).collect();
         let (places, looks) = (places.map_err(|error| raise("SpaceError", error))?, to_duration(seconds, "seconds")?);
         let reach = move || match places.is_empty() {

@@ -1,0 +1,115 @@
+"""A request for a tuple that goes on at the next leader, where several members keep a space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock, Thread
+from time import monotonic
+
+from phalanx._native import RemoteSpace
+from phalanx.errors import SpaceLostError, SpaceMovedError
+from phalanx.space._engine import Fields, Outcome
+from phalanx.space._select import Selector
+from phalanx.space._where import Query
+
+#: The template, whether it takes, the selectors, the query and the transaction.
+Request = tuple[Fields, bool, tuple[Selector, ...], Query | None, int | None]
+
+
+class Begun:
+    """One request. ``leading`` finds the leader; ``until``: when it ends; ``done`` gets the outcome, once."""
+
+    def __init__(
+        self,
+        leading: Callable[[float | None], RemoteSpace],
+        request: Request,
+        until: float | None,
+        done: Callable[[Outcome], object],
+    ) -> None:
+        self._leading = leading
+        self._request = request
+        self._until = until
+        self._done = done
+        self._lock = Lock()
+        #: Where it was begun, under which number; None while a leader is looked for.
+        self._at: tuple[RemoteSpace, int] | None = None
+        self._looking = True
+        self._cancelled = False
+        self._settled: bool | None = None
+        #: Whether there is nothing more to do, nor to settle.
+        self.over = False
+
+    def begin(self, engine: RemoteSpace) -> None:
+        """Asks the leader."""
+        if not self._starts():
+            return
+        try:
+            number = engine.begin_wait(*self._request, left(self._until), self._on_end)
+        except BaseException:
+            with self._lock:
+                self._looking = True
+            raise
+        with self._lock:
+            if self._looking:
+                return  # it has ended already, and is begun anew
+            self._at = engine, number
+            settled, cancelled = self._settled, self._cancelled
+        if settled is not None:
+            engine.settle(number, settled)
+        elif cancelled:
+            engine.cancel(number)
+
+    def _starts(self) -> bool:
+        with self._lock:
+            self._at = None
+            self._looking = self._looking and self._cancelled
+            return not self._cancelled
+
+    def cancel(self) -> bool:
+        """Whether it has taken nothing, and ``done`` is not called any more."""
+        with self._lock:
+            looking, at = self._looking, self._at
+            self._cancelled = True
+        cancelled = looking or (at is not None and at[0].cancel(at[1]))
+        self.over = self.over or cancelled
+        return cancelled
+
+    def settle(self, kept: bool) -> None:
+        """Whether what was taken is ours."""
+        with self._lock:
+            self._settled, at = kept, self._at
+        if at is not None:
+            at[0].settle(at[1], kept)
+
+    def _on_end(self, outcome: Outcome) -> None:
+        with self._lock:
+            lost = isinstance(outcome, SpaceLostError) and self._request[4] is None
+            again = lost and not self._cancelled
+            self._looking = again
+        if again:
+            Thread(target=self._look, name="phalanx-space", daemon=True).start()
+        else:
+            self.over = not (self._request[1] and isinstance(outcome, tuple))
+            self._done(outcome)
+
+    def _look(self) -> None:
+        while not self._cancelled:
+            try:
+                self.begin(self._leading(self._until))
+            except SpaceMovedError:
+                continue
+            except BaseException as error:
+                self._fail(error)
+            break
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            cancelled, self._cancelled, self._looking = self._cancelled, True, False
+        if not cancelled:
+            self.over = True
+            self._done(None if self._until is not None and monotonic() >= self._until else error)
+
+
+def left(until: float | None) -> float | None:
+    """Seconds until then."""
+    return None if until is None else max(0.0, until - monotonic())
