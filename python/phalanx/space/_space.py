@@ -20,6 +20,8 @@ from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
 
+#: Seconds that taking all may take.
+LONGEST = 600.0
 #: Tuples in a page of ``in_all`` and ``rd_all``, at most.
 PAGE = 1000
 
@@ -103,6 +105,11 @@ class Space:
     def name(self) -> str:
         """Its address; of a space in this process that nobody serves, one that only this process knows."""
         return self._address if isinstance(self._address, str) else self._served or f"in-process:{id(self):x}"
+
+    @property
+    def _transacts(self) -> bool:
+        """Redis knows no transactions of ours."""
+        return not hasattr(self._engine, "without_transactions")
 
     @property
     def visits(self) -> int:
@@ -206,7 +213,10 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> list[Fields]:
-        """Takes all matching tuples that are there now."""
+        """Takes all matching tuples that are there now; all, or none where something goes wrong on the way."""
+        if transaction is None and self._transacts:
+            with Transaction(self, timeout=LONGEST) as whole:
+                return self.in_all(*template, select=select, where=where, transaction=whole)
         return [fields for page in self._pages(template, True, select, where, transaction) for fields in page]
 
     def rd_all(
