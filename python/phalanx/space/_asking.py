@@ -113,6 +113,8 @@ class Asking:
                     member.settle(request, keep)
             except SpaceError:
                 continue
+        winner = self._begun.get(-1 if self._first is None or keep is not None else self._first)
+        self._begun = {} if winner is None else {self._first or 0: winner}  # nothing else is needed, nor held
 
     def give_up(self, why: SpaceError) -> None:
         """Nobody is waited for any more."""
