@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cluster.grid import PATIENCE, PHALANX, Grid
@@ -32,6 +33,7 @@ def test_executors_serve_spaces_and_the_command_line_shows_them(grid: Grid) -> N
     shown = json.loads(grid.phalanx("space", "info", space, "--json").stdout())
     assert (shown["tuples"], shown["outs"], shown["level"]) == (2, 2, "private")
     assert "str, int, str" in grid.phalanx("space", "info", space).stdout()
+    assert "0.0 out, 0.0 read" in grid.phalanx("space", "info", space, "--rates", "0.1").stdout()
     again = grid.desk.run([PHALANX, "space", "create", space], env=grid.env, check=False)
     assert again.code == 3
     missing = grid.desk.run([PHALANX, "space", "info", f"{left.address}/none"], env=grid.env, check=False)
@@ -96,7 +98,7 @@ def test_who_waits_for_a_server_that_is_gone_is_told(grid: Grid, fault: Callable
 def test_a_killed_servers_socket_is_no_obstacle(grid: Grid) -> None:
     """The next one at the same port is reached by path, and removes what the first one left."""
     desk = grid.desk
-    command = [PHALANX, "space", "serve", "--address", "127.0.0.1:7411"]
+    command: list[str | Path] = [PHALANX, "space", "serve", "--address", "127.0.0.1:7411"]
     for _ in range(2):
         server = desk.popen(command)
         server.line("listening on ")

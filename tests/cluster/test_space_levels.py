@@ -32,7 +32,7 @@ def test_a_server_is_not_talked_into_a_weaker_level(grid: Grid) -> None:
 
 
 def test_a_secure_space_is_private_where_others_are_only_safe(grid: Grid) -> None:
-    """Under `marked` links are safe, which everybody can read; what is in a secure space is not readable all the same."""
+    """Under `marked` links are safe, which everybody can read; what is in a secure space nobody can."""
     server = serve(grid, "left")
     made = grid.phalanx("space", "create", server.space("secret"), "--secure", "--policy", "marked")
     assert "private" in made.stdout()
@@ -98,6 +98,8 @@ def test_a_server_serves_only_users_that_it_accepts(grid: Grid) -> None:
 def test_rules_that_cannot_be_read_are_named(grid: Grid) -> None:
     access = grid.desk.home / "access.toml"
     access.write_text('[[rule]]\nmay = ["write"]\n')
-    refused = grid.desk.run([PHALANX, "space", "serve", "--access", access], env=grid.env, check=False, timeout=PATIENCE)
+    refused = grid.desk.run(
+        [PHALANX, "space", "serve", "--access", access], env=grid.env, check=False, timeout=PATIENCE
+    )
     assert refused.code == 1
     assert "unknown variant `write`" in refused.stderr()

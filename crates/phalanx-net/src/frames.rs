@@ -88,12 +88,18 @@ pub struct Outbox {
     bytes: usize,
 }
 
+/// A body up to this many bytes is copied behind its header: one piece costs the system less than two.
+const SMALL: usize = 512;
 /// Pieces given to one system call.
 const MOST_SLICES: usize = 64;
 
 impl Outbox {
     /// A frame: the encoded message and its body.
-    pub fn push(&mut self, level: Level, start: Vec<u8>, body: Vec<Bytes>) {
+    pub fn push(&mut self, level: Level, mut start: Vec<u8>, body: Vec<Bytes>) {
+        if body.iter().map(Bytes::len).sum::<usize>() <= SMALL {
+            body.iter().for_each(|piece| start.extend_from_slice(piece));
+            return self.push_piece(level, start.into());
+        }
         std::iter::once(Bytes::from(start)).chain(body).for_each(|piece| self.push_piece(level, piece));
     }
 
@@ -155,6 +161,11 @@ impl Outbox {
     /// The pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
         self.pieces.iter().map(|(_, piece)| piece)
+    }
+
+    /// The only piece, where there is one.
+    pub fn only(&self) -> Option<&Bytes> {
+        if self.pieces.len() == 1 { self.pieces().next() } else { None }
     }
 
     /// The first pieces, for writing them.

@@ -1,6 +1,5 @@
 //! Paths at which servers of this machine are found.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use phalanx_net::runtime::{Place, paths_to};
 use phalanx_net::socket::{Listener, Socket};

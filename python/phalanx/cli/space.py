@@ -6,6 +6,7 @@ import dataclasses
 import json
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -177,10 +178,13 @@ def create(
 @space.command()
 @click.argument("address")
 @_reaching
-def info(address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None) -> None:
+@click.option("--rates", type=click.FloatRange(0.1, 3600), metavar="SECONDS", help="Show what is done a second, too.")
+def info(
+    address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None, rates: float | None
+) -> None:
     """Show the space ADDRESS: tuples, who waits, indexes, rates."""
     engine = _open.reach(address, False, identity=identity, policy=read_policy(policy), trusted=trusted, create=False)
-    _show(address, engine, as_json)
+    _show(address, engine, as_json, _rates(engine, rates) if rates else None)
     engine.close()
 
 
@@ -191,11 +195,22 @@ def _positions(text: str) -> list[int]:
         raise PhalanxError(f"{text!r} is no set of positions: write them like 0,1") from None
 
 
-def _show(address: str, engine: _native.RemoteSpace, as_json: bool) -> None:
+def _rates(engine: _native.RemoteSpace, seconds: float) -> dict[str, float]:
+    """How often each thing is done in a second, measured over so many."""
+    began, before = time.monotonic(), engine.info()
+    time.sleep(seconds)
+    after, took = engine.info(), time.monotonic() - began
+    counted = ("outs", "reads", "takes", "expired", "looked_at")
+    return {name: (after[name] - before[name]) / took for name in counted}
+
+
+def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[str, float] | None = None) -> None:
     told = SpaceInfo.of(engine.info())
     level, why, weaker = engine.level
     if as_json:
         facts = {"address": address, "level": level, "why": why, "weaker": weaker, **dataclasses.asdict(told)}
+        if rates is not None:
+            facts["rates"] = rates
         click.echo(json.dumps(facts, indent=2))
         return
     console = Console()
@@ -213,6 +228,9 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool) -> None:
         ("looked at in vain", str(told.looked_at)),
     ):
         table.add_row(*row)
+    if rates is not None:
+        said = ("outs", "out"), ("reads", "read"), ("takes", "taken"), ("expired", "expired")
+        table.add_row("in a second", ", ".join(f"{rates[name]:.1f} {word}" for name, word in said))
     console.print(table, highlight=False)
     kinds = Table("kinds of the fields", "tuples", "indexes", title="partitions", title_justify="left")
     for partition in told.partitions:

@@ -22,6 +22,8 @@ pub const HERE: u128 = 0;
 pub struct Kept {
     /// Milliseconds from the Unix epoch to the time zero of the space.
     epoch: u64,
+    /// What a call, and a transaction, may put. Half of what the log takes: what is taken needs some too.
+    most_bytes: u64,
     changes: Vec<Change>,
     clients: HashMap<SessionId, u128, RandomState>,
     /// Clients that did not acknowledge what they took and have not come back.
@@ -41,7 +43,7 @@ struct Lost {
 impl Kept {
     fn new(epoch: u64) -> Kept {
         let (clients, lost) = (HashMap::default(), HashMap::default());
-        Kept { epoch, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
+        Kept { epoch, most_bytes: u64::MAX, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
     }
 
     fn to_unix(&self, time: Duration) -> u64 {
@@ -76,9 +78,9 @@ impl Kept {
 
 impl Space {
     /// From now on all that changes is to be collected with [`Space::take_changes`] after every call. `epoch`:
-    /// milliseconds from the Unix epoch to the time zero of the calls.
-    pub fn keep_changes(&mut self, epoch: u64) {
-        self.kept.get_or_insert_with(|| Box::new(Kept::new(epoch)));
+    /// milliseconds from the Unix epoch to the time zero of the calls; `most_bytes`: of the changes of one call, about.
+    pub fn keep_changes(&mut self, epoch: u64, most_bytes: u64) {
+        self.kept.get_or_insert_with(|| Box::new(Kept::new(epoch))).most_bytes = most_bytes;
     }
 
     /// What has changed since this was asked last; nothing in a space that is not kept.
@@ -259,6 +261,18 @@ impl Space {
 
     pub(super) fn note_expires(&mut self, number: u64, deadline: Option<Duration>) {
         self.note(|kept| Change::Expires { number, expires: deadline.map(|deadline| kept.to_unix(deadline)) });
+    }
+
+    /// Whether so many bytes more, of a transaction, are not too many for one group of changes.
+    pub(super) fn check_group(&self, bytes: u64, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let own = transaction.and_then(|id| self.transactions.get(&id));
+        let staged: u64 = own.map_or(0, |own| own.staged.iter().map(Held::bytes).sum());
+        let most = kept.most_bytes / 2;
+        match bytes.saturating_add(staged) > most {
+            true => Err(SpaceError::Full { what: "bytes put at once".into(), most }),
+            false => Ok(()),
+        }
     }
 
     /// Whether a transaction is small enough to be kept as one change.

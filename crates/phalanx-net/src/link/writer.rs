@@ -99,9 +99,10 @@ impl Writer {
 
     /// One write; false when the socket is full.
     pub fn write_some(&mut self, socket: &Socket, counters: &Counters) -> Result<bool, LinkError> {
-        let outcome = match self.plain.bytes() {
-            0 => socket.send(&self.sealed[self.written..]),
-            _ => socket.send_vectored(&self.plain.slices()),
+        let outcome = match (self.plain.bytes(), self.plain.only()) {
+            (0, _) => socket.send(&self.sealed[self.written..]),
+            (_, Some(piece)) => socket.send(piece),
+            (_, None) => socket.send_vectored(&self.plain.slices()),
         };
         let count = match outcome {
             Ok(count) => count,

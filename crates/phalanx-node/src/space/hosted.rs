@@ -58,6 +58,8 @@ struct Unstable {
     position: Position,
     /// Whether others wait to be told something, too.
     tells: bool,
+    /// Whether something was only read, so that it must be certain that nobody else serves the space.
+    reads: bool,
 }
 
 impl Told {
@@ -78,8 +80,9 @@ impl Told {
 
     /// What is left to be done after this and `later`, of the same space.
     pub fn and(mut self, mut later: Told) -> Told {
-        let tells = self.unstable.is_some_and(|unstable| unstable.tells);
-        later.unstable.iter_mut().for_each(|unstable| unstable.tells |= tells);
+        if let (Some(before), Some(later)) = (self.unstable, &mut later.unstable) {
+            (later.tells, later.reads) = (later.tells | before.tells, later.reads | before.reads);
+        }
         later.outlets.append(&mut self.outlets);
         later
     }
@@ -93,7 +96,7 @@ impl Told {
 
 impl Unstable {
     fn wait(self) -> Result<(), SpaceError> {
-        let confirmed = self.log.confirm(self.position);
+        let confirmed = if self.reads { self.log.confirm(self.position) } else { self.log.wait(self.position) };
         drop(self.log);
         confirmed.map_err(|error| self.hosted.fail(&error))?;
         self.hosted.tell_stable(self.position);
@@ -284,11 +287,10 @@ impl Locked<'_> {
         let state = &mut *self.state;
         let mut told = Told::default();
         if let Some(log) = state.log.clone() {
-            let position = match state.engine.take_changes() {
-                changes if changes.is_empty() => log.position(),
-                changes => log.append(changes),
-            };
-            told.unstable = Some(Unstable { hosted: self.hosted.clone(), log, position, tells: false });
+            let changes = state.engine.take_changes();
+            let reads = changes.is_empty();
+            let position = if reads { log.position() } else { log.append(changes) };
+            told.unstable = Some(Unstable { hosted: self.hosted.clone(), log, position, tells: false, reads });
         }
         while let Some(command) = state.engine.next_command() {
             let (Command::Answer { session, .. } | Command::Notify { session, .. }) = &command;

@@ -109,7 +109,7 @@ fn fill(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, Unfilled> {
         (None, Some(options)) => Space::new(Options { durable: true, ..options })?,
         (None, None) => return Err(not_kept(format!("{}: nothing was ever kept in it", path.display())).into()),
     };
-    engine.keep_changes(epoch);
+    engine.keep_changes(epoch, log.most_bytes() as u64);
     if is_new {
         let opened = Change::Opened { options: Box::new(engine.options().clone()) };
         log.wait(log.append(vec![opened]))?;
@@ -127,7 +127,7 @@ fn take(filling: &mut Option<Space>, epoch: u64, change: Change) -> Result<(), S
     match (filling, change) {
         (Some(engine), change) => engine.fill(change),
         (none, Change::Opened { options }) => {
-            none.insert(Space::new(*options)?).keep_changes(epoch);
+            none.insert(Space::new(*options)?).keep_changes(epoch, u64::MAX);
             Ok(())
         }
         (None, _) => Err(not_kept("it does not say what the space is like")),

@@ -1,5 +1,6 @@
 //! A server of spaces: who may come in, and over which levels.
 
+use super::log::replicated::{self, Kept};
 use super::session::Session;
 use super::{Access, Caps, Directory, Hosted, Place, Rights, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
@@ -56,6 +57,8 @@ pub(crate) struct Service {
     pub spaces: Spaces,
     finisher: Arc<Finisher>,
     links: Mutex<HashMap<u64, Arc<Link>>>,
+    /// Replicated spaces of which this is a member, by name.
+    kept: Mutex<HashMap<String, Arc<Kept>>>,
     closed: AtomicBool,
     log: Log,
 }
@@ -76,8 +79,20 @@ impl Service {
     pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
         let spaces = Spaces::new(options.creates, options.caps.clone(), options.directory.clone());
         spaces.open_kept(|line| log(line));
-        let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
-        Ok(Service { member, options, spaces, finisher, links, closed: AtomicBool::new(false), log })
+        let (finisher, links, kept) = (Arc::new(Finisher::start()?), Mutex::default(), Mutex::default());
+        Ok(Service { member, options, spaces, finisher, links, kept, closed: AtomicBool::new(false), log })
+    }
+
+    /// From now on other members of a replicated space are answered.
+    pub fn keep(&self, space: &str, kept: Arc<Kept>) {
+        lock(&self.kept).insert(space.to_owned(), kept);
+    }
+
+    /// Answers another member of a replicated space until it is gone.
+    pub fn serve_replica(&self, peer: Peer) -> io::Result<()> {
+        let own = self.member.as_ref().ok_or_else(|| refused("this server has no identity: it is no member"))?;
+        let find = |space: &str| lock(&self.kept).get(space).cloned();
+        replicated::serve(peer, own, find, || self.closed.load(Ordering::Acquire))
     }
 
     /// Serves a client until it is gone. `shakes`: it is about to prove who it is.
@@ -182,6 +197,7 @@ impl Server {
         let serve = move |peer, preamble| match preamble {
             Preamble::Space { shakes } => serving.serve(peer, shakes),
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
+            Preamble::Replica => serving.serve_replica(peer),
         };
         let door = Door::open(listeners, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })
@@ -195,6 +211,11 @@ impl Server {
     /// Serves a space that is there already; false where another has that name.
     pub fn add(&self, name: &str, space: Arc<Hosted>) -> bool {
         self.service.spaces.add(name, space)
+    }
+
+    /// From now on other members of a replicated space are answered, in which this one takes part.
+    pub fn keep(&self, space: &str, kept: Arc<Kept>) {
+        self.service.keep(space, kept);
     }
 
     /// Ends every session and stops serving; the spaces go with it.

@@ -30,6 +30,10 @@ pub trait Log: Send + Sync {
     /// before. Never waits. The position behind them.
     fn append(&self, changes: Vec<Change>) -> Position;
 
+    /// What a group may be, at most, by [`Change::size`] of its changes. Whoever serves the engine refuses requests that would
+    /// change more before the engine decides; a group that is larger ends the log.
+    fn most_bytes(&self) -> usize;
+
     /// The position behind all that was appended so far.
     fn position(&self) -> Position;
 
@@ -50,8 +54,7 @@ pub enum LogError {
     #[error("the store {0} is in use by another process; a durable space is served by one")]
     InUse(String),
     #[error(
-        "the store {path} is damaged ({why}); it was left as it is. Put back a copy that is whole, or move it away to begin \
-         with an empty space"
+        "the store {path} is damaged ({why}). Put back a copy that is whole, or move it away to begin with an empty space"
     )]
     Damaged { path: String, why: String },
     #[error("the store {path} was written by another version of phalanx (format {is}, this one reads {reads})")]

@@ -1,7 +1,6 @@
 //! A member's whole state on its way to another one: pieces, each of them bounded, none of them kept in memory.
 
-use super::machine::{LEAD, LIMITS};
-use super::storage::fact;
+use super::facts::{LEAD, LIMITS, fact};
 use crate::space::log::LogError;
 use crate::space::log::records::{self, pack, unpack};
 use crate::space::log::store::Store;

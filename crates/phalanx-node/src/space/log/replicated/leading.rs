@@ -1,7 +1,7 @@
 //! The log of the engine that leads.
 
 use super::types::Command;
-use super::{ENTRY, Replicated, elsewhere, refused, runtime, stopped};
+use super::{ENTRY, MOST_GROUP, Replicated, elsewhere, refused, runtime, stopped};
 use crate::space::log::{Log, LogError, Position};
 use crate::sync::lock;
 use openraft::error::{CheckIsLeaderError, RaftError};
@@ -85,13 +85,26 @@ impl Drop for Leading {
 
 impl Log for Leading {
     fn append(&self, changes: Vec<Change>) -> Position {
+        let size = size(&changes);
         let mut queue = lock(&self.shared.queue);
-        if !changes.is_empty() && queue.failed.is_none() {
-            queue.appended += 1;
+        if changes.is_empty() {
+            return Position(queue.appended);
+        }
+        // Also where nothing is taken any more: a position that is never reached.
+        queue.appended += 1;
+        if size > MOST_GROUP {
+            queue.failed.get_or_insert(LogError::Misfit(format!("more than {MOST_GROUP} bytes change at once")));
+            self.shared.advanced.notify_all();
+        }
+        if queue.failed.is_none() {
             queue.waiting.push_back(changes);
             self.shared.filled.notify_one();
         }
         Position(queue.appended)
+    }
+
+    fn most_bytes(&self) -> usize {
+        MOST_GROUP
     }
 
     fn position(&self) -> Position {
@@ -140,7 +153,7 @@ impl Shared {
                 }
                 let (mut groups, mut changes, mut bytes) = (0, Vec::new(), 0);
                 while let Some(group) = queue.waiting.front() {
-                    bytes += group.iter().map(Change::size).sum::<usize>();
+                    bytes += size(group);
                     if groups > 0 && bytes > ENTRY {
                         break;
                     }
@@ -205,4 +218,8 @@ impl Shared {
         }
         self.advanced.notify_all();
     }
+}
+
+fn size(changes: &[Change]) -> usize {
+    changes.iter().map(Change::size).sum()
 }

@@ -3,15 +3,15 @@
 //! What is applied lasts with the next write of the log; a crash before it undoes both, and the library applies again.
 //! There are no snapshots in files: the store hands out the state of any moment while it goes on.
 
+use super::facts::{LEAD, LIMITS, fact, set};
 use super::image::Image;
-use super::storage::{broken, fact, set};
+use super::storage::broken;
 use super::types::{Command, Entry, LogId, SnapshotMeta, StorageError, StoredMembership, Types};
 use crate::space::log::LogError;
 use crate::space::log::records::{self, Records};
 use crate::space::log::store::{Lasting, Store};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
-use phalanx_core::space::Limits;
 use phalanx_core::space::change::{self, Change};
 use redb::{ReadTransaction, WriteTransaction};
 use std::sync::Arc;
@@ -19,11 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const APPLIED: &str = "applied";
 const MEMBERSHIP: &str = "membership";
-/// The entry since which an engine leads.
-pub const LEAD: &str = "lead";
-/// What a space's options allow was checked where a tuple was put; here only what would hurt this process.
-pub const LIMITS: Limits = Limits { fields: u64::MAX, nesting: 256, bytes: u64::MAX };
-
 /// The state of a member.
 #[derive(Clone)]
 pub struct Machine {

@@ -7,14 +7,18 @@
 //!
 //! The only module that knows of asynchronous Rust. The library's tasks have two threads for all spaces of a process.
 
+mod facts;
 mod image;
 mod leading;
+mod links;
 mod machine;
 mod network;
 mod storage;
 mod types;
 
 pub use leading::Leading;
+pub(crate) use links::serve;
+pub use links::{Kept, Links};
 pub use network::{Later, Network};
 
 use super::LogError;
@@ -182,11 +186,16 @@ impl Replicated {
         take: impl FnMut(super::Change) -> Result<(), LogError>,
     ) -> Result<Leading, LogError> {
         let patience = self.timing.patience();
-        let written = wait_for(tokio_timeout(patience, self.raft.client_write(Command::Lead)))?;
+        let written = wait_for(async { tokio::time::timeout(patience, self.raft.client_write(Command::Lead)).await })?;
         let written = written.map_err(|_| LogError::NotLeading { leader: None })?.map_err(refused)?;
         let lead = written.log_id.index;
         self.machine.fill(lead, take)?;
         Ok(Leading::start(self.clone(), lead))
+    }
+
+    /// Takes part no more. Its file is free when the last who holds it is gone.
+    pub fn stop(&self) {
+        let _ = wait_for(self.raft.shutdown());
     }
 
     /// Answers a message from another member, which whoever carries it has made sure of. Not to be called by a task.
@@ -302,10 +311,6 @@ fn stopped(error: &Fatal<u64>) -> LogError {
         Fatal::Stopped => LogError::Closed,
         other => LogError::Disk { path: "of this member".into(), why: other.to_string() },
     }
-}
-
-fn tokio_timeout<F: Future>(patience: Duration, work: F) -> impl Future<Output = Result<F::Output, ()>> {
-    async move { tokio::time::timeout(patience, work).await.map_err(|_| ()) }
 }
 
 /// The threads of the library's tasks.

@@ -1,12 +1,14 @@
 //! The library's log in tables of a member's store.
+#![expect(clippy::result_large_err, reason = "the error is the library's")]
 
+use super::facts::{fact, set};
 use super::types::{Entry, LogId, StorageError, Types, Vote};
 use crate::space::log::LogError;
 use crate::space::log::records::{pack, unpack};
 use crate::space::log::store::{Lasting, Store};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{AnyError, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogReader, StorageIOError};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{ReadableTable, TableDefinition, TableError, WriteTransaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -14,12 +16,11 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 const ENTRIES: TableDefinition<u64, &[u8]> = TableDefinition::new("entries");
-const RAFT: TableDefinition<&str, &[u8]> = TableDefinition::new("raft");
 const VOTE: &str = "vote";
 const PURGED: &str = "purged";
 const COMMITTED: &str = "committed";
 /// Bytes of entries that are sent with one message, if it is more than one entry.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES: usize = 1 << 20;
 
 /// The log of a member.
 #[derive(Clone)]
@@ -30,24 +31,6 @@ pub struct Entries {
 /// An error of the store, as the library wants it: it stops this member.
 pub fn broken(error: LogError) -> StorageError {
     StorageIOError::new(ErrorSubject::Store, ErrorVerb::Write, AnyError::new(&error)).into()
-}
-
-/// A fact that was set before.
-pub fn fact<T: DeserializeOwned>(store: &Store, reading: &ReadTransaction, key: &str) -> Result<Option<T>, LogError> {
-    match reading.open_table(RAFT) {
-        Ok(table) => {
-            let bytes = table.get(key).map_err(|error| store.told(error))?;
-            bytes.map(|bytes| unpack(store, bytes.value())).transpose()
-        }
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(store.told(error)),
-    }
-}
-
-/// Sets a fact.
-pub fn set(store: &Store, writing: &WriteTransaction, key: &str, value: &impl Serialize) -> Result<(), LogError> {
-    let mut table = writing.open_table(RAFT).map_err(|error| store.told(error))?;
-    table.insert(key, &pack(value)[..]).map(drop).map_err(|error| store.told(error))
 }
 
 impl Entries {

@@ -38,8 +38,7 @@ pub fn state(path: &Path) -> Result<Vec<Change>, LogError> {
 
 fn write(path: &Path) {
     let log = Durable::open(path, ignore).unwrap();
-    let last = (0..40).map(|n| log.append(group(n))).last().unwrap();
-    log.wait(last).unwrap();
+    (0..40).for_each(|n| log.wait(log.append(group(n))).unwrap());
 }
 
 #[test]
@@ -79,7 +78,11 @@ fn damage_is_an_error_or_leaves_the_state_as_it_was() {
         fs::write(folder.file(), &bytes).unwrap();
         match state(&folder.file()) {
             Ok(state) => assert_eq!(state, before, "byte {at}"),
-            Err(LogError::Damaged { .. } | LogError::Version { .. } | LogError::Disk { .. }) => told += 1,
+            Err(LogError::Damaged { .. } | LogError::Version { .. } | LogError::Disk { .. }) => {
+                told += 1;
+                let again = state(&folder.file());
+                assert!(again.is_err(), "byte {at}: refused once, and then taken: {again:?}");
+            }
             Err(other) => panic!("byte {at}: {other}"),
         }
     }

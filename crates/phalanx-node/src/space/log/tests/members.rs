@@ -64,7 +64,7 @@ fn a_member_that_is_cut_off_promises_nothing_and_says_so_in_time() {
     members.wire.heal();
     let old = &members.alive[&leader];
     until("the old leader hears of the new one", || matches!(old.leader(), Leader::At(_)));
-    assert_eq!(leading.wait(leading.append(group(6))).is_err(), true);
+    assert!(leading.wait(leading.append(group(6))).is_err());
     second.confirm(second.position()).unwrap();
 }
 
@@ -77,9 +77,32 @@ fn an_engine_that_was_replaced_changes_nothing_any_more_even_at_the_same_member(
     assert_eq!(numbers(&state), numbers_after(3));
     assert_eq!(first.wait(first.append(group(3))), Err(LogError::NotLeading { leader: None }));
     assert!(first.confirm(first.position()).is_err());
+    assert!(first.wait(first.append(group(3))).is_err());
     keep(&second, 3..6);
     let (_, _, state) = members.lead(&[1]);
     assert_eq!(numbers(&state), numbers_after(6));
+}
+
+#[test]
+fn a_log_that_failed_while_nothing_was_on_its_way_takes_nothing_more() {
+    let members = Members::new(1);
+    let (_, first, _) = members.lead(&[1]);
+    keep(&first, 0..3);
+    let (_, _second, _) = members.lead(&[1]);
+    assert!(first.confirm(first.position()).is_err(), "another engine leads");
+    assert!(first.wait(first.append(group(3))).is_err());
+}
+
+#[test]
+fn a_group_that_is_too_large_ends_the_log_before_it_harms_others() {
+    let members = Members::new(1);
+    let (_, leading, _) = members.lead(&[1]);
+    keep(&leading, 0..3);
+    let large = vec![put(3, &"x".repeat(leading.most_bytes()))];
+    assert!(matches!(leading.wait(leading.append(large)), Err(LogError::Misfit(_))));
+    assert!(leading.wait(leading.append(group(3))).is_err());
+    let (_, _, state) = members.lead(&[1]);
+    assert_eq!(numbers(&state), numbers_after(3));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod disk;
 mod history;
 mod killed;
 mod linear;
+mod links;
 mod members;
 mod state;
 mod wire;

@@ -10,8 +10,7 @@ use phalanx_core::space::change::{Prepared, Taker};
 fn state_of(groups: Vec<Vec<Change>>) -> Vec<Change> {
     let disk = Disk::default();
     let log = Durable::start(Store::on(disk.clone()).unwrap(), ignore).unwrap();
-    let last = groups.into_iter().map(|changes| log.append(changes)).last().unwrap();
-    log.wait(last).unwrap();
+    groups.into_iter().for_each(|changes| log.wait(log.append(changes)).unwrap());
     drop(log);
     let mut state = Vec::new();
     let take = |change| {

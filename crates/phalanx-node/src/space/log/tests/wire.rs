@@ -89,7 +89,8 @@ pub struct Members {
 impl Members {
     /// Members from 1 to `count`, who know each other.
     pub fn new(count: u64) -> Members {
-        let mut members = Members { wire: Arc::default(), disks: BTreeMap::new(), lives: BTreeMap::new(), alive: BTreeMap::new() };
+        let mut members =
+            Members { wire: Arc::default(), disks: BTreeMap::new(), lives: BTreeMap::new(), alive: BTreeMap::new() };
         (1..=count).for_each(|member| members.start(member));
         members.alive[&1].found(&named(1..=count)).unwrap();
         members
