@@ -57,9 +57,13 @@ impl Client {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
         let (connect, takes) = (connect.clone(), None);
-        let mut client = Client { link, mark: Mark::Data, created: false, address, agreed, state, next, connect, takes };
-        let open =
-            |request| ToSpace::Open { request, name: client.address.name.clone(), create: client.connect.create.clone() };
+        let mut client =
+            Client { link, mark: Mark::Data, created: false, address, agreed, state, next, connect, takes };
+        let open = |request| ToSpace::Open {
+            request,
+            name: client.address.name.clone(),
+            create: client.connect.create.clone(),
+        };
         let request = client.ask(open, Vec::new())?;
         let whole = client.connect.patience;
         let patience = Instant::now() + whole;

@@ -27,8 +27,10 @@ pub struct Hosted {
     /// What the ticking thread waits for.
     sooner: Condvar,
     /// What others are to be told once what it comes from is stable, in order.
-    outbox: Mutex<VecDeque<(Position, Arc<dyn Outlet>, Command)>>,
+    outbox: Mutex<VecDeque<Unsaid>>,
 }
+
+type Unsaid = (Position, Arc<dyn Outlet>, Command);
 
 struct State {
     engine: Space,

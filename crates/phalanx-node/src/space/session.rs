@@ -215,6 +215,13 @@ impl Opened {
         done
     }
 
+    fn order(&self, work: impl FnOnce(&mut Space, Duration)) -> Result<(), SpaceError> {
+        self.with(|space, now| {
+            work(space, now);
+            Ok(())
+        })
+    }
+
     fn is_unstable(&self) -> bool {
         let unstable = self.unstable.take();
         let is_unstable = unstable.is_some();
@@ -235,11 +242,11 @@ impl Opened {
                 false => Ok(None), // it was answered, or there is none
             },
             ToSpace::Ack { request } => {
-                let _ = self.with(|space, _| Ok(space.acknowledge(self.id, request)));
+                let _ = self.order(|space, _| space.acknowledge(self.id, request)); // asked next, it says why
                 Ok(None)
             }
             ToSpace::GiveBack { request } => {
-                let _ = self.with(|space, now| Ok(space.give_back(now, self.id, request)));
+                let _ = self.order(|space, now| space.give_back(now, self.id, request));
                 Ok(None)
             }
             ToSpace::Count { request, transaction } => {
@@ -278,15 +285,15 @@ impl Opened {
                 Ok(Some((FromSpace::Info { request, info }, Vec::new())))
             }
             ToSpace::Known { client } => {
-                let known = client != HERE;
-                let _ = self.with(|space, _| Ok(known.then(|| space.introduce(self.id, client))));
+                if client != HERE {
+                    let _ = self.order(|space, _| space.introduce(self.id, client));
+                }
                 Ok(None)
             }
             ToSpace::Back { request, client, open } => {
                 let open: HashSet<RequestId> = open.into_iter().collect();
                 let got = |request| !open.contains(&request);
-                let known = client != HERE;
-                self.with(|space, now| Ok(known.then(|| space.client_is_back(now, self.id, client, got))))?;
+                self.order(|space, now| space.client_is_back(now, self.id, client, got))?;
                 done(request, 0)
             }
             ToSpace::Open { .. } | ToSpace::Beat => Ok(None),

@@ -62,8 +62,11 @@ impl State {
     }
 }
 
+/// What was said of a tuple, and its deadline.
+type Said = (Extra, Option<u64>);
+
 /// The tuples, with deadlines in milliseconds since the Unix epoch.
-fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<(Extra, Option<u64>)>)> {
+fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<Said>)> {
     let told = |held: Held| {
         let extra = held.extra.map(|extra| {
             let deadline = extra.deadline.map(|deadline| EPOCH + (later + deadline).as_millis() as u64);
@@ -242,7 +245,7 @@ fn no_more_is_put_at_once_than_a_log_takes() {
     let id = TransactionId(1);
     bench.space.begin(now, SessionId(1), id, Duration::from_secs(5)).unwrap();
     let mut out = |number: usize, id| {
-        let tuples = vec![Tuple::of(&[long.clone()]); number];
+        let tuples = vec![Tuple::of(std::slice::from_ref(&long)); number];
         bench.space.out(now, &tuples, &OutOptions::default(), id)
     };
     assert!(matches!(out(3, None), Err(SpaceError::Full { .. })));
