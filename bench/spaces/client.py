@@ -101,6 +101,8 @@ OPERATIONS: dict[str, Callable[[px.Space, float, int], float]] = {
 def main(order: dict[str, Any]) -> None:
     """Open the space, then do as each line says."""
     with px.Space(order["address"], **order["options"]) as space:
+        level = getattr(space.engine, "level", (None,))[0]
+        assert level == order["level"], f"the link is {level}, not {order['level']}"
         for number in range(_WARM_UP):
             space.rdp("entry", key(number), int)
         print("ready", flush=True)

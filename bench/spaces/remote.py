@@ -14,6 +14,7 @@ from typing import Any
 
 import phalanx as px
 
+from bench.spaces.server import LOOPBACK
 from bench.spaces.settings import Settings
 from bench.spaces.timing import fill
 from laboratory.redis_server import RedisServer
@@ -102,7 +103,7 @@ def private(settings: Settings, redis: RedisServer | None) -> Samples:
     with ExitStack() as stack:
         address = stack.enter_context(_serving(settings.tuples))
         clear, secret = (
-            stack.enter_context(_client(settings, address, tcp=True, policy=policy)) for policy in (None, "all")
+            stack.enter_context(_client(settings, address, tcp=True, policy=policy)) for policy in ("links", "all")
         )
         ratios = []
         for _ in range(settings.rounds):
@@ -130,7 +131,7 @@ def _pairs(
     address = address or _served(stack, settings, redis)
     pairs: dict[str, Pair] = {}
     for kind in ("unix", "tcp"):
-        ours = stack.enter_context(_client(settings, address, tcp=kind == "tcp"))
+        ours = stack.enter_context(_client(settings, address, tcp=kind == "tcp", policy="links"))
         theirs = None
         if redis:
             where = redis.tcp if kind == "tcp" else redis.unix
@@ -156,9 +157,13 @@ def _serving(tuples: int) -> Iterator[str]:
 
 @contextmanager
 def _client(settings: Settings, address: str, *, tcp: bool = False, policy: str | None = None) -> Iterator[Client]:
-    """`tcp`: it does not find the unix socket of the server, which is in the user's runtime folder."""
-    options = {"policy": policy} if policy else {}
-    order = {"address": address, "options": options, "seconds": settings.seconds, "tuples": settings.tuples}
+    """`tcp`: it does not find the unix socket of the server, which is in the user's runtime folder.
+
+    `policy`: of a link to a space of ours, which is clear with "links" and private with "all".
+    """
+    options = {"policy": policy, "trusted": [LOOPBACK]} if policy else {}
+    level = {"links": "clear", "all": "private"}.get(policy or "")
+    order = {"address": address, "options": options, "level": level, **settings._asdict()}
     with tempfile.TemporaryDirectory(prefix="bench-") as elsewhere:
         env = {"XDG_RUNTIME_DIR": elsewhere} if tcp else {}
         with _process("bench.spaces.client", json.dumps(order), env=env) as process:

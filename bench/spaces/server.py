@@ -8,13 +8,16 @@ import phalanx as px
 
 from bench.spaces.timing import fill
 
+#: Links over it are clear where nobody asks for more.
+LOOPBACK = "127.0.0.0/8"
+
 
 def main(count: int) -> None:
     """Print the address when it is ready."""
     with px.Space() as space:
         fill(space, count)
         space.rdp("entry", "no such key", int)  # from now on there is an index
-        print(space.serve(), flush=True)
+        print(space.serve(trusted=[LOOPBACK]), flush=True)
         sys.stdin.read()
 
 

@@ -10,7 +10,6 @@ import phalanx as px
 
 #: Tuples that are put at once.
 _AT_ONCE = 2000
-_BATCH = 100
 
 
 def key(number: int) -> str:
@@ -35,14 +34,14 @@ def microseconds(operation: Callable[[int], object], seconds: float, numbers: It
     return median(times) * 1e6
 
 
-def batch_microseconds(operation: Callable[[int], object], numbers: Sequence[int]) -> float:
+def batch_microseconds(operation: Callable[[int], object], numbers: Sequence[int], size: int = 100) -> float:
     """The median over batches of the mean in a batch, for what is so short that to ask for the time would count too.
 
     A batch is shorter than what the kernel gives a process at once, so who interrupts us spoils few of them.
     """
     means = []
-    for start in range(0, len(numbers), _BATCH):
-        batch = numbers[start : start + _BATCH]
+    for start in range(0, len(numbers), size):
+        batch = numbers[start : start + size]
         begin = time.perf_counter()
         for number in batch:
             operation(number)

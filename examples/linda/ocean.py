@@ -82,9 +82,7 @@ def border(number: int, side: str) -> int:
 
 def advanced(water: Water, left: Water | None = None, right: Water | None = None) -> Water:
     """A panel after one step; ``left`` and ``right`` are the neighbours' columns beside it, None at the shore."""
-    columns = [water[:, :, 0] if left is None else left, water, water[:, :, -1] if right is None else right]
-    wide = np.concatenate([column[:, :, None] if column.ndim == 2 else column for column in columns], axis=2)
-    elevation, along, across = np.pad(wide, ((0, 0), (1, 1), (0, 0)), mode="edge")
+    elevation, along, across = _widened(water, left, right)
     depth = 50.0 + elevation
     slope_along = (elevation[1:-1, 2:] - elevation[1:-1, :-2]) / (2 * CELL)
     slope_across = (elevation[2:, 1:-1] - elevation[:-2, 1:-1]) / (2 * CELL)
@@ -93,13 +91,21 @@ def advanced(water: Water, left: Water | None = None, right: Water | None = None
         2 * CELL
     )
     inner = slice(1, -1), slice(1, -1)
-    return np.stack(
-        [
-            elevation[inner] - STEP * spread,
-            along[inner] + STEP * (WIND / depth[inner] - GRAVITY * slope_along - FRICTION * along[inner]),
-            across[inner] - STEP * (GRAVITY * slope_across + FRICTION * across[inner]),
-        ]
-    )
+    after = np.empty_like(water)
+    after[0] = elevation[inner] - STEP * spread
+    after[1] = along[inner] + STEP * (WIND / depth[inner] - GRAVITY * slope_along - FRICTION * along[inner])
+    after[2] = across[inner] - STEP * (GRAVITY * slope_across + FRICTION * across[inner])
+    return after
+
+
+def _widened(water: Water, left: Water | None, right: Water | None) -> Water:
+    """A row and a column more on each side: the neighbours', or what lies at the shore once more."""
+    wide = np.empty((3, water.shape[1] + 2, water.shape[2] + 2))
+    wide[:, 1:-1, 1:-1] = water
+    wide[:, 1:-1, 0] = water[:, :, 0] if left is None else left
+    wide[:, 1:-1, -1] = water[:, :, -1] if right is None else right
+    wide[:, 0], wide[:, -1] = wide[:, 1], wide[:, -2]
+    return wide
 
 
 if __name__ == "__main__":

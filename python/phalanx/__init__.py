@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         Event,
         Lease,
         Record,
+        Sealed,
+        SealingKey,
         Space,
         SpaceInfo,
         Transaction,
@@ -61,7 +63,7 @@ _HOMES = {
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
-    "space": "ANY Event Lease Record Space SpaceInfo Transaction fifo key label lifo priority where",
+    "space": "ANY Event Lease Record Sealed SealingKey Space SpaceInfo Transaction fifo key label lifo priority where",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
 _MODULES = {"profile"}
@@ -101,6 +103,8 @@ __all__ = [
     "Results",
     "Rules",
     "Scan",
+    "Sealed",
+    "SealingKey",
     "Space",
     "SpaceError",
     "SpaceFullError",

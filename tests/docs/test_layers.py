@@ -21,7 +21,7 @@ MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
     "phalanx-net": [
         "address body preamble",
-        "frames seal socket",
+        "frames seal sealed socket",
         "runtime tls",
         "identity",
         "link",

@@ -12,5 +12,6 @@ pub mod link;
 pub mod preamble;
 pub mod runtime;
 pub mod seal;
+pub mod sealed;
 pub mod socket;
 pub mod tls;

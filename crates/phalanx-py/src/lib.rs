@@ -21,6 +21,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;
     module.add_class::<space::LocalSpace>()?;
+    module.add_class::<space::SealingKey>()?;
     module.add_class::<space::RemoteSpace>()?;
     module.add_class::<space::SpaceServer>()?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;

@@ -2,7 +2,8 @@
 
 from phalanx.space._events import Event, Events
 from phalanx.space._info import Partition, SpaceInfo
-from phalanx.space._records import Record
+from phalanx.space._records import Record, Sealed
+from phalanx.space._sealing import SealingKey
 from phalanx.space._select import Selector, fifo, key, label, lifo, priority
 from phalanx.space._space import Lease, Space
 from phalanx.space._template import ANY
@@ -17,6 +18,8 @@ __all__ = [
     "Partition",
     "Query",
     "Record",
+    "Sealed",
+    "SealingKey",
     "Selector",
     "Space",
     "SpaceInfo",

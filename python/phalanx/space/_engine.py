@@ -194,3 +194,8 @@ class Over(Protocol):
     def engine(self) -> Engine:
         """What does the work."""
         ...
+
+    @property
+    def name(self) -> str:
+        """Its address; of a space that nobody serves, one that only this process knows."""
+        ...

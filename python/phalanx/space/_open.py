@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phalanx import _native
 from phalanx._native import LocalSpace
 from phalanx.errors import SpaceError
 from phalanx.hosts import Hosts, home, read_identity
 from phalanx.security import policy_words
-from phalanx.space._engine import Engine
+from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
 from phalanx.space._placement import placement
 from phalanx.space._spread import Spread
-
-if TYPE_CHECKING:
-    from phalanx.space._space import Space
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.space_was_forked)
@@ -83,7 +80,7 @@ def members_of(address: str) -> list[str] | None:
     return [f"{machine}/{name}" for machine in Hosts(file).addresses] if file and Path(file).is_file() else None
 
 
-def open_members(members: Sequence[str | Space], where: str, objects: bool, options: dict[str, Any]) -> Spread:
+def open_members(members: Sequence[str | Over], where: str, objects: bool, options: dict[str, Any]) -> Spread:
     """One space over the spaces with these addresses. Those that are open already stay so when it is closed."""
 
     def reach(address: str) -> Engine:

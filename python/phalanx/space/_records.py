@@ -88,6 +88,8 @@ def describe(class_: type) -> tuple[Any, ...]:
 def _describe(class_: type) -> tuple[Any, ...]:
     if issubclass(class_, bytearray | memoryview):
         return ("buffer",)
+    if class_ is Sealed:
+        return ("sealed",)
     if class_ is Record:
         return ("named",)
     numpy: Any = sys.modules.get("numpy")

@@ -3,7 +3,7 @@
 The steps that must be atomic are a script that the server runs (``_redis.lua``); fields travel in phalanx's own
 encoding, so equality is as exact as in our own spaces, and the server never unpickles. Whoever waits is woken through a
 list of its own (BLPOP), and then takes: a taker that dies takes nothing with it, but may delay others who wait for the
-same tuple, by ``_PATIENCE`` seconds at most. Not to be had here: transactions, watches and queries.
+same tuple, by five seconds at most. Not to be had here: transactions, watches and queries.
 """
 
 from __future__ import annotations
@@ -11,24 +11,18 @@ from __future__ import annotations
 import itertools
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.resources import files
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from phalanx import _native
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Cursor, Fields, Outcome
+from phalanx.space._redis_store import Store
+from phalanx.space._redis_wait import Request
 from phalanx.space._select import Selector
 from phalanx.space._template import ANY, formal_of
 from phalanx.space._where import Query
 
-#: Seconds after which one who waits asks again, and those after which one who has not is taken for dead.
-_PATIENCE, _ALIVE = 5.0, 15.0
-#: Seconds without an answer after which the server is taken for gone.
-_SILENCE = 60.0
 _PAGE_BYTES = 1 << 24
 #: First bytes of encoded fields, by the words that formals have for kinds.
 _KINDS = {
@@ -47,7 +41,6 @@ _OPTIONS = {"order", "lease", "indexes"}
 _COUNTED = {"encoded_bytes": 0, "outs": 0, "reads": 0, "takes": 0, "expired": 0, "looked_at": 0}
 #: What a space at Redis never has.
 _NEVER = {"watches": 0, "transactions": 0, "unacknowledged": 0, "events": 0}
-_SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
 
 
 class RedisEngine:
@@ -66,15 +59,10 @@ class RedisEngine:
                 f"a space at Redis has no option {strange[0]}: its server has limits and indexes of its own"
             )
         self._order, self._lease = options.get("order", "any"), options.get("lease")
-        self._server, name = _connected(address)
-        self._base = f"{{phalanx:{name}}}".encode()
-        self._address, self._objects = address, objects
-        self._requests: dict[int, _Request] = {}
+        self._objects = objects
+        self._requests: dict[int, Request] = {}
         self._numbers = itertools.count(1)
-        self._ended = threading.Event()
-        self._script = files("phalanx.space").joinpath("_redis.lua").read_bytes()
-        with self._speaking():
-            self._sha = self._server.script_load(self._script)
+        self._store = Store(address)
 
     def out(
         self,
@@ -88,7 +76,7 @@ class RedisEngine:
     ) -> int:
         """A tuple; its number in the space."""
         marks = self._marks(lease, key, label, priority, transaction)
-        return int(self._call(b"out", *marks, *_counted(self._encoded(fields))))
+        return int(self._store.call(b"out", *marks, *_counted(self._encoded(fields))))
 
     def out_many(
         self,
@@ -101,7 +89,7 @@ class RedisEngine:
     ) -> None:
         """Many tuples in one step."""
         marks = self._marks(lease, None, label, priority, transaction)
-        self._call(b"out", *marks, *(part for fields in tuples for part in _counted(self._encoded(fields))))
+        self._store.call(b"out", *marks, *(part for fields in tuples for part in _counted(self._encoded(fields))))
 
     def get(
         self,
@@ -113,7 +101,7 @@ class RedisEngine:
         /,
     ) -> Fields | None:
         """A tuple that is there now."""
-        found = self._call(b"get", _flag(take), *self._wanted(template, select, where, transaction))
+        found = self._store.call(b"get", _flag(take), *self._wanted(template, select, where, transaction))
         return None if found is None else self._decoded(found)
 
     def get_many(
@@ -129,7 +117,7 @@ class RedisEngine:
     ) -> tuple[list[Fields], Cursor | None]:
         """A page of those that are there now."""
         wanted = self._wanted(template, select, where, transaction)
-        last, tuples = self._call(b"page", _flag(take), limit, after[0] if after else 0, _PAGE_BYTES, *wanted)
+        last, tuples = self._store.call(b"page", _flag(take), limit, after[0] if after else 0, _PAGE_BYTES, *wanted)
         return [self._decoded(fields) for fields in tuples], (last,) if last else None
 
     def wait(
@@ -144,7 +132,7 @@ class RedisEngine:
     ) -> Fields | None:
         """Waits for a tuple."""
         wanted = self._wanted(template, select, where, transaction)
-        return _Request(self, take, wanted, timeout).result()
+        return self._request(take, wanted, timeout).result()
 
     def begin_wait(
         self,
@@ -159,7 +147,7 @@ class RedisEngine:
     ) -> int:
         """The same in a thread of its own."""
         number = next(self._numbers)
-        request = _Request(self, take, self._wanted(template, select, where, transaction), timeout)
+        request = self._request(take, self._wanted(template, select, where, transaction), timeout)
         self._requests[number] = request
 
         def run() -> None:
@@ -189,11 +177,11 @@ class RedisEngine:
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """How many match."""
         _not_here(where, transaction)
-        return int(self._call(b"count", *_counted([self._pattern(wanted) for wanted in template])))
+        return int(self._store.call(b"count", *_counted([self._pattern(wanted) for wanted in template])))
 
     def renew(self, number: int, lease: float | None, /) -> bool:
         """Another lease."""
-        return bool(self._call(b"renew", number, _milliseconds(lease)))
+        return bool(self._store.call(b"renew", number, _milliseconds(lease)))
 
     def begin(self, transaction: int, timeout: float, /) -> NoReturn:
         """Not here."""
@@ -227,7 +215,7 @@ class RedisEngine:
 
     def info(self) -> dict[str, Any]:
         """What the server counts; it knows no partitions. ``bytes`` is what the tuples take without their indexes."""
-        tuples, takers, readers, size, done = self._call(b"info")
+        tuples, takers, readers, size, done = self._store.call(b"info")
         counted = {name.decode(): int(value) for name, value in zip(done[::2], done[1::2], strict=True)}
         waiting = {"takers": takers, "readers": readers}
         options = {"engine": "redis", "order": self._order, "lease": self._lease}
@@ -236,36 +224,13 @@ class RedisEngine:
 
     def close(self) -> None:
         """Ends the requests and the connections; the tuples stay at the server."""
-        if not self._ended.is_set():
-            self._ended.set()
+        if not self._store.closed:
             for request in list(self._requests.values()):
                 request.cancel()
-            self._server.close()
+            self._store.close()
 
-    def _call(self, *arguments: Any) -> Any:
-        if self._ended.is_set():
-            raise SpaceError(f"{self._address} is closed")
-        import redis
-
-        with self._speaking():
-            try:
-                return self._server.evalsha(self._sha, 1, self._base, *arguments)
-            except redis.exceptions.NoScriptError:  # the server was started anew
-                self._server.script_load(self._script)
-                return self._server.evalsha(self._sha, 1, self._base, *arguments)
-
-    @contextmanager
-    def _speaking(self) -> Iterator[None]:
-        import redis
-
-        try:
-            yield
-        except redis.exceptions.ResponseError as error:
-            if "KEYTAKEN" in str(error):
-                raise SpaceError("another tuple of the space has this key") from None
-            raise SpaceError(f"{self._address} refuses: {error}") from error
-        except redis.exceptions.RedisError as error:
-            raise SpaceError(f"{self._address} does not answer, and may have done what was asked: {error}") from error
+    def _request(self, take: bool, wanted: list[Any], timeout: float | None) -> Request:
+        return Request(self._store, self._decoded, take, wanted, timeout)
 
     def _encoded(self, fields: Fields) -> list[bytes]:
         return _native.encode_fields(fields, self._objects)
@@ -322,91 +287,6 @@ class RedisEngine:
         return [order.encode(), *_counted(keys), *_counted(labels), *_counted(patterns)]
 
 
-class _Request:
-    """One who waits; ``found`` is what it got."""
-
-    def __init__(self, engine: RedisEngine, take: bool, wanted: list[Any], timeout: float | None) -> None:
-        self._engine, self._take, self._wanted = engine, take, wanted
-        self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._waiter = 0
-        self._lock = threading.Lock()
-        self.cancelled = False
-        self.found: Fields | None = None
-
-    def result(self) -> Fields | None:
-        """The tuple, or None when the time passed or it was cancelled."""
-        try:
-            while True:
-                with self._lock:
-                    if self.cancelled:
-                        return None
-                    self._ask()
-                    if self.found is not None:
-                        return self.found
-                patience = _PATIENCE if self._deadline is None else min(_PATIENCE, self._deadline - time.monotonic())
-                if patience <= 0:
-                    return None
-                if self._woken(patience):
-                    return self.found
-        finally:
-            if self._waiter and self.found is None and not self._engine._ended.is_set():
-                self._engine._call(b"leave", self._waiter)
-
-    def cancel(self) -> bool:
-        """Whether it has got nothing, and will not."""
-        with self._lock:
-            if self.found is not None or self.cancelled:
-                return False
-            self.cancelled = True
-        if self._waiter:
-            with self._engine._speaking():
-                self._engine._server.rpush(self._list(), b"")  # wakes it
-        return True
-
-    def _ask(self) -> None:
-        """Take now, or be one of those who wait."""
-        arguments = _flag(self._take), self._waiter, _milliseconds(_ALIVE), *self._wanted
-        answer = self._engine._call(b"wait", *arguments)
-        if isinstance(answer, int):
-            self._waiter = answer
-        else:
-            self.found = self._engine._decoded(answer)
-
-    def _woken(self, patience: float) -> bool:
-        """Waits; True if one was sent a tuple, as readers are, else one must ask again."""
-        with self._engine._speaking():
-            answer = self._engine._server.blpop([self._list()], timeout=max(patience, 0.001))
-        if not answer or not answer[1]:
-            return False
-        self.found = self._engine._decoded(_split(answer[1]))
-        return True
-
-    def _list(self) -> bytes:
-        return self._engine._base + b":b:%d" % self._waiter
-
-
-def _connected(address: str) -> tuple[Any, str]:
-    """A client of the server that an address names, and the space's name."""
-    try:
-        import redis.backoff
-        import redis.retry
-    except ImportError:
-        raise SpaceError("spaces at Redis need redis-py: pip install 'phalanx[redis]'") from None
-    parts = urlsplit(address)
-    place, _, name = parts.path.rpartition("/")
-    server, _, database = place.rpartition("/")
-    if parts.scheme not in _SCHEMES or not name or not database.isdigit() or bool(server) != (not parts.netloc):
-        raise SpaceError(f"{address!r} is no address of a space at Redis: redis://HOST:PORT/DATABASE/NAME")
-    # What was asked may have been done although no answer came: to ask again could take or put twice.
-    once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
-    options: dict[str, Any] = {"socket_connect_timeout": 10, "socket_timeout": _SILENCE, "retry": once}
-    if parts.scheme == "redis+unix":
-        return redis.Redis(unix_socket_path=server, db=int(database), **options), name
-    if parts.scheme == "redis+cluster":
-        return redis.RedisCluster.from_url(f"redis://{parts.netloc}/{database}", **options), name
-    return redis.Redis.from_url(f"{parts.scheme}://{parts.netloc}/{database}", **options), name
-
-
 def _counted(parts: Sequence[bytes]) -> list[Any]:
     return [len(parts), *parts]
 
@@ -420,16 +300,6 @@ def _milliseconds(seconds: float | None) -> int:
     if seconds is None:
         return -1
     return max(0, round(seconds * 1000))
-
-
-def _split(joined: bytes) -> list[bytes]:
-    """Fields that the script joined, each with its length before it."""
-    parts, at = [], 0
-    while at < len(joined):
-        (length,) = struct.unpack_from("<I", joined, at)
-        parts.append(joined[at + 4 : at + 4 + length])
-        at += 4 + length
-    return parts
 
 
 def _not_here(where: Query | None, transaction: int | None) -> None:

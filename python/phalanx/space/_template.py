@@ -8,7 +8,7 @@ import typing
 from typing import Any, Final
 
 from phalanx.errors import SpaceError
-from phalanx.space._records import class_name, field_names, remember
+from phalanx.space._records import Sealed, class_name, field_names, remember
 
 
 class Anything:
@@ -38,6 +38,7 @@ _PLAIN: dict[object, str] = {
     bytes: "bytes",
     tuple: "tuple",
     list: "list",
+    Sealed: "sealed",
     None: "none",
     types.NoneType: "none",
 }

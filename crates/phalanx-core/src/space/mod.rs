@@ -29,7 +29,7 @@ pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask,
 pub use template::{Pattern, Template, Type};
 pub use value::{
     Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
-    put_str, put_string,
+    put_sealed, put_str, put_string,
 };
 
 use crate::error::SpaceError;

@@ -143,9 +143,7 @@ impl Value {
                 put_string(to, pickle);
             }
             Value::Sealed { fingerprint, ciphertext } => {
-                to.push(tag::SEALED);
-                to.extend_from_slice(fingerprint);
-                put_string(to, ciphertext);
+                put_sealed(to, fingerprint, ciphertext);
             }
         }
     }
@@ -214,6 +212,12 @@ pub fn put_number(to: &mut Vec<u8>, mut value: u64) {
 pub fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
     put_number(to, bytes.len() as u64);
     to.extend_from_slice(bytes);
+}
+
+pub fn put_sealed(to: &mut Vec<u8>, fingerprint: &[u8; 16], ciphertext: &[u8]) {
+    to.push(tag::SEALED);
+    to.extend_from_slice(fingerprint);
+    put_string(to, ciphertext);
 }
 
 pub fn put_bool(to: &mut Vec<u8>, value: bool) {

@@ -16,6 +16,8 @@ pub enum Kind<'py> {
     Record { head: Bound<'py, PyBytes>, names: Bound<'py, PyTuple> },
     /// A `px.Record`, whose class this process does not know.
     Named { classes: Vec<String>, values: Bound<'py, PyDict> },
+    /// A `px.Sealed`.
+    Sealed { fingerprint: Vec<u8>, ciphertext: Bound<'py, PyBytes> },
     /// Anything else, with the names of its classes.
     Object(Vec<String>),
 }
@@ -31,6 +33,10 @@ pub fn kind_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Kind<'py>> {
         "record" => {
             Kind::Record { head: description.get_item(1)?.cast_into()?, names: description.get_item(2)?.cast_into()? }
         }
+        "sealed" => Kind::Sealed {
+            fingerprint: value.getattr("fingerprint")?.extract()?,
+            ciphertext: value.getattr("ciphertext")?.cast_into()?,
+        },
         "named" => Kind::Named {
             classes: value.getattr("_classes")?.extract()?,
             values: value.getattr("_values")?.cast_into()?,

@@ -4,7 +4,7 @@ use super::array::put_ndarray;
 use super::classes::{Kind, kind_of};
 use phalanx_core::space::tag;
 use phalanx_core::space::{
-    Limits, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_str, put_string,
+    Limits, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_sealed, put_str, put_string,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -102,6 +102,13 @@ fn encode_rare(to: &mut Vec<u8>, value: &Bound<'_, PyAny>, encoding: &Encoding, 
                 put_string(to, name.cast::<PyString>()?.to_str()?.as_bytes());
                 encode_field(to, &value, encoding, depth)?;
             }
+        }
+        Kind::Sealed { fingerprint, ciphertext } => {
+            let ciphertext = ciphertext.as_bytes();
+            room(to, ciphertext.len())?;
+            let fingerprint =
+                fingerprint[..].try_into().map_err(|_| PyValueError::new_err("a fingerprint has 16 bytes"))?;
+            put_sealed(to, fingerprint, ciphertext);
         }
         Kind::Object(classes) if encoding.objects => {
             let pickle = value.py().import("phalanx.space._records")?.call_method1("pickle_object", (value,))?;

@@ -9,6 +9,7 @@ mod info;
 mod local;
 mod options;
 mod remote;
+mod sealing;
 mod server;
 mod template;
 mod waiting;
@@ -16,6 +17,7 @@ mod waiting;
 pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
 pub use remote::RemoteSpace;
+pub use sealing::SealingKey;
 pub use server::{Serving, SpaceServer};
 
 use crate::errors::raise;

@@ -120,6 +120,7 @@ fn to_formal(element: &Bound<'_, PyAny>) -> PyResult<Option<Pattern>> {
         "tuple" => mask::TUPLE,
         "list" => mask::LIST,
         "array" => mask::ARRAY,
+        "sealed" => 1 << tag::SEALED,
         _ => 1 << tag::NONE,
     });
     Ok(Some(Pattern::Type(Type { kinds: kinds.fold(0, |all, kind| all | kind), dtype, dimensions })))

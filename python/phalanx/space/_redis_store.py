@@ -1,0 +1,103 @@
+"""The server of a space at Redis: calls of the script, waiting at a list, and what goes wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+from phalanx.errors import SpaceError
+
+#: Seconds without an answer after which the server is taken for gone.
+_SILENCE = 60.0
+_SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
+_NAME = re.compile(r"[\w\-.:+@]{1,100}")
+
+
+class Store:
+    """One space's keys at a server or cluster. SpaceError when redis-py is not installed, or nobody answers."""
+
+    def __init__(self, address: str) -> None:
+        self._server, name = _connected(address)
+        # In braces, which a cluster takes for the place of all keys that have them.
+        self._base = f"{{phalanx:{name}}}".encode()
+        self._address = address
+        self.closed = False
+        self._script = files("phalanx.space").joinpath("_redis.lua").read_bytes()
+        with self._speaking():
+            self._sha = self._server.script_load(self._script)
+
+    def call(self, *arguments: Any) -> Any:
+        """One atomic step of the script."""
+        import redis
+
+        if self.closed:
+            raise SpaceError(f"{self._address} is closed")
+        with self._speaking():
+            try:
+                return self._server.evalsha(self._sha, 1, self._base, *arguments)
+            except redis.exceptions.NoScriptError:  # the server was started anew
+                self._server.script_load(self._script)
+                return self._server.evalsha(self._sha, 1, self._base, *arguments)
+
+    def sent(self, waiter: int, patience: float) -> bytes:
+        """What comes into a waiter's list within so many seconds; nothing: empty."""
+        with self._speaking():
+            answer = self._server.blpop([self._list(waiter)], timeout=max(patience, 0.001))
+        return bytes(answer[1]) if answer else b""
+
+    def wake(self, waiter: int) -> None:
+        """Let a waiter ask again."""
+        with self._speaking():
+            self._server.rpush(self._list(waiter), b"")
+
+    def close(self) -> None:
+        """Lets go of the connections; a second call does nothing."""
+        self.closed = True
+        self._server.close()
+
+    def _list(self, waiter: int) -> bytes:
+        return self._base + b":b:%d" % waiter
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        import redis
+
+        try:
+            yield
+        except redis.exceptions.ResponseError as error:
+            if "KEYTAKEN" in str(error):
+                raise SpaceError("another tuple of the space has this key") from None
+            raise SpaceError(f"{self._address} refuses: {error}") from error
+        except redis.exceptions.RedisError as error:
+            raise SpaceError(f"{self._address} does not answer, and may have done what was asked: {error}") from error
+
+
+def _connected(address: str) -> tuple[Any, str]:
+    """A client of the server that an address names, and the space's name."""
+    try:
+        import redis.backoff
+        import redis.retry
+    except ImportError:
+        raise SpaceError("spaces at Redis need redis-py: pip install 'phalanx[redis]'") from None
+    parts = urlsplit(address)
+    place, _, name = parts.path.rpartition("/")
+    server, _, database = place.rpartition("/")
+    if (
+        parts.scheme not in _SCHEMES
+        or not _NAME.fullmatch(name)
+        or not database.isdigit()
+        or bool(server) != (not parts.netloc)
+    ):
+        raise SpaceError(f"{address!r} is no address of a space at Redis: redis://HOST:PORT/DATABASE/NAME")
+    # What was asked may have been done although no answer came: to ask again could take or put twice.
+    once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+    options: dict[str, Any] = {"socket_connect_timeout": 10, "socket_timeout": _SILENCE, "retry": once}
+    if parts.scheme == "redis+unix":
+        return redis.Redis(unix_socket_path=server, db=int(database), **options), name
+    if parts.scheme == "redis+cluster":
+        return redis.RedisCluster.from_url(f"redis://{parts.netloc}/{database}", **options), name
+    return redis.Redis.from_url(f"{parts.scheme}://{parts.netloc}/{database}", **options), name

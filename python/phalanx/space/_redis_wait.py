@@ -1,0 +1,92 @@
+"""Who waits for a tuple of a space at Redis."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from phalanx.space._engine import Fields
+from phalanx.space._redis_store import Store
+
+#: Seconds after which one who waits asks again, and milliseconds after which one who has not is taken for dead.
+_PATIENCE, _ALIVE = 5.0, 15_000
+
+
+class Request:
+    """One who waits; ``found`` is what it got. ``wanted``: the arguments that say what, for the script."""
+
+    def __init__(
+        self,
+        store: Store,
+        decode: Callable[[Sequence[bytes]], Fields],
+        take: bool,
+        wanted: Sequence[Any],
+        timeout: float | None,
+    ) -> None:
+        self._store, self._decode = store, decode
+        self._take, self._wanted = take, wanted
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._waiter = 0
+        self._lock = threading.Lock()
+        self.cancelled = False
+        self.found: Fields | None = None
+
+    def result(self) -> Fields | None:
+        """The tuple, or None when the time passed or it was cancelled."""
+        try:
+            while True:
+                with self._lock:
+                    if self.cancelled:
+                        return None
+                    self._ask()
+                    if self.found is not None:
+                        return self.found
+                patience = _PATIENCE if self._deadline is None else min(_PATIENCE, self._deadline - time.monotonic())
+                if patience <= 0:
+                    return None
+                if self._is_sent(patience):
+                    return self.found
+        finally:
+            if self._waiter and self.found is None and not self._store.closed:
+                self._store.call(b"leave", self._waiter)
+
+    def cancel(self) -> bool:
+        """Whether it has got nothing, and will not."""
+        with self._lock:
+            if self.found is not None or self.cancelled:
+                return False
+            self.cancelled = True
+        if self._waiter:
+            self._store.wake(self._waiter)
+        return True
+
+    def _ask(self) -> None:
+        """Take now, or be one of those who wait."""
+        answer = self._store.call(b"wait", b"1" if self._take else b"0", self._waiter, _ALIVE, *self._wanted)
+        if isinstance(answer, int):
+            self._waiter = answer
+        else:
+            self.found = self._decode(answer)
+
+    def _is_sent(self, patience: float) -> bool:
+        """Waits; True if one was sent a tuple, as readers are, else one must ask again."""
+        sent = self._store.sent(self._waiter, patience)
+        if not sent:
+            return False
+        with self._lock:
+            if not self.cancelled:
+                self.found = self._decode(_split(sent))
+        return self.found is not None
+
+
+def _split(joined: bytes) -> list[bytes]:
+    """Fields that the script joined, each with its length before it."""
+    parts, at = [], 0
+    while at < len(joined):
+        (length,) = struct.unpack_from("<I", joined, at)
+        parts.append(joined[at + 4 : at + 4 + length])
+        at += 4 + length
+    return parts
