@@ -55,8 +55,8 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
-    ``identity`` and ``policy``, as a manager's.
+    machine's disk; for a space in this process, the directory to keep it in. Further options are those that
+    :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
     0.0), a type matches its values (``bool`` is no ``int``; a class matches also those of its subclasses),
