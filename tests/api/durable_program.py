@@ -2,8 +2,8 @@
 
     python durable_program.py ADDRESS put|take|prefetch FOLDER NUMBER
 
-Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It ends when FOLDER has a
-file `stop`, and who takes only when nothing came for a while.
+Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It ends when FOLDER has
+a file `stop`, and who takes only when nothing came for a while.
 """
 
 from __future__ import annotations
