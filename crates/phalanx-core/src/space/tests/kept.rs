@@ -250,6 +250,6 @@ fn no_more_is_put_at_once_than_a_log_takes() {
     };
     assert!(matches!(out(3, None), Err(SpaceError::Full { .. })));
     assert!(out(1, None).is_ok() && out(1, None).is_ok());
-    assert!(out(1, Some(id)).is_ok());
+    assert!(out(1, Some(id)).is_ok() && out(1, Some(id)).is_ok());
     assert!(matches!(out(1, Some(id)), Err(SpaceError::Full { .. })));
 }
