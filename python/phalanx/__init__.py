@@ -57,8 +57,8 @@ _HOMES = {
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
         "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProfileError "
-        "ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError "
-        "StagingError TransactionError"
+        "ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError "
+        "SpaceTimeoutError StagingError TransactionError"
     ),
     "hosts": "Hosts",
     "manager": "Manager",
@@ -109,8 +109,8 @@ __all__ = [
     "Space",
     "SpaceError",
     "SpaceFullError",
-    "SpaceLostError",
     "SpaceInfo",
+    "SpaceLostError",
     "SpaceTimeoutError",
     "StagingError",
     "Summary",

@@ -89,8 +89,8 @@ class SpaceFullError(SpaceError):
 
 
 class SpaceLostError(SpaceError):
-    """The connection to a space ended, or the member that led it does not any more: what was asked may have been done, or
-    not."""
+    """The connection to a space ended, or the member that led it does not any more: what was asked may have been done,
+    or not."""
 
 
 class SpaceMovedError(SpaceLostError):

@@ -2,8 +2,8 @@
 
     python durable_program.py ADDRESS put|take|prefetch FOLDER NUMBER
 
-Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It ends when FOLDER has a file
-`stop`, and who takes only when nothing came for a while.
+Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It ends when FOLDER has
+a file `stop`, and who takes only when nothing came for a while.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def take(space: px.Space) -> bool:
 def prefetch(space: px.Space) -> bool:
     """Several, before they are needed."""
     futures = [space.in_future("job", int, int) for _ in range(4)]
-    return any([read(future) for future in futures])
+    found = [read(future) for future in futures]  # all of them
+    return any(found)
 
 
 def read(future: Future[tuple[Any, ...]]) -> bool:

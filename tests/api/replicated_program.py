@@ -2,8 +2,8 @@
 
     python replicated_program.py MEMBERS put|take FOLDER NUMBER
 
-Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It opens the space once. It ends
-when FOLDER has a file `stop`, and who takes only when nothing came for a while.
+Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It opens the space once.
+It ends when FOLDER has a file `stop`, and who takes only when nothing came for a while.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -26,7 +28,8 @@ PROGRAM = Path(__file__).with_name("durable_program.py")
 PATIENCE = 60
 #: Runs a command that has a small disk of its own at $1, with a file on it that can be removed to make room.
 SMALL_DISK = """
-mount -t tmpfs -o size=12m none "$1" && head -c 4000000 /dev/zero > "$1/other" && mkdir "$1/spaces" && shift && exec "$@"
+mount -t tmpfs -o size=12m none "$1" && head -c 4000000 /dev/zero > "$1/other" && mkdir "$1/spaces" || exit 1
+shift && exec "$@"
 """
 
 
@@ -70,6 +73,17 @@ def said(process: Process, word: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
 
 
+def all_are_there(goals: list[tuple[Process, int]]) -> bool:
+    return all(len(said(client, "there")) >= goal for client, goal in goals)
+
+
+def fill(space: px.Space, there: list[int]) -> None:
+    """Puts blocks until that fails; the numbers of those that were put."""
+    for number in count():
+        space.out("block", number, os.urandom(50_000))
+        there.append(number)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_server_that_is_killed_at_any_moment_loses_nothing_and_brings_nothing_back(served: Served, seed: int) -> None:
     moments = random.Random(seed)
@@ -77,14 +91,11 @@ def test_a_server_that_is_killed_at_any_moment_loses_nothing_and_brings_nothing_
     putting = [served.client("put", number) for number in range(3)]
     taking = [served.client(what, 0) for what in ("take", "take", "prefetch")]
     for _ in range(6):
-        before = [len(said(it, "there")) for it in putting]
         # Some outs of each since the server is there, and then any moment.
         more = moments.randrange(1, 40)
-        until(
-            lambda: all(len(said(it, "there")) >= old + more for it, old in zip(putting, before, strict=True)),
-            timeout=PATIENCE,
-            what="outs from all clients",
-        )
+        goals = [(it, len(said(it, "there")) + more) for it in putting]
+        done = partial(all_are_there, goals)
+        until(done, timeout=PATIENCE, what="outs from all clients")
         server.kill()
         server = served.start()
     (served.folder / "stop").touch()
@@ -112,7 +123,8 @@ def test_a_server_finds_its_spaces_again_as_they_were(served: Served) -> None:
         space.out("short", lease=0.01)
         assert space.in_("a", 1) == ("a", 1)
         space.out("a", 4, key="first")
-        assert lease is not None and lease.renew(2000.0)
+        assert lease is not None
+        assert lease.renew(2000.0)
     server.kill()
     server = served.start()
     told = subprocess.run([PHALANX, "space", "info", served.space, "--json"], capture_output=True, check=True)
@@ -128,7 +140,7 @@ def test_a_server_finds_its_spaces_again_as_they_were(served: Served) -> None:
         with pytest.raises(px.SpaceError, match="key"):
             space.out("b", key="first")
     # Ended in order, it keeps them too.
-    server.signal(15)
+    server.signal(signal.SIGTERM)
     assert server.wait() == 0
     served.start()
     with px.Space(served.space) as space:
@@ -144,20 +156,19 @@ def test_a_full_disk_is_said_and_loses_nothing(served: Served) -> None:
     server = served.start("--directory", str(disk / "spaces"), inside=inside)
     with px.Space(served.space, durable=True) as space:
         waiting = space.in_future("never")
-        there = 0
+        there: list[int] = []
         with pytest.raises(px.SpaceError, match=r"cannot be kept: the store .* cannot be used"):
-            for there in count():
-                space.out("block", there, os.urandom(50_000))
-        assert there > 10
+            fill(space, there)
+        assert len(there) > 10
         with pytest.raises(px.SpaceError, match="cannot be kept"):
             waiting.result(timeout=PATIENCE)
         with pytest.raises(px.SpaceError, match="cannot be kept"):
             space.rdp("block", 0, bytes)
     # There is room again: it goes on with all that it had promised, and the one that it had not may be there or not.
-    os.unlink(f"/proc/{server.pid}/root{disk}/other")
+    Path(f"/proc/{server.pid}/root{disk}/other").unlink()
     with px.Space(served.space) as again:
         numbers = sorted(block[1] for block in again.rd_all("block", int, bytes))
-        assert numbers in (list(range(there)), list(range(there + 1)))
+        assert numbers in (there, [*there, len(there)])
         again.out("block", -1, b"")
         assert again.in_("block", -1, bytes) == ("block", -1, b"")
 
@@ -275,6 +286,7 @@ def test_threads_of_one_connection_share_the_waiting_for_the_disk(served: Served
     """Answers of one client do not wait for each other's disk, and each is right."""
     served.start()
     with px.Space(served.space, durable=True) as space:
+
         def put(number: int) -> None:
             for serial in range(50):
                 space.out("n", number, serial)

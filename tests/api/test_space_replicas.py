@@ -31,7 +31,7 @@ class Group:
         self.command("grid", "create")
         for name in NAMES:
             self.command("grid", "issue", "--role", "executor", name, "--out", str(folder / f"{name}.pem"))
-        self.ports = {name: 0 for name in NAMES}
+        self.ports = dict.fromkeys(NAMES, 0)
         self.servers = {name: self.start(name) for name in NAMES}
 
     def process(self, command: list[str], title: str) -> Process:
@@ -101,12 +101,12 @@ def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_bac
     putting = [group.client("put", number) for number in range(2)]
     taking = [group.client("take", number) for number in range(2)]
     for _ in range(3):
-        before = [len(said(it, "there")) for it in putting]
-        until(
-            lambda: all(len(said(it, "there")) >= old + 25 for it, old in zip(putting, before, strict=True)),
-            timeout=PATIENCE,
-            what="outs from all clients",
-        )
+        enough = [len(said(it, "there")) + 25 for it in putting]
+
+        def more(enough: list[int] = enough) -> bool:
+            return all(len(said(it, "there")) >= least for it, least in zip(putting, enough, strict=True))
+
+        until(more, timeout=PATIENCE, what="outs from all clients")
         killed = group.kill_leader()
         group.servers[killed] = group.start(killed)
     (group.folder / "stop").touch()
@@ -221,9 +221,8 @@ def test_what_cannot_be_replicated_says_so(group: Group, tmp_path: Path) -> None
         with pytest.raises(px.SpaceFullError):
             space.out("large", bytes(17 << 20))
         with px.Transaction(space) as transaction:
-            for number in range(3):
-                space.out("large", number, bytes(7 << 20), transaction=transaction)
+            space.out("large", 0, bytes(7 << 20), transaction=transaction)
             with pytest.raises(px.SpaceFullError):
-                transaction.commit()
-            transaction.abort()
+                space.out("large", 1, bytes(7 << 20), transaction=transaction)
+        assert space.in_all("large", int, bytes) == [("large", 0, bytes(7 << 20))]
         assert space.rdp("a", int) == ("a", 1)

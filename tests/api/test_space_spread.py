@@ -225,3 +225,93 @@ def test_a_member_that_goes_and_comes_back(tmp_path: Path) -> None:
             assert space.inp(number) == (number,)
             assert again.count(int) == 0
             space.close()
+
+
+def test_a_take_in_a_transaction_takes_one(members: list[px.Space]) -> None:
+    space = px.Space(members, placement="owner")
+    for number, member in enumerate(members):
+        member.out("x", number)
+    with px.Transaction(space) as transaction:
+        assert space.in_("x", px.ANY, transaction=transaction, timeout=10)[0] == "x"
+    assert sum(member.count("x", px.ANY) for member in members) == 3
+    with px.Transaction(space) as transaction:
+        assert space.inp("x", px.ANY, transaction=transaction) is not None
+    assert sum(member.count("x", px.ANY) for member in members) == 2
+    with px.Transaction(space) as transaction, pytest.raises(px.SpaceTimeoutError):
+        space.in_("y", px.ANY, transaction=transaction, timeout=0.05)
+
+
+def test_a_take_in_a_transaction_waits(members: list[px.Space]) -> None:
+    space = px.Space(members, placement="owner")
+    with ThreadPoolExecutor(1) as pool, px.Transaction(space) as transaction:
+        waiting = pool.submit(space.in_, "later", int, transaction=transaction, timeout=30)
+        members[2].out("later", 1)
+        assert waiting.result(30) == ("later", 1)
+    assert space.info().tuples == 0
+
+
+def test_who_is_likely_and_away_does_not_hide_the_others(tmp_path: Path) -> None:
+    with px.Space() as stays, px.Space() as goes:
+        space = px.Space([stays, goes.serve(f"unix:{tmp_path / 's'}")], placement="owner")
+        for number in range(50):
+            goes.out("found", number)
+            assert space.inp("found", int) == ("found", number)
+        stays.out("found", 100)
+        goes.close()
+        assert space.inp("found", int) == ("found", 100)
+        stays.out("found", 101)
+        assert space.in_("found", int, timeout=10) == ("found", 101)
+        stays.out("found", 102)
+        read = space.rd_all("found", int)
+        assert next(read) == ("found", 102)
+        with pytest.raises(px.SpaceError):
+            next(read)
+        with pytest.raises(px.SpaceError):
+            space.in_all("found", int)
+        assert stays.count("found", int) == 1, "all or none"
+        space.close()
+
+
+def test_close_ends_who_waits_over_spaces_that_stay_open(members: list[px.Space]) -> None:
+    space = px.Space(members)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(space.in_, "never", int)
+        future = space.in_future("never", int)
+        until(lambda: sum(member.info().takers for member in members) == 8, timeout=10, what="the takers")
+        space.close()
+        with pytest.raises(px.SpaceError):
+            waiting.result(10)
+        with pytest.raises(px.SpaceError):
+            future.result(10)
+    until(lambda: not any(member.info().takers for member in members), timeout=10, what="their end")
+
+
+def test_events_go_on_behind_members_that_were_quiet(members: list[px.Space]) -> None:
+    for member in members:
+        member.out_many([("before", number) for number in range(5)])
+        member.notify("before", int).close()
+        member.out_many([("before", number) for number in range(5)])
+    space = px.Space(members, placement="owner")
+    with space.notify("event", int) as events:
+        members[1].out("event", 1)
+        first = events.next(10)
+    members[2].out("event", 2)
+    with space.notify("event", int, since=first.sequence) as events:
+        assert events.next(10).fields == ("event", 2)
+
+
+def test_a_part_that_does_not_commit_does_not_stop_the_others() -> None:
+    from phalanx.space._commit import commit_all
+
+    committed: list[int] = []
+    tries = iter([KeyboardInterrupt(), None, px.SpaceError("away"), px.SpaceError("away"), None])
+
+    def commit(part: int) -> None:
+        error = next(tries, None)
+        if error is not None:
+            raise error
+        committed.append(part)
+
+    with pytest.raises(KeyboardInterrupt):
+        commit_all([lambda: commit(1), lambda: commit(2), lambda: commit(3)])
+    assert committed == [1, 2, 3]

@@ -19,6 +19,12 @@ from phalanx.space._engine import Engine, Fields, Outcome
 Ask: TypeAlias = Callable[[int, Callable[[Outcome], None]], tuple[Engine, int]]
 
 
+#: Seconds for an outcome that is on its way.
+PATIENCE = 10.0
+#: It did not come.
+LATE = object()
+
+
 class Asking:
     """The same request at several members."""
 
@@ -31,6 +37,7 @@ class Asking:
         self._asked: int | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._first: int | None = None
+        self._given_up: SpaceError | None = None
 
     def begin(self, members: Iterable[int], ask: Ask) -> int:
         """Asks the members, as long as none has a tuple; how many. Where one cannot be asked, that is its outcome."""
@@ -40,7 +47,7 @@ class Asking:
             try:
                 self._begun[number] = ask(number, partial(self._note, number))
             except Exception as error:
-                self._note(number, error)
+                self._note(number, error.with_traceback(None))  # whose frames refer to this
             if self._first is not None:
                 break
         self._asked = asked
@@ -58,7 +65,9 @@ class Asking:
 
     def is_over(self) -> bool:
         """Whether somebody had a tuple, or everybody has answered."""
-        return self._asked is not None and (self._first is not None or len(self._outcomes) >= self._asked)
+        if self._asked is None:
+            return False
+        return self._first is not None or self._given_up is not None or len(self._outcomes) >= self._asked
 
     def wait(self, timeout: float | None) -> None:
         """Waits until it is over. Members end their requests by themselves when their time has passed, so that this
@@ -76,9 +85,12 @@ class Asking:
         assert isinstance(outcome, tuple)
         return self._first, outcome
 
-    def failures(self) -> list[BaseException]:
-        """What went wrong at members."""
-        return [outcome for outcome in self._outcomes.values() if isinstance(outcome, BaseException)]
+    def raise_failure(self) -> None:
+        """Raises what went wrong at a member, if something did."""
+        failures = (outcome for outcome in self._outcomes.values() if isinstance(outcome, BaseException))
+        failure = self._given_up or next(failures, None)
+        if failure is not None:
+            raise type(failure)(*failure.args)  # another one, that nothing here refers to
 
     def request_of(self, number: int) -> tuple[Engine, int]:
         """The member, and the request's number there."""
@@ -89,15 +101,11 @@ class Asking:
         somebody else; the others go back. A member that is gone has ended its requests itself."""
         self._changed = None  # which refers to this: an end without the garbage collector
         for number, (member, request) in self._begun.items():
-            outcome = self._outcomes.get(number)
-            if number in self._outcomes and not isinstance(outcome, tuple):
-                continue
             try:
-                if outcome is None and member.cancel(request):
+                if not self._has_answered(number) and member.cancel(request):
                     continue
-                if outcome is None:
-                    self._await(number)
-                if not take or not isinstance(self._outcomes.get(number), tuple):
+                outcome = self._await(number)
+                if not take or not (isinstance(outcome, tuple) or outcome is LATE):
                     continue
                 if number != self._first:
                     member.settle(request, False)
@@ -105,8 +113,24 @@ class Asking:
                     member.settle(request, keep)
             except SpaceError:
                 continue
+        winner = self._begun.get(-1 if self._first is None or keep is not None else self._first)
+        self._begun = {} if winner is None else {self._first or 0: winner}  # nothing else is needed, nor held
 
-    def _await(self, number: int) -> None:
-        """The outcome is on its way already."""
+    def give_up(self, why: SpaceError) -> None:
+        """Nobody is waited for any more."""
         with self._news:
-            self._news.wait_for(lambda: number in self._outcomes, timeout=10.0)
+            self._given_up = why
+            self._news.notify_all()
+        changed = self._changed
+        if changed is not None:
+            changed()
+
+    def _has_answered(self, number: int) -> bool:
+        with self._news:
+            return number in self._outcomes
+
+    def _await(self, number: int) -> object:
+        """The outcome, which may be on its way still; :data:`LATE` if it does not come."""
+        with self._news:
+            self._news.wait_for(lambda: number in self._outcomes, timeout=PATIENCE)
+            return self._outcomes.get(number, LATE)

@@ -25,7 +25,7 @@ class Members(Sequence[Engine]):
         self._addresses = addresses
         self._reach = reach
         self._lock = Lock()
-        self._failures: dict[int, tuple[float, SpaceError]] = {}
+        self._failures: dict[int, tuple[float, str]] = {}
 
     def __len__(self) -> int:
         return len(self._engines)
@@ -47,14 +47,13 @@ class Members(Sequence[Engine]):
             return self._engines[at]
 
     def _reach_again(self, at: int, address: str) -> Engine:
-        when, failure = self._failures.pop(at, (0.0, SpaceError()))
+        when, failure = self._failures.get(at, (0.0, ""))
         if monotonic() - when < PAUSE:
-            self._failures[at] = when, failure
-            raise failure
+            raise SpaceError(failure)
         try:
             return self._reach(address)
         except SpaceError as error:
-            self._failures[at] = monotonic(), error
+            self._failures[at] = monotonic(), str(error)
             raise
 
     def close(self) -> None:
@@ -62,3 +61,4 @@ class Members(Sequence[Engine]):
         for engine, address in zip(self._engines, self._addresses, strict=True):
             if address is not None:
                 engine.close()
+        self._engines.clear()

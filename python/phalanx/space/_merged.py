@@ -30,7 +30,11 @@ class MergedEvents:
         self._news = Condition()
         self._is_news = True
         self._closed = False
-        self._known = [(since or 0) >> (BITS * at) & ((1 << BITS) - 1) for at in range(len(members))]
+        # Who was quiet so far has told everything up to here; what comes meanwhile comes again at most.
+        self._known = [
+            member.info()["events"] if since is None else since >> (BITS * at) & ((1 << BITS) - 1)
+            for at, member in enumerate(members)
+        ]
         self._watches: list[tuple[Engine, int]] = []
         try:
             for member, known in zip(members, self._known, strict=True):

@@ -35,6 +35,7 @@ _KINDS = {
     "array": b"\x08",
     "tuple": b"\x09",
     "list": b"\x0a",
+    "sealed": b"\x0d",
 }
 _VALUES = {str, int, float, bytes, bool, list, type(None)}
 _OPTIONS = {"order", "lease", "indexes"}
@@ -52,6 +53,9 @@ class RedisEngine:
     :class:`phalanx.Space` has them, which are this client's. SpaceError when redis-py is not installed, or nobody
     answers.
     """
+
+    #: For who would begin one.
+    without_transactions = True
 
     def __init__(self, address: str, objects: bool, options: Mapping[str, Any]) -> None:
         if strange := [name for name, value in options.items() if value and name not in _OPTIONS]:

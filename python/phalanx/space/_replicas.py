@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 #: Seconds that a new leader is looked for, before it is said that there is none.
 PATIENCE = 30.0
-#: Seconds without a question after which it is looked whether the connection is still there, before the next one: then a
-#: tuple is not put into a connection whose end nobody has seen.
+#: Seconds without a question after which it is looked whether the connection is still there, before the next one: then
+#: a tuple is not put into a connection whose end nobody has seen.
 IDLE = 0.05
 
 
@@ -29,9 +29,9 @@ MANY = 64
 
 
 class Replicas:
-    """An engine over the one that leads. What only looks, and what takes, is asked again at the next leader: a tuple whose
-    way back was lost is in the space again. Whether an ``out`` was done that was on its way when the leader died cannot
-    be known, and is not guessed: SpaceLostError. A transaction ends with the leader, unless it was prepared."""
+    """An engine over the one that leads. What only looks, and what takes, is asked again at the next leader: a tuple
+    that was on its way is in the space again. Whether an ``out`` was done that was on its way when the leader died
+    cannot be known, and is not guessed: SpaceLostError. A transaction ends with the leader, unless it was prepared."""
 
     def __init__(self, engine: RemoteSpace, reach: Callable[[float], RemoteSpace]) -> None:
         self._engine = engine

@@ -65,7 +65,7 @@ def directory_of(address: str) -> Path | None:
     """Where a server at ``address`` keeps its durable spaces if nobody says: spaces/PORT in $PHALANX_HOME or
     ~/.phalanx. None for port 0, which is another one each time."""
     if address.startswith("unix:"):
-        return home() / "spaces" / quote(os.path.abspath(address.removeprefix("unix:")), safe="")
+        return home() / "spaces" / quote(str(Path(address.removeprefix("unix:")).resolve()), safe="")
     port = address.rpartition(":")[2]
     port = port if port.isdecimal() else "7400"
     return home() / "spaces" / port if int(port) else None

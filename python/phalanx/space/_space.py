@@ -21,6 +21,8 @@ from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
 
+#: Seconds that taking all may take.
+LONGEST = 600.0
 #: Tuples in a page of ``in_all`` and ``rd_all``, at most.
 PAGE = 1000
 
@@ -55,10 +57,10 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``replicas``: so many servers keep the space
-    together, and it goes on while most of them are there: that of the address and ``members``, others at ``"host:port"``;
-    or the first of the machines in ``"hosts.txt/name"``. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
-    ``identity`` and ``policy``, as a manager's.
+    machine's disk; for a space in this process, the directory to keep it in. ``replicas``: so many servers keep the
+    space together, and it goes on while most of them are there: that of the address and ``members``, others at
+    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
+    :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
     0.0), a type matches its values (``bool`` is no ``int``; a class matches also those of its subclasses),
@@ -117,6 +119,11 @@ class Space:
     def name(self) -> str:
         """Its address; of a space in this process that nobody serves, one that only this process knows."""
         return self._address if isinstance(self._address, str) else self._served or f"in-process:{id(self):x}"
+
+    @property
+    def _transacts(self) -> bool:
+        """Redis knows no transactions of ours."""
+        return not hasattr(self._engine, "without_transactions")
 
     @property
     def visits(self) -> int:
@@ -220,7 +227,10 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> list[Fields]:
-        """Takes all matching tuples that are there now."""
+        """Takes all matching tuples that are there now; all, or none where something goes wrong on the way."""
+        if transaction is None and self._transacts:
+            with Transaction(self, timeout=LONGEST) as whole:
+                return self.in_all(*template, select=select, where=where, transaction=whole)
         return [fields for page in self._pages(template, True, select, where, transaction) for fields in page]
 
     def rd_all(

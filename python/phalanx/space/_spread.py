@@ -10,12 +10,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from threading import Lock, Thread
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._asking import Asking
+from phalanx.space._commit import commit_all
 from phalanx.space._engine import Cursor, Engine, Fields, Outcome
 from phalanx.space._members import Members
 from phalanx.space._merged import MergedEvents
@@ -28,6 +31,17 @@ from phalanx.space._where import Query
 MOST_MEMBERS = 1 << 16
 #: A request is given up so many seconds after the members should have ended it.
 GRACE = 30.0
+
+
+class Request(NamedTuple):
+    """What is asked of members."""
+
+    template: Fields
+    take: bool
+    select: tuple[Selector, ...]
+    where: Query | None
+    transaction: int | None
+    timeout: float | None
 
 
 class Spread:
@@ -44,6 +58,8 @@ class Spread:
         self._lock = Lock()
         self._numbers = count(1)
         self._askings: dict[int, tuple[Asking, bool]] = {}
+        #: Those that a thread waits for.
+        self._waiting: set[Asking] = set()
         self._transactions: dict[int, tuple[float, list[int]]] = {}
         self._watches: dict[int, MergedEvents] = {}
         self.visits = 0
@@ -114,25 +130,48 @@ class Spread:
         /,
     ) -> Fields | None:
         """As :meth:`Engine.get`."""
-        return self._get(template, take, select, where, transaction, self._likely(template))
+        request = Request(template, take, select, where, transaction, 0.0)
+        return self._get(request, self._likely(template))
 
-    def _get(
-        self,
-        template: Fields,
-        take: bool,
-        select: tuple[Selector, ...],
-        where: Query | None,
-        transaction: int | None,
-        members: list[int],
-    ) -> Fields | None:
-        if len(members) == 1 or self._success.is_clear(template, members):
-            first, *members = members
-            self._visit(1)
-            found = self._members[first].get(template, take, select, where, self._part(transaction, first))
-            self._success.note(template, [first], None if found is None else first)
-            if found is not None:
-                return found
-        return self._ask(template, take, select, where, transaction, 0.0, members) if members else None
+    def _get(self, request: Request, members: list[int]) -> Fields | None:
+        """Asks the likeliest alone first, where that is clear; and then the others, or all if it cannot be asked."""
+        others = members
+        if len(members) == 1 or self._success.is_clear(request.template, members):
+            first, *others = members
+            try:
+                found = self._get_at(first, request)
+            except SpaceError:
+                if not others:
+                    raise
+                others = members
+            else:
+                if found is not None or not others:
+                    return found
+        if request.take and request.transaction is not None:
+            return self._take_in_turn(request, others)
+        found_at = self._ask(request, others)
+        return found_at and found_at[1]
+
+    def _get_at(self, at: int, request: Request) -> Fields | None:
+        template, take, select, where, transaction, _ = request
+        self._visit(1)
+        found = self._members[at].get(template, take, select, where, self._part(transaction, at))
+        self._success.note(template, [at], None if found is None else at)
+        return found
+
+    def _take_in_turn(self, request: Request, members: list[int]) -> Fields | None:
+        """What was taken in a transaction is given back by nothing but its end. So nobody is asked who may not be
+        needed."""
+        away = None
+        for at in members:
+            try:
+                found = self._get_at(at, request)
+            except SpaceError:
+                away = at
+            else:
+                if found is not None:
+                    return found
+        return None if away is None else self._get_at(away, request)
 
     def wait(
         self,
@@ -150,57 +189,59 @@ class Spread:
             self._visit(1)
             (at,) = members
             return self._members[at].wait(template, take, select, where, self._part(transaction, at), timeout)
+        request = Request(template, take, select, where, transaction, timeout)
+        if take and transaction is not None:
+            return self._wait_in_turn(request, members)
         if self._success.is_clear(template, members):
-            found = self._get(template, take, select, where, transaction, members[:1])
-            if found is not None:
-                return found
-        return self._ask(template, take, select, where, transaction, timeout, members)
+            with suppress(SpaceError):
+                found = self._get_at(members[0], request)
+                if found is not None:
+                    return found
+        found_at = self._ask(request, members)
+        return found_at and found_at[1]
 
-    def _ask(
-        self,
-        template: Fields,
-        take: bool,
-        select: tuple[Selector, ...],
-        where: Query | None,
-        transaction: int | None,
-        timeout: float | None,
-        members: list[int],
-    ) -> Fields | None:
-        """Asks them at once, and waits for the first tuple."""
+    def _wait_in_turn(self, request: Request, members: list[int]) -> Fields | None:
+        """Waits until somebody has a tuple, and takes it there; and again, if somebody else was faster."""
+        end = None if request.timeout is None else monotonic() + request.timeout
+        while True:
+            found = self._take_in_turn(request, members)
+            left = None if end is None else end - monotonic()
+            if found is not None or (left is not None and left <= 0):
+                return found
+            seen = self._ask(request._replace(take=False, timeout=left), members)
+            if seen is None:
+                return None
+            members = [seen[0], *(at for at in members if at != seen[0])]
+
+    def _ask(self, request: Request, members: list[int]) -> tuple[int, Fields] | None:
+        """Asks them at once, and waits for the first tuple; whose it is, and the tuple."""
         asking, keep = Asking(), False
+        self._waiting.add(asking)
         try:
-            self._begin(asking, template, take, select, where, transaction, timeout, members)
-            asking.wait(None if timeout is None else timeout + GRACE)
+            self._begin(asking, request, members)
+            asking.wait(None if request.timeout is None else request.timeout + GRACE)
             keep = True
         finally:
-            asking.end(take=take, keep=keep)  # also after a Ctrl-C, with which nothing was taken
-        return self._outcome(template, members, asking)
+            self._waiting.discard(asking)
+            asking.end(take=request.take, keep=keep)  # also after a Ctrl-C, with which nothing was taken
+        return self._outcome(request.template, members, asking)
 
-    def _begin(
-        self,
-        asking: Asking,
-        template: Fields,
-        take: bool,
-        select: tuple[Selector, ...],
-        where: Query | None,
-        transaction: int | None,
-        timeout: float | None,
-        members: Iterable[int],
-    ) -> None:
+    def _begin(self, asking: Asking, request: Request, members: Iterable[int]) -> None:
+        template, take, select, where, transaction, timeout = request
+
         def ask(at: int, done: Callable[[Outcome], None]) -> tuple[Engine, int]:
             member = self._members[at]
             return member, member.begin_wait(template, take, select, where, self._part(transaction, at), timeout, done)
 
         self._visit(asking.begin(members, ask))
 
-    def _outcome(self, template: Fields, members: list[int], asking: Asking) -> Fields | None:
+    def _outcome(self, template: Fields, members: list[int], asking: Asking) -> tuple[int, Fields] | None:
         first = asking.first()
         self._success.note(template, members, None if first is None else first[0])
-        if first is not None:
-            return first[1]
-        for failure in asking.failures():
-            raise failure  # nobody who could be asked has one, and those who could not might
-        return None
+        if first is None:
+            # Nobody who could be asked has one, and those who could not might.
+            asking.raise_failure()
+        return first
 
     def begin_wait(
         self,
@@ -215,6 +256,8 @@ class Spread:
     ) -> int:
         """As :meth:`Engine.begin_wait`."""
         members = self._likely(template)
+        if take and transaction is not None and len(members) > 1:
+            raise SpaceError("a take that does not wait, in a transaction, goes to one member: name the placing fields")
         request, finishing, told = next(self._numbers), Lock(), [done]
 
         def changed() -> None:
@@ -229,14 +272,15 @@ class Spread:
             if waits:
                 asking.end(take=take, keep=None)
                 try:
-                    outcome: Outcome = self._outcome(template, members, asking)
+                    found = self._outcome(template, members, asking)
+                    outcome: Outcome = found and found[1]
                 except SpaceError as error:
-                    outcome = error
+                    outcome = error.with_traceback(None)  # whose frames refer to it
                 told.pop()(outcome)  # and whoever is told may be forgotten
 
         asking = Asking(changed)
         self._askings[request] = asking, take
-        self._begin(asking, template, take, select, where, transaction, timeout, members)
+        self._begin(asking, Request(template, take, select, where, transaction, timeout), members)
         if asking.is_over() and finishing.acquire(blocking=False):
             finish()
         return request
@@ -271,22 +315,27 @@ class Spread:
         /,
     ) -> tuple[list[Fields], Cursor | None]:
         """As :meth:`Engine.get_many`: one member after the other."""
-        at, *place = after or (0,)
+        at, away, *place = after or (0, 0)
+        if at == MOST_MEMBERS:
+            raise SpaceError(f"{self._names[away - 1]} was away; what is at the other members was told")
         found: list[Fields] = []
         for member in (number for number in sorted(self._placement.members(template)) if number >= at):
-            self._visit(1)
-            part = self._part(transaction, member)
             inner: Cursor | None = tuple(place) if member == at and place else None
             while len(found) < limit:
-                page, inner = self._members[member].get_many(
-                    template, take, select, where, part, limit - len(found), inner
-                )
+                self._visit(1)
+                try:
+                    page, inner = self._members[member].get_many(
+                        template, take, select, where, self._part(transaction, member), limit - len(found), inner
+                    )
+                except SpaceError:
+                    away = member + 1
+                    break
                 found += page
                 if inner is None:
                     break
             else:
-                return found, (member, *(inner or ()))
-        return found, None
+                return found, (member, away, *(inner or ()))
+        return found, (MOST_MEMBERS, away) if away else None
 
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """As :meth:`Engine.count`, over all members."""
@@ -329,8 +378,10 @@ class Spread:
         if len(parts) > 1:
             self.prepare(transaction)
         del self._transactions[transaction]
-        for at in parts:
-            self._members[at].commit(transaction)
+        commit_all([partial(self._commit_at, at, transaction) for at in parts])
+
+    def _commit_at(self, at: int, transaction: int) -> None:
+        self._members[at].commit(transaction)  # at a connection that is new if the old one has ended
 
     def abort(self, transaction: int, /) -> None:
         """As :meth:`Engine.abort`."""
@@ -375,8 +426,11 @@ class Spread:
 
     def close(self) -> None:
         """As :meth:`Engine.close`."""
+        closed = SpaceError("this space is closed")
         for watch in list(self._watches):
             self.unwatch(watch)
+        for asking in [*self._waiting, *(asking for asking, _ in list(self._askings.values()))]:
+            asking.give_up(closed)
         self._members.close()
 
     def _likely(self, template: Fields) -> list[int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 
 from phalanx.errors import SpaceError, TransactionError
+from phalanx.space._commit import commit_all
 from phalanx.space._engine import Engine, Over
 
 
@@ -51,17 +53,7 @@ class Transaction:
             self.abort()
             raise
         self._ended = True
-        failures = []
-        for engine in self._engines:
-            try:
-                engine.commit(self._number)
-            except SpaceError as error:
-                failures.append(error)
-        if len(failures) == len(self._engines):
-            raise failures[0]
-        if failures:
-            heard = f"{len(self._engines) - len(failures)} of {len(self._engines)} spaces have committed; of the others"
-            raise TransactionError(f"{heard} it is not known: {failures[0]}") from failures[0]
+        commit_all([partial(engine.commit, self._number) for engine in self._engines])
 
     def abort(self) -> None:
         """Undoes all of it. After the end it does nothing."""

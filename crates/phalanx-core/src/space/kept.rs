@@ -22,6 +22,8 @@ pub const HERE: u128 = 0;
 pub struct Kept {
     /// Milliseconds from the Unix epoch to the time zero of the space.
     epoch: u64,
+    /// What a call, and a transaction, may put. Half of what the log takes: what is taken needs some too.
+    most_bytes: u64,
     changes: Vec<Change>,
     clients: HashMap<SessionId, u128, RandomState>,
     /// Clients that did not acknowledge what they took and have not come back.
@@ -41,14 +43,14 @@ struct Lost {
 impl Kept {
     fn new(epoch: u64) -> Kept {
         let (clients, lost) = (HashMap::default(), HashMap::default());
-        Kept { epoch, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
+        Kept { epoch, most_bytes: u64::MAX, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
     }
 
-    fn to_unix(&self, time: Duration) -> u64 {
+    fn since_epoch(&self, time: Duration) -> u64 {
         self.epoch.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn from_unix(&self, time: u64) -> Duration {
+    fn since_zero(&self, time: u64) -> Duration {
         Duration::from_millis(time.saturating_sub(self.epoch))
     }
 
@@ -57,7 +59,7 @@ impl Kept {
         if let Some(extra) = &held.extra {
             let bytes = |field: &Option<Box<[u8]>>| field.as_deref().map(Bytes::copy_from_slice);
             (record.key, record.label, record.priority) = (bytes(&extra.key), bytes(&extra.label), extra.priority);
-            record.expires = extra.deadline.map(|deadline| self.to_unix(deadline));
+            record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
         }
         record
     }
@@ -68,7 +70,7 @@ impl Kept {
             return Held { number, tuple, extra: None };
         }
         let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
-        let deadline = expires.map(|time| self.from_unix(time));
+        let deadline = expires.map(|time| self.since_zero(time));
         let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline };
         Held { number, tuple, extra: Some(Box::new(extra)) }
     }
@@ -76,9 +78,9 @@ impl Kept {
 
 impl Space {
     /// From now on all that changes is to be collected with [`Space::take_changes`] after every call. `epoch`:
-    /// milliseconds from the Unix epoch to the time zero of the calls.
-    pub fn keep_changes(&mut self, epoch: u64) {
-        self.kept.get_or_insert_with(|| Box::new(Kept::new(epoch)));
+    /// milliseconds from the Unix epoch to the time zero of the calls; `most_bytes`: of the changes of one call, about.
+    pub fn keep_changes(&mut self, epoch: u64, most_bytes: u64) {
+        self.kept.get_or_insert_with(|| Box::new(Kept::new(epoch))).most_bytes = most_bytes;
     }
 
     /// What has changed since this was asked last; nothing in a space that is not kept.
@@ -131,7 +133,7 @@ impl Space {
 
     fn fill_prepared(&mut self, id: TransactionId, prepared: Prepared) -> Result<(), SpaceError> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
-        let deadline = kept.from_unix(prepared.until);
+        let deadline = kept.since_zero(prepared.until);
         let staged: Vec<Held> = prepared.puts.into_iter().map(|(number, record)| kept.held(number, record)).collect();
         let mut places = std::mem::take(&mut kept.places);
         places.sort_unstable_by_key(|(number, _)| *number);
@@ -151,7 +153,8 @@ impl Space {
         staged.iter().chain(&taken).for_each(|held| self.hold(held));
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
-        let transaction = Transaction { owner, deadline, prepared: true, staged, taken, waiters: BTreeSet::new() };
+        let transaction =
+            Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
         self.transactions.insert(id, transaction);
         Ok(())
     }
@@ -258,7 +261,19 @@ impl Space {
     }
 
     pub(super) fn note_expires(&mut self, number: u64, deadline: Option<Duration>) {
-        self.note(|kept| Change::Expires { number, expires: deadline.map(|deadline| kept.to_unix(deadline)) });
+        self.note(|kept| Change::Expires { number, expires: deadline.map(|deadline| kept.since_epoch(deadline)) });
+    }
+
+    /// Whether so many bytes more, of a transaction, are not too many for one group of changes.
+    pub(super) fn check_group(&self, bytes: u64, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let own = transaction.and_then(|id| self.transactions.get(&id));
+        let staged: u64 = own.map_or(0, |own| own.put_bytes);
+        let most = kept.most_bytes / 2;
+        match bytes.saturating_add(staged) > most {
+            true => Err(SpaceError::Full { what: "bytes put at once".into(), most }),
+            false => Ok(()),
+        }
     }
 
     /// Whether a transaction is small enough to be kept as one change.
@@ -268,17 +283,11 @@ impl Space {
         if too_many { Err(full()) } else { Ok(()) }
     }
 
-    /// Bytes that ending a transaction changes, at most.
-    pub fn transaction_bytes(&self, id: TransactionId) -> u64 {
-        let own = self.transactions.get(&id).into_iter().flat_map(|own| own.staged.iter().chain(&own.taken));
-        own.map(Held::bytes).sum()
-    }
-
     pub(super) fn note_prepared(&mut self, id: TransactionId) {
         let (Some(kept), Some(own)) = (&mut self.kept, self.transactions.get(&id)) else { return };
         let puts = own.staged.iter().map(|held| (held.number, kept.record(held))).collect();
         let takes = own.taken.iter().map(|held| held.number).collect();
-        let prepared = Prepared { until: kept.to_unix(own.deadline), puts, takes };
+        let prepared = Prepared { until: kept.since_epoch(own.deadline), puts, takes };
         kept.changes.push(Change::Prepared { transaction: id, prepared });
     }
 

@@ -187,7 +187,7 @@ impl Space {
     ) -> Result<u64, SpaceError> {
         self.on_tick(now);
         self.open_transaction(transaction)?;
-        self.check_room(tuples)?;
+        self.check_room(tuples, transaction)?;
         let extra = self.extra(now, options, tuples.len(), transaction)?;
         if let Some(key) = &options.key {
             self.store.reserve_key(key);
@@ -205,7 +205,7 @@ impl Space {
         Ok(first)
     }
 
-    fn check_room(&self, tuples: &[Tuple]) -> Result<(), SpaceError> {
+    fn check_room(&self, tuples: &[Tuple], transaction: Option<TransactionId>) -> Result<(), SpaceError> {
         let full = |what: &str, most| Err(SpaceError::Full { what: what.into(), most });
         let options = &self.options;
         if self.store.len() + self.held.0 + tuples.len() as u64 > options.most_tuples {
@@ -220,6 +220,7 @@ impl Space {
         if self.bytes() + bytes > options.most_bytes {
             return full("bytes", options.most_bytes);
         }
+        self.check_group(bytes, transaction)?;
         match self.next_number + tuples.len() as u64 > MOST_NUMBER {
             true => full("tuples in its life", MOST_NUMBER),
             false => Ok(()),

@@ -18,6 +18,8 @@ pub struct Transaction {
     pub owner: SessionId,
     pub deadline: Duration,
     pub prepared: bool,
+    /// Bytes of all that it has put so far, also of what it has taken again.
+    pub put_bytes: u64,
     /// What it put.
     pub staged: Vec<Held>,
     /// What it took of what was there before.
@@ -73,6 +75,7 @@ impl Space {
             owner: session,
             deadline,
             prepared: false,
+            put_bytes: 0,
             staged: Vec::new(),
             taken: Vec::new(),
             waiters: BTreeSet::new(),
@@ -209,6 +212,7 @@ impl Space {
         self.held.0 += 1;
         self.held.1 += held.bytes();
         if let Some(own) = self.transactions.get_mut(&id) {
+            own.put_bytes += held.bytes();
             own.staged.push(held);
         }
     }

@@ -26,13 +26,13 @@ pub struct Hosted {
     pub secure: bool,
     /// Whether other members keep it too: where it cannot go on, it goes on there.
     replicated: bool,
-    /// Bytes that one request may change, at most.
-    most_change: u64,
     /// What the ticking thread waits for.
     sooner: Condvar,
     /// What others are to be told once what it comes from is stable, in order.
-    outbox: Mutex<VecDeque<(Position, Arc<dyn Outlet>, Command)>>,
+    outbox: Mutex<VecDeque<Unsaid>>,
 }
+
+type Unsaid = (Position, Arc<dyn Outlet>, Command);
 
 struct State {
     engine: Space,
@@ -62,6 +62,8 @@ struct Unstable {
     position: Position,
     /// Whether others wait to be told something, too.
     tells: bool,
+    /// Whether something was only read, so that it must be certain that nobody else serves the space.
+    reads: bool,
 }
 
 impl Told {
@@ -82,8 +84,9 @@ impl Told {
 
     /// What is left to be done after this and `later`, of the same space.
     pub fn and(mut self, mut later: Told) -> Told {
-        let tells = self.unstable.is_some_and(|unstable| unstable.tells);
-        later.unstable.iter_mut().for_each(|unstable| unstable.tells |= tells);
+        if let (Some(before), Some(later)) = (self.unstable, &mut later.unstable) {
+            (later.tells, later.reads) = (later.tells | before.tells, later.reads | before.reads);
+        }
         later.outlets.append(&mut self.outlets);
         later
     }
@@ -97,7 +100,7 @@ impl Told {
 
 impl Unstable {
     fn wait(self) -> Result<(), SpaceError> {
-        let confirmed = self.log.confirm(self.position);
+        let confirmed = if self.reads { self.log.confirm(self.position) } else { self.log.wait(self.position) };
         drop(self.log);
         confirmed.map_err(|error| self.hosted.fail(&error))?;
         self.hosted.tell_stable(self.position);
@@ -120,10 +123,9 @@ impl Hosted {
     /// A space that is there, with the log of its changes; `began`: its time zero.
     pub(super) fn of(engine: Space, log: Option<Arc<dyn Log>>, began: Instant) -> Arc<Hosted> {
         let (secure, replicated) = (engine.options().secure, !engine.options().replicas.is_empty());
-        let most_change = log.as_ref().map_or(u64::MAX, |log| log.most_bytes() as u64);
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
-        Arc::new(Hosted { state, began, secure, replicated, most_change, sooner, outbox })
+        Arc::new(Hosted { state, began, secure, replicated, sooner, outbox })
     }
 
     /// Time as the engine counts it.
@@ -182,14 +184,6 @@ impl Hosted {
     /// Ends a replicated space here: another member leads it now, and all who wait are told to wait there.
     pub(super) fn move_to(&self, leader: Option<String>) {
         self.end_with(SpaceError::Elsewhere { leader });
-    }
-
-    /// Refuses what changes more bytes at once than can be kept.
-    pub fn check_change(&self, bytes: u64) -> Result<(), SpaceError> {
-        match bytes <= self.most_change {
-            true => Ok(()),
-            false => Err(SpaceError::Full { what: "bytes at once".into(), most: self.most_change }),
-        }
     }
 
     fn end_with(&self, why: SpaceError) {
@@ -307,11 +301,10 @@ impl Locked<'_> {
         let state = &mut *self.state;
         let mut told = Told::default();
         if let Some(log) = state.log.clone() {
-            let position = match state.engine.take_changes() {
-                changes if changes.is_empty() => log.position(),
-                changes => log.append(changes),
-            };
-            told.unstable = Some(Unstable { hosted: self.hosted.clone(), log, position, tells: false });
+            let changes = state.engine.take_changes();
+            let reads = changes.is_empty();
+            let position = if reads { log.position() } else { log.append(changes) };
+            told.unstable = Some(Unstable { hosted: self.hosted.clone(), log, position, tells: false, reads });
         }
         while let Some(command) = state.engine.next_command() {
             let (Command::Answer { session, .. } | Command::Notify { session, .. }) = &command;

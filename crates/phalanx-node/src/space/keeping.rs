@@ -130,7 +130,7 @@ pub(super) fn fill_from(
         (None, Some(options)) => Space::new(Options { durable: true, ..options })?,
         (None, None) => return Err(not_kept("nothing was ever kept in its file").into()),
     };
-    engine.keep_changes(epoch);
+    engine.keep_changes(epoch, log.most_bytes() as u64);
     if is_new {
         let opened = Change::Opened { options: Box::new(engine.options().clone()) };
         log.wait(log.append(vec![opened]))?;
@@ -148,7 +148,7 @@ fn take(filling: &mut Option<Space>, epoch: u64, change: Change) -> Result<(), S
     match (filling, change) {
         (Some(engine), change) => engine.fill(change),
         (none, Change::Opened { options }) => {
-            none.insert(Space::new(*options)?).keep_changes(epoch);
+            none.insert(Space::new(*options)?).keep_changes(epoch, u64::MAX);
             Ok(())
         }
         (None, _) => Err(not_kept("it does not say what the space is like")),

@@ -221,6 +221,13 @@ impl Opened {
         done
     }
 
+    fn order(&self, work: impl FnOnce(&mut Space, Duration)) -> Result<(), SpaceError> {
+        self.with(|space, now| {
+            work(space, now);
+            Ok(())
+        })
+    }
+
     fn is_unstable(&self) -> bool {
         let unstable = self.unstable.take();
         let is_unstable = unstable.is_some();
@@ -241,11 +248,11 @@ impl Opened {
                 false => Ok(None), // it was answered, or there is none
             },
             ToSpace::Ack { request } => {
-                let _ = self.with(|space, _| Ok(space.acknowledge(self.id, request)));
+                let _ = self.order(|space, _| space.acknowledge(self.id, request)); // asked next, it says why
                 Ok(None)
             }
             ToSpace::GiveBack { request } => {
-                let _ = self.with(|space, now| Ok(space.give_back(now, self.id, request)));
+                let _ = self.order(|space, now| space.give_back(now, self.id, request));
                 Ok(None)
             }
             ToSpace::Count { request, transaction } => {
@@ -263,12 +270,10 @@ impl Opened {
                 done(request, 0)
             }
             ToSpace::Prepare { request, transaction } => {
-                self.check_transaction(transaction)?;
                 self.with(|space, now| space.prepare(now, transaction))?;
                 done(request, 0)
             }
             ToSpace::Commit { request, transaction } => {
-                self.check_transaction(transaction)?;
                 self.with(|space, now| space.commit(now, transaction))?;
                 done(request, 0)
             }
@@ -286,25 +291,19 @@ impl Opened {
                 Ok(Some((FromSpace::Info { request, info }, Vec::new())))
             }
             ToSpace::Known { client } => {
-                let known = client != HERE;
-                let _ = self.with(|space, _| Ok(known.then(|| space.introduce(self.id, client))));
+                if client != HERE {
+                    let _ = self.order(|space, _| space.introduce(self.id, client));
+                }
                 Ok(None)
             }
             ToSpace::Back { request, client, open } => {
                 let open: HashSet<RequestId> = open.into_iter().collect();
                 let got = |request| !open.contains(&request);
-                let known = client != HERE;
-                self.with(|space, now| Ok(known.then(|| space.client_is_back(now, self.id, client, got))))?;
+                self.order(|space, now| space.client_is_back(now, self.id, client, got))?;
                 done(request, 0)
             }
             ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Beat => Ok(None),
         }
-    }
-
-    /// Only its owner adds to it, one request after the other.
-    fn check_transaction(&self, transaction: TransactionId) -> Result<(), SpaceError> {
-        let bytes = self.with(|space, _| Ok(space.transaction_bytes(transaction)))?;
-        self.space.check_change(bytes)
     }
 
     fn out(
@@ -314,8 +313,6 @@ impl Opened {
         options: &OutOptions,
         transaction: Option<TransactionId>,
     ) -> Result<u64, SpaceError> {
-        let beside = [&options.key, &options.label].map(|field| field.as_ref().map_or(0, Vec::len) as u64 + 32);
-        self.space.check_change(body.len() as u64 + u64::from(tuples) * beside.iter().sum::<u64>())?;
         let tuples = Tuple::check_all(body, u64::from(tuples), &self.limits)?;
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;

@@ -49,7 +49,7 @@ impl State {
     /// An engine with this state, `later` after the first one.
     fn fill(&self, options: Options, later: Duration) -> Space {
         let mut space = Space::new(options).unwrap();
-        space.keep_changes(EPOCH + later.as_millis() as u64);
+        space.keep_changes(EPOCH + later.as_millis() as u64, u64::MAX);
         for (number, record) in self.tuples.clone() {
             space.fill(Change::Put { number, record }).unwrap();
         }
@@ -62,8 +62,11 @@ impl State {
     }
 }
 
+/// What was said of a tuple, and its deadline.
+type Said = (Extra, Option<u64>);
+
 /// The tuples, with deadlines in milliseconds since the Unix epoch.
-fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<(Extra, Option<u64>)>)> {
+fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<Said>)> {
     let told = |held: Held| {
         let extra = held.extra.map(|extra| {
             let deadline = extra.deadline.map(|deadline| EPOCH + (later + deadline).as_millis() as u64);
@@ -78,7 +81,7 @@ fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<(Extra, Opt
 
 fn kept(options: Options) -> Bench {
     let mut bench = Bench::with(options);
-    bench.space.keep_changes(EPOCH);
+    bench.space.keep_changes(EPOCH, u64::MAX);
     bench
 }
 
@@ -97,7 +100,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..300), later in 0u64..4, commits in any::<bool>(),
     ) {
         let mut pair = Pair::new(Options::default());
-        pair.bench.space.keep_changes(EPOCH);
+        pair.bench.space.keep_changes(EPOCH, u64::MAX);
         let mut state = State::default();
         for step in steps {
             pair.step(step);
@@ -232,4 +235,21 @@ fn what_is_no_state_or_does_not_fit_together_is_refused() {
     let prepared = Prepared { takes: vec![9], ..Prepared::default() };
     let fill = bench.space.fill(Change::Prepared { transaction: TransactionId(1), prepared });
     assert!(matches!(fill, Err(SpaceError::NotKept(_))));
+}
+
+#[test]
+fn no_more_is_put_at_once_than_a_log_takes() {
+    let mut bench = Bench::new();
+    bench.space.keep_changes(EPOCH, 4000);
+    let (now, long) = (bench.now, str(&"x".repeat(900)));
+    let id = TransactionId(1);
+    bench.space.begin(now, SessionId(1), id, Duration::from_secs(5)).unwrap();
+    let mut out = |number: usize, id| {
+        let tuples = vec![Tuple::of(std::slice::from_ref(&long)); number];
+        bench.space.out(now, &tuples, &OutOptions::default(), id)
+    };
+    assert!(matches!(out(3, None), Err(SpaceError::Full { .. })));
+    assert!(out(1, None).is_ok() && out(1, None).is_ok());
+    assert!(out(1, Some(id)).is_ok() && out(1, Some(id)).is_ok());
+    assert!(matches!(out(1, Some(id)), Err(SpaceError::Full { .. })));
 }
