@@ -48,7 +48,9 @@ class Group:
         """A server, at the port that it had before."""
         address = f"127.0.0.1:{self.ports[name]}"
         own = ["--identity", str(self.folder / f"{name}.pem"), "--directory", str(self.folder / name)]
-        process = self.process([PHALANX, "space", "serve", "--address", address, *own], name)
+        # One of them is an executor, which serves spaces beside.
+        serves = ["executor", "--listen"] if name == "three" else ["space", "serve", "--address"]
+        process = self.process([PHALANX, *serves, address, *own], name)
         self.ports[name] = int(process.line("listening on ", timeout=PATIENCE).split()[2].rpartition(":")[2])
         return process
 
