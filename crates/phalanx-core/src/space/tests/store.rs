@@ -107,6 +107,34 @@ fn boxes_find_what_a_scan_finds() {
 }
 
 #[test]
+fn a_box_around_a_large_integer_misses_nothing() {
+    let compare =
+        |comparison, actual: Value| Operation::Compare { path: vec![], comparison, actual: actual.to_bytes() };
+    let big = |value: i128| {
+        let bytes = value.to_le_bytes();
+        let sign = if value < 0 { 0xff } else { 0 };
+        let end = (1..16).rev().find(|end| bytes[*end] != sign).unwrap_or(0);
+        let needs_sign = (bytes[end] >= 0x80) != (value < 0);
+        Value::Big(bytes[..=end + usize::from(needs_sign)].to_vec())
+    };
+    let mut plain = Bench::new();
+    let mut boxed = Bench::with(Options { boxes: vec![vec![0]], ..Options::default() });
+    let floats = [1e20, -1e20, 1.5e19, 3e30, -3e30, 1e300];
+    let values = [1 << 65, -(1 << 65), (1 << 70) + 1, 10i128.pow(20), 10i128.pow(30)].map(big);
+    for value in floats.map(Value::Float).into_iter().chain(values.clone()).chain([int(5), int(i64::MAX)]) {
+        plain.out(std::slice::from_ref(&value));
+        boxed.out(&[value]);
+    }
+    for actual in values.into_iter().chain([Value::Float(1.2e20), Value::Float(1e30), int(7)]) {
+        for comparison in [Comparison::Less, Comparison::AtMost, Comparison::Equal, Comparison::AtLeast] {
+            let query = Query::new(vec![compare(comparison, actual.clone())]).unwrap();
+            let template = Template::new(vec![Pattern::Where(query)], None);
+            assert_eq!(boxed.count(&template), plain.count(&template), "{comparison:?} {actual:?}");
+        }
+    }
+}
+
+#[test]
 fn pages_are_bounded_and_go_on_where_they_ended() {
     let mut bench = Bench::new();
     (0..1000).for_each(|number| bench.out(&[int(number)]));
