@@ -11,6 +11,7 @@ mod register;
 mod search;
 mod sessions;
 mod signature;
+mod staged;
 mod store;
 mod template;
 #[cfg(test)]

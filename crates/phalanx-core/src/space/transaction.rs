@@ -1,6 +1,7 @@
 //! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
 //! one participant of a transaction over several, which are prepared before they are committed.
 
+use super::staged::Staged;
 use super::store::Held;
 use super::{Space, Tuple};
 use crate::error::SpaceError;
@@ -19,9 +20,9 @@ pub struct Transaction {
     deadline: Duration,
     prepared: bool,
     /// What it put.
-    pub staged: Vec<Held>,
+    pub staged: Staged,
     /// What it took of what was there before.
-    pub taken: Vec<Held>,
+    pub taken: Staged,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
 }
@@ -73,8 +74,8 @@ impl Space {
             owner: session,
             deadline,
             prepared: false,
-            staged: Vec::new(),
-            taken: Vec::new(),
+            staged: Staged::default(),
+            taken: Staged::default(),
             waiters: BTreeSet::new(),
         };
         self.transactions.insert(transaction, new);
@@ -104,7 +105,7 @@ impl Space {
             return Ok(());
         }
         let own = self.end(transaction, true).ok_or(SpaceError::NoTransaction)?;
-        for held in &own.taken {
+        for held in own.taken.iter() {
             self.let_go(held);
             self.store.free_key(held);
         }
@@ -137,17 +138,19 @@ impl Space {
     /// Aborts, except that what was taken is not yet back.
     pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
         let own = self.end(transaction, false)?;
-        for held in &own.staged {
+        for held in own.staged.iter() {
             self.let_go(held);
             self.store.free_key(held);
         }
         // Who put a tuple in the place of the one it took leaves that one its key.
-        for held in &own.taken {
+        for held in own.taken.iter() {
             if let Some(key) = held.key() {
                 self.store.reserve_key(key);
             }
         }
-        Some(own.taken)
+        let mut taken = Vec::with_capacity(own.taken.len());
+        taken.extend(own.taken);
+        Some(taken)
     }
 
     /// What was taken comes back, the oldest first.
@@ -211,13 +214,13 @@ impl Space {
     }
 
     /// Gives what the transaction itself put; taken, it never was there.
-    pub(super) fn give_staged(&mut self, id: TransactionId, place: usize, take: bool) -> Option<Tuple> {
+    pub(super) fn give_staged(&mut self, id: TransactionId, number: u64, take: bool) -> Option<Tuple> {
         let own = self.transactions.get_mut(&id)?;
         if !take {
             self.reads += 1;
-            return own.staged.get(place).map(|held| held.tuple.clone());
+            return own.staged.get(number).map(|held| held.tuple.clone());
         }
-        let held = own.staged.remove(place);
+        let held = own.staged.remove(number)?;
         self.takes += 1;
         self.let_go(&held);
         self.free_staged_key(id, &held);
@@ -227,10 +230,7 @@ impl Space {
     /// Whether a transaction took the tuple of a key, and has not put another one.
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
-        own.is_some_and(|own| {
-            let has_key = |held: &Held| held.key() == Some(key);
-            own.taken.iter().any(has_key) && !own.staged.iter().any(has_key)
-        })
+        own.is_some_and(|own| own.taken.has_key(key) && !own.staged.has_key(key))
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.

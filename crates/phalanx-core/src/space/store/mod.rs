@@ -4,7 +4,7 @@
 mod boxes;
 mod entries;
 mod index;
-mod links;
+pub(super) mod links;
 mod partition;
 mod slab;
 

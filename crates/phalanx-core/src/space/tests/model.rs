@@ -460,7 +460,10 @@ impl Pair {
         let own = &space.transactions[&self.id(under).unwrap()];
         let before = &self.model.under[&id];
         match own.taken.len() > before.taken.len() {
-            true => own.taken.last().unwrap().number,
+            true => {
+                let is_known = |held: &&Held| before.taken.iter().any(|one| one.number == held.number);
+                own.taken.iter().find(|held| !is_known(held)).unwrap().number
+            }
             false => {
                 let is_left = |one: &&One| own.staged.iter().any(|held| held.number == one.number);
                 before.staged.iter().find(|one| !is_left(one)).unwrap().number
