@@ -33,13 +33,15 @@ impl Space {
         self.check_unanswered(asker, get.take && transaction.is_none())?;
         let wanted = self.wanted(template, get);
         let mut page = Page::default();
+        // Or who reads and puts would never come to an end.
+        let end = get.after.map_or(self.next_number, |cursor| cursor.end);
         if let Some(transaction) = transaction {
-            self.staged_page(&wanted, get, transaction, &mut page);
+            self.staged_page(&wanted, get, transaction, end, &mut page);
         }
         if page.next.is_none() {
             let room = get.limit.max(1) - page.tuples.len() as u32;
             let after = get.after.filter(|cursor| cursor.partition != STAGED);
-            let (places, next) = self.store.page(&wanted, room, get.page_bytes, after);
+            let (places, next) = self.store.page(&wanted, room, get.page_bytes, after, end);
             page.next = next;
             for place in places {
                 let tuple = self.give(place, asker, get.take, transaction);
@@ -156,7 +158,7 @@ impl Space {
     }
 
     /// What the transaction put is on the first pages.
-    fn staged_page(&mut self, wanted: &Wanted, get: &Get, id: TransactionId, page: &mut Page) {
+    fn staged_page(&mut self, wanted: &Wanted, get: &Get, id: TransactionId, end: u64, page: &mut Page) {
         let behind = match get.after {
             Some(Cursor { partition: STAGED, number, .. }) => number,
             None => 0,
@@ -164,14 +166,19 @@ impl Space {
         };
         let Some(own) = self.transactions.get(&id) else { return };
         let fits = |held: &&Held| wanted.accepts(held.tuple.bytes(), held.extra.as_deref());
-        let sizes = own.staged.behind(behind).filter(fits).map(|held| (held.number, held.bytes()));
+        let sizes = own
+            .staged
+            .behind(behind)
+            .take_while(|held| held.number < end)
+            .filter(fits)
+            .map(|held| (held.number, held.bytes()));
         let found: Vec<(u64, u64)> = sizes.take(get.limit.max(1) as usize).collect();
         let mut bytes = 0;
         for (number, size) in found {
             bytes += size;
             page.tuples.extend(self.give_staged(id, number, get.take));
             if page.tuples.len() as u32 >= get.limit || (get.page_bytes > 0 && bytes >= get.page_bytes) {
-                page.next = Some(Cursor { partition: STAGED, slot: 0, number, priority: 0 });
+                page.next = Some(Cursor { partition: STAGED, slot: 0, number, priority: 0, end });
                 return;
             }
         }

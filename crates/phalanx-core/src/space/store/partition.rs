@@ -80,7 +80,7 @@ impl Partition {
         automatic: bool,
         state: RandomState,
     ) -> Partition {
-        let arity = signature.map_or(0, |signature| signature.arity);
+        let arity = signature.map_or(u32::MAX, |signature| signature.arity);
         let declared = indexes.iter().filter(|of| of.iter().all(|position| u32::from(*position) < arity));
         let mask = |of: &Vec<u16>| of.iter().fold(0, |mask, position| mask | 1 << position);
         let numbers = |of: &Vec<u16>| {

@@ -155,9 +155,35 @@ fn pages_are_bounded_and_go_on_where_they_ended() {
     }
     assert!(pages > 15);
     assert_eq!(found, (0..1000).map(int).chain([str("last")]).collect::<Vec<_>>());
-    let hostile = Cursor { partition: 7, slot: u32::MAX, number: 3, priority: 0 };
+    let hostile = Cursor { partition: 7, slot: u32::MAX, number: 3, priority: 0, end: u64::MAX };
     get.after = Some(hostile);
     assert_eq!(bench.space.get(bench.now, local(), &like(&[None]), &get, None), Ok(Page::default()));
+}
+
+#[test]
+fn who_puts_what_it_reads_comes_to_an_end() {
+    for order in [Order::Any, Order::Fifo, Order::Lifo, Order::Priority] {
+        for under in [None, Some(TransactionId(1))] {
+            let mut bench = Bench::new();
+            (0..10).for_each(|number| bench.out(&[int(number)]));
+            bench.space.begin(bench.now, SessionId(1), TransactionId(1), Duration::from_secs(9)).unwrap();
+            bench.space.out(bench.now, &[Tuple::of(&[int(10)])], &OutOptions::default(), under).unwrap();
+            let mut get = Get { limit: 2, order: Some(order), ..Get::default() };
+            let mut found = 0;
+            for page in 0.. {
+                assert!(page < 20, "{order:?}");
+                let page = bench.space.get(bench.now, local(), &like(&[None]), &get, under).unwrap();
+                found += page.tuples.len();
+                let options = OutOptions { priority: Some(-1), ..OutOptions::default() };
+                bench.space.out(bench.now, &page.tuples, &options, under).unwrap();
+                get.after = page.next;
+                if page.next.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, 11, "{order:?}");
+        }
+    }
 }
 
 #[test]
