@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Transactions whose end is remembered, so that who lost the answer can ask again.
 const MOST_ENDED: usize = 10_000;
 
+/// How many sessions must come together to have all transactions.
+const SHARES: u64 = 8;
+
 #[derive(Debug)]
 pub struct Transaction {
     owner: SessionId,
@@ -52,7 +55,8 @@ impl Ended {
 }
 
 impl Space {
-    /// Begins a transaction, which is aborted after `timeout`, or with its session, if it was not ended before.
+    /// Begins a transaction, which is aborted after `timeout`, at most the space's longest time for transactions, or with its session, if it
+    /// was not ended before.
     pub fn begin(
         &mut self,
         now: Duration,
@@ -64,11 +68,23 @@ impl Space {
         if self.transactions.contains_key(&transaction) || self.ended.committed.contains_key(&transaction) {
             return Err(SpaceError::NumberTaken);
         }
+        let longest = self.options.longest_transaction;
+        if timeout > longest {
+            let what = format!("transactions last at most {} s here, not {} s", longest.as_secs(), timeout.as_secs());
+            return Err(SpaceError::Options(what));
+        }
         let most = self.options.most_transactions;
         if self.transactions.len() as u64 >= most {
             return Err(SpaceError::Full { what: "transactions".into(), most });
         }
-        let deadline = now.saturating_add(timeout.min(self.options.longest_transaction));
+        // One session leaves room for others.
+        let share = most.div_ceil(SHARES);
+        let of_session = self.session_transactions.entry(session).or_default();
+        if *of_session >= share {
+            return Err(SpaceError::Full { what: "transactions of one session".into(), most: share });
+        }
+        *of_session += 1;
+        let deadline = now.saturating_add(timeout);
         self.transaction_deadlines.insert((deadline, transaction));
         let new = Transaction {
             owner: session,
@@ -169,6 +185,12 @@ impl Space {
         self.dismiss_waiters(id, SpaceError::NoTransaction);
         let own = self.transactions.remove(&id)?;
         self.transaction_deadlines.remove(&(own.deadline, id));
+        if let Some(count) = self.session_transactions.get_mut(&own.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.session_transactions.remove(&own.owner);
+            }
+        }
         self.ended.remember(id, committed);
         Some(own)
     }

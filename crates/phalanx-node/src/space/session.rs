@@ -34,6 +34,8 @@ pub struct Session<'a> {
     pub rights: &'a dyn Fn(&str) -> Rights,
     /// Whether marked data is readable by nobody on the way.
     pub is_private: bool,
+    /// Who the client is, if it proved to be somebody.
+    pub user: Option<Arc<str>>,
     client: Arc<Client>,
     opened: Option<Opened>,
 }
@@ -43,6 +45,7 @@ struct Opened {
     space: Arc<Hosted>,
     id: SessionId,
     rights: Rights,
+    user: Option<Arc<str>>,
     limits: Limits,
 }
 
@@ -66,7 +69,7 @@ impl<'a> Session<'a> {
         finisher: Arc<Finisher>,
     ) -> Session<'a> {
         let client = Arc::new(Client::new(link, finisher));
-        Session { spaces, rights, is_private, client, opened: None }
+        Session { spaces, rights, is_private, user: None, client, opened: None }
     }
 
     /// Serves the client until it is gone, or `ended` says so; why it ended.
@@ -150,7 +153,7 @@ impl<'a> Session<'a> {
             let mut locked = space.lock();
             (locked.open(self.client.clone()), locked.engine().limits())
         };
-        self.opened = Some(Opened { space, id, rights, limits });
+        self.opened = Some(Opened { space, id, rights, user: self.user.clone(), limits });
         Ok(Some((FromSpace::Opened { request, created, secure }, Vec::new())))
     }
 }
@@ -182,8 +185,11 @@ impl Opened {
                 Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
             }
             ToSpace::Renew { request, number, lease } => {
-                self.check(Verb::Out, None)?;
-                self.space.with(|space, now| space.renew(now, number, lease))?;
+                if !self.rights.allow_some(Verb::Out) {
+                    self.check(Verb::Out, None)?;
+                }
+                let allows = |user: Option<&str>, tuple: &Tuple| self.may_renew(user, tuple);
+                self.space.with(|space, now| space.renew_if(now, number, lease, allows))?;
                 done(request, number)
             }
             ToSpace::Begin { request, transaction, timeout } => {
@@ -226,7 +232,13 @@ impl Opened {
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
-        self.space.with(|space, now| space.out(now, &tuples, options, transaction))
+        self.space.with(|space, now| space.out_by(self.user.as_ref(), now, &tuples, options, transaction))
+    }
+
+    /// A lease is its user's, and of those who may take the tuple: they could end it too.
+    fn may_renew(&self, user: Option<&str>, tuple: &Tuple) -> bool {
+        let (first, is_own) = (first_of(tuple), user.is_some() && user == self.user.as_deref());
+        is_own && self.rights.allow(Verb::Out, first) || self.rights.allow(Verb::In, first)
     }
 
     fn get(&self, request: RequestId, mut get: Get, body: &[u8], transaction: Option<TransactionId>) -> Answered {

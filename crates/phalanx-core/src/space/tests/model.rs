@@ -93,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => ask().prop_map(|ask| Step::Count { ask }),
         2 => (session(), 0u64..4).prop_map(|(session, back)| Step::Acknowledge { session, back }),
         1 => session().prop_map(|session| Step::EndSession { session }),
-        2 => (session(), 0u8..3, 1u64..9).prop_map(|(session, id, seconds)| Step::Begin { session, id, seconds }),
+        2 => (session(), 0u8..3, 1u64..=LONGEST).prop_map(|(session, id, seconds)| Step::Begin { session, id, seconds }),
         1 => (0u8..3).prop_map(|id| Step::Prepare { id }),
         1 => (0u8..3).prop_map(|id| Step::Commit { id }),
         1 => (0u8..3).prop_map(|id| Step::Abort { id }),
@@ -409,7 +409,7 @@ impl Pair {
                 let id_there = TransactionId(self.begun[&id]);
                 let done = self.bench.space.begin(now, SessionId(session), id_there, Duration::from_secs(seconds));
                 assert_eq!(done.is_ok(), !self.model.under.contains_key(&id));
-                let deadline = self.model.now + seconds.min(LONGEST);
+                let deadline = self.model.now + seconds;
                 let new = Under { session, deadline, prepared: false, staged: vec![], taken: vec![] };
                 self.model.under.entry(id).or_insert(new);
             }

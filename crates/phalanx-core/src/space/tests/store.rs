@@ -222,6 +222,16 @@ fn limits_are_errors_and_change_nothing() {
 }
 
 #[test]
+fn labels_count_against_the_limits() {
+    let mut bench = Bench::with(Options { most_bytes: 1_000_000, ..Options::default() });
+    let tuples = vec![Tuple::of(&[int(1)]); 100];
+    let with = |length| OutOptions { label: Some(Value::Bytes(vec![0; length]).to_bytes()), ..OutOptions::default() };
+    let full = bench.space.out(bench.now, &tuples, &with(10_000), None);
+    assert!(matches!(full, Err(SpaceError::Full { .. })), "{full:?}");
+    assert!(bench.space.out(bench.now, &tuples, &with(1000), None).is_ok());
+}
+
+#[test]
 fn many_signatures_share_the_last_partition() {
     let mut bench = Bench::new();
     let kinds =
@@ -250,6 +260,27 @@ fn leases_end_and_can_be_renewed() {
     assert_eq!(bench.rdp(&like(&[None])), Some(vec![int(2)]));
     assert_eq!(bench.space.renew(bench.now, short, None), Err(SpaceError::NoLease));
     assert_eq!((bench.space.info().expired, bench.space.next_deadline()), (1, None));
+}
+
+#[test]
+fn a_lease_is_renewed_by_whom_its_user_allows() {
+    let mut bench = Bench::new();
+    let lease = OutOptions { lease: Some(Duration::from_secs(9)), ..OutOptions::default() };
+    let ada = Arc::from("ada");
+    let put =
+        |bench: &mut Bench, user| bench.space.out_by(user, bench.now, &[Tuple::of(&[int(1)])], &lease, None).unwrap();
+    let (of_ada, of_nobody) = (put(&mut bench, Some(&ada)), put(&mut bench, None));
+    let end = |bench: &mut Bench, number, by: &str| {
+        let now = bench.now;
+        bench
+            .space
+            .renew_if(now, number, Some(Duration::ZERO), |user, tuple| user == Some(by) && tuple.values() == [int(1)])
+    };
+    assert_eq!(end(&mut bench, of_ada, "eve"), Err(SpaceError::NoLease));
+    assert_eq!(end(&mut bench, of_nobody, "ada"), Err(SpaceError::NoLease));
+    assert_eq!(bench.count(&like(&[None])), 2);
+    assert_eq!(end(&mut bench, of_ada, "ada"), Ok(()));
+    assert_eq!(bench.count(&like(&[None])), 1);
 }
 
 #[test]

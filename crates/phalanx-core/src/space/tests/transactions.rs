@@ -205,3 +205,19 @@ fn a_transaction_takes_what_it_put_in_every_order() {
         }
     }
 }
+
+#[test]
+fn one_session_leaves_transactions_for_others() {
+    let mut bench = Bench::with(Options { most_transactions: 80, ..Options::default() });
+    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    (0..10).for_each(|id| begin(1, id).unwrap());
+    assert!(matches!(begin(1, 10), Err(SpaceError::Full { most: 10, .. })));
+    assert_eq!(begin(2, 10), Ok(()));
+    bench.space.abort(bench.now, TransactionId(3)).unwrap();
+    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    assert_eq!(begin(1, 11), Ok(()));
+    assert!(begin(1, 12).is_err());
+    bench.space.end_session(bench.now, SessionId(1));
+    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    (20..30).for_each(|id| begin(1, id).unwrap());
+}
