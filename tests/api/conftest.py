@@ -38,10 +38,11 @@ def manager() -> Iterator[px.Manager]:
         yield opened
 
 
-@pytest.fixture(params=["here", "served"])
+@pytest.fixture(params=["here", "served", "kept"])
 def space(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[px.Space]:
-    """An empty space: in this process, and the same reached through a socket."""
-    with px.Space() as owner:
+    """An empty space: in this process, the same reached through a socket, and one that is kept, so reached."""
+    durable = tmp_path_factory.mktemp("kept") if request.param == "kept" else False
+    with px.Space(durable=durable) as owner:
         if request.param == "here":
             yield owner
         else:

@@ -62,6 +62,8 @@ pub enum SpaceError {
     Forbidden(String),
     #[error("the options of a space do not fit together: {0}")]
     Options(String),
+    #[error("the space cannot be kept: {0}")]
+    NotKept(String),
     #[error("there is no event {since} to go on behind, only {last} so far: the space has begun anew since then")]
     NoEvent { since: u64, last: u64 },
 }
