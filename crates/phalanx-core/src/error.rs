@@ -64,4 +64,6 @@ pub enum SpaceError {
     Options(String),
     #[error("the space cannot be kept: {0}")]
     NotKept(String),
+    #[error("there is no event {since} to go on behind, only {last} so far: the space has begun anew since then")]
+    NoEvent { since: u64, last: u64 },
 }

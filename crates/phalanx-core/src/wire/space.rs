@@ -123,6 +123,8 @@ pub struct Cursor {
     pub slot: u32,
     pub number: u64,
     pub priority: i64,
+    /// Tuples with this number or a higher one were put after the first page, and are on none.
+    pub end: u64,
 }
 
 /// How long to wait for a tuple that is not there.

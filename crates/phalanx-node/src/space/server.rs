@@ -125,7 +125,10 @@ impl Service {
             Some(access) => access.rights(&who, space),
             None => Rights::Everything,
         };
-        let session = Session::new(&self.spaces, &rights, is_private, link, self.finisher.clone());
+        let mut session = Session::new(&self.spaces, &rights, is_private, link, self.finisher.clone());
+        if let Who::User(name) = &who {
+            session.user = Some(name.as_str().into());
+        }
         let error = session.run(reader, || self.closed.load(Ordering::Acquire));
         if error.is_attack() {
             (self.log)(format!("{} was cut off: {error}", name_of(&who)));

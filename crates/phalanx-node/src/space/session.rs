@@ -37,6 +37,8 @@ pub struct Session<'a> {
     pub rights: &'a dyn Fn(&str) -> Rights,
     /// Whether marked data is readable by nobody on the way.
     pub is_private: bool,
+    /// Who the client is, if it proved to be somebody.
+    pub user: Option<Arc<str>>,
     client: Arc<Client>,
     opened: Option<Opened>,
     /// Answers that wait until what they come from is stable, and about how many bytes they are.
@@ -49,6 +51,7 @@ struct Opened {
     space: Arc<Hosted>,
     id: SessionId,
     rights: Rights,
+    user: Option<Arc<str>>,
     limits: Limits,
     /// What is to be waited for before anything is answered, where the space is kept.
     unstable: Cell<Option<Told>>,
@@ -75,7 +78,8 @@ impl<'a> Session<'a> {
         finisher: Arc<Finisher>,
     ) -> Session<'a> {
         let client = Arc::new(Client::new(link, finisher));
-        Session { spaces, rights, is_private, client, opened: None, unsaid: Vec::new(), unsaid_bytes: 0 }
+        let (unsaid, unsaid_bytes) = (Vec::new(), 0);
+        Session { spaces, rights, is_private, user: None, client, opened: None, unsaid, unsaid_bytes }
     }
 
     /// Serves the client until it is gone, or `ended` says so; why it ended.
@@ -195,7 +199,8 @@ impl<'a> Session<'a> {
             let id = locked.open(self.client.clone());
             (id, locked.engine().limits(), locked.engine().options().durable)
         };
-        self.opened = Some(Opened { space, id, rights, limits, unstable: Cell::default() });
+        let (user, unstable) = (self.user.clone(), Cell::default());
+        self.opened = Some(Opened { space, id, rights, user, limits, unstable });
         Ok(Some((FromSpace::Opened { request, created, secure, durable }, Vec::new())))
     }
 }
@@ -255,8 +260,11 @@ impl Opened {
                 Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
             }
             ToSpace::Renew { request, number, lease } => {
-                self.check(Verb::Out, None)?;
-                self.with(|space, now| space.renew(now, number, lease))?;
+                if !self.rights.allow_some(Verb::Out) {
+                    self.check(Verb::Out, None)?;
+                }
+                let allows = |user: Option<&str>, tuple: &Tuple| self.may_renew(user, tuple);
+                self.with(|space, now| space.renew_if(now, number, lease, allows))?;
                 done(request, number)
             }
             ToSpace::Begin { request, transaction, timeout } => {
@@ -311,7 +319,13 @@ impl Opened {
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
-        self.with(|space, now| space.out(now, &tuples, options, transaction))
+        self.with(|space, now| space.out_by(self.user.as_ref(), now, &tuples, options, transaction))
+    }
+
+    /// A lease is its user's, and of those who may take the tuple: they could end it too.
+    fn may_renew(&self, user: Option<&str>, tuple: &Tuple) -> bool {
+        let (first, is_own) = (first_of(tuple), user.is_some() && user == self.user.as_deref());
+        is_own && self.rights.allow(Verb::Out, first) || self.rights.allow(Verb::In, first)
     }
 
     fn get(&self, request: RequestId, mut get: Get, body: &[u8], transaction: Option<TransactionId>) -> Answered {
