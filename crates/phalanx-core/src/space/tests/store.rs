@@ -248,6 +248,18 @@ fn many_signatures_share_the_last_partition() {
 }
 
 #[test]
+fn what_shares_a_partition_has_the_declared_indexes() {
+    let mut bench = Bench::with(Options { indexes: vec![vec![0, 8]], automatic: false, ..Options::default() });
+    let kinds =
+        |number: usize| (0..9).map(|bit| if number >> bit & 1 == 0 { int(1) } else { str("x") }).collect::<Vec<_>>();
+    (0..512).for_each(|number| bench.out(&kinds(number)));
+    let shared = bench.space.info().partitions.into_iter().find(|partition| partition.signature.is_empty()).unwrap();
+    assert_eq!(shared.indexes, [vec![0, 8]]);
+    let template = |number: usize| Template::new(kinds(number).iter().map(Pattern::actual).collect(), None);
+    (0..512).for_each(|number| assert_eq!(bench.inp(&template(number)), Some(kinds(number))));
+}
+
+#[test]
 fn leases_end_and_can_be_renewed() {
     let mut bench = Bench::new();
     let lease = |seconds| OutOptions { lease: Some(Duration::from_secs(seconds)), ..OutOptions::default() };
