@@ -134,7 +134,9 @@ _Place = tuple[int, ...]
 
 @final
 class LocalSpace:
-    def __new__(cls, options: dict[str, Any], objects: bool) -> LocalSpace: ...
+    def __new__(
+        cls, options: dict[str, Any], objects: bool, directory: str | os.PathLike[str] | None = None
+    ) -> LocalSpace: ...
     def out(
         self,
         fields: _Fields,

@@ -68,6 +68,9 @@ ONLY_IN = {
     "rustls": "phalanx-net",
     "rcgen": "phalanx-net",
     "socket2": "phalanx-net",
+    "redb": "phalanx-node",
+    "openraft": "phalanx-node",
+    "tokio": "phalanx-node",
 }
 SOCKETS = r"\b(Tcp|Udp|Unix)(Stream|Listener|Socket|Datagram)\b"
 MUST_NOT_NAME = {

@@ -62,4 +62,6 @@ pub enum SpaceError {
     Forbidden(String),
     #[error("the options of a space do not fit together: {0}")]
     Options(String),
+    #[error("the space cannot be kept: {0}")]
+    NotKept(String),
 }

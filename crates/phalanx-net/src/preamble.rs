@@ -8,6 +8,7 @@ const MAGIC: [u8; 6] = *b"phlnx\x01";
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;
 const SPACE: u8 = 2;
+const REPLICA: u8 = 3;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Preamble {
     /// A client of tuple spaces. `shakes`: both ends prove who they are and agree on levels; otherwise the operating
     /// system has said that the client runs as the server's user.
     Space { shakes: bool },
+    /// Another member of those that keep a replicated space.
+    Replica,
 }
 
 impl Preamble {
@@ -28,6 +31,7 @@ impl Preamble {
             Preamble::Control => (CONTROL, [0; 16]),
             Preamble::Data { token } => (DATA, token),
             Preamble::Space { shakes } => (SPACE, [u8::from(shakes); 16]),
+            Preamble::Replica => (REPLICA, [0; 16]),
         };
         to.write_all(&[&MAGIC[..], &[kind], &token].concat())
     }
@@ -41,6 +45,7 @@ impl Preamble {
             (true, CONTROL) => Ok(Preamble::Control),
             (true, DATA) => Ok(Preamble::Data { token }),
             (true, SPACE) => Ok(Preamble::Space { shakes: token != [0; 16] }),
+            (true, REPLICA) => Ok(Preamble::Replica),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),
         }
     }

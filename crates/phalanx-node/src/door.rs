@@ -137,6 +137,17 @@ impl Peer {
         user_of(shaken)
     }
 
+    /// A handshake for a link of these levels with a member in another role.
+    pub fn shake_hands_as(&mut self, member: &Member, levels: Levels, role: Role) -> io::Result<Shaken> {
+        let connection = member.server().map_err(io::Error::other)?;
+        let shaken = tls::handshake(connection, levels, &mut self.socket.until(self.deadline))?;
+        let (is, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+        match is == role.name() {
+            true => Ok(shaken),
+            false => Err(refused(format!("{name} is no {} but has the role {is}", role.name()))),
+        }
+    }
+
     /// The same, where the user chooses among the levels offered.
     pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, String)> {
         let connection = member.server().map_err(io::Error::other)?;

@@ -163,6 +163,10 @@ impl Service {
         match preamble {
             Preamble::Control => self.serve_user(peer),
             Preamble::Data { token } => self.pass_on(token, &peer),
+            Preamble::Replica => match &self.spaces {
+                Some(spaces) => spaces.serve_replica(peer),
+                None => Err(refused("no spaces are served here")),
+            },
             Preamble::Space { shakes } => match &self.spaces {
                 Some(spaces) => spaces.serve(peer, shakes),
                 None => Err(refused("no spaces are served here")),

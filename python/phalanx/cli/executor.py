@@ -24,6 +24,9 @@ from phalanx.space import _serve
 @click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
 @click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces.")
 @click.option(
+    "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
+)
+@click.option(
     "--access",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file of rules: who may do what in which tuple space.",
@@ -40,6 +43,7 @@ def executor(
     interpreters: int | None,
     accept: tuple[str, ...],
     no_spaces: bool,
+    directory: Path | None,
     access: Path | None,
     trusted: tuple[str, ...],
     rules: Path | None,
@@ -50,6 +54,7 @@ def executor(
     networks named with --trusted. A user may ask for more.
     """
     policy = policy_words(Rules(rules) if rules else "links", trusted)
+    directory = directory or _serve.directory_of(listen)
     service = _native.Executor(
         listen,
         identity_file=read_identity(identity, "executor.pem"),
@@ -58,7 +63,7 @@ def executor(
         command=COMMAND,
         python=PYTHON,
         policy=policy,
-        spaces=None if no_spaces else _serve.serving(accept=accept, access=access),
+        spaces=None if no_spaces else _serve.serving(accept=accept, access=access, directory=directory),
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:
         click.echo(f"links may be weaker than by default: {weaker}", err=True)

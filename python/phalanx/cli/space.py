@@ -51,6 +51,9 @@ def space() -> None:
 @click.option("--space", "names", multiple=True, metavar="NAME", help="Make this space now (may be repeated).")
 @click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="How many at most.")
 @click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="How many at a time.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
+)
 @click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
 @click.option("--json", "as_json", is_flag=True, help="Say where it listens as JSON.")
 def serve(
@@ -64,13 +67,15 @@ def serve(
     names: tuple[str, ...],
     spaces: int,
     clients: int,
+    directory: Path | None,
     most_bytes: int | None,
     as_json: bool,
 ) -> None:
     """Serve tuple spaces until Ctrl-C, without interpreters.
 
     Without an identity only your own processes on this machine are served; with one, the users of its grid, over links
-    that are private unless --trusted or --rules say otherwise. A space is made when it is first named.
+    that are private unless --trusted or --rules say otherwise. A space is made when it is first named; durable ones are
+    there again when the server starts.
     """
     policy = Rules(rules) if rules else "links"
     server = _serve.start(
@@ -84,6 +89,7 @@ def serve(
         creates=not no_create,
         spaces=spaces,
         sessions=clients,
+        directory=directory or _serve.directory_of(address),
         most_bytes=most_bytes,
     )
     made = [_native.LocalSpace({}, False) for _ in names]
@@ -127,6 +133,7 @@ def _reaching(command: F) -> F:
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
 @click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
+@click.option("--durable", is_flag=True, help="What out returned from is on the server's disk.")
 @click.option("--most-tuples", type=click.IntRange(1))
 @click.option("--most-bytes", type=click.IntRange(1))
 def create(
@@ -140,6 +147,7 @@ def create(
     indexes: tuple[str, ...],
     boxes: tuple[str, ...],
     secure: bool,
+    durable: bool,
     most_tuples: int | None,
     most_bytes: int | None,
 ) -> None:
@@ -153,6 +161,7 @@ def create(
         "indexes": [_positions(text) for text in indexes],
         "boxes": [_positions(text) for text in boxes],
         "secure": secure,
+        "durable": durable,
         "most_tuples": most_tuples,
         "most_bytes": most_bytes,
     }
@@ -211,6 +220,7 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     link = f"{level} ({why})" + (", weaker than by default" if weaker else "")
     for row in (
         ("link", link),
+        ("kept", "on the server's disk" if told.options["durable"] else "in memory: it ends with its server"),
         ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),
         ("waiting", f"{told.takers} to take, {told.readers} to read, {told.watches} watching"),
         ("on their way", f"{told.unacknowledged} tuples, {told.transactions} transactions"),

@@ -34,13 +34,19 @@ class ClosedEngine:
 def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> Engine:
     """What does the work of a space. Raises SpaceError where the address is none."""
     if address is None:
-        return _native.LocalSpace(options, objects)
+        return _here(objects, **options)
     if address.startswith(("redis://", "rediss://", "redis+")):
         # Not before: who has no Redis needs none of it.
         from phalanx.space._redis import RedisEngine
 
         return RedisEngine(address, objects, options)
     return reach(address, objects, **options)
+
+
+def _here(objects: bool, durable: bool | str | os.PathLike[str] = False, **options: Any) -> _native.LocalSpace:
+    if durable is True:
+        raise SpaceError('a durable space in this process needs a directory of its own: durable="PATH"')
+    return _native.LocalSpace(options, objects, os.fspath(durable) if durable else None)
 
 
 def reach(
@@ -56,6 +62,8 @@ def reach(
     """A served space. ``identity``: the user's file, by default user.pem in $PHALANX_HOME or ~/.phalanx, if it is
     there; ``policy``, ``trusted``: what decides the link's level, as a manager's; ``create``: whether a space that is
     not there is made. Raises SpaceError where the server cannot be reached or refuses."""
+    if not isinstance(options.get("durable", False), bool):
+        raise SpaceError("a served space is kept in its server's directory: say durable=True")
     text = read_identity(identity, "user.pem") if identity or (home() / "user.pem").exists() else None
     words = policy_words(policy, trusted)
     return _native.RemoteSpace(address, options, objects, identity_file=text, policy=words, create=create)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from phalanx import _native
 from phalanx.errors import PolicyError
@@ -23,17 +24,20 @@ def serving(
     creates: bool = True,
     spaces: int = 1000,
     sessions: int = 4096,
+    directory: str | os.PathLike[str] | None = None,
     most_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Whom a server serves, as the native core reads it. ``accept``: names of users, all if there are none; ``access``:
     a file of rules, who may do what in which space; ``creates``: whether a space is made when it is first named;
-    ``spaces``, ``sessions``: how many at most; ``most_bytes``: memory of one space at most."""
+    ``spaces``, ``sessions``: how many at most; ``directory``: where durable spaces are kept, without one there are
+    none; ``most_bytes``: memory of one space at most."""
     return {
         "accepted": list(accept),
         "access": None if access is None else _read(access),
         "creates": creates,
         "spaces": spaces,
         "sessions": sessions,
+        "directory": None if directory is None else os.fspath(directory),
         "most": {"most_bytes": most_bytes if most_bytes is not None else memory() // _HALF},
     }
 
@@ -55,6 +59,16 @@ def start(
     text = read_identity(identity, "executor.pem") if identity or (home() / "executor.pem").exists() else None
     words = policy_words(policy, trusted)
     return _native.SpaceServer(address, identity_file=text, policy=words, serving=serving(**options), says=says)
+
+
+def directory_of(address: str) -> Path | None:
+    """Where a server at ``address`` keeps its durable spaces if nobody says: spaces/PORT in $PHALANX_HOME or
+    ~/.phalanx. None for port 0, which is another one each time."""
+    if address.startswith("unix:"):
+        return home() / "spaces" / quote(os.path.abspath(address.removeprefix("unix:")), safe="")
+    port = address.rpartition(":")[2]
+    port = port if port.isdecimal() else "7400"
+    return home() / "spaces" / port if int(port) else None
 
 
 def memory() -> int:

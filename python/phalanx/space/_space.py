@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from types import TracebackType
@@ -53,7 +54,8 @@ class Space:
     ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without one. ``indexes``: positions
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
-    SpaceFullError. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
+    SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
+    machine's disk; for a space in this process, the directory to keep it in. Further options are those that :attr:`phalanx.SpaceInfo.options` shows, and those of the place:
     ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -74,6 +76,7 @@ class Space:
         boxes: Iterable[Iterable[int]] = (),
         most_tuples: int | None = None,
         most_bytes: int | None = None,
+        durable: bool | str | os.PathLike[str] = False,
         **options: Any,
     ) -> None:
         given = {
@@ -83,6 +86,7 @@ class Space:
             "boxes": [list(positions) for positions in boxes],
             "most_tuples": most_tuples,
             "most_bytes": most_bytes,
+            "durable": durable or None,
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}
@@ -345,7 +349,7 @@ class Space:
 
     def close(self) -> None:
         """Waits for evals, ends who waits here, and lets go of the space; one in this process is gone with its
-        tuples."""
+        tuples, unless it is durable."""
         self._evaluations.shutdown()
         server, self._server = self._server, None
         if server is not None:

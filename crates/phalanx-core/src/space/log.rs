@@ -31,6 +31,11 @@ impl Log {
         self.bytes
     }
 
+    /// Events up to this one have been forgotten.
+    pub fn continue_after(&mut self, event: u64) {
+        self.last = self.last.max(event);
+    }
+
     pub fn keep(&mut self) {
         self.keeps = true;
     }

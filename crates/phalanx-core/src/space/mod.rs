@@ -3,6 +3,9 @@
 //! One thread at a time calls it; what happens to others (a tuple for who waits, an event for who watches) comes out of
 //! [`Space::next_command`].
 
+pub mod change;
+
+mod kept;
 mod log;
 mod number;
 mod query;
@@ -20,6 +23,7 @@ mod value;
 mod watch;
 
 pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, RequestId};
+pub use kept::{GRACE, HERE};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
 pub use template::{Pattern, Template, Type};
@@ -31,6 +35,7 @@ pub use value::{
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
+use kept::Kept;
 use log::Log;
 use register::{Interest, Kind, Register};
 use signature::POSITIONS;
@@ -116,6 +121,8 @@ pub struct Space {
     reads: u64,
     takes: u64,
     expired: u64,
+    /// Of a space whose changes are kept.
+    kept: Option<Box<Kept>>,
 }
 
 impl Space {
@@ -146,8 +153,14 @@ impl Space {
             reads: 0,
             takes: 0,
             expired: 0,
+            kept: None,
             options,
         })
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// What a tuple, or a template, may be here: for [`Tuple::check`] and [`Template::decode`].
@@ -174,7 +187,7 @@ impl Space {
     ) -> Result<u64, SpaceError> {
         self.on_tick(now);
         self.open_transaction(transaction)?;
-        self.check_room(tuples)?;
+        self.check_room(tuples, transaction)?;
         let extra = self.extra(now, options, tuples.len(), transaction)?;
         if let Some(key) = &options.key {
             self.store.reserve_key(key);
@@ -192,7 +205,7 @@ impl Space {
         Ok(first)
     }
 
-    fn check_room(&self, tuples: &[Tuple]) -> Result<(), SpaceError> {
+    fn check_room(&self, tuples: &[Tuple], transaction: Option<TransactionId>) -> Result<(), SpaceError> {
         let full = |what: &str, most| Err(SpaceError::Full { what: what.into(), most });
         let options = &self.options;
         if self.store.len() + self.held.0 + tuples.len() as u64 > options.most_tuples {
@@ -207,6 +220,7 @@ impl Space {
         if self.bytes() + bytes > options.most_bytes {
             return full("bytes", options.most_bytes);
         }
+        self.check_group(bytes, transaction)?;
         match self.next_number + tuples.len() as u64 > MOST_NUMBER {
             true => full("tuples in its life", MOST_NUMBER),
             false => Ok(()),
@@ -254,6 +268,7 @@ impl Space {
 
     /// A new tuple that all may see: an event, and then what a tuple is that comes back.
     fn arrive(&mut self, held: Held) {
+        self.note_put(&held);
         self.publish(&held.tuple);
         self.settle(held);
     }
@@ -266,11 +281,13 @@ impl Space {
         let taker = if self.takers.is_empty() { None } else { self.takers.first(&held, None) };
         match taker {
             Some(taker) => self.serve_taker(taker, held),
-            None => self.keep(held),
+            None => {
+                self.keep(held);
+            }
         }
     }
 
-    fn keep(&mut self, held: Held) {
+    fn keep(&mut self, held: Held) -> Place {
         let number = held.number;
         let deadline = held.extra.as_ref().and_then(|extra| extra.deadline);
         let place = self.store.insert(held);
@@ -278,6 +295,7 @@ impl Space {
             self.leases.insert((deadline, number));
             self.leased.insert(number, place);
         }
+        place
     }
 
     fn withdraw(&mut self, place: Place) -> Held {
@@ -293,6 +311,7 @@ impl Space {
     fn restore(&mut self, now: Duration, held: Held) {
         if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
             self.expired += 1;
+            self.note_gone(&held);
             return self.store.free_key(&held);
         }
         self.settle(held);
@@ -311,6 +330,7 @@ impl Space {
             Some(deadline) => drop(self.leases.insert((deadline, number))),
             None => drop(self.leased.remove(&number)),
         }
+        self.note_expires(number, deadline);
         Ok(())
     }
 

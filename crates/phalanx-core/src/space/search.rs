@@ -195,15 +195,19 @@ impl Space {
     /// A tuple is taken; its taker's transaction may be aborted, and its taker may die before it has it.
     pub(super) fn hand_over(&mut self, held: Held, asker: Asker, transaction: Option<TransactionId>) {
         self.takes += 1;
-        let own = transaction.and_then(|id| self.transactions.get_mut(&id));
-        if own.is_none() && !asker.acknowledges {
+        let is_under = transaction.is_some_and(|id| self.transactions.contains_key(&id));
+        if !is_under && !asker.acknowledges {
+            self.note_gone(&held);
             return self.store.free_key(&held);
         }
-        self.held.0 += 1;
-        self.held.1 += held.bytes();
+        self.hold(&held);
+        let own = transaction.and_then(|id| self.transactions.get_mut(&id));
         match own {
             Some(own) => own.taken.push(held),
-            None => self.unacknowledged.entry((asker.session, asker.request)).or_default().push(held),
+            None => {
+                self.note_taken(&held, asker.session, asker.request);
+                self.unacknowledged.entry((asker.session, asker.request)).or_default().push(held);
+            }
         }
     }
 

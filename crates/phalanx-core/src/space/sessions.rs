@@ -80,7 +80,10 @@ impl Space {
 
     /// Who waits to take gets a tuple that nobody else has.
     pub(super) fn serve_taker(&mut self, number: u64, held: Held) {
-        let Some(asker) = self.takers.get(number).map(|interest| interest.asker) else { return self.keep(held) };
+        let Some(asker) = self.takers.get(number).map(|interest| interest.asker) else {
+            self.keep(held);
+            return;
+        };
         let transaction = self.leave(asker.session, asker.request).and_then(|interest| interest.transaction);
         let answer = Ok(held.tuple.clone());
         self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
@@ -93,10 +96,16 @@ impl Space {
         self.commands.push_back(Command::Answer { session, request, answer: Err(error) });
     }
 
+    /// All requests that wait, and watches.
+    pub fn waiting(&self) -> Vec<(SessionId, RequestId)> {
+        self.asked.keys().copied().collect()
+    }
+
     /// What a request took has arrived.
     pub fn acknowledge(&mut self, session: SessionId, request: RequestId) {
         for held in self.unacknowledged.remove(&(session, request)).unwrap_or_default() {
             self.let_go(&held);
+            self.note_gone(&held);
             self.store.free_key(&held);
         }
     }
@@ -104,11 +113,12 @@ impl Space {
     /// What a request took has arrived and is not wanted: it comes back.
     pub fn give_back(&mut self, now: Duration, session: SessionId, request: RequestId) {
         let back = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+        self.note_back(&back);
         self.bring_back(now, back);
     }
 
-    /// The session is gone: so are its waiters and watches; what it took and did not acknowledge comes back; its
-    /// transactions are aborted, unless they are prepared.
+    /// The session is gone: so are its waiters and watches; its transactions are aborted, unless they are prepared; what it
+    /// took and did not acknowledge comes back, at once or, where its client may come back, after a while.
     pub fn end_session(&mut self, now: Duration, session: SessionId) {
         self.on_tick(now);
         let all = (session, 0)..=(session, RequestId::MAX);
@@ -119,9 +129,12 @@ impl Space {
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+        self.lose(now, session);
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
         for request in unanswered {
-            back.extend(self.unacknowledged.remove(&(session, request)).unwrap_or_default());
+            let taken = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+            self.note_back(&taken);
+            back.extend(taken);
         }
         self.bring_back(now, back);
     }
@@ -136,6 +149,9 @@ impl Space {
             let over: Vec<TransactionId> = over.map(|(_, id)| *id).collect();
             let back = over.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
             self.bring_back(now, back);
+        }
+        if self.lost_until().is_some_and(|until| until <= now) {
+            self.give_up_lost(now);
         }
         while let Some((_, number)) = self.waiter_deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
             let interest = self.takers.get(number).or_else(|| self.readers.get(number));
@@ -154,6 +170,7 @@ impl Space {
             return;
         };
         let held = self.withdraw(place);
+        self.note_gone(&held);
         self.store.free_key(&held);
         self.expired += 1;
     }
@@ -163,6 +180,6 @@ impl Space {
         let lease = self.leases.first().map(|(deadline, _)| *deadline);
         let waiter = self.waiter_deadlines.first().map(|(deadline, _)| *deadline);
         let transaction = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);
-        [lease, waiter, transaction].into_iter().flatten().min()
+        [lease, waiter, transaction, self.lost_until()].into_iter().flatten().min()
     }
 }

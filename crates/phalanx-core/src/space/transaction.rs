@@ -15,9 +15,11 @@ const MOST_ENDED: usize = 10_000;
 
 #[derive(Debug)]
 pub struct Transaction {
-    owner: SessionId,
-    deadline: Duration,
-    prepared: bool,
+    pub owner: SessionId,
+    pub deadline: Duration,
+    pub prepared: bool,
+    /// Bytes of all that it has put so far, also of what it has taken again.
+    pub put_bytes: u64,
     /// What it put.
     pub staged: Vec<Held>,
     /// What it took of what was there before.
@@ -73,6 +75,7 @@ impl Space {
             owner: session,
             deadline,
             prepared: false,
+            put_bytes: 0,
             staged: Vec::new(),
             taken: Vec::new(),
             waiters: BTreeSet::new(),
@@ -85,6 +88,7 @@ impl Space {
     /// aborted, or the space's longest time for transactions is over.
     pub fn prepare(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
         self.on_tick(now);
+        self.check_preparable(self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?)?;
         let own = self.transactions.get_mut(&transaction).ok_or(SpaceError::NoTransaction)?;
         if !own.prepared {
             own.prepared = true;
@@ -93,6 +97,7 @@ impl Space {
             self.transaction_deadlines.remove(&(before, transaction));
             self.transaction_deadlines.insert((deadline, transaction));
             self.dismiss_waiters(transaction, SpaceError::Prepared);
+            self.note_prepared(transaction);
         }
         Ok(())
     }
@@ -167,6 +172,7 @@ impl Space {
         let own = self.transactions.remove(&id)?;
         self.transaction_deadlines.remove(&(own.deadline, id));
         self.ended.remember(id, committed);
+        self.note_ended(id, &own, committed);
         Some(own)
     }
 
@@ -206,6 +212,7 @@ impl Space {
         self.held.0 += 1;
         self.held.1 += held.bytes();
         if let Some(own) = self.transactions.get_mut(&id) {
+            own.put_bytes += held.bytes();
             own.staged.push(held);
         }
     }

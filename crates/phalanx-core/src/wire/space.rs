@@ -41,6 +41,8 @@ pub struct Options {
     pub log_bytes: u64,
     /// Over networks that are not trusted, only private links reach it.
     pub secure: bool,
+    /// Whether all that was answered is on the disk, and there again after the end of the process.
+    pub durable: bool,
 }
 
 impl Default for Options {
@@ -63,6 +65,7 @@ impl Default for Options {
             log_events: 10_000,
             log_bytes: 1 << 24,
             secure: false,
+            durable: false,
         }
     }
 }
@@ -212,16 +215,29 @@ pub enum ToSpace {
     },
     /// The client lives.
     Beat,
+    /// To a durable space: the number, chosen by chance, under which the client comes back. No answer.
+    Known {
+        client: u128,
+    },
+    /// To a durable space that was filled again: this client got the answers of all its requests but the `open` ones, whose
+    /// tuples are there again. Answer: `Done`.
+    Back {
+        request: RequestId,
+        client: u128,
+        open: Vec<RequestId>,
+    },
 }
 
 /// From a space to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
-    /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does.
+    /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does. `durable`: the
+    /// client is to say how it is [`ToSpace::Known`].
     Opened {
         request: RequestId,
         created: bool,
         secure: bool,
+        durable: bool,
     },
     Done {
         request: RequestId,

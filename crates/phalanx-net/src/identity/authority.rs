@@ -48,7 +48,8 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if role == Role::Executor {
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            // Executors that keep a space together are each other's clients. Who accepts a link checks the role.
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         let member = params.signed_by(&key, &Issuer::new(authority_params()?, &self.key))?;
         Ok(format!("{}{}{}", member.pem(), self.certificate, key.serialize_pem()))

@@ -8,6 +8,7 @@ use super::SpaceAddress;
 use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
 use super::server::MOST_BODY;
+use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use crate::sync::lock;
 use bytes::Bytes;
@@ -33,6 +34,8 @@ const TURN: Duration = Duration::from_millis(10);
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the connection's own thread looks whether the connection is still there.
 const IDLE: Duration = Duration::from_secs(1);
+/// For a space to say that it knows what arrived here.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// A connection to one space.
 pub struct Client {
@@ -43,6 +46,9 @@ pub struct Client {
     agreed: Agreed,
     state: Mutex<State>,
     next: AtomicU64,
+    connect: Connect,
+    /// Of a durable space.
+    takes: Option<Arc<Takes>>,
 }
 
 impl Client {
@@ -50,13 +56,19 @@ impl Client {
     pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
-        let mut client = Client { link, mark: Mark::Data, created: false, address, agreed, state, next };
-        let open =
-            |request| ToSpace::Open { request, name: client.address.name.clone(), create: connect.create.clone() };
+        let (connect, takes) = (connect.clone(), None);
+        let mut client =
+            Client { link, mark: Mark::Data, created: false, address, agreed, state, next, connect, takes };
+        let open = |request| ToSpace::Open {
+            request,
+            name: client.address.name.clone(),
+            create: client.connect.create.clone(),
+        };
         let request = client.ask(open, Vec::new())?;
-        let patience = Instant::now() + connect.patience;
+        let whole = client.connect.patience;
+        let patience = Instant::now() + whole;
         let answer = loop {
-            if let Some(answer) = client.wait(request, connect.patience) {
+            if let Some(answer) = client.wait(request, whole) {
                 break answer.map_err(|error| match error {
                     ClientError::Ended { .. } => {
                         let why = "refused this user (its server's own output says why)";
@@ -69,11 +81,20 @@ impl Client {
                 return Err(ClientError::Unreachable(format!("{} does not answer", client.address)));
             }
         };
-        let FromSpace::Opened { secure, created, .. } = answer.message else {
+        let FromSpace::Opened { secure, created, durable, .. } = answer.message else {
             return Err(client.ended("it does not speak this protocol"));
         };
+        if client.connect.create.as_ref().is_some_and(|create| create.durable && !durable) {
+            let why = format!("{} is there already, and is not durable", client.address);
+            return Err(SpaceError::NotKept(why).into());
+        }
         client.created = created;
         client.mark = if secure { Mark::Data } else { Mark::None };
+        if durable {
+            let takes = client.takes.insert(Arc::new(Takes::new()));
+            let known = ToSpace::Known { client: takes.client() };
+            client.tell(&known);
+        }
         Ok(Arc::new(client))
     }
 
@@ -122,6 +143,11 @@ impl Client {
     /// Sends something that has no answer.
     pub fn tell(&self, message: &ToSpace) {
         self.link.queue(self.mark, encode(message, 0), Vec::new());
+        if let (Some(takes), ToSpace::Ack { request } | ToSpace::GiveBack { request }) = (&self.takes, message) {
+            // After it was queued: requests from the next number on are behind it.
+            let kept = matches!(message, ToSpace::Ack { .. });
+            takes.on_settled(*request, kept, self.next.load(Ordering::Acquire));
+        }
         self.link.flush();
     }
 
@@ -253,6 +279,11 @@ impl Client {
 
     /// Ends the connection, and with an error whatever waits.
     pub fn close(&self) {
+        // The space shall know that what was taken last has arrived, before nobody is there to say so.
+        if self.takes.as_ref().is_some_and(|takes| takes.is_unconfirmed()) && !self.has_ended() {
+            let back = |request| ToSpace::Back { request, client: 0, open: Vec::new() };
+            let _ = self.ask(back, Vec::new()).map(|request| self.wait(request, CLOSING));
+        }
         self.end("it was closed here");
     }
 
@@ -283,6 +314,7 @@ impl Client {
         state.begun += usize::from(begun);
         state.requests.insert(request, slot);
         drop(state);
+        self.takes.iter().for_each(|takes| takes.on_ask(request, &message));
         self.link.queue(self.mark, encode(&message, bytes), body);
         self.link.flush();
         // Who waits for the answer writes the rest; nobody does where it was only begun.
@@ -347,8 +379,12 @@ impl Client {
 
     /// Keeps what came; what is to be called when this thread does not read any more.
     fn on_frame(&self, frame: Frame) -> Call {
+        let decoded = decode::<FromSpace>(&frame.header);
+        if let (Some(takes), Ok(message)) = (&self.takes, &decoded) {
+            takes.on_answer(number_of(message), message);
+        }
         let mut state = lock(&self.state);
-        match decode::<FromSpace>(&frame.header) {
+        match decoded {
             Ok(FromSpace::Event { watch, sequence }) => {
                 state.on_event(watch, sequence, frame.body).map_or(Call::Nothing, Call::Nudge)
             }
@@ -375,8 +411,13 @@ impl Client {
         let calls: Vec<_> = open.into_iter().map(|it| state.answer(it, Err(self.ended(why)))).collect();
         let nudges: Vec<_> = state.watches.values_mut().filter_map(|watch| watch.fail(self.ended(why))).collect();
         drop(state);
+        self.come_back();
         nudges.into_iter().for_each(|nudge| nudge());
         calls.into_iter().for_each(Call::make);
+    }
+
+    fn come_back(&self) {
+        self.takes.iter().for_each(|takes| takes.clone().come_back(&self.address, &self.connect));
     }
 
     fn ended(&self, why: &str) -> ClientError {
@@ -416,5 +457,8 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.link.close();
+        if !self.has_ended() {
+            self.come_back();
+        }
     }
 }

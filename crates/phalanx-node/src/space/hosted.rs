@@ -1,10 +1,12 @@
 //! A space in this process: the engine behind a lock, and whoever waits for what comes out of it: threads of this
 //! process, and sessions of others.
 
+use super::log::{Log, LogError, Position};
+use crate::sync::lock;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Command, Options, Space};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,31 +26,83 @@ pub struct Hosted {
     pub secure: bool,
     /// What the ticking thread waits for.
     sooner: Condvar,
+    /// What others are to be told once what it comes from is stable, in order.
+    outbox: Mutex<VecDeque<Unsaid>>,
 }
+
+type Unsaid = (Position, Arc<dyn Outlet>, Command);
 
 struct State {
     engine: Space,
+    /// Of a space that is kept, until it ends.
+    log: Option<Arc<dyn Log>>,
     outlets: HashMap<SessionId, Arc<dyn Outlet>>,
     sessions: u64,
     /// When the ticking thread, if there is one, looks next.
     ticks: Option<Duration>,
-    ended: bool,
+    /// Why it has ended.
+    ended: Option<SpaceError>,
 }
 
-/// The outlets that were told something, to be flushed when the lock is free.
+/// What is left to be done when the lock is free, before anything that was found is said: to flush the outlets that were
+/// told something, and, for a space that is kept, to wait until it is.
 #[must_use]
 #[derive(Default)]
-pub struct Told(Vec<Arc<dyn Outlet>>);
+pub struct Told {
+    outlets: Vec<Arc<dyn Outlet>>,
+    unstable: Option<Unstable>,
+}
+
+/// Up to where a log must have come.
+struct Unstable {
+    hosted: Arc<Hosted>,
+    log: Arc<dyn Log>,
+    position: Position,
+    /// Whether others wait to be told something, too.
+    tells: bool,
+    /// Whether something was only read, so that it must be certain that nobody else serves the space.
+    reads: bool,
+}
 
 impl Told {
-    /// Whether nobody is to be told anything.
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.outlets.is_empty() && self.unstable.is_none()
     }
 
-    /// To be called without the lock.
-    pub fn flush(self) {
-        self.0.iter().for_each(|outlet| outlet.flush());
+    /// Whether a log is to be waited for before anything is said.
+    pub fn is_unstable(&self) -> bool {
+        self.unstable.is_some()
+    }
+
+    /// Whether others wait for it, so that it is to be flushed also where there is nothing to say.
+    pub fn tells(&self) -> bool {
+        !self.outlets.is_empty() || self.unstable.as_ref().is_some_and(|unstable| unstable.tells)
+    }
+
+    /// What is left to be done after this and `later`, of the same space.
+    pub fn and(mut self, mut later: Told) -> Told {
+        if let (Some(before), Some(later)) = (self.unstable, &mut later.unstable) {
+            (later.tells, later.reads) = (later.tells | before.tells, later.reads | before.reads);
+        }
+        later.outlets.append(&mut self.outlets);
+        later
+    }
+
+    /// To be called without the lock. After an error nothing that was found may be said: it may not have happened.
+    pub fn flush(self) -> Result<(), SpaceError> {
+        self.outlets.iter().for_each(|outlet| outlet.flush());
+        self.unstable.map_or(Ok(()), Unstable::wait)
+    }
+}
+
+impl Unstable {
+    fn wait(self) -> Result<(), SpaceError> {
+        let confirmed = if self.reads { self.log.confirm(self.position) } else { self.log.wait(self.position) };
+        drop(self.log);
+        confirmed.map_err(|error| self.hosted.fail(&error))?;
+        self.hosted.tell_stable(self.position);
+        Ok(())
     }
 }
 
@@ -61,11 +115,15 @@ pub struct Locked<'a> {
 impl Hosted {
     /// An empty space.
     pub fn new(options: Options) -> Result<Arc<Hosted>, SpaceError> {
-        let secure = options.secure;
-        let engine = Space::new(options)?;
-        let state = State { engine, outlets: HashMap::new(), sessions: 0, ticks: None, ended: false };
-        let (state, began, sooner) = (Mutex::new(state), Instant::now(), Condvar::new());
-        Ok(Arc::new(Hosted { state, began, secure, sooner }))
+        Ok(Hosted::of(Space::new(options)?, None, Instant::now()))
+    }
+
+    /// A space that is there, with the log of its changes; `began`: its time zero.
+    pub(super) fn of(engine: Space, log: Option<Arc<dyn Log>>, began: Instant) -> Arc<Hosted> {
+        let secure = engine.options().secure;
+        let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
+        let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
+        Arc::new(Hosted { state, began, secure, sooner, outbox })
     }
 
     /// Time as the engine counts it.
@@ -89,35 +147,88 @@ impl Hosted {
         Some(Locked { hosted: self, state })
     }
 
-    /// Does something with the engine, and tells whom it concerns.
-    pub fn with<T>(self: &Arc<Self>, work: impl FnOnce(&mut Space, Duration) -> T) -> T {
+    /// Does something with the engine; what is told must be flushed before what was found is said.
+    pub fn with<T>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Space, Duration) -> Result<T, SpaceError>,
+    ) -> (Result<T, SpaceError>, Told) {
         let mut locked = self.lock();
+        if let Err(error) = locked.check() {
+            return (Err(error), Told::default());
+        }
         let done = work(locked.engine(), self.now());
         locked.tick();
-        locked.unlock().flush();
-        done
+        (done, locked.unlock())
     }
 
-    /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back.
+    /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back. What is kept is on the
+    /// disk then.
     pub fn end(&self) {
+        self.end_with(SpaceError::Cancelled);
+    }
+
+    /// The engine knows more than is kept, so it is thrown away, and all who wait are told why.
+    fn fail(&self, error: &LogError) -> SpaceError {
+        let error = SpaceError::NotKept(error.to_string());
+        self.end_with(error.clone());
+        error
+    }
+
+    fn end_with(&self, why: SpaceError) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.ended = true;
-        self.sooner.notify_all();
-        let outlets: Vec<_> = state.outlets.drain().collect();
-        let old = Space::new(Options::default()).map(|empty| std::mem::replace(&mut state.engine, empty));
-        drop(state);
-        drop(old);
-        for (session, outlet) in outlets {
-            outlet.tell(Command::Answer { session, request: 0, answer: Err(SpaceError::Cancelled) });
-            outlet.flush();
+        if state.ended.is_some() {
+            return;
         }
+        state.ended = Some(why.clone());
+        self.sooner.notify_all();
+        let waiting = state.engine.waiting();
+        let outlets = std::mem::take(&mut state.outlets);
+        let old = Space::new(Options::default()).map(|empty| std::mem::replace(&mut state.engine, empty));
+        let log = state.log.take();
+        drop(state);
+        drop((old, log));
+        let answer = |session, request| Command::Answer { session, request, answer: Err(why.clone()) };
+        let unsaid: Vec<_> = lock(&self.outbox).drain(..).collect();
+        for (_, outlet, command) in unsaid {
+            if let Command::Answer { session, request, .. } = command {
+                outlet.tell(answer(session, request));
+                outlet.flush();
+            }
+        }
+        for (session, request) in waiting {
+            outlets.get(&session).into_iter().for_each(|outlet| outlet.tell(answer(session, request)));
+        }
+        outlets.values().for_each(|outlet| outlet.flush());
+    }
+
+    /// Whether it was ended, or what it did could not be kept.
+    pub fn has_ended(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended.is_some()
+    }
+
+    /// Whether all that it does is kept on the disk.
+    pub fn is_kept(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).log.is_some()
+    }
+
+    /// Tells all that is stable now.
+    fn tell_stable(&self, position: Position) {
+        let mut told: Vec<Arc<dyn Outlet>> = Vec::new();
+        let mut outbox = lock(&self.outbox);
+        while outbox.front().is_some_and(|(at, ..)| *at <= position) {
+            let Some((_, outlet, command)) = outbox.pop_front() else { break };
+            outlet.tell(command);
+            remember(&mut told, &outlet);
+        }
+        drop(outbox);
+        told.iter().for_each(|outlet| outlet.flush());
     }
 
     /// Lives while something has a deadline.
     fn tick(self: Arc<Self>) {
         let mut locked = self.lock();
         loop {
-            let next = locked.state.engine.next_deadline().filter(|_| !locked.state.ended);
+            let next = locked.state.engine.next_deadline().filter(|_| locked.state.ended.is_none());
             locked.state.ticks = next;
             let Some(next) = next else { return };
             let now = self.now();
@@ -126,7 +237,7 @@ impl Hosted {
                 locked.state = waited.unwrap_or_else(PoisonError::into_inner).0;
             } else {
                 locked.state.engine.on_tick(now);
-                locked.unlock().flush();
+                let _ = locked.unlock().flush(); // after an error there is nothing more to look after
                 locked = self.lock();
             }
         }
@@ -136,7 +247,12 @@ impl Hosted {
 impl Locked<'_> {
     /// Whether [`Hosted::end`] was called.
     pub fn has_ended(&self) -> bool {
-        self.state.ended
+        self.state.ended.is_some()
+    }
+
+    /// Why nothing can be done any more.
+    pub fn check(&self) -> Result<(), SpaceError> {
+        self.state.ended.clone().map_or(Ok(()), Err)
     }
 
     /// The engine; [`Locked::tick`] and [`Locked::unlock`] are to be called after it was changed.
@@ -172,12 +288,23 @@ impl Locked<'_> {
     pub fn unlock(mut self) -> Told {
         let state = &mut *self.state;
         let mut told = Told::default();
+        if let Some(log) = state.log.clone() {
+            let changes = state.engine.take_changes();
+            let reads = changes.is_empty();
+            let position = if reads { log.position() } else { log.append(changes) };
+            told.unstable = Some(Unstable { hosted: self.hosted.clone(), log, position, tells: false, reads });
+        }
         while let Some(command) = state.engine.next_command() {
             let (Command::Answer { session, .. } | Command::Notify { session, .. }) = &command;
-            if let Some(outlet) = state.outlets.get(session) {
-                outlet.tell(command);
-                if !told.0.iter().any(|one| Arc::ptr_eq(one, outlet)) {
-                    told.0.push(outlet.clone());
+            let Some(outlet) = state.outlets.get(session) else { continue };
+            match &mut told.unstable {
+                Some(unstable) => {
+                    unstable.tells = true;
+                    lock(&self.hosted.outbox).push_back((unstable.position, outlet.clone(), command));
+                }
+                None => {
+                    outlet.tell(command);
+                    remember(&mut told.outlets, outlet);
                 }
             }
         }
@@ -193,7 +320,7 @@ impl Locked<'_> {
                 self.state.ticks = Some(next);
                 self.hosted.sooner.notify_all();
             }
-            None if self.state.ended => {}
+            None if self.state.ended.is_some() => {}
             None => {
                 let hosted = self.hosted.clone();
                 let started = std::thread::Builder::new().name("phalanx-space".into()).spawn(move || hosted.tick());
@@ -201,5 +328,11 @@ impl Locked<'_> {
                 self.state.ticks = started.is_ok().then_some(next);
             }
         }
+    }
+}
+
+fn remember(outlets: &mut Vec<Arc<dyn Outlet>>, outlet: &Arc<dyn Outlet>) {
+    if !outlets.iter().any(|one| Arc::ptr_eq(one, outlet)) {
+        outlets.push(outlet.clone());
     }
 }

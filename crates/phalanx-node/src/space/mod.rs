@@ -3,16 +3,20 @@
 //! One thread per session reads a client's requests and answers them itself; a tuple that somebody waits for is sent by the
 //! thread that brought it. So a request is never handed from thread to thread.
 
+pub mod log;
+
 mod access;
 mod address;
 mod client;
 mod connect;
 mod error;
 mod hosted;
+mod keeping;
 mod outlet;
 mod server;
 mod session;
 mod spaces;
+mod takes;
 mod waiting;
 
 pub use access::{Access, AccessError, Rights, Verb, Who};
@@ -21,6 +25,7 @@ pub use client::Client;
 pub use connect::Connect;
 pub use error::ClientError;
 pub use hosted::{Hosted, Locked, Outlet, Told};
+pub use keeping::Directory;
 pub use server::{Server, ServerOptions};
 pub(crate) use server::{Service, listen_at_path};
 pub use spaces::{Caps, Spaces};

@@ -1,7 +1,8 @@
 //! A server of spaces: who may come in, and over which levels.
 
+use super::log::replicated::{self, Kept};
 use super::session::Session;
-use super::{Access, Caps, Hosted, Place, Rights, Spaces, Who};
+use super::{Access, Caps, Directory, Hosted, Place, Rights, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::sync::lock;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
@@ -34,6 +35,8 @@ pub struct ServerOptions {
     pub access: Option<Access>,
     /// Whether spaces are made when they are first named.
     pub creates: bool,
+    /// Where durable spaces are kept; none: there are none.
+    pub directory: Option<Directory>,
     pub caps: Caps,
     /// Clients at a time: each has a thread.
     pub sessions: usize,
@@ -42,7 +45,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         let (policy, accepted, access, caps) = (Policy::default(), Vec::new(), None, Caps::default());
-        ServerOptions { policy, accepted, access, creates: true, caps, sessions: 4096 }
+        ServerOptions { policy, accepted, access, creates: true, directory: None, caps, sessions: 4096 }
     }
 }
 
@@ -54,6 +57,8 @@ pub(crate) struct Service {
     pub spaces: Spaces,
     finisher: Arc<Finisher>,
     links: Mutex<HashMap<u64, Arc<Link>>>,
+    /// Replicated spaces of which this is a member, by name.
+    kept: Mutex<HashMap<String, Arc<Kept>>>,
     closed: AtomicBool,
     log: Log,
 }
@@ -72,9 +77,22 @@ impl Drop for Leaving<'_> {
 
 impl Service {
     pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
-        let spaces = Spaces::new(options.creates, options.caps.clone());
-        let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
-        Ok(Service { member, options, spaces, finisher, links, closed: AtomicBool::new(false), log })
+        let spaces = Spaces::new(options.creates, options.caps.clone(), options.directory.clone());
+        spaces.open_kept(|line| log(line));
+        let (finisher, links, kept) = (Arc::new(Finisher::start()?), Mutex::default(), Mutex::default());
+        Ok(Service { member, options, spaces, finisher, links, kept, closed: AtomicBool::new(false), log })
+    }
+
+    /// From now on other members of a replicated space are answered.
+    pub fn keep(&self, space: &str, kept: Arc<Kept>) {
+        lock(&self.kept).insert(space.to_owned(), kept);
+    }
+
+    /// Answers another member of a replicated space until it is gone.
+    pub fn serve_replica(&self, peer: Peer) -> io::Result<()> {
+        let own = self.member.as_ref().ok_or_else(|| refused("this server has no identity: it is no member"))?;
+        let find = |space: &str| lock(&self.kept).get(space).cloned();
+        replicated::serve(peer, own, find, || self.closed.load(Ordering::Acquire))
     }
 
     /// Serves a client until it is gone. `shakes`: it is about to prove who it is.
@@ -139,6 +157,7 @@ impl Service {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         lock(&self.links).values().for_each(|link| link.close());
+        self.spaces.close();
     }
 }
 
@@ -178,6 +197,7 @@ impl Server {
         let serve = move |peer, preamble| match preamble {
             Preamble::Space { shakes } => serving.serve(peer, shakes),
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
+            Preamble::Replica => serving.serve_replica(peer),
         };
         let door = Door::open(listeners, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })
@@ -191,6 +211,11 @@ impl Server {
     /// Serves a space that is there already; false where another has that name.
     pub fn add(&self, name: &str, space: Arc<Hosted>) -> bool {
         self.service.spaces.add(name, space)
+    }
+
+    /// From now on other members of a replicated space are answered, in which this one takes part.
+    pub fn keep(&self, space: &str, kept: Arc<Kept>) {
+        self.service.keep(space, kept);
     }
 
     /// Ends every session and stops serving; the spaces go with it.

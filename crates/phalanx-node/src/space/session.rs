@@ -1,19 +1,22 @@
 //! One client's conversation with one space, in a thread of its own.
 
-use super::hosted::Hosted;
+use super::hosted::{Hosted, Told};
 use super::outlet::Client;
 use super::spaces::Spaces;
+use super::waiting::number_of as answered_by;
 use super::{Rights, Verb};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
 use phalanx_core::space::{Asker, Get, Limits, OutOptions, Page, Reader as Fields, RequestId};
-use phalanx_core::space::{Pattern, Template, Tuple};
+use phalanx_core::space::{HERE, Pattern, Space, Template, Tuple};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Finisher, Link, LinkError, Reader};
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +39,9 @@ pub struct Session<'a> {
     pub is_private: bool,
     client: Arc<Client>,
     opened: Option<Opened>,
+    /// Answers that wait until what they come from is stable, and about how many bytes they are.
+    unsaid: Vec<Said>,
+    unsaid_bytes: usize,
 }
 
 /// A client in its space.
@@ -44,6 +50,8 @@ struct Opened {
     id: SessionId,
     rights: Rights,
     limits: Limits,
+    /// What is to be waited for before anything is answered, where the space is kept.
+    unstable: Cell<Option<Told>>,
 }
 
 impl Drop for Opened {
@@ -51,11 +59,12 @@ impl Drop for Opened {
         let mut locked = self.space.lock();
         locked.close(self.id);
         locked.tick();
-        locked.unlock().flush();
+        let _ = locked.unlock().flush(); // nobody is there to hear of an error
     }
 }
 
-type Answered = Result<Option<(FromSpace, Vec<Bytes>)>, SpaceError>;
+type Said = (FromSpace, Vec<Bytes>);
+type Answered = Result<Option<Said>, SpaceError>;
 
 impl<'a> Session<'a> {
     pub fn new(
@@ -66,7 +75,7 @@ impl<'a> Session<'a> {
         finisher: Arc<Finisher>,
     ) -> Session<'a> {
         let client = Arc::new(Client::new(link, finisher));
-        Session { spaces, rights, is_private, client, opened: None }
+        Session { spaces, rights, is_private, client, opened: None, unsaid: Vec::new(), unsaid_bytes: 0 }
     }
 
     /// Serves the client until it is gone, or `ended` says so; why it ended.
@@ -78,6 +87,7 @@ impl<'a> Session<'a> {
                 self.wait_for_room();
                 said_something |= self.on_frame(frame);
             });
+            self.say_unsaid();
             if said_something {
                 self.client.write();
             }
@@ -111,7 +121,40 @@ impl<'a> Session<'a> {
     fn end_watches_behind(&self) {
         let Some(opened) = &self.opened else { return };
         for watch in self.client.take_behind() {
-            let _ = opened.space.with(|space, _| space.unwatch(opened.id, watch));
+            let _ = opened.with(|space, _| Ok(space.unwatch(opened.id, watch)));
+        }
+    }
+
+    /// Says an answer, if the space is kept only once what it comes from is.
+    fn say(&mut self, message: FromSpace, body: Vec<Bytes>) {
+        if !self.opened.as_ref().is_some_and(Opened::is_unstable) {
+            return self.client.say(&message, body);
+        }
+        self.unsaid_bytes += body.iter().map(Bytes::len).sum::<usize>() + 64;
+        self.unsaid.push((message, body));
+        if self.unsaid_bytes > MOST_ANSWERS {
+            self.say_unsaid();
+        }
+    }
+
+    fn say_unsaid(&mut self) {
+        let unstable = self.opened.as_ref().and_then(|opened| opened.unstable.take());
+        let stable = match (unstable, &self.opened) {
+            // What only this client has said, and waits for no answer to, needs not be waited for.
+            (Some(unstable), Some(opened)) if self.unsaid.is_empty() && !unstable.tells() => {
+                return opened.unstable.set(Some(unstable));
+            }
+            (unstable, _) => unstable.map_or(Ok(()), Told::flush),
+        };
+        self.unsaid_bytes = 0;
+        for (message, body) in std::mem::take(&mut self.unsaid) {
+            match &stable {
+                Ok(()) => self.client.say(&message, body),
+                Err(error) => {
+                    let (request, error) = (answered_by(&message), error.clone());
+                    self.client.say(&FromSpace::Failed { request, error }, Vec::new());
+                }
+            }
         }
     }
 
@@ -133,7 +176,7 @@ impl<'a> Session<'a> {
         };
         let answer = answered.unwrap_or_else(|error| Some((FromSpace::Failed { request, error }, Vec::new())));
         let Some((message, body)) = answer else { return false };
-        self.client.say(&message, body);
+        self.say(message, body);
         true
     }
 
@@ -146,16 +189,46 @@ impl<'a> Session<'a> {
         }
         let secure = space.secure;
         let _ = self.client.mark.set(if secure { Mark::Data } else { Mark::None });
-        let (id, limits) = {
+        let (id, limits, durable) = {
             let mut locked = space.lock();
-            (locked.open(self.client.clone()), locked.engine().limits())
+            locked.check()?;
+            let id = locked.open(self.client.clone());
+            (id, locked.engine().limits(), locked.engine().options().durable)
         };
-        self.opened = Some(Opened { space, id, rights, limits });
-        Ok(Some((FromSpace::Opened { request, created, secure }, Vec::new())))
+        self.opened = Some(Opened { space, id, rights, limits, unstable: Cell::default() });
+        Ok(Some((FromSpace::Opened { request, created, secure, durable }, Vec::new())))
     }
 }
 
 impl Opened {
+    /// Does something with the engine. Where it is kept, nothing may be answered before what is unstable was waited for.
+    fn with<T>(&self, work: impl FnOnce(&mut Space, Duration) -> Result<T, SpaceError>) -> Result<T, SpaceError> {
+        let (done, told) = self.space.with(work);
+        match told.is_unstable() {
+            // It waits for all that were there before, too.
+            true => {
+                let before = self.unstable.take().unwrap_or_default();
+                self.unstable.set(Some(before.and(told)));
+            }
+            false => told.flush()?,
+        }
+        done
+    }
+
+    fn order(&self, work: impl FnOnce(&mut Space, Duration)) -> Result<(), SpaceError> {
+        self.with(|space, now| {
+            work(space, now);
+            Ok(())
+        })
+    }
+
+    fn is_unstable(&self) -> bool {
+        let unstable = self.unstable.take();
+        let is_unstable = unstable.is_some();
+        self.unstable.set(unstable);
+        is_unstable
+    }
+
     fn on_message(&self, message: ToSpace, body: Bytes) -> Answered {
         let done = |request, number| Ok(Some((FromSpace::Done { request, number }, Vec::new())));
         match message {
@@ -164,52 +237,64 @@ impl Opened {
             }
             ToSpace::Get { request, get, wait: Wait::No, transaction } => self.get(request, get, &body, transaction),
             ToSpace::Get { request, get, wait, transaction } => self.wait(request, get, wait, &body, transaction),
-            ToSpace::Cancel { request } => match self.space.with(|space, _| space.cancel(self.id, request)) {
+            ToSpace::Cancel { request } => match self.with(|space, _| Ok(space.cancel(self.id, request)))? {
                 true => Err(SpaceError::Cancelled),
                 false => Ok(None), // it was answered, or there is none
             },
             ToSpace::Ack { request } => {
-                self.space.with(|space, _| space.acknowledge(self.id, request));
+                let _ = self.order(|space, _| space.acknowledge(self.id, request)); // asked next, it says why
                 Ok(None)
             }
             ToSpace::GiveBack { request } => {
-                self.space.with(|space, now| space.give_back(now, self.id, request));
+                let _ = self.order(|space, now| space.give_back(now, self.id, request));
                 Ok(None)
             }
             ToSpace::Count { request, transaction } => {
                 let template = self.template(&body, Verb::Rd)?;
-                let count = self.space.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
+                let count = self.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
                 Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
             }
             ToSpace::Renew { request, number, lease } => {
                 self.check(Verb::Out, None)?;
-                self.space.with(|space, now| space.renew(now, number, lease))?;
+                self.with(|space, now| space.renew(now, number, lease))?;
                 done(request, number)
             }
             ToSpace::Begin { request, transaction, timeout } => {
-                self.space.with(|space, now| space.begin(now, self.id, transaction, timeout))?;
+                self.with(|space, now| space.begin(now, self.id, transaction, timeout))?;
                 done(request, 0)
             }
             ToSpace::Prepare { request, transaction } => {
-                self.space.with(|space, now| space.prepare(now, transaction))?;
+                self.with(|space, now| space.prepare(now, transaction))?;
                 done(request, 0)
             }
             ToSpace::Commit { request, transaction } => {
-                self.space.with(|space, now| space.commit(now, transaction))?;
+                self.with(|space, now| space.commit(now, transaction))?;
                 done(request, 0)
             }
             ToSpace::Abort { request, transaction } => {
-                self.space.with(|space, now| space.abort(now, transaction))?;
+                self.with(|space, now| space.abort(now, transaction))?;
                 done(request, 0)
             }
             ToSpace::Watch { request, since } => self.watch(request, since, &body),
             ToSpace::Unwatch { request, watch } => {
-                self.space.with(|space, _| space.unwatch(self.id, watch));
+                self.with(|space, _| Ok(space.unwatch(self.id, watch)))?;
                 done(request, 0)
             }
             ToSpace::Info { request } => {
-                let info = Box::new(self.space.with(|space, _| space.info()));
+                let info = Box::new(self.with(|space, _| Ok(space.info()))?);
                 Ok(Some((FromSpace::Info { request, info }, Vec::new())))
+            }
+            ToSpace::Known { client } => {
+                if client != HERE {
+                    let _ = self.order(|space, _| space.introduce(self.id, client));
+                }
+                Ok(None)
+            }
+            ToSpace::Back { request, client, open } => {
+                let open: HashSet<RequestId> = open.into_iter().collect();
+                let got = |request| !open.contains(&request);
+                self.order(|space, now| space.client_is_back(now, self.id, client, got))?;
+                done(request, 0)
             }
             ToSpace::Open { .. } | ToSpace::Beat => Ok(None),
         }
@@ -226,7 +311,7 @@ impl Opened {
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
-        self.space.with(|space, now| space.out(now, &tuples, options, transaction))
+        self.with(|space, now| space.out(now, &tuples, options, transaction))
     }
 
     fn get(&self, request: RequestId, mut get: Get, body: &[u8], transaction: Option<TransactionId>) -> Answered {
@@ -237,7 +322,7 @@ impl Opened {
             asked => asked.min(MOST_PAGE_BYTES),
         };
         let asker = self.asker(request, transaction);
-        let page = self.space.with(|space, now| space.get(now, asker, &template, &get, transaction))?;
+        let page = self.with(|space, now| space.get(now, asker, &template, &get, transaction))?;
         Ok(Some(got(request, page)))
     }
 
@@ -251,7 +336,7 @@ impl Opened {
     ) -> Answered {
         let template = Arc::new(self.template_for(&get, body)?);
         let asker = self.asker(request, transaction);
-        let found = self.space.with(|space, now| {
+        let found = self.with(|space, now| {
             let deadline = match wait {
                 Wait::For(patience) => Some(now.saturating_add(patience)),
                 Wait::No | Wait::Forever => None,
@@ -263,7 +348,7 @@ impl Opened {
 
     fn watch(&self, request: RequestId, since: Option<u64>, body: &[u8]) -> Answered {
         let template = Arc::new(self.template(body, Verb::Rd)?);
-        let watching = self.space.with(|space, _| space.watch(self.id, request, template, since))?;
+        let watching = self.with(|space, _| space.watch(self.id, request, template, since))?;
         Ok(Some((FromSpace::Watching { request, last: watching.last, missed: watching.missed }, Vec::new())))
     }
 
@@ -326,7 +411,8 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Abort { request, .. }
         | ToSpace::Watch { request, .. }
         | ToSpace::Unwatch { request, .. }
+        | ToSpace::Back { request, .. }
         | ToSpace::Info { request } => *request,
-        ToSpace::Beat => 0,
+        ToSpace::Known { .. } | ToSpace::Beat => 0,
     }
 }

@@ -1,12 +1,13 @@
 //! The spaces of one server, by name.
 
 use super::hosted::Hosted;
+use super::keeping::Directory;
 use super::{Rights, Verb, check_name};
 use crate::sync::lock;
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::Options;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// What nobody gets more of than the server's owner gives, whatever options a space is created with.
@@ -29,12 +30,39 @@ pub struct Spaces {
     /// Whether a space is made when it is first named, by whom it may be.
     creates: bool,
     caps: Caps,
+    /// Where durable spaces are; none: there are none.
+    directory: Option<Directory>,
+    /// What was opened there.
+    kept: Mutex<Vec<Weak<Hosted>>>,
 }
 
 impl Spaces {
     /// None yet.
-    pub fn new(creates: bool, caps: Caps) -> Spaces {
-        Spaces { named: Mutex::default(), creates, caps }
+    pub fn new(creates: bool, caps: Caps, directory: Option<Directory>) -> Spaces {
+        Spaces { named: Mutex::default(), creates, caps, directory, kept: Mutex::default() }
+    }
+
+    /// Opens all that were kept in the directory. Those that cannot be are said, and tried again when they are named.
+    pub fn open_kept(&self, log: impl Fn(String)) {
+        for name in self.directory.iter().flat_map(Directory::names).filter(|name| check_name(name).is_ok()) {
+            if let Err(error) = self.open(&name, None, &Rights::Everything) {
+                log(format!("the space {name} was kept, but {error}"));
+            }
+        }
+    }
+
+    /// Ends those of the directory; the others are somebody's.
+    pub fn close(&self) {
+        let kept = std::mem::take(&mut *lock(&self.kept));
+        kept.iter().filter_map(Weak::upgrade).for_each(|space| space.end());
+    }
+
+    fn open_file(&self, directory: &Directory, name: &str, create: Option<Options>) -> Result<Arc<Hosted>, SpaceError> {
+        let space = directory.open(name, create)?;
+        let mut kept = lock(&self.kept);
+        kept.retain(|one| one.strong_count() > 0);
+        kept.push(Arc::downgrade(&space));
+        Ok(space)
     }
 
     /// Adds one that is there already; false where the name is taken.
@@ -60,19 +88,34 @@ impl Spaces {
             return Err(SpaceError::Forbidden(format!("nothing in the space {name}")));
         }
         let mut named = lock(&self.named);
-        if let Some(space) = named.get(name) {
+        if let Some(space) = named.get(name).filter(|space| !space.has_ended()) {
             return Ok((space.clone(), false));
+        }
+        if let Some(directory) = self.directory.as_ref().filter(|directory| directory.has(name)) {
+            let space = self.open_file(directory, name, None)?;
+            named.insert(name.to_owned(), space.clone());
+            return Ok((space, false));
         }
         let options = create.filter(|_| self.creates).ok_or_else(|| no_space("there is none of this name"))?;
         if !rights.allow(Verb::Create, None) {
             return Err(SpaceError::Forbidden(format!("to create the space {name}")));
         }
-        if named.len() >= self.caps.spaces {
+        if self.count(&named) >= self.caps.spaces {
             return Err(SpaceError::Full { what: "spaces".to_owned(), most: self.caps.spaces as u64 });
         }
-        let space = Hosted::new(self.capped(options))?;
+        let space = match (options.durable, &self.directory) {
+            (false, _) => Hosted::new(self.capped(options))?,
+            (true, Some(directory)) => self.open_file(directory, name, Some(self.capped(options)))?,
+            (true, None) => return Err(SpaceError::NotKept("this server has no directory for durable spaces".into())),
+        };
         named.insert(name.to_owned(), space.clone());
         Ok((space, true))
+    }
+
+    /// Those that were kept count also while nobody has named them.
+    fn count(&self, named: &HashMap<String, Arc<Hosted>>) -> usize {
+        let kept = self.directory.iter().flat_map(Directory::names).filter(|name| !named.contains_key(name));
+        named.len() + kept.count()
     }
 
     fn capped(&self, asked: Options) -> Options {

@@ -44,5 +44,6 @@ fn options<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     all.set_item("log_events", options.log_events)?;
     all.set_item("log_bytes", options.log_bytes)?;
     all.set_item("secure", options.secure)?;
+    all.set_item("durable", options.durable)?;
     Ok(all)
 }

@@ -41,6 +41,7 @@ pub fn to_options(words: &Bound<'_, PyDict>) -> PyResult<Options> {
             "log_events" => options.log_events = value.extract()?,
             "log_bytes" => options.log_bytes = value.extract()?,
             "secure" => options.secure = value.extract()?,
+            "durable" => options.durable = value.extract()?,
             other => return Err(PyTypeError::new_err(format!("a space has no option {other}"))),
         }
     }

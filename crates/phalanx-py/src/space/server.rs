@@ -9,6 +9,7 @@ use phalanx_node::space as node;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::io::Write;
+use std::path::PathBuf;
 
 /// Serves spaces of this process to others.
 #[pyclass(frozen)]
@@ -19,7 +20,7 @@ pub struct SpaceServer {
 }
 
 /// Whom a server serves, as Python says it: the policy, users that are accepted, the text of a file of access rules, whether
-/// spaces are made when they are first named, how many, and the most that their options may be.
+/// spaces are made when they are first named, how many, where durable ones are kept, and the most that their options may be.
 #[derive(FromPyObject)]
 pub struct Serving<'py> {
     #[pyo3(item)]
@@ -33,6 +34,8 @@ pub struct Serving<'py> {
     #[pyo3(item)]
     sessions: usize,
     #[pyo3(item)]
+    directory: Option<PathBuf>,
+    #[pyo3(item)]
     most: Bound<'py, PyDict>,
 }
 
@@ -44,6 +47,7 @@ impl Serving<'_> {
             accepted: self.accepted,
             access: access.map_err(|error| raise("PolicyError", format!("access rules: {error}")))?,
             creates: self.creates,
+            directory: self.directory.map(node::Directory::new),
             caps: node::Caps { spaces: self.spaces, options: to_options(&self.most)? },
             sessions: self.sessions,
         })

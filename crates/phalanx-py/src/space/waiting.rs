@@ -122,7 +122,8 @@ impl Callback {
             if let Some(hosted) = self.hosted.upgrade() {
                 let mut locked = hosted.lock();
                 locked.close(session);
-                locked.unlock().flush();
+                let told = locked.unlock();
+                let _ = py.detach(|| told.flush()); // there is nobody to be told
             }
         }
         let outcome = match tuple {

@@ -179,6 +179,22 @@ impl Store {
         Held { number, tuple, extra }
     }
 
+    /// Every tuple, the oldest first.
+    #[cfg(test)]
+    pub fn all(&self) -> Vec<Held> {
+        let of = |partition: &Partition| {
+            let entries = partition.entries();
+            let held = |slot| {
+                let (number, tuple) = (entries.slab.number(slot), entries.slab.tuple(slot));
+                Held { number, tuple, extra: entries.extra(slot).cloned().map(Box::new) }
+            };
+            entries.slab.slots().map(held).collect::<Vec<_>>()
+        };
+        let mut all: Vec<Held> = self.partitions.iter().flat_map(of).collect();
+        all.sort_unstable_by_key(|held| held.number);
+        all
+    }
+
     /// A copy of the tuple at a place.
     pub fn tuple(&self, place: Place) -> Tuple {
         self.partitions[place.partition as usize].slab().tuple(place.slot)

@@ -139,6 +139,16 @@ impl Slab {
         (chunk.free == u64::MAX && !alone).then(|| self.vacate(number))
     }
 
+    /// The slots that are in use.
+    #[cfg(test)]
+    pub fn slots(&self) -> impl Iterator<Item = u32> {
+        let slots = 0..(self.chunks.len() * CHUNK) as u32;
+        slots.filter(|slot| {
+            let chunk = &self.chunks[*slot as usize / CHUNK];
+            !chunk.memory.is_empty() && chunk.free & 1 << (slot % CHUNK as u32) == 0
+        })
+    }
+
     /// Whether there is a tuple of this number in a slot.
     pub fn has(&self, slot: u32, number: u64) -> bool {
         let chunk = self.chunks.get(slot as usize / CHUNK);

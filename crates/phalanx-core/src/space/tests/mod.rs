@@ -1,5 +1,6 @@
 //! The engine by conversation: no socket, no sleep.
 
+mod kept;
 mod model;
 mod sessions;
 mod store;

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
-const SESSIONS: u64 = 3;
+pub const SESSIONS: u64 = 3;
 
 #[derive(Debug, Clone)]
 enum Want {
@@ -16,7 +16,7 @@ enum Want {
 }
 
 #[derive(Debug, Clone)]
-struct Ask {
+pub struct Ask {
     wants: Vec<Want>,
     order: Order,
     key: Option<u8>,
@@ -25,7 +25,7 @@ struct Ask {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub enum Step {
     Out { fields: Vec<Value>, lease: Option<u64>, key: Option<u8>, label: Option<u8>, priority: i64, under: Option<u8> },
     Get { ask: Ask, session: u64, under: Option<u8> },
     All { ask: Ask, limit: u32 },
@@ -79,7 +79,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     ask.prop_map(|(wants, order, key, label, take)| Ask { wants, order, key, label, take })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     let number = || proptest::option::weighted(0.1, 0u8..3);
     let under = || proptest::option::weighted(0.2, 0u8..3);
     let session = || 0..SESSIONS;
@@ -321,8 +321,8 @@ impl Model {
     }
 }
 
-struct Pair {
-    bench: Bench,
+pub struct Pair {
+    pub bench: Bench,
     model: Model,
     request: u64,
     begun: BTreeMap<u8, u128>,
@@ -334,7 +334,12 @@ impl Pair {
         under.map(|id| TransactionId(self.begun.get(&id).copied().unwrap_or(0)))
     }
 
-    fn step(&mut self, step: Step) {
+    pub fn new(options: Options) -> Pair {
+        let bench = Bench::with(Options { longest_transaction: Duration::from_secs(LONGEST), ..options });
+        Pair { bench, model: Model::default(), request: 0, begun: BTreeMap::new(), serial: 1 }
+    }
+
+    pub fn step(&mut self, step: Step) {
         self.request += 1;
         let (now, request) = (self.bench.now, self.request);
         self.model.tick();
@@ -537,9 +542,7 @@ proptest! {
     fn the_engine_answers_as_a_list_does(steps in proptest::collection::vec(step(), 1..400), declared in any::<bool>()) {
         let indexes = if declared { vec![vec![0], vec![0, 1]] } else { vec![] };
         let boxes = if declared { vec![vec![1]] } else { vec![] };
-        let longest_transaction = Duration::from_secs(LONGEST);
-        let bench = Bench::with(Options { indexes, boxes, longest_transaction, ..Options::default() });
-        let mut pair = Pair { bench, model: Model::default(), request: 0, begun: BTreeMap::new(), serial: 1 };
+        let mut pair = Pair::new(Options { indexes, boxes, ..Options::default() });
         for step in steps {
             pair.step(step);
         }

@@ -12,16 +12,19 @@ use crate::errors::raise;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::space::{Asker, Command, Get, Template, Tuple};
-use phalanx_node::space::{Hosted, Outlet};
+use phalanx_node::space::{Directory, Hosted, Outlet};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Bytes of tuples in a page of many.
 const PAGE: u64 = 16 << 20;
+/// What the one space of a directory is called that is not served.
+const KEPT: &str = "space";
 /// How often this process was forked off another.
 pub(super) static FORKS: AtomicU64 = AtomicU64::new(0);
 
@@ -50,9 +53,21 @@ struct Watch {
 
 #[pymethods]
 impl LocalSpace {
+    /// `directory`: where it is kept; none: it ends with this process.
     #[new]
-    fn new(options: &Bound<'_, PyDict>, objects: bool) -> PyResult<LocalSpace> {
-        let hosted = Hosted::new(to_options(options)?).map_err(failed)?;
+    #[pyo3(signature = (options, objects, directory = None))]
+    fn new(
+        py: Python<'_>,
+        options: &Bound<'_, PyDict>,
+        objects: bool,
+        directory: Option<PathBuf>,
+    ) -> PyResult<LocalSpace> {
+        let options = to_options(options)?;
+        let make = || match directory {
+            Some(directory) => Directory::new(directory).open(KEPT, Some(options)),
+            None => Hosted::new(options),
+        };
+        let hosted = py.detach(make).map_err(failed)?;
         let (limits, session) = {
             let mut locked = hosted.lock();
             (locked.engine().limits(), locked.number())
@@ -165,7 +180,11 @@ impl LocalSpace {
         if !matches!(found, Ok(None)) {
             locked.forget(session);
         }
-        locked.unlock().flush();
+        let told = locked.unlock();
+        // What is taken is waited for when it is acknowledged.
+        if !(asker.acknowledges && matches!(found, Ok(Some(_))) && !told.tells()) {
+            self.flush(py, told)?;
+        }
         let answer: Option<Answer> = match found {
             Ok(Some(tuple)) => Some(Ok(tuple)),
             Err(error) => Some(Err(error)),
@@ -211,11 +230,11 @@ impl LocalSpace {
         let found = locked.engine().wait(now, asker, template, &get, end, transaction.map(TransactionId));
         locked.tick();
         let told = locked.unlock();
+        self.flush(py, told)?;
         if let Some(answer) = found.transpose() {
             callback.tell(Command::Answer { session, request: 0, answer });
             callback.flush();
         }
-        told.flush();
         Ok(session.0)
     }
 
@@ -226,7 +245,8 @@ impl LocalSpace {
         if waited {
             locked.close(SessionId(request));
         }
-        locked.unlock().flush();
+        let told = locked.unlock();
+        self.flush(py, told)?;
         Ok(waited)
     }
 
@@ -240,8 +260,8 @@ impl LocalSpace {
                 false => locked.close(session),
             }
         }
-        locked.unlock().flush();
-        Ok(())
+        let told = locked.unlock();
+        self.flush(py, told)
     }
 
     #[pyo3(signature = (template, r#where, transaction, /))]
@@ -260,7 +280,7 @@ impl LocalSpace {
             let counted = locked.engine().count(now, &template, &Get::default(), transaction.map(TransactionId));
             (counted, locked.unlock())
         });
-        counted.1.flush();
+        self.flush(py, counted.1)?;
         counted.0.map_err(failed)
     }
 
@@ -320,7 +340,8 @@ impl LocalSpace {
         if watching.is_err() {
             locked.close(session);
         }
-        locked.unlock().flush();
+        let told = locked.unlock();
+        self.flush(py, told)?;
         let watching = watching.map_err(failed)?;
         if watching.missed > 0 {
             self.end_session(session);

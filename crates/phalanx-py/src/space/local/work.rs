@@ -8,9 +8,10 @@ use crate::space::options::{Place, to_place};
 use crate::space::waiting::{Answer, Slot};
 use crate::space::{failed, wrong};
 use bytes::Bytes;
+use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::space::{Asker, Get, OutOptions, Template, Tuple};
-use phalanx_node::space::{Hosted, Locked};
+use phalanx_node::space::{Hosted, Locked, Told};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
@@ -41,10 +42,19 @@ impl LocalSpace {
                 self.hosted.lock()
             }
         };
-        if locked.has_ended() {
-            return Err(raise("SpaceError", "this space is closed"));
+        match locked.check() {
+            Ok(()) => Ok(locked),
+            Err(SpaceError::Cancelled) => Err(raise("SpaceError", "this space is closed")),
+            Err(error) => Err(failed(error)),
         }
-        Ok(locked)
+    }
+
+    /// Tells others what there is to tell, and waits until what was done is kept, where it is.
+    pub(super) fn flush(&self, py: Python<'_>, told: Told) -> PyResult<()> {
+        match told.is_empty() {
+            true => Ok(()),
+            false => py.detach(|| told.flush()).map_err(failed),
+        }
     }
 
     pub(super) fn tuple(&self, fields: &Bound<'_, PyTuple>) -> PyResult<Tuple> {
@@ -69,9 +79,7 @@ impl LocalSpace {
         let changed = change(&mut locked, self.hosted.now());
         locked.tick();
         let told = locked.unlock();
-        if !told.is_empty() {
-            py.detach(|| told.flush());
-        }
+        self.flush(py, told)?;
         Ok(changed)
     }
 
@@ -89,8 +97,10 @@ impl LocalSpace {
         let now = self.hosted.now();
         let page = locked.engine().get(now, asker, template, get, transaction.map(TransactionId));
         let told = locked.unlock();
-        if !told.is_empty() {
-            py.detach(|| told.flush());
+        // What is taken is waited for when it is acknowledged.
+        let later = asker.acknowledges && !told.tells() && page.as_ref().is_ok_and(|page| !page.tuples.is_empty());
+        if !later {
+            self.flush(py, told)?;
         }
         let page = page.map_err(failed)?;
         Ok((session, page.tuples, page.next.map(to_place)))
@@ -112,7 +122,8 @@ impl LocalSpace {
                 Ok(_) => locked.engine().acknowledge(session, 0),
                 Err(_) => locked.close(session),
             }
-            locked.unlock().flush();
+            let told = locked.unlock();
+            self.flush(py, told)?;
         }
         decoded
     }
@@ -125,7 +136,7 @@ impl LocalSpace {
         if waited {
             locked.close(session);
         }
-        locked.unlock().flush();
+        let _ = locked.unlock().flush(); // what waited has changed nothing
         slot.take()
     }
 
@@ -133,7 +144,7 @@ impl LocalSpace {
     pub(super) fn end_session(&self, session: SessionId) {
         let mut locked = self.hosted.lock();
         locked.close(session);
-        locked.unlock().flush();
+        let _ = locked.unlock().flush(); // where it is not kept that it came back, it never was away
     }
 
     /// After events that found no place: those that the space remembers come again.
@@ -144,7 +155,8 @@ impl LocalSpace {
         watch.events.resume();
         let last = watch.last.load(Ordering::Relaxed);
         let watching = locked.engine().watch(session, 0, watch.template.clone(), Some(last));
-        locked.unlock().flush();
+        let told = locked.unlock();
+        self.flush(py, told)?;
         match watching.map_err(failed)?.missed {
             0 => Ok(()),
             missed => Err(forgotten(missed)),

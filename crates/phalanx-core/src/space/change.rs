@@ -1,0 +1,251 @@
+//! What happens to a space, as facts that can be kept and sent: applied in their order to nothing, they are the space.
+//!
+//! The engine decides; what it decided becomes changes, one group for one decision, and a group happens whole or not at
+//! all. A state is a list of changes too: the shortest one that leads to it. On the wire and on the disk: `postcard`.
+
+use super::reader::{Limits, Reader};
+use super::value::Tuple;
+use crate::error::EncodingError;
+use crate::ids::TransactionId;
+use crate::wire::space::{Options, RequestId};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Tuples that one prepared transaction puts and takes, at most.
+pub const MOST_PREPARED: usize = 1 << 20;
+
+/// A fact about a space. Times are milliseconds since the Unix epoch, so that they hold on another machine and after a
+/// restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// The first of all: what the space is like.
+    Opened { options: Box<Options> },
+    /// All numbers below have been given to tuples; none is given again.
+    Numbered { next: u64 },
+    /// A tuple is there.
+    Put { number: u64, record: Record },
+    /// A tuple is gone: taken, or its lease is over.
+    Gone { number: u64 },
+    /// A tuple was taken and is on its way to somebody who has not said that it arrived. Then it is `Gone`, or `Back`.
+    Taken { number: u64, taker: Taker },
+    /// A tuple whose taker is gone is there again.
+    Back { number: u64 },
+    /// A tuple's lease ends then; `None`: never.
+    Expires { number: u64, expires: Option<u64> },
+    /// A transaction promised that it can be committed. Nobody sees what it puts and takes until it has ended.
+    Prepared { transaction: TransactionId, prepared: Prepared },
+    /// A prepared transaction has ended: all that it did happens now, or nothing.
+    Ended { transaction: TransactionId, committed: bool },
+}
+
+/// A tuple and what was said when it was put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    #[serde(with = "unchecked")]
+    pub tuple: Tuple,
+    /// An encoded field that no other tuple of the space has.
+    pub key: Option<Bytes>,
+    /// An encoded field that many tuples may have.
+    pub label: Option<Bytes>,
+    pub priority: i64,
+    pub expires: Option<u64>,
+    /// On its way to whom.
+    pub taker: Option<Taker>,
+}
+
+/// Who takes: a client, under the random number that it keeps when it comes back, and its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Taker {
+    pub client: u128,
+    pub request: RequestId,
+}
+
+/// What a prepared transaction will do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// When it is aborted if nobody has ended it before.
+    pub until: u64,
+    pub puts: Vec<(u64, Record)>,
+    /// Numbers of tuples that stay where they are, and are nobody else's.
+    pub takes: Vec<u64>,
+}
+
+/// Why bytes are no changes, or changes not those of this space.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum ChangeError {
+    #[error("bytes that are no changes of a space, or of another version of phalanx")]
+    Unknown,
+    #[error("a change holds what is no field or tuple: {0}")]
+    Encoding(#[from] EncodingError),
+    #[error("a prepared transaction of more than {MOST_PREPARED} tuples")]
+    TooMany,
+}
+
+/// The bytes of a group.
+pub fn encode(changes: &[Change]) -> Vec<u8> {
+    postcard::to_stdvec(changes).expect("changes have no map and no length that is unknown")
+}
+
+/// Bytes that should be a group, from a disk or from another member.
+pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Vec<Change>, ChangeError> {
+    let (changes, rest) = postcard::take_from_bytes::<Vec<Change>>(bytes).map_err(|_| ChangeError::Unknown)?;
+    if !rest.is_empty() {
+        return Err(ChangeError::Unknown);
+    }
+    changes.iter().try_for_each(|change| change.check(limits))?;
+    Ok(changes)
+}
+
+impl Change {
+    /// Bytes, about.
+    pub fn size(&self) -> usize {
+        match self {
+            Change::Put { record, .. } => record.size(),
+            Change::Prepared { prepared, .. } => {
+                prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
+            }
+            _ => 32,
+        }
+    }
+
+    fn check(&self, limits: &Limits) -> Result<(), ChangeError> {
+        match self {
+            Change::Put { record, .. } => record.check(limits),
+            Change::Prepared { prepared, .. } => prepared.check(limits),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Record {
+    /// A tuple that is put without anything else said.
+    pub fn of(tuple: Tuple) -> Record {
+        Record { tuple, key: None, label: None, priority: 0, expires: None, taker: None }
+    }
+
+    fn size(&self) -> usize {
+        let said = self.key.iter().chain(&self.label).map(Bytes::len).sum::<usize>();
+        self.tuple.bytes().len() + said + 64
+    }
+
+    /// Whether bytes that came from elsewhere are what they should be.
+    pub fn check(&self, limits: &Limits) -> Result<(), ChangeError> {
+        Tuple::check(self.tuple.bytes().clone(), limits)?;
+        for field in self.key.iter().chain(&self.label) {
+            let mut reader = Reader::new(field);
+            reader.check(0, limits)?;
+            reader.end()?;
+        }
+        Ok(())
+    }
+}
+
+impl Prepared {
+    /// Whether bytes that came from elsewhere are what they should be.
+    pub fn check(&self, limits: &Limits) -> Result<(), ChangeError> {
+        if self.puts.len() + self.takes.len() > MOST_PREPARED {
+            return Err(ChangeError::TooMany);
+        }
+        self.puts.iter().try_for_each(|(_, record)| record.check(limits))
+    }
+}
+
+/// A tuple as its bytes, not checked yet: `decode` does so, which knows the limits.
+mod unchecked {
+    use super::{Bytes, Tuple};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(tuple: &Tuple, to: S) -> Result<S::Ok, S::Error> {
+        tuple.bytes().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tuple, D::Error> {
+        Bytes::deserialize(from).map(Tuple::known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::Value;
+    use proptest::prelude::*;
+
+    fn record() -> impl Strategy<Value = Record> {
+        let field = || proptest::option::of(any::<u64>().prop_map(|key| Value::Int(key as i64).to_bytes().into()));
+        let taker = proptest::option::of(any::<(u128, u64)>().prop_map(|(client, request)| Taker { client, request }));
+        (any::<i64>(), ".{0,40}", field(), field(), any::<i64>(), any::<Option<u64>>(), taker).prop_map(
+            |(number, text, key, label, priority, expires, taker)| {
+                let tuple = Tuple::of(&[Value::Int(number), Value::Str(text)]);
+                Record { tuple, key, label, priority, expires, taker }
+            },
+        )
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let transaction = || any::<u128>().prop_map(TransactionId);
+        let prepared = (any::<u64>(), proptest::collection::vec((any::<u64>(), record()), 0..3), any::<Vec<u64>>())
+            .prop_map(|(until, puts, takes)| Prepared { until, puts, takes });
+        let taker = any::<(u128, u64)>().prop_map(|(client, request)| Taker { client, request });
+        prop_oneof![
+            Just(Change::Opened { options: Box::default() }),
+            any::<u64>().prop_map(|next| Change::Numbered { next }),
+            (any::<u64>(), record()).prop_map(|(number, record)| Change::Put { number, record }),
+            any::<u64>().prop_map(|number| Change::Gone { number }),
+            (any::<u64>(), taker).prop_map(|(number, taker)| Change::Taken { number, taker }),
+            any::<u64>().prop_map(|number| Change::Back { number }),
+            any::<(u64, Option<u64>)>().prop_map(|(number, expires)| Change::Expires { number, expires }),
+            (transaction(), prepared).prop_map(|(transaction, prepared)| Change::Prepared { transaction, prepared }),
+            (transaction(), any::<bool>())
+                .prop_map(|(transaction, committed)| Change::Ended { transaction, committed }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn changes_come_back_as_they_were(changes in proptest::collection::vec(change(), 0..8)) {
+            prop_assert_eq!(decode(&encode(&changes), &Limits::default()), Ok(changes));
+        }
+
+        #[test]
+        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&bytes, &Limits::default());
+        }
+
+        #[test]
+        fn a_changed_byte_gives_an_error_or_changes_that_are_sound(
+            changes in proptest::collection::vec(change(), 1..4), at in any::<usize>(), byte in any::<u8>()
+        ) {
+            let mut bytes = encode(&changes);
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            for changed in decode(&bytes, &Limits::default()).into_iter().flatten() {
+                if let Change::Put { record, .. } = changed {
+                    prop_assert!(Tuple::check(record.tuple.into_bytes(), &Limits::default()).is_ok());
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_cut_off_or_follows_is_refused(changes in proptest::collection::vec(change(), 1..4), at in any::<usize>()) {
+            let mut bytes = encode(&changes);
+            prop_assert!(decode(&bytes[..at % bytes.len()], &Limits::default()).is_err());
+            bytes.push(0);
+            prop_assert_eq!(decode(&bytes, &Limits::default()), Err(ChangeError::Unknown));
+        }
+    }
+
+    #[test]
+    fn a_tuple_over_the_limit_and_a_key_that_is_no_field_are_refused() {
+        let put = |record| encode(&[Change::Put { number: 1, record }]);
+        let record = Record::of(Tuple::of(&[Value::Int(1), Value::Int(2)]));
+        let small = Limits { fields: 1, ..Limits::default() };
+        assert!(decode(&put(record.clone()), &Limits::default()).is_ok());
+        assert!(matches!(decode(&put(record.clone()), &small), Err(ChangeError::Encoding(_))));
+        let keyed = |key: &'static [u8]| Record { key: Some(Bytes::from_static(key)), ..record.clone() };
+        assert!(decode(&put(keyed(&[0])), &Limits::default()).is_ok());
+        for no_field in [&[][..], &[77], &[0, 0], &[6, 200]] {
+            assert!(decode(&put(keyed(no_field)), &Limits::default()).is_err(), "{no_field:?}");
+        }
+    }
+}

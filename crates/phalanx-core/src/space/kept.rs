@@ -1,0 +1,302 @@
+//! What the engine does, told to a log as it happens; and an engine filled with what a log kept.
+
+use super::change::{Change, MOST_PREPARED, Prepared, Record, Taker};
+use super::store::{Extra, Held, Place};
+use super::{RequestId, Space, Transaction};
+use crate::error::SpaceError;
+use crate::ids::{SessionId, TransactionId};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
+use std::hash::RandomState;
+use std::time::Duration;
+
+/// So long after its session ended, or after the space was filled, a client may come back and say which of the tuples that
+/// were on their way to it arrived. Then all of them are there again.
+pub const GRACE: Duration = Duration::from_secs(60);
+/// Takers of the process that has the engine: they do not come back after its end.
+pub const HERE: u128 = 0;
+
+/// What a space that is kept knows beside its tuples.
+#[derive(Debug)]
+pub struct Kept {
+    /// Milliseconds from the Unix epoch to the time zero of the space.
+    epoch: u64,
+    /// What a call, and a transaction, may put. Half of what the log takes: what is taken needs some too.
+    most_bytes: u64,
+    changes: Vec<Change>,
+    clients: HashMap<SessionId, u128, RandomState>,
+    /// Clients that did not acknowledge what they took and have not come back.
+    lost: HashMap<u128, Lost, RandomState>,
+    last_lost: u64,
+    /// While it is filled: where tuples are, by number.
+    places: Vec<(u64, Place)>,
+}
+
+/// Whose tuples are on their way under a session that has ended, or that there never was.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    session: SessionId,
+    until: Duration,
+}
+
+impl Kept {
+    fn new(epoch: u64) -> Kept {
+        let (clients, lost) = (HashMap::default(), HashMap::default());
+        Kept { epoch, most_bytes: u64::MAX, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
+    }
+
+    fn since_epoch(&self, time: Duration) -> u64 {
+        self.epoch.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn since_zero(&self, time: u64) -> Duration {
+        Duration::from_millis(time.saturating_sub(self.epoch))
+    }
+
+    fn record(&self, held: &Held) -> Record {
+        let mut record = Record::of(held.tuple.clone());
+        if let Some(extra) = &held.extra {
+            let bytes = |field: &Option<Box<[u8]>>| field.as_deref().map(Bytes::copy_from_slice);
+            (record.key, record.label, record.priority) = (bytes(&extra.key), bytes(&extra.label), extra.priority);
+            record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
+        }
+        record
+    }
+
+    fn held(&self, number: u64, record: Record) -> Held {
+        let Record { tuple, key, label, priority, expires, .. } = record;
+        if key.is_none() && label.is_none() && priority == 0 && expires.is_none() {
+            return Held { number, tuple, extra: None };
+        }
+        let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
+        let deadline = expires.map(|time| self.since_zero(time));
+        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline };
+        Held { number, tuple, extra: Some(Box::new(extra)) }
+    }
+}
+
+impl Space {
+    /// From now on all that changes is to be collected with [`Space::take_changes`] after every call. `epoch`:
+    /// milliseconds from the Unix epoch to the time zero of the calls; `most_bytes`: of the changes of one call, about.
+    pub fn keep_changes(&mut self, epoch: u64, most_bytes: u64) {
+        self.kept.get_or_insert_with(|| Box::new(Kept::new(epoch))).most_bytes = most_bytes;
+    }
+
+    /// What has changed since this was asked last; nothing in a space that is not kept.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.kept.as_mut().map(|kept| std::mem::take(&mut kept.changes)).unwrap_or_default()
+    }
+
+    /// One fact of the state that a log kept, for a space on which only [`Space::keep_changes`] was called;
+    /// [`Space::filled`] must follow the last one. What says no state is refused.
+    pub fn fill(&mut self, change: Change) -> Result<(), SpaceError> {
+        let misfit = |what: &str| Err(SpaceError::NotKept(format!("what was kept does not fit together: {what}")));
+        match change {
+            Change::Opened { .. } => Ok(()),
+            Change::Numbered { next } => {
+                self.next_number = self.next_number.max(next);
+                Ok(())
+            }
+            Change::Put { number, record } => self.fill_tuple(number, record),
+            Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
+            Change::Gone { .. }
+            | Change::Taken { .. }
+            | Change::Back { .. }
+            | Change::Expires { .. }
+            | Change::Ended { .. } => misfit("it is no state"),
+        }
+    }
+
+    fn fill_tuple(&mut self, number: u64, record: Record) -> Result<(), SpaceError> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        self.next_number = self.next_number.max(number.saturating_add(1));
+        let taker = record.taker;
+        let held = kept.held(number, record);
+        if held.key().is_some_and(|key| self.store.has_key(key)) {
+            return Err(SpaceError::NotKept("two tuples with one key were kept".into()));
+        }
+        let Some(taker) = taker else {
+            let place = self.keep(held);
+            self.kept.iter_mut().for_each(|kept| kept.places.push((number, place)));
+            return Ok(());
+        };
+        kept.last_lost += 1;
+        let next = SessionId(u64::MAX - kept.last_lost);
+        let lost = kept.lost.entry(taker.client).or_insert(Lost { session: next, until: Duration::MAX });
+        let session = lost.session;
+        held.key().into_iter().for_each(|key| self.store.reserve_key(key));
+        self.hold(&held);
+        self.unacknowledged.entry((session, taker.request)).or_default().push(held);
+        Ok(())
+    }
+
+    fn fill_prepared(&mut self, id: TransactionId, prepared: Prepared) -> Result<(), SpaceError> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let deadline = kept.since_zero(prepared.until);
+        let staged: Vec<Held> = prepared.puts.into_iter().map(|(number, record)| kept.held(number, record)).collect();
+        let mut places = std::mem::take(&mut kept.places);
+        places.sort_unstable_by_key(|(number, _)| *number);
+        let mut taken = Vec::with_capacity(prepared.takes.len());
+        for number in prepared.takes {
+            let found = places.binary_search_by_key(&number, |(number, _)| *number);
+            let Ok(at) = found else {
+                return Err(SpaceError::NotKept(format!("a transaction took the tuple {number}, which is not there")));
+            };
+            taken.push(self.withdraw(places.remove(at).1));
+        }
+        self.kept.iter_mut().for_each(|kept| kept.places = std::mem::take(&mut places));
+        for held in &staged {
+            self.next_number = self.next_number.max(held.number.saturating_add(1));
+            held.key().into_iter().for_each(|key| self.store.reserve_key(key));
+        }
+        staged.iter().chain(&taken).for_each(|held| self.hold(held));
+        self.transaction_deadlines.insert((deadline, id));
+        let owner = SessionId(u64::MAX);
+        let transaction =
+            Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
+        self.transactions.insert(id, transaction);
+        Ok(())
+    }
+
+    pub(super) fn hold(&mut self, held: &Held) {
+        self.held.0 += 1;
+        self.held.1 += held.bytes();
+    }
+
+    /// All that was kept is there: what nobody can come back for is there again, events go on behind all that there were.
+    pub fn filled(&mut self, now: Duration) {
+        let Some(kept) = &mut self.kept else { return };
+        kept.places = Vec::new();
+        kept.lost.values_mut().for_each(|lost| lost.until = now + GRACE);
+        self.log.continue_after(self.next_number);
+        self.find_lost(now, HERE, |_| false);
+        self.on_tick(now);
+    }
+
+    /// Whose session it is: a number that nobody else knows, under which the client can come back after the end of this
+    /// process.
+    pub fn introduce(&mut self, session: SessionId, client: u128) {
+        if let Some(kept) = &mut self.kept {
+            kept.clients.insert(session, client);
+        }
+    }
+
+    /// A client is back, in the session `by`, its others have ended: of what it has not acknowledged, it got the answers
+    /// of all requests for which `got` holds, and what the others took is there again.
+    pub fn client_is_back(&mut self, now: Duration, by: SessionId, client: u128, got: impl Fn(RequestId) -> bool) {
+        let Some(kept) = &mut self.kept else { return };
+        let others = kept.clients.iter().filter(|(session, whose)| **whose == client && **session != by);
+        let others: Vec<SessionId> = others.map(|(session, _)| *session).collect();
+        others.into_iter().for_each(|session| self.end_session(now, session));
+        self.find_lost(now, client, got);
+    }
+
+    fn find_lost(&mut self, now: Duration, client: u128, got: impl Fn(RequestId) -> bool) {
+        let Some(Lost { session, .. }) = self.kept.as_mut().and_then(|kept| kept.lost.remove(&client)) else { return };
+        let all = (session, 0)..=(session, RequestId::MAX);
+        let requests: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
+        for request in requests.into_iter().filter(|request| got(*request)) {
+            self.acknowledge(session, request);
+        }
+        self.end_session(now, session);
+    }
+
+    /// When somebody who has not come back is not waited for any more.
+    pub(super) fn lost_until(&self) -> Option<Duration> {
+        self.kept.as_ref()?.lost.values().map(|lost| lost.until).min()
+    }
+
+    pub(super) fn give_up_lost(&mut self, now: Duration) {
+        let over = self.kept.iter().flat_map(|kept| kept.lost.iter().filter(|(_, lost)| lost.until <= now));
+        let over: Vec<u128> = over.map(|(client, _)| *client).collect();
+        over.into_iter().for_each(|client| self.find_lost(now, client, |_| false));
+    }
+
+    /// A session has ended whose client may come back: what is on its way there stays so for a while.
+    pub(super) fn lose(&mut self, now: Duration, session: SessionId) {
+        let Some(kept) = &mut self.kept else { return };
+        let Some(client) = kept.clients.remove(&session) else { return };
+        let all = (session, 0)..=(session, RequestId::MAX);
+        let requests: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
+        if requests.is_empty() {
+            return;
+        }
+        // Under a number that no session has or gets, so that a session that ends twice ends nothing more.
+        kept.last_lost += 1;
+        let new = SessionId(u64::MAX - kept.last_lost);
+        let lost = kept.lost.entry(client).or_insert(Lost { session: new, until: now });
+        lost.until = now + GRACE;
+        let there = lost.session;
+        for request in requests {
+            let held = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
+            self.unacknowledged.entry((there, request)).or_default().extend(held);
+        }
+    }
+
+    fn note(&mut self, change: impl FnOnce(&Kept) -> Change) {
+        if let Some(kept) = &mut self.kept {
+            let change = change(kept);
+            kept.changes.push(change);
+        }
+    }
+
+    pub(super) fn note_put(&mut self, held: &Held) {
+        self.note(|kept| Change::Put { number: held.number, record: kept.record(held) });
+    }
+
+    pub(super) fn note_gone(&mut self, held: &Held) {
+        self.note(|_| Change::Gone { number: held.number });
+    }
+
+    pub(super) fn note_taken(&mut self, held: &Held, session: SessionId, request: RequestId) {
+        self.note(|kept| {
+            let client = kept.clients.get(&session).copied().unwrap_or(HERE);
+            Change::Taken { number: held.number, taker: Taker { client, request } }
+        });
+    }
+
+    pub(super) fn note_back(&mut self, held: &[Held]) {
+        held.iter().for_each(|held| self.note(|_| Change::Back { number: held.number }));
+    }
+
+    pub(super) fn note_expires(&mut self, number: u64, deadline: Option<Duration>) {
+        self.note(|kept| Change::Expires { number, expires: deadline.map(|deadline| kept.since_epoch(deadline)) });
+    }
+
+    /// Whether so many bytes more, of a transaction, are not too many for one group of changes.
+    pub(super) fn check_group(&self, bytes: u64, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let own = transaction.and_then(|id| self.transactions.get(&id));
+        let staged: u64 = own.map_or(0, |own| own.put_bytes);
+        let most = kept.most_bytes / 2;
+        match bytes.saturating_add(staged) > most {
+            true => Err(SpaceError::Full { what: "bytes put at once".into(), most }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a transaction is small enough to be kept as one change.
+    pub(super) fn check_preparable(&self, own: &Transaction) -> Result<(), SpaceError> {
+        let too_many = self.kept.is_some() && own.staged.len() + own.taken.len() > MOST_PREPARED;
+        let full = || SpaceError::Full { what: "tuples in a prepared transaction".into(), most: MOST_PREPARED as u64 };
+        if too_many { Err(full()) } else { Ok(()) }
+    }
+
+    pub(super) fn note_prepared(&mut self, id: TransactionId) {
+        let (Some(kept), Some(own)) = (&mut self.kept, self.transactions.get(&id)) else { return };
+        let puts = own.staged.iter().map(|held| (held.number, kept.record(held))).collect();
+        let takes = own.taken.iter().map(|held| held.number).collect();
+        let prepared = Prepared { until: kept.since_epoch(own.deadline), puts, takes };
+        kept.changes.push(Change::Prepared { transaction: id, prepared });
+    }
+
+    pub(super) fn note_ended(&mut self, id: TransactionId, own: &Transaction, committed: bool) {
+        if own.prepared {
+            self.note(|_| Change::Ended { transaction: id, committed });
+        } else if committed {
+            own.taken.iter().for_each(|held| self.note_gone(held));
+            own.staged.iter().for_each(|held| self.note_put(held));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What changes add up to, in tables of a store: from it an engine is filled, and a snapshot is made.
+
+use super::LogError;
+use super::store::Store;
+use phalanx_core::ids::TransactionId;
+use phalanx_core::space::change::{Change, Prepared, Record};
+use phalanx_core::space::{Limits, Options};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, TableError, WriteTransaction};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const TUPLES: TableDefinition<u64, &[u8]> = TableDefinition::new("tuples");
+const PREPARED: TableDefinition<u128, &[u8]> = TableDefinition::new("prepared");
+const SPACE: TableDefinition<&str, &[u8]> = TableDefinition::new("space");
+const OPTIONS: &str = "options";
+const NEXT: &str = "next";
+
+/// The tables while they are changed.
+pub struct Records<'a> {
+    store: &'a Store,
+    tuples: Table<'a, u64, &'static [u8]>,
+    prepared: Table<'a, u128, &'static [u8]>,
+    space: Table<'a, &'static str, &'static [u8]>,
+    next: u64,
+}
+
+impl<'a> Records<'a> {
+    pub fn open(store: &'a Store, writing: &'a WriteTransaction) -> Result<Records<'a>, LogError> {
+        let told = |error: TableError| store.told(error);
+        let space = writing.open_table(SPACE).map_err(told)?;
+        let next = space.get(NEXT).map_err(|error| store.told(error))?.map(|next| unpack(store, next.value()));
+        let next = next.transpose()?.unwrap_or(0);
+        let tuples = writing.open_table(TUPLES).map_err(told)?;
+        let prepared = writing.open_table(PREPARED).map_err(told)?;
+        Ok(Records { store, tuples, prepared, space, next })
+    }
+
+    /// Applies changes in their order; after an error the whole commit must be given up.
+    pub fn apply(&mut self, changes: &[Change]) -> Result<(), LogError> {
+        let before = self.next;
+        changes.iter().try_for_each(|change| self.apply_one(change))?;
+        if self.next != before {
+            let next = pack(&self.next);
+            self.space.insert(NEXT, &next[..]).map_err(|error| self.store.told(error))?;
+        }
+        Ok(())
+    }
+
+    fn apply_one(&mut self, change: &Change) -> Result<(), LogError> {
+        match change {
+            Change::Opened { options } => {
+                let there = self.space.insert(OPTIONS, &pack(options)[..]).map_err(|error| self.store.told(error))?;
+                fits(there.is_none(), || "the space is opened a second time".into())
+            }
+            Change::Numbered { next } => {
+                self.next = self.next.max(*next);
+                Ok(())
+            }
+            Change::Put { number, record } => self.put(*number, record),
+            Change::Gone { number } => self.remove(*number),
+            Change::Taken { number, taker } => self.alter(*number, |record| record.taker = Some(*taker)),
+            Change::Back { number } => self.alter(*number, |record| record.taker = None),
+            Change::Expires { number, expires } => self.alter(*number, |record| record.expires = *expires),
+            Change::Prepared { transaction, prepared } => {
+                let last = prepared.puts.iter().map(|(number, _)| number + 1).max();
+                self.next = self.next.max(last.unwrap_or(0));
+                let bytes = pack(prepared);
+                let there = self.prepared.insert(transaction.0, &bytes[..]).map_err(|error| self.store.told(error))?;
+                fits(there.is_none(), || "a transaction is prepared twice".into())
+            }
+            Change::Ended { transaction, committed } => self.end(*transaction, *committed),
+        }
+    }
+
+    fn put(&mut self, number: u64, record: &Record) -> Result<(), LogError> {
+        self.next = self.next.max(number.saturating_add(1));
+        let there = self.tuples.insert(number, &pack(record)[..]).map_err(|error| self.store.told(error))?;
+        fits(there.is_none(), || format!("there is already a tuple {number}"))
+    }
+
+    fn remove(&mut self, number: u64) -> Result<(), LogError> {
+        let there = self.tuples.remove(number).map_err(|error| self.store.told(error))?;
+        fits(there.is_some(), || format!("there is no tuple {number}"))
+    }
+
+    fn alter(&mut self, number: u64, how: impl FnOnce(&mut Record)) -> Result<(), LogError> {
+        let there =
+            self.tuples.get(number).map_err(|error| self.store.told(error))?.map(|bytes| bytes.value().to_vec());
+        let bytes = there.ok_or_else(|| LogError::Misfit(format!("there is no tuple {number}")))?;
+        let mut record: Record = unpack(self.store, &bytes)?;
+        how(&mut record);
+        self.tuples.insert(number, &pack(&record)[..]).map(drop).map_err(|error| self.store.told(error))
+    }
+
+    fn end(&mut self, transaction: TransactionId, committed: bool) -> Result<(), LogError> {
+        let there = self.prepared.remove(transaction.0).map_err(|error| self.store.told(error))?;
+        let bytes = there.map(|bytes| bytes.value().to_vec());
+        let bytes = bytes.ok_or_else(|| LogError::Misfit("a transaction ends that is not prepared".into()))?;
+        if !committed {
+            return Ok(());
+        }
+        let prepared: Prepared = unpack(self.store, &bytes)?;
+        prepared.takes.iter().try_for_each(|number| self.remove(*number))?;
+        prepared.puts.iter().try_for_each(|(number, record)| self.put(*number, record))
+    }
+
+    /// Empties the tables, for another state.
+    pub fn clear(&mut self) -> Result<(), LogError> {
+        let told = |error| self.store.told(error);
+        self.tuples.retain(|_, _| false).map_err(told)?;
+        self.prepared.retain(|_, _| false).map_err(told)?;
+        self.space.retain(|_, _| false).map_err(told)?;
+        self.next = 0;
+        Ok(())
+    }
+}
+
+/// Hands out the state as changes, each of which holds for itself; nothing in a store that is new.
+pub fn each(
+    store: &Store,
+    reading: &ReadTransaction,
+    mut take: impl FnMut(Change) -> Result<(), LogError>,
+) -> Result<(), LogError> {
+    let Some(space) = table(store, reading.open_table(SPACE))? else { return Ok(()) };
+    let fact = |key| space.get(key).map_err(|error| store.told(error));
+    let mut limits = Limits::default();
+    if let Some(options) = fact(OPTIONS)? {
+        let options: Box<Options> = unpack(store, options.value())?;
+        limits = Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
+        take(Change::Opened { options })?;
+    }
+    for entry in rows(store, table(store, reading.open_table(TUPLES))?)? {
+        let (number, bytes) = entry.map_err(|error| store.told(error))?;
+        let record: Record = unpack(store, bytes.value())?;
+        record.check(&limits).map_err(|error| store.damaged(error))?;
+        take(Change::Put { number: number.value(), record })?;
+    }
+    for entry in rows(store, table(store, reading.open_table(PREPARED))?)? {
+        let (transaction, bytes) = entry.map_err(|error| store.told(error))?;
+        let prepared: Prepared = unpack(store, bytes.value())?;
+        prepared.check(&limits).map_err(|error| store.damaged(error))?;
+        take(Change::Prepared { transaction: TransactionId(transaction.value()), prepared })?;
+    }
+    match fact(NEXT)? {
+        Some(next) => take(Change::Numbered { next: unpack(store, next.value())? }),
+        None => Ok(()),
+    }
+}
+
+fn table<T>(store: &Store, opened: Result<T, TableError>) -> Result<Option<T>, LogError> {
+    match opened {
+        Ok(table) => Ok(Some(table)),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(store.told(error)),
+    }
+}
+
+type Rows<K> = redb::Range<'static, K, &'static [u8]>;
+
+fn rows<K: redb::Key + 'static>(
+    store: &Store,
+    table: Option<ReadOnlyTable<K, &'static [u8]>>,
+) -> Result<impl Iterator<Item = <Rows<K> as Iterator>::Item>, LogError> {
+    let rows = table.map(|table| table.range::<K::SelfType<'_>>(..)).transpose();
+    Ok(rows.map_err(|error| store.told(error))?.into_iter().flatten())
+}
+
+/// A value as bytes.
+pub fn pack(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("it has no map and no length that is unknown")
+}
+
+/// Bytes as a value; others mean that the store is damaged.
+pub fn unpack<T: DeserializeOwned>(store: &Store, bytes: &[u8]) -> Result<T, LogError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(store.damaged("a record that makes no sense")),
+    }
+}
+
+fn fits(it: bool, otherwise: impl FnOnce() -> String) -> Result<(), LogError> {
+    if it { Ok(()) } else { Err(LogError::Misfit(otherwise())) }
+}

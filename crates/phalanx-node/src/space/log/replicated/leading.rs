@@ -1,0 +1,225 @@
+//! The log of the engine that leads.
+
+use super::types::Command;
+use super::{ENTRY, MOST_GROUP, Replicated, elsewhere, refused, runtime, stopped};
+use crate::space::log::{Log, LogError, Position};
+use crate::sync::lock;
+use openraft::error::{CheckIsLeaderError, RaftError};
+use phalanx_core::space::change::{self, Change};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// Until it is asked again whether this member leads, when a message about it was lost.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// From `Replicated::lead` until another engine leads, or most of the members are out of reach: then every waiting ends
+/// with an error, and the engine is to be thrown away.
+pub struct Leading {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    replicated: Arc<Replicated>,
+    /// The entry of the log since which this engine leads.
+    lead: u64,
+    queue: Mutex<Queue>,
+    /// Something waits to be written.
+    filled: Notify,
+    /// Somebody wants to know whether this engine still leads.
+    asked: Notify,
+    advanced: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Vec<Change>>,
+    appended: u64,
+    stable: u64,
+    /// How often it was asked whether this engine still leads, and up to which of these it is answered.
+    asked: u64,
+    confirmed: u64,
+    closed: bool,
+    failed: Option<LogError>,
+}
+
+impl Leading {
+    pub(super) fn start(replicated: Arc<Replicated>, lead: u64) -> Leading {
+        let shared = Arc::new(Shared {
+            replicated,
+            lead,
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            asked: Notify::new(),
+            advanced: Condvar::new(),
+        });
+        if let Ok(runtime) = runtime() {
+            runtime.spawn(shared.clone().write());
+            runtime.spawn(shared.clone().confirm());
+        }
+        Leading { shared }
+    }
+
+    fn wait_while(&self, behind: impl Fn(&Queue) -> bool) -> Result<(), LogError> {
+        let waits = |queue: &mut Queue| behind(queue) && queue.failed.is_none();
+        let waited = self.shared.advanced.wait_while(lock(&self.shared.queue), waits);
+        let queue = waited.unwrap_or_else(PoisonError::into_inner);
+        match &queue.failed {
+            Some(error) if behind(&queue) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.filled.notify_one();
+        self.shared.asked.notify_one();
+    }
+}
+
+impl Log for Leading {
+    fn append(&self, changes: Vec<Change>) -> Position {
+        let size = size(&changes);
+        let mut queue = lock(&self.shared.queue);
+        if changes.is_empty() {
+            return Position(queue.appended);
+        }
+        // Also where nothing is taken any more: a position that is never reached.
+        queue.appended += 1;
+        if size > MOST_GROUP {
+            queue.failed.get_or_insert(LogError::Misfit(format!("more than {MOST_GROUP} bytes change at once")));
+            self.shared.advanced.notify_all();
+        }
+        if queue.failed.is_none() {
+            queue.waiting.push_back(changes);
+            self.shared.filled.notify_one();
+        }
+        Position(queue.appended)
+    }
+
+    fn most_bytes(&self) -> usize {
+        MOST_GROUP
+    }
+
+    fn position(&self) -> Position {
+        Position(lock(&self.shared.queue).appended)
+    }
+
+    /// What is in the log behind this engine's `Lead` and counts was agreed on while it led: nobody else can have served.
+    fn wait(&self, position: Position) -> Result<(), LogError> {
+        self.wait_while(|queue| queue.stable < position.0)
+    }
+
+    /// Asks most of the members, once for all who wait (Raft's read index).
+    fn confirm(&self, position: Position) -> Result<(), LogError> {
+        let ticket = {
+            let mut queue = lock(&self.shared.queue);
+            queue.asked += 1;
+            queue.asked
+        };
+        self.shared.asked.notify_one();
+        self.wait_while(|queue| queue.confirmed < ticket || queue.stable < position.0)
+    }
+}
+
+impl Shared {
+    /// One entry after the other; while it is on its way, changes gather for the next.
+    async fn write(self: Arc<Shared>) {
+        while let Some((groups, changes)) = self.next().await {
+            let command = Command::Changes { lead: self.lead, changes: change::encode(&changes).into() };
+            let written = self.in_time(self.replicated.raft.client_write(command)).await;
+            let outcome = match written {
+                Ok(Ok(written)) if written.data => Ok(()),
+                Ok(Ok(_)) => Err(LogError::NotLeading { leader: None }),
+                Ok(Err(error)) => Err(refused(error)),
+                Err(error) => Err(error),
+            };
+            self.advance(outcome, |queue| queue.stable += groups);
+        }
+    }
+
+    async fn next(&self) -> Option<(u64, Vec<Change>)> {
+        loop {
+            {
+                let mut queue = lock(&self.queue);
+                if queue.closed || queue.failed.is_some() {
+                    return None;
+                }
+                let (mut groups, mut changes, mut bytes) = (0, Vec::new(), 0);
+                while let Some(group) = queue.waiting.front() {
+                    bytes += size(group);
+                    if groups > 0 && bytes > ENTRY {
+                        break;
+                    }
+                    groups += 1;
+                    changes.extend(queue.waiting.pop_front().unwrap_or_default());
+                }
+                if groups > 0 {
+                    return Some((groups, changes));
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    async fn confirm(self: Arc<Shared>) {
+        loop {
+            let (asked, confirmed) = {
+                let queue = lock(&self.queue);
+                if queue.closed || queue.failed.is_some() {
+                    return;
+                }
+                (queue.asked, queue.confirmed)
+            };
+            if asked == confirmed {
+                self.asked.notified().await;
+                continue;
+            }
+            let outcome = self.in_time(self.still_leads()).await.and_then(|still| still);
+            self.advance(outcome, |queue| queue.confirmed = asked);
+        }
+    }
+
+    /// Whether this member leads, most members say so, and no other engine has led since. Messages may be lost, so it is
+    /// asked again where too few have answered.
+    async fn still_leads(&self) -> Result<(), LogError> {
+        loop {
+            match self.replicated.raft.ensure_linearizable().await {
+                Ok(_) if self.replicated.machine.lead.load(Ordering::Acquire) == self.lead => return Ok(()),
+                Ok(_) => return Err(LogError::NotLeading { leader: None }),
+                Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
+                    return Err(elsewhere(&forward));
+                }
+                Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => sleep(RETRY).await,
+                Err(RaftError::Fatal(error)) => return Err(stopped(&error)),
+            }
+        }
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, LogError> {
+        let patience = self.replicated.timing.patience();
+        timeout(patience, work).await.map_err(|_| LogError::NotLeading { leader: None })
+    }
+
+    fn advance(&self, outcome: Result<(), LogError>, how: impl FnOnce(&mut Queue)) {
+        let mut queue = lock(&self.queue);
+        match outcome {
+            Ok(()) => how(&mut queue),
+            Err(error) => {
+                queue.failed.get_or_insert(error);
+                queue.waiting.clear();
+            }
+        }
+        self.advanced.notify_all();
+    }
+}
+
+fn size(changes: &[Change]) -> usize {
+    changes.iter().map(Change::size).sum()
+}

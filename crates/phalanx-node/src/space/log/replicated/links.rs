@@ -1,0 +1,245 @@
+//! Members of a space talk over links: TLS with their certificates, private, one link each way.
+//!
+//! Who asks opens the link; whoever is asked sends nothing but answers. A member is an executor of the grid, and one whose
+//! name is on the list of this space's members: no other executor learns what is in the space, or votes.
+
+use super::network::{Later, Network};
+use super::{Replicated, runtime};
+use crate::control::{self, Pulse, tell};
+use crate::door::{Peer, refused};
+use crate::sync::lock;
+use bytes::Bytes;
+use phalanx_core::level::Mark;
+use phalanx_core::wire::{decode, encode};
+use phalanx_net::address::Address;
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
+use phalanx_net::tls::{Shaken, handshake};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// For reaching a member and shaking hands.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(200);
+/// Longest body of a frame, in bytes: entries that are sent together, or one that is as large as a group may be.
+const MOST_BODY: u64 = 64 << 20;
+/// Bytes that wait to be sent to a member, beyond which it is not asked.
+const MOST_WAITING: usize = 16 << 20;
+/// Questions of one member that are answered at the same time; it asks far fewer.
+const MOST_AT_ONCE: usize = 64;
+/// Bytes of a space's name.
+const MOST_NAME: usize = 1024;
+
+/// The header of a frame; what members say to each other is its body.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    /// First: which space it is about.
+    Open {
+        space: String,
+    },
+    Ask {
+        request: u64,
+    },
+    Answer {
+        request: u64,
+    },
+    Beat,
+}
+
+/// The ways from this member to the others of one space.
+pub struct Links {
+    own: Arc<Member>,
+    space: String,
+    /// Names in the certificates of the space's members.
+    names: Arc<Vec<String>>,
+    ways: Mutex<HashMap<String, Arc<Way>>>,
+}
+
+/// To one member; the link is opened by who asks first, and again after it has ended.
+type Way = tokio::sync::Mutex<Option<Arc<Asking>>>;
+
+struct Asking {
+    link: Arc<Link>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    waiting: HashMap<u64, oneshot::Sender<Bytes>>,
+}
+
+impl Links {
+    /// For the space of this name. `own`: this executor's identity; `names`: those in the certificates of all members.
+    pub fn new(own: Arc<Member>, space: &str, names: &[String]) -> Links {
+        Links { own, space: space.to_owned(), names: Arc::new(names.to_vec()), ways: Mutex::default() }
+    }
+
+    fn dial(own: &Member, names: &[String], space: &str, address: &str) -> io::Result<Arc<Asking>> {
+        let address: Address = address.parse().map_err(io::Error::other)?;
+        let mut socket = Socket::dial(&address, PATIENCE)?;
+        let connection = own.client_of(Role::Executor).and_then(|client| client.connect()).map_err(io::Error::other)?;
+        let mut timed = socket.until(Instant::now() + PATIENCE);
+        Preamble::Replica.write(&mut timed)?;
+        let shaken = handshake(connection, control::LEVELS, &mut timed)?;
+        check_name(&shaken, names)?;
+        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY)?;
+        let asking = Arc::new(Asking { link: link.clone(), open: Mutex::default() });
+        let answered = asking.clone();
+        tell(&link, &Said::Open { space: space.to_owned() });
+        let read = move || {
+            let mut pulse = Pulse::new();
+            reader.run(PAUSE, |frame| answered.on_frame(frame), |link| pulse.pause(link, &Said::Beat));
+            lock(&answered.open).waiting.clear(); // who waits is told
+        };
+        thread::Builder::new().name("phalanx-replica".into()).spawn(read)?;
+        Ok(asking)
+    }
+}
+
+impl Network for Links {
+    fn ask(&self, address: &str, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
+        let way = lock(&self.ways).entry(address.to_owned()).or_default().clone();
+        let (own, names, space) = (self.own.clone(), self.names.clone(), self.space.clone());
+        let address = address.to_owned();
+        // A task of its own: who asks may give up before the link is there, and the next who asks is to find it.
+        let opened: JoinHandle<io::Result<Arc<Asking>>> = tokio::spawn(async move {
+            let mut open = way.lock_owned().await;
+            if let Some(asking) = open.as_ref().filter(|asking| !asking.link.is_closed()) {
+                return Ok(asking.clone());
+            }
+            let dial = move || Links::dial(&own, &names, &space, &address);
+            let asking = tokio::task::spawn_blocking(dial).await.map_err(io::Error::other)??;
+            Ok(open.insert(asking).clone())
+        });
+        let asked = async move { opened.await.map_err(io::Error::other)??.ask(message).await };
+        Box::pin(async move {
+            tokio::time::timeout(patience.max(PATIENCE), asked)
+                .await
+                .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+        })
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        for way in lock(&self.ways).values() {
+            if let Ok(asking) = way.try_lock() {
+                asking.iter().for_each(|asking| asking.link.close());
+            }
+        }
+    }
+}
+
+impl Asking {
+    async fn ask(&self, message: Bytes) -> io::Result<Bytes> {
+        // The library asks again and again; a slow network must not make that pile up.
+        if self.link.waiting_bytes() > MOST_WAITING {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let (give, take) = oneshot::channel();
+        let request = {
+            let mut open = lock(&self.open);
+            open.next += 1;
+            let request = open.next;
+            open.waiting.retain(|_, waits| !waits.is_closed());
+            open.waiting.insert(request, give);
+            request
+        };
+        self.link.queue(Mark::None, encode(&Said::Ask { request }, message.len() as u64), vec![message]);
+        self.link.flush();
+        // Its reader may have ended before the question was among those that wait.
+        if self.link.is_closed() {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        take.await.map_err(|_| ErrorKind::ConnectionReset.into())
+    }
+
+    fn on_frame(&self, frame: Frame) {
+        match decode(&frame.header) {
+            Ok(Said::Answer { request }) => {
+                if let Some(waits) = lock(&self.open).waiting.remove(&request) {
+                    let _ = waits.send(frame.body);
+                }
+            }
+            Ok(Said::Beat) => {}
+            _ => self.link.close(),
+        }
+    }
+}
+
+fn check_name(shaken: &Shaken, names: &[String]) -> io::Result<()> {
+    let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+    match role == Role::Executor.name() && names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+        true => Ok(()),
+        false => Err(refused(format!("the {role} {name} is no member of this space"))),
+    }
+}
+
+/// A space of this process that members ask about: itself, and the names of its members.
+pub struct Kept {
+    pub replicated: Arc<Replicated>,
+    pub names: Vec<String>,
+}
+
+/// Answers another member until it is gone; for a door whose peer said `Preamble::Replica`. `find`: the space of a name.
+/// `over`: whether to end it.
+pub(crate) fn serve(
+    mut peer: Peer,
+    own: &Member,
+    find: impl Fn(&str) -> Option<Arc<Kept>>,
+    over: impl Fn() -> bool,
+) -> io::Result<()> {
+    let shaken = peer.shake_hands_as(own, control::LEVELS, Role::Executor)?;
+    peer.proved();
+    let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+    let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
+    let (mut about, mut why) = (None, None);
+    let at_once = Arc::new(AtomicUsize::new(0));
+    let mut pulse = Pulse::new();
+    let on_frame = |frame: Frame| match (decode(&frame.header), &about) {
+        (Ok(Said::Open { space }), None) if space.len() <= MOST_NAME => match find(&space) {
+            Some(kept) if kept.names.iter().any(|known| known.eq_ignore_ascii_case(&name)) => about = Some(kept),
+            _ => {
+                why = Some(format!("{name} is no member of a space {space}"));
+                link.close();
+            }
+        },
+        (Ok(Said::Ask { request }), Some(kept)) => {
+            answer(kept.replicated.clone(), request, frame.body, link.clone(), &at_once);
+        }
+        (Ok(Said::Beat), _) => {}
+        _ => link.close(),
+    };
+    let on_pause = |link: &Link| match over() {
+        true => link.close(),
+        false => pulse.pause(link, &Said::Beat),
+    };
+    reader.run(PAUSE, on_frame, on_pause);
+    why.map_or(Ok(()), |why| Err(refused(why)))
+}
+
+/// By a task, since one that takes long must not keep the leader's beats waiting behind it.
+fn answer(replicated: Arc<Replicated>, request: u64, message: Bytes, link: Arc<Link>, at_once: &Arc<AtomicUsize>) {
+    let Ok(runtime) = runtime() else { return };
+    if at_once.fetch_add(1, Ordering::Relaxed) >= MOST_AT_ONCE {
+        return link.close();
+    }
+    let at_once = at_once.clone();
+    runtime.spawn(async move {
+        let answer = replicated.answer_later(&message).await;
+        link.queue(Mark::None, encode(&Said::Answer { request }, answer.len() as u64), vec![answer]);
+        link.flush();
+        at_once.fetch_sub(1, Ordering::Relaxed);
+    });
+}

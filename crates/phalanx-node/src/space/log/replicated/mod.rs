@@ -1,0 +1,330 @@
+//! A log that several members keep, by the consensus library `openraft` (Raft). Most of them must be there to go on.
+//!
+//! One member leads. It fills an engine from the state that the members have agreed on ([`Replicated::lead`]) and serves it;
+//! what the engine changes goes to the others before any answer leaves. When it does not lead any more, the engine is
+//! thrown away, and another member fills its own. Which engine's changes count is decided by the order of the log alone
+//! (`Command`), not by anybody's clock.
+//!
+//! The only module that knows of asynchronous Rust. The library's tasks have two threads for all spaces of a process.
+
+mod facts;
+mod image;
+mod leading;
+mod links;
+mod machine;
+mod network;
+mod storage;
+mod types;
+
+pub use leading::Leading;
+pub(crate) use links::serve;
+pub use links::{Kept, Links};
+pub use network::{Later, Network};
+
+use super::LogError;
+use super::records::pack;
+use super::store::Store;
+use crate::sync::lock;
+use bytes::Bytes;
+use image::Image;
+use machine::Machine;
+use network::{Answer, Message, Ways};
+use openraft::error::{ClientWriteError, Fatal, ForwardToLeader, RaftError};
+use openraft::storage::Snapshot;
+use openraft::{BasicNode, Config, Raft, RaftMetrics, ServerState, SnapshotPolicy};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use storage::Entries;
+use tokio::runtime::{Handle, Runtime};
+use types::{Command, Types};
+
+/// Bytes of changes that become one entry of the log, if they are more than one group.
+const ENTRY: usize = 1 << 20;
+/// Bytes of a group, at most: an entry must reach the other members within a beat. Whoever serves the engine gives its space
+/// options that allow no more, and cuts nothing.
+pub const MOST_GROUP: usize = 16 << 20;
+const ENTRIES_BETWEEN_SNAPSHOTS: u64 = 5000;
+const ENTRIES_KEPT: u64 = 1000;
+
+/// How members find out that one is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// The leader is heard this often. A silence of four to eight beats begins an election; nothing is waited for longer than
+    /// twenty.
+    pub beat: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { beat: Duration::from_millis(250) }
+    }
+}
+
+impl Timing {
+    fn patience(self) -> Duration {
+        self.beat * 20
+    }
+
+    fn config(self) -> Result<Arc<Config>, LogError> {
+        let beat = self.beat.as_millis() as u64;
+        let config = Config {
+            cluster_name: "space".into(),
+            heartbeat_interval: beat,
+            election_timeout_min: beat * 4,
+            election_timeout_max: beat * 8,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(ENTRIES_BETWEEN_SNAPSHOTS),
+            max_in_snapshot_log_to_keep: ENTRIES_KEPT,
+            replication_lag_threshold: ENTRIES_BETWEEN_SNAPSHOTS,
+            ..Config::default()
+        };
+        config.validate().map(Arc::new).map_err(|error| LogError::Misfit(error.to_string()))
+    }
+}
+
+/// Who leads a space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leader {
+    /// This member.
+    Here,
+    /// The member at this address.
+    At(String),
+    /// Nobody yet, or it is not known here.
+    Unknown,
+}
+
+/// This member of those that keep a space.
+pub struct Replicated {
+    raft: Raft<Types>,
+    machine: Machine,
+    timing: Timing,
+    /// A state that is on its way to here.
+    incoming: Mutex<Option<Incoming>>,
+}
+
+struct Incoming {
+    transfer: u64,
+    parts: u64,
+    image: Image,
+}
+
+impl Replicated {
+    /// Takes part as the member of this number, whose file is at `path`; as what it was before, or as one who knows nothing
+    /// and waits to be told.
+    pub fn start(
+        member: u64,
+        path: &Path,
+        timing: Timing,
+        network: Arc<dyn Network>,
+    ) -> Result<Arc<Replicated>, LogError> {
+        Replicated::start_on(member, Store::open(path)?, timing, network)
+    }
+
+    pub(super) fn start_on(
+        member: u64,
+        store: Store,
+        timing: Timing,
+        network: Arc<dyn Network>,
+    ) -> Result<Arc<Replicated>, LogError> {
+        let store = Arc::new(store);
+        let machine = Machine::open(store.clone())?;
+        let (config, entries) = (timing.config()?, Entries { store });
+        let raft = Raft::new(member, config, Ways(network), entries, machine.clone());
+        let raft = wait_for(raft)?.map_err(|error| stopped(&error))?;
+        Ok(Arc::new(Replicated { raft, machine, timing, incoming: Mutex::default() }))
+    }
+
+    /// Makes the first members, their numbers and addresses; to be called at one of them, once. Where members are already
+    /// known nothing happens.
+    pub fn found(&self, members: &BTreeMap<u64, String>) -> Result<(), LogError> {
+        if wait_for(self.raft.is_initialized())?.map_err(|error| stopped(&error))? {
+            return Ok(());
+        }
+        let members: BTreeMap<u64, BasicNode> = nodes(members);
+        wait_for(self.raft.initialize(members))?.map_err(|error| LogError::Misfit(error.to_string()))
+    }
+
+    /// Replaces the members, at the one that leads: new ones first learn what there is.
+    pub fn change_members(&self, members: &BTreeMap<u64, String>) -> Result<(), LogError> {
+        wait_for(async {
+            for (member, node) in nodes(members) {
+                self.raft.add_learner(member, node, true).await.map_err(refused)?;
+            }
+            let voters: std::collections::BTreeSet<u64> = members.keys().copied().collect();
+            self.raft.change_membership(voters, false).await.map(drop).map_err(refused)
+        })?
+    }
+
+    /// The members, as far as they are known here.
+    pub fn members(&self) -> BTreeMap<u64, String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        metrics.membership_config.nodes().map(|(member, node)| (*member, node.addr.clone())).collect()
+    }
+
+    /// Who leads, as far as it is known here.
+    pub fn leader(&self) -> Leader {
+        leader_of(&self.raft.metrics().borrow())
+    }
+
+    /// Waits until that is something else than `known`, for so long.
+    pub fn wait_for_leader(&self, known: &Leader, patience: Duration) -> Leader {
+        let mut metrics = self.raft.metrics();
+        let changed = async {
+            let _ = tokio::time::timeout(patience, metrics.wait_for(|metrics| leader_of(metrics) != *known)).await;
+        };
+        let _ = wait_for(changed);
+        self.leader()
+    }
+
+    /// Begins to serve, where this member leads: hands out the state as changes, to fill an engine with, and is then the log
+    /// of that engine. Any log that was begun before, here or elsewhere, takes nothing more.
+    pub fn lead(
+        self: &Arc<Self>,
+        take: impl FnMut(super::Change) -> Result<(), LogError>,
+    ) -> Result<Leading, LogError> {
+        let patience = self.timing.patience();
+        let written = wait_for(async { tokio::time::timeout(patience, self.raft.client_write(Command::Lead)).await })?;
+        let written = written.map_err(|_| LogError::NotLeading { leader: None })?.map_err(refused)?;
+        let lead = written.log_id.index;
+        self.machine.fill(lead, take)?;
+        Ok(Leading::start(self.clone(), lead))
+    }
+
+    /// Takes part no more. Its file is free when the last who holds it is gone.
+    pub fn stop(&self) {
+        let _ = wait_for(self.raft.shutdown());
+    }
+
+    /// Answers a message from another member, which whoever carries it has made sure of. Not to be called by a task.
+    pub fn answer(&self, message: &[u8]) -> Bytes {
+        wait_for(self.answer_later(message)).unwrap_or_default()
+    }
+
+    /// The same, for a task.
+    pub async fn answer_later(&self, message: &[u8]) -> Bytes {
+        let refuse = |why: &dyn ToString| Answer::Refused(why.to_string());
+        let answer = match postcard::from_bytes(message) {
+            Err(_) => refuse(&"a message that makes no sense, or of another version of phalanx"),
+            Ok(Message::Append(request)) => {
+                self.raft.append_entries(request).await.map_or_else(|error| refuse(&error), Answer::Append)
+            }
+            Ok(Message::Vote(request)) => {
+                self.raft.vote(request).await.map_or_else(|error| refuse(&error), Answer::Vote)
+            }
+            Ok(Message::Piece { transfer, part, piece }) => {
+                self.take_piece(transfer, part, &piece).map_or_else(|error| refuse(&error), |()| Answer::Taken)
+            }
+            Ok(Message::Install { transfer, parts, vote, meta }) => {
+                let incoming = lock(&self.incoming).take();
+                match incoming.filter(|it| (it.transfer, it.parts) == (transfer, parts)) {
+                    None => refuse(&"a part of the state is missing"),
+                    Some(incoming) => {
+                        let snapshot = Snapshot { meta, snapshot: Box::new(incoming.image) };
+                        let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+                        installed.map_or_else(|error| refuse(&error), Answer::Installed)
+                    }
+                }
+            }
+        };
+        pack(&answer).into()
+    }
+
+    /// Makes a snapshot of the log as it is, and removes what it stands for.
+    #[cfg(test)]
+    pub fn cut_log(&self) {
+        let applied = self.raft.metrics().borrow().last_applied.map_or(0, |last| last.index);
+        wait_for(async {
+            self.raft.trigger().snapshot().await.unwrap();
+            let made = self.raft.wait(Some(Duration::from_secs(30)));
+            made.metrics(|metrics| metrics.snapshot.map_or(0, |last| last.index) >= applied, "snapshot").await.unwrap();
+            self.raft.trigger().purge_log(applied).await.unwrap();
+            let purged = self.raft.wait(Some(Duration::from_secs(30)));
+            purged.metrics(|metrics| metrics.purged.map_or(0, |last| last.index) >= applied, "purged").await.unwrap();
+        })
+        .unwrap();
+    }
+
+    fn take_piece(&self, transfer: u64, part: u64, piece: &[u8]) -> std::io::Result<()> {
+        let mut incoming = lock(&self.incoming);
+        if part == 0 {
+            *incoming = Some(Incoming { transfer, parts: 0, image: Image::receiving()? });
+        }
+        match incoming.as_mut().filter(|it| (it.transfer, it.parts) == (transfer, part)) {
+            None => Err(std::io::Error::other("a part of another state, or twice the same")),
+            Some(incoming) => {
+                incoming.parts += 1;
+                incoming.image.take(piece)
+            }
+        }
+    }
+}
+
+impl Drop for Replicated {
+    fn drop(&mut self) {
+        let raft = self.raft.clone();
+        let end = async move {
+            let _ = raft.shutdown().await;
+        };
+        // A task must not wait for others.
+        match Handle::try_current() {
+            Ok(handle) => drop(handle.spawn(end)),
+            Err(_) => drop(wait_for(end)),
+        }
+    }
+}
+
+fn leader_of(metrics: &RaftMetrics<u64, BasicNode>) -> Leader {
+    let address = |leader| metrics.membership_config.membership().get_node(&leader).map(|node| node.addr.clone());
+    match metrics.current_leader {
+        Some(leader) if leader == metrics.id => match metrics.state {
+            ServerState::Leader => Leader::Here,
+            _ => Leader::Unknown,
+        },
+        Some(leader) => address(leader).map_or(Leader::Unknown, Leader::At),
+        None => Leader::Unknown,
+    }
+}
+
+fn nodes(members: &BTreeMap<u64, String>) -> BTreeMap<u64, BasicNode> {
+    members.iter().map(|(member, address)| (*member, BasicNode::new(address))).collect()
+}
+
+/// Why a write was not done.
+fn refused(error: RaftError<u64, ClientWriteError<u64, BasicNode>>) -> LogError {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => elsewhere(&forward),
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => LogError::Misfit(error.to_string()),
+        RaftError::Fatal(error) => stopped(&error),
+    }
+}
+
+fn elsewhere(forward: &ForwardToLeader<u64, BasicNode>) -> LogError {
+    LogError::NotLeading { leader: forward.leader_node.as_ref().map(|node| node.addr.clone()) }
+}
+
+/// Why this member takes part no more.
+fn stopped(error: &Fatal<u64>) -> LogError {
+    match error {
+        Fatal::Stopped => LogError::Closed,
+        other => LogError::Disk { path: "of this member".into(), why: other.to_string() },
+    }
+}
+
+/// The threads of the library's tasks.
+fn runtime() -> Result<&'static Runtime, LogError> {
+    static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
+    let made = RUNTIME.get_or_init(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2).thread_name("phalanx-replicas").enable_time();
+        builder.build().map_err(|error| error.to_string())
+    });
+    made.as_ref().map_err(|why| LogError::Disk { path: "its threads".into(), why: why.clone() })
+}
+
+/// Waits for what tasks do, in a thread that is none of theirs.
+fn wait_for<F: Future>(work: F) -> Result<F::Output, LogError> {
+    runtime().map(|runtime| runtime.block_on(work))
+}

@@ -1,0 +1,173 @@
+//! What members say to each other: one message, one answer. Who carries them is somebody else's business.
+
+use super::types::{SnapshotMeta, Types, Vote};
+use crate::space::log::LogError;
+use crate::space::log::records::pack;
+use bytes::Bytes;
+use openraft::BasicNode;
+use openraft::error::{Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::storage::Snapshot;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For one piece of a state to be taken, and for the last to be installed.
+const PIECE_PATIENCE: Duration = Duration::from_secs(60);
+/// Pieces of a state that wait to be sent.
+const PIECES: usize = 2;
+const RETRY: Duration = Duration::from_millis(200);
+
+/// An answer that comes later.
+pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Carries messages to other members.
+pub trait Network: Send + Sync + 'static {
+    /// Sends a message to the member at an address, which hands it to its `Replicated::answer`, and brings the answer. May
+    /// lose it, or bring it late. Nobody waits for longer than `patience`.
+    fn ask(&self, address: &str, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>>;
+}
+
+/// To another member.
+#[derive(Serialize, Deserialize)]
+pub enum Message {
+    Append(AppendEntriesRequest<Types>),
+    Vote(VoteRequest<u64>),
+    /// A part of a state; `part` counts them, from 0, of the transfer.
+    Piece {
+        transfer: u64,
+        part: u64,
+        piece: Bytes,
+    },
+    /// All parts of a transfer were sent: how many, and what they are.
+    Install {
+        transfer: u64,
+        parts: u64,
+        vote: Vote,
+        meta: SnapshotMeta,
+    },
+}
+
+/// The other member's.
+#[derive(Serialize, Deserialize)]
+pub enum Answer {
+    Append(AppendEntriesResponse<u64>),
+    Vote(VoteResponse<u64>),
+    Taken,
+    Installed(SnapshotResponse<u64>),
+    Refused(String),
+}
+
+/// Makes ways to other members.
+#[derive(Clone)]
+pub struct Ways(pub Arc<dyn Network>);
+
+/// The way to one member.
+pub struct Way {
+    network: Arc<dyn Network>,
+    address: String,
+}
+
+impl RaftNetworkFactory<Types> for Ways {
+    type Network = Way;
+
+    async fn new_client(&mut self, _member: u64, node: &BasicNode) -> Way {
+        Way { network: self.0.clone(), address: node.addr.clone() }
+    }
+}
+
+impl Way {
+    async fn ask(&self, message: &Message, patience: Duration) -> io::Result<Answer> {
+        ask(self.network.as_ref(), &self.address, message, patience).await
+    }
+}
+
+async fn ask(network: &dyn Network, address: &str, message: &Message, patience: Duration) -> io::Result<Answer> {
+    let answer = network.ask(address, pack(message).into(), patience).await?;
+    match postcard::from_bytes(&answer) {
+        Ok(Answer::Refused(why)) => Err(io::Error::other(why)),
+        Ok(answer) => Ok(answer),
+        Err(_) => Err(wrong()),
+    }
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an answer that makes no sense")
+}
+
+type Failed = RPCError<u64, BasicNode, RaftError<u64>>;
+
+fn unreachable(error: io::Error) -> Failed {
+    RPCError::Unreachable(Unreachable::new(&error))
+}
+
+impl RaftNetwork<Types> for Way {
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<u64>, Failed> {
+        match self.ask(&Message::Append(request), option.hard_ttl()).await {
+            Ok(Answer::Append(answer)) => Ok(answer),
+            Ok(_) => Err(unreachable(wrong())),
+            Err(error) => Err(unreachable(error)),
+        }
+    }
+
+    async fn vote(&mut self, request: VoteRequest<u64>, option: RPCOption) -> Result<VoteResponse<u64>, Failed> {
+        match self.ask(&Message::Vote(request), option.hard_ttl()).await {
+            Ok(Answer::Vote(answer)) => Ok(answer),
+            Ok(_) => Err(unreachable(wrong())),
+            Err(error) => Err(unreachable(error)),
+        }
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot<Types>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
+        let (network, address) = (self.network.clone(), self.address.clone());
+        let sent = async move { send(network.as_ref(), &address, vote, snapshot).await };
+        tokio::select! {
+            sent = sent => sent.map_err(|error| StreamingError::Unreachable(Unreachable::new(&error))),
+            closed = cancel => Err(StreamingError::Closed(closed)),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(RETRY))
+    }
+}
+
+async fn send(
+    network: &dyn Network,
+    address: &str,
+    vote: Vote,
+    snapshot: Snapshot<Types>,
+) -> io::Result<SnapshotResponse<u64>> {
+    let (meta, image) = (snapshot.meta, snapshot.snapshot);
+    let transfer = meta.last_log_id.map_or(0, |last| last.index);
+    let (give, mut pieces) = tokio::sync::mpsc::channel(PIECES);
+    let reader = tokio::task::spawn_blocking(move || {
+        image.send(|piece| give.blocking_send(piece).map_err(|_| LogError::Closed))
+    });
+    let mut part = 0;
+    while let Some(piece) = pieces.recv().await {
+        match ask(network, address, &Message::Piece { transfer, part, piece }, PIECE_PATIENCE).await? {
+            Answer::Taken => part += 1,
+            _ => return Err(wrong()),
+        }
+    }
+    reader.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
+    match ask(network, address, &Message::Install { transfer, parts: part, vote, meta }, PIECE_PATIENCE).await? {
+        Answer::Installed(response) => Ok(response),
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,164 @@
+//! A file with tables in it that change whole or not at all, by `redb`; opened with suspicion.
+
+use super::LogError;
+use redb::WriteTransaction;
+use redb::{Builder, Database, DatabaseError, Durability, ReadTransaction, ReadableTable, TableDefinition};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Of what is in the tables. Raise it with them, and with `Change`.
+const FORMAT: u8 = 1;
+const ABOUT: TableDefinition<&str, &[u8]> = TableDefinition::new("about");
+const FORMAT_KEY: &str = "format";
+/// Bytes of the file that are kept in memory, at most.
+const CACHE: usize = 64 << 20;
+
+/// An open store. One process has it open.
+pub struct Store {
+    database: Database,
+    path: String,
+}
+
+/// When a commit lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// On the disk when it returns.
+    Now,
+    /// With the next commit that lasts; a crash before it undoes both.
+    Later,
+}
+
+impl Store {
+    /// Opens a store, or makes one in a folder that is there; only this user can read it.
+    pub fn open(path: &Path) -> Result<Store, LogError> {
+        let name = path.display().to_string();
+        let disk = |error: io::Error| LogError::Disk { path: name.clone(), why: error.to_string() };
+        let file = private(path).map_err(disk)?;
+        let is_new = file.metadata().map_err(disk)?.len() == 0;
+        let store = Store::checked(&name, || builder().create_file(file))?;
+        if is_new {
+            sync_folder(path).map_err(disk)?;
+        }
+        Ok(store)
+    }
+
+    /// A store in memory, or one that fails where a test wants it to.
+    #[cfg(test)]
+    pub fn on(backend: impl redb::StorageBackend) -> Result<Store, LogError> {
+        Store::checked("in memory", || builder().create_with_backend(backend))
+    }
+
+    fn checked(path: &str, open: impl FnOnce() -> Result<Database, DatabaseError>) -> Result<Store, LogError> {
+        let whole = caught(path, || {
+            let mut database = open().map_err(|error| told(path, error))?;
+            match database.check_integrity().map_err(|error| told(path, error))? {
+                true => Ok(database),
+                false => Err(damaged(path, "its checksums do not match")),
+            }
+        });
+        let store = Store { database: whole?, path: path.to_owned() };
+        store.check_format()?;
+        Ok(store)
+    }
+
+    fn check_format(&self) -> Result<(), LogError> {
+        self.write(Lasting::Now, |writing| {
+            let mut about = writing.open_table(ABOUT).map_err(|error| self.told(error))?;
+            let is = about.get(FORMAT_KEY).map_err(|error| self.told(error))?.map(|is| is.value().to_vec());
+            match is.as_deref() {
+                Some([FORMAT]) => Ok(()),
+                None => about.insert(FORMAT_KEY, &[FORMAT][..]).map(drop).map_err(|error| self.told(error)),
+                Some(is) => Err(LogError::Version { path: self.path.clone(), is: format!("{is:?}"), reads: FORMAT }),
+            }
+        })
+    }
+
+    /// Reads a state of the store that nobody changes meanwhile.
+    pub fn read<T>(&self, work: impl FnOnce(&ReadTransaction) -> Result<T, LogError>) -> Result<T, LogError> {
+        caught(&self.path, || work(&self.database.begin_read().map_err(|error| self.told(error))?))
+    }
+
+    /// A state of the store that nobody changes meanwhile, for as long as it is kept.
+    pub fn begin_read(&self) -> Result<ReadTransaction, LogError> {
+        caught(&self.path, || self.database.begin_read().map_err(|error| self.told(error)))
+    }
+
+    /// Changes the store: all that `work` does, or, after an error, nothing.
+    pub fn write<T>(
+        &self,
+        lasting: Lasting,
+        work: impl FnOnce(&WriteTransaction) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        caught(&self.path, || {
+            let mut writing = self.database.begin_write().map_err(|error| self.told(error))?;
+            match lasting {
+                // In two phases: what was committed is known, not guessed from checksums, so that damage to the newest
+                // state is an error and never taken for a crash before its commit.
+                Lasting::Now => writing.set_two_phase_commit(true),
+                Lasting::Later => writing.set_durability(Durability::None),
+            }
+            let done = work(&writing)?;
+            writing.commit().map_err(|error| self.told(error))?;
+            Ok(done)
+        })
+    }
+
+    /// What an error of the library means.
+    pub fn told(&self, error: impl Into<redb::Error>) -> LogError {
+        told(&self.path, error)
+    }
+
+    /// The store holds what this program would not have written.
+    pub fn damaged(&self, why: impl ToString) -> LogError {
+        damaged(&self.path, why)
+    }
+}
+
+fn told(path: &str, error: impl Into<redb::Error>) -> LogError {
+    let (path, error) = (path.to_owned(), error.into());
+    match error {
+        redb::Error::DatabaseAlreadyOpen => LogError::InUse(path),
+        redb::Error::UpgradeRequired(_) => LogError::Damaged { path, why: "an old or no format of tables".into() },
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => damaged(&path, "it is no store"),
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(&path, "its end is missing"),
+        redb::Error::Io(error) => LogError::Disk { path, why: error.to_string() },
+        redb::Error::PreviousIo => LogError::Disk { path, why: "an earlier write failed".into() },
+        other => LogError::Damaged { path, why: other.to_string() },
+    }
+}
+
+fn damaged(path: &str, why: impl ToString) -> LogError {
+    LogError::Damaged { path: path.to_owned(), why: why.to_string() }
+}
+
+/// Damaged pages may make the library panic: that is an answer too, and it ends this store, not the process.
+fn caught<T>(path: &str, work: impl FnOnce() -> Result<T, LogError>) -> Result<T, LogError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+        Err(damaged(path, text.unwrap_or_else(|| "its pages make no sense".into())))
+    })
+}
+
+fn builder() -> Builder {
+    let mut builder = Database::builder();
+    // The format that newer versions of the library read.
+    builder.create_with_file_format_v3(true).set_cache_size(CACHE);
+    builder
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// A new file is there after a crash only when its folder is on the disk too.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

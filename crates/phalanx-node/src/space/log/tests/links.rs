@@ -1,0 +1,118 @@
+//! Members in different processes would talk like this: TLS over TCP, with certificates and names.
+
+use super::damage::Folder;
+use super::wire::until;
+use super::*;
+use crate::door::{Door, refused};
+use crate::space::log::replicated::{Kept, Leader, Links, Replicated, Timing, serve};
+use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Listener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+const TIMING: Timing = Timing { beat: Duration::from_millis(100) };
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+struct Machine {
+    door: Arc<Door>,
+    replicated: Arc<Replicated>,
+    address: String,
+    log: Arc<Mutex<Vec<String>>>,
+    closed: Arc<AtomicBool>,
+    _folder: Folder,
+}
+
+/// A machine of the grid whose own name is `name`, and which keeps the space for members of these names.
+fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Machine {
+    let own = Arc::new(Member::parse(&authority.issue(Role::Executor, name).unwrap(), Role::Executor).unwrap());
+    let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let address = listener.address().unwrap().to_string();
+    let (kept, log) = (Arc::new(OnceLock::<Arc<Kept>>::new()), Arc::new(Mutex::new(Vec::new())));
+    let (found, told, member) = (kept.clone(), log.clone(), own.clone());
+    let over = Arc::new(AtomicBool::new(false));
+    let closed = over.clone();
+    let find = move |space: &str| found.get().filter(|_| space == "lab").cloned();
+    let serve = move |peer, preamble| match preamble {
+        Preamble::Replica => serve(peer, &member, &find, || over.load(Ordering::Relaxed)),
+        _ => Err(refused("members only")),
+    };
+    let log_line = Arc::new(move |line| told.lock().unwrap().push(line));
+    let door = Door::open(vec![listener], Box::new(serve), log_line).unwrap();
+    let folder = Folder::new(&format!("links-{}", address.replace(':', "-")));
+    let network = Arc::new(Links::new(own, "lab", &names));
+    let replicated = Replicated::start(number, &folder.file(), TIMING, network).unwrap();
+    assert!(kept.set(Arc::new(Kept { replicated: replicated.clone(), names })).is_ok());
+    Machine { door, replicated, address, log, closed, _folder: folder }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.replicated.stop();
+        self.door.close();
+    }
+}
+
+fn found(machines: &[Machine]) {
+    let members = machines.iter().zip(1..).map(|(machine, number)| (number, machine.address.clone())).collect();
+    machines[0].replicated.found(&members).unwrap();
+}
+
+fn leader(machines: &[Machine]) -> Option<usize> {
+    machines.iter().position(|machine| machine.replicated.leader() == Leader::Here)
+}
+
+#[test]
+fn members_keep_a_space_over_links() {
+    let authority = Authority::create().unwrap();
+    let mut machines: Vec<_> =
+        NAMES.iter().zip(1..).map(|(name, number)| machine(&authority, number, name, &NAMES)).collect();
+    found(&machines);
+    until("somebody leads", || leader(&machines).is_some());
+    let log = machines[leader(&machines).unwrap()].replicated.lead(ignore).unwrap();
+    for n in 0..30 {
+        log.wait(log.append(group(n))).unwrap();
+    }
+    log.wait(log.append(vec![put(1000, &"z".repeat(8 << 20))])).unwrap();
+    log.confirm(log.position()).unwrap();
+    let gone = machines.remove(leader(&machines).unwrap());
+    drop(log);
+    drop(gone);
+    until("another leads", || leader(&machines).is_some());
+    let mut state = Vec::new();
+    let take = |change| {
+        state.push(change);
+        Ok(())
+    };
+    let log = machines[leader(&machines).unwrap()].replicated.lead(take).unwrap();
+    assert_eq!(tuples(&state).into_keys().collect::<Vec<_>>(), [numbers_after(30), vec![1000]].concat());
+    log.wait(log.append(group(30))).unwrap();
+}
+
+#[test]
+fn an_executor_that_is_no_member_is_not_heard_and_hears_nothing() {
+    let authority = Authority::create().unwrap();
+    // The third takes itself for a member, the others do not.
+    let machines: Vec<_> = (1..=3)
+        .zip([("one", &NAMES[..2]), ("two", &NAMES[..2]), ("three", &NAMES[..])])
+        .map(|(number, (name, names))| machine(&authority, number, name, names))
+        .collect();
+    machines[2].replicated.found(&(1..).zip(&machines).map(|(n, it)| (n, it.address.clone())).collect()).unwrap();
+    until("it is refused", || {
+        machines[0].log.lock().unwrap().iter().any(|line| line.contains("three is no member of a space lab"))
+    });
+    assert_eq!(leader(&machines), None);
+    // Nor does a member ask a stranger who has got a member's address.
+    found(&machines[..2]);
+    until("the members lead without it", || leader(&machines[..2]).is_some());
+    let strangers = Authority::create().unwrap();
+    let stranger = machine(&strangers, 9, "one", &NAMES);
+    let asked = stranger.replicated.found(&[(9, stranger.address.clone()), (1, machines[0].address.clone())].into());
+    asked.unwrap();
+    let line = |log: &str| log.contains("refused 127.0.0.1") && !log.contains("no member of a space");
+    until("a stranger is refused by the handshake", || machines[0].log.lock().unwrap().iter().any(|log| line(log)));
+    assert_eq!(leader(std::slice::from_ref(&stranger)), None);
+}
