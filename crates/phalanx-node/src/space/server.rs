@@ -1,7 +1,7 @@
 //! A server of spaces: who may come in, and over which levels.
 
 use super::log::replicated::{self, Kept};
-use super::session::Session;
+use super::session::{MOST_UNOPENED, Session};
 use super::{Access, Caps, Directory, Hosted, Place, Rights, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::sync::lock;
@@ -117,7 +117,7 @@ impl Service {
         peer.proved();
         peer.socket.end_when_silent(SILENCE)?;
         let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
-        let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_BODY)?;
+        let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_UNOPENED)?;
         self.add(peer.number, &link)?;
         let _leaving = Leaving { service: self, number: peer.number };
         let is_private = !untrusted || link.levels().of(Mark::Data) == Level::Private;
