@@ -5,7 +5,7 @@ use crate::errors::raise;
 use crate::space::decode::decode_tuple;
 use crate::space::encode::encode_tuple;
 use crate::space::options::{Place, to_place};
-use crate::space::waiting::{Answer, Slot};
+use crate::space::waiting::{Answer, Slot, uninterrupted};
 use crate::space::{failed, wrong};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
@@ -117,6 +117,7 @@ impl LocalSpace {
         let decoded: PyResult<Vec<_>> =
             tuples.iter().map(|tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects)).collect();
         if acknowledge {
+            let decoded = decoded.and_then(|decoded| uninterrupted(py).map(|()| decoded));
             let mut locked = self.lock(py)?;
             match decoded {
                 Ok(_) => locked.engine().acknowledge(session, 0),
@@ -124,6 +125,7 @@ impl LocalSpace {
             }
             let told = locked.unlock();
             self.flush(py, told)?;
+            return decoded;
         }
         decoded
     }
