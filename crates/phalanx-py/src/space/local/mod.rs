@@ -372,7 +372,8 @@ impl LocalSpace {
                     let decode = |tuple: &Tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects);
                     let (decoded, rest) = decode_events(events, decode);
                     // Also that of an event that is no good: it is not told again.
-                    let last = decoded.as_ref().map_or_else(|(last, _)| *last, |events| events.last().map_or(0, |it| it.0));
+                    let last =
+                        decoded.as_ref().map_or_else(|(last, _)| *last, |events| events.last().map_or(0, |it| it.0));
                     watching.last.store(last, Ordering::Relaxed);
                     if !rest.is_empty() {
                         watching.events.put_back(rest.into_iter());
