@@ -118,6 +118,28 @@ def test_a_space_that_is_not_secure_is_refused_to_who_wants_it_so(tmp_path: Path
         assert owner.inp("x") == ("x",)
 
 
+def test_others_run_while_a_query_is_asked_of_many_tuples() -> None:
+    counted, ends = [0], threading.Event()
+
+    def count() -> None:
+        while not ends.is_set():
+            counted[0] += 1
+
+    with px.Space() as space:
+        space.out_many([("x", number) for number in range(300_000)])
+        thread = threading.Thread(target=count)
+        thread.start()
+        engine: Any = space._engine
+        query = px.where(1) < 0
+        before = counted[0]
+        found = engine.get(("x", int), False, (), query, None)
+        after = counted[0]
+        ends.set()
+        thread.join()
+        assert found is None
+        assert after > before
+
+
 class Hostile:
     """A server that says what a test wants."""
 

@@ -7,7 +7,7 @@
 use super::SpaceAddress;
 use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
-use super::server::MOST_BODY;
+use super::session::MOST_BODY;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use crate::sync::lock;

@@ -19,8 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longest body of a frame, in bytes: the longest tuple and a little. Memory for it is taken as the bytes arrive.
-pub(super) const MOST_BODY: u64 = (1 << 30) + (1 << 16);
 /// A client of another machine that does not answer for so long is gone, also while nothing is said.
 pub(super) const SILENCE: Duration = Duration::from_secs(12);
 

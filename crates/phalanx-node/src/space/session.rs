@@ -2,7 +2,6 @@
 
 use super::hosted::{Hosted, Told};
 use super::outlet::Client;
-use super::server::MOST_BODY;
 use super::spaces::Spaces;
 use super::waiting::number_of as answered_by;
 use super::{Rights, Verb};
@@ -33,6 +32,8 @@ const MOST_PAGE: u32 = 1 << 16;
 const MOST_PAGE_BYTES: u64 = 16 << 20;
 /// Tuples put by one message: each takes memory also where it has no bytes.
 const MOST_OUT: u64 = 1 << 20;
+/// Longest body of a frame, in bytes: the longest tuple and a little. Memory for it is taken as the bytes arrive.
+pub(super) const MOST_BODY: u64 = (1 << 30) + (1 << 16);
 /// Bytes of the body of a message before a space is opened: there is none.
 pub(super) const MOST_UNOPENED: u64 = 4 << 10;
 /// Beside a tuple, what a message may have; and what several tuples may have together where one may have little.

@@ -121,7 +121,7 @@ impl LocalSpace {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let template = to_template(template, r#where, &self.encoding)?;
         let get = to_get(take, select, &self.encoding)?;
-        let (session, mut tuples, _) = self.find(py, &template, &get, transaction)?;
+        let (session, mut tuples, _) = self.find(py, &template, &get, transaction, r#where.is_some())?;
         match tuples.pop() {
             None => Ok(None),
             Some(tuple) => {
@@ -150,7 +150,7 @@ impl LocalSpace {
             after: after.map(to_cursor),
             ..to_get(take, select, &self.encoding)?
         };
-        let (session, tuples, next) = self.find(py, &template, &get, transaction)?;
+        let (session, tuples, next) = self.find(py, &template, &get, transaction, r#where.is_some())?;
         let tuples = self.hand_over(py, session, take && transaction.is_none(), &tuples)?;
         Ok((PyList::new(py, tuples)?, next))
     }
