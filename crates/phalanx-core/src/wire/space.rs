@@ -234,12 +234,13 @@ pub enum ToSpace {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
     /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does. `durable`: the
-    /// client is to say how it is [`ToSpace::Known`].
+    /// client is to say how it is [`ToSpace::Known`]. `most_body`: bytes of a message's body beyond which the space hangs up.
     Opened {
         request: RequestId,
         created: bool,
         secure: bool,
         durable: bool,
+        most_body: u64,
     },
     Done {
         request: RequestId,

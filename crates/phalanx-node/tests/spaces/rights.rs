@@ -22,6 +22,11 @@ first = "found"
 may = ["out", "rd"]
 
 [[rule]]
+space = "passwords"
+user = "joe"
+may = ["out"]
+
+[[rule]]
 space = "public.*"
 may = ["rd"]
 "#;
@@ -115,6 +120,11 @@ fn a_server_keeps_users_to_their_rights() {
     assert_eq!(forbidden(get(&bob, some("found"), true)), "in in this space");
     assert_eq!(get(&bob, some("found"), false).unwrap(), Some(tuple("found", 1)));
     assert_eq!(count(&ada, everything), 2);
+    assert!(!info(&ada).partitions.is_empty());
+    assert!(info(&bob).partitions.is_empty(), "he may not see what other tuples look like");
+    let joe = user(&at, "joe", "passwords").unwrap();
+    let asked = joe.ask(|request| ToSpace::Info { request }, Vec::new()).unwrap();
+    assert_eq!(forbidden(finish(&joe, asked)), "rd in this space");
     assert!(forbidden(user(&at, "mallory", "passwords").map(drop)).contains("nothing in the space"));
     assert!(forbidden(user(&at, "ada", "others").map(drop)).contains("nothing in the space"));
 }
