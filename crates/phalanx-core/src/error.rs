@@ -72,4 +72,6 @@ pub enum SpaceError {
     },
     #[error("whether it was done is not known: {0}")]
     Uncertain(String),
+    #[error("there is no event {since} to go on behind, only {last} so far: the space has begun anew since then")]
+    NoEvent { since: u64, last: u64 },
 }

@@ -32,6 +32,16 @@ impl Assembler {
         Assembler { most_body, start: Vec::new(), prefix: None, body: None }
     }
 
+    /// From the next frame on, takes bodies of up to `most` bytes.
+    pub fn set_most_body(&mut self, most: u64) {
+        self.most_body = most;
+    }
+
+    /// Whether a frame has begun of which not all has come.
+    pub fn is_within(&self) -> bool {
+        !self.start.is_empty()
+    }
+
     /// Takes all of `bytes`; frames that become whole go to `on_frame`.
     pub fn feed(&mut self, mut bytes: &[u8], on_frame: &mut impl FnMut(Frame)) -> Result<(), WireError> {
         while !bytes.is_empty() {
@@ -86,6 +96,8 @@ impl Assembler {
 pub struct Outbox {
     pieces: VecDeque<(Level, Bytes)>,
     bytes: usize,
+    /// Bytes of all frames so far.
+    queued: u64,
 }
 
 /// A body up to this many bytes is copied behind its header: one piece costs the system less than two.
@@ -96,7 +108,9 @@ const MOST_SLICES: usize = 64;
 impl Outbox {
     /// A frame: the encoded message and its body.
     pub fn push(&mut self, level: Level, mut start: Vec<u8>, body: Vec<Bytes>) {
-        if body.iter().map(Bytes::len).sum::<usize>() <= SMALL {
+        let length = body.iter().map(Bytes::len).sum::<usize>();
+        self.queued += (start.len() + length) as u64;
+        if length <= SMALL {
             body.iter().for_each(|piece| start.extend_from_slice(piece));
             return self.push_piece(level, start.into());
         }
@@ -114,6 +128,11 @@ impl Outbox {
     /// Bytes that wait.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of all frames that were ever pushed.
+    pub fn queued(&self) -> u64 {
+        self.queued
     }
 
     /// The level of the first piece.

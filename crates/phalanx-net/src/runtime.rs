@@ -14,7 +14,12 @@ pub struct Place {
     path: PathBuf,
     /// The folder is ours too, and goes when it is empty.
     in_folder: bool,
+    /// What lay there when it was ours: another server may have taken the path since.
+    file: Option<FileNumber>,
 }
+
+/// Which file lies at a path, whatever it is called.
+type FileNumber = (u64, u64);
 
 impl Place {
     /// Listens at the path that belongs to `address`.
@@ -25,7 +30,8 @@ impl Place {
             remove_stale(&folder);
             Listener::bind_path(&path)
         })?;
-        Ok((listener, Place { path, in_folder: true }))
+        let file = system::number_of(&path);
+        Ok((listener, Place { path, in_folder: true, file }))
     }
 
     /// Listens at a path that the user named. What a dead server left there is replaced, nothing else is.
@@ -34,7 +40,7 @@ impl Place {
             std::fs::remove_file(path)?;
         }
         let listener = system::bind_private(path)?;
-        Ok((listener, Place { path: path.to_owned(), in_folder: false }))
+        Ok((listener, Place { path: path.to_owned(), in_folder: false, file: system::number_of(path) }))
     }
 
     /// Where it is.
@@ -45,7 +51,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if self.file.is_some() && system::number_of(&self.path) == self.file {
+            let _ = std::fs::remove_file(&self.path);
+        }
         if self.in_folder {
             let _ = std::fs::remove_dir(system::folder());
         }
@@ -143,6 +151,11 @@ mod system {
         bound
     }
 
+    /// The device and the number there of the file at a path.
+    pub fn number_of(path: &Path) -> Option<(u64, u64)> {
+        fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    }
+
     /// A number for the network namespace of this process; 0 where there are none.
     pub fn namespace() -> u64 {
         fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino())
@@ -169,6 +182,10 @@ mod system {
 
     pub fn bind_private(_: &Path) -> io::Result<Listener> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn number_of(_: &Path) -> Option<(u64, u64)> {
+        None
     }
 
     pub fn namespace() -> u64 {

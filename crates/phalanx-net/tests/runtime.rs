@@ -49,7 +49,12 @@ fn a_server_is_found_at_its_address_and_leaves_nothing() {
     drop(listener);
     std::mem::forget(place);
     let (_listener, place) = Place::at(&named).expect("what a dead server left is replaced");
+    fs::remove_file(&named).unwrap();
+    let (_listener, successor) = Place::at(&named).unwrap();
     drop(place);
+    assert!(Socket::dial_path(&named).is_ok(), "who ends leaves the path of another one alone");
+    drop(successor);
+    assert!(!named.exists());
     fs::write(&named, "a user's file").unwrap();
     assert!(Place::at(&named).is_err(), "nothing else is replaced");
     fs::remove_dir_all(&home).unwrap();

@@ -132,7 +132,10 @@ def build(classes: tuple[str, ...], values: dict[str, Any]) -> Any:
         return Record(classes, values)
     if issubclass(class_, tuple):
         return tuple.__new__(class_, values.values())
-    made = class_.__new__(class_)
+    try:
+        made = object.__new__(class_)
+    except TypeError:  # its memory is not laid out by Python alone, as that of exceptions is
+        return Record(classes, values)
     for name, value in values.items():
         object.__setattr__(made, name, value)
     return made

@@ -71,7 +71,7 @@ impl Kept {
         }
         let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
         let deadline = expires.map(|time| self.since_zero(time));
-        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline };
+        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline, user: None };
         Held { number, tuple, extra: Some(Box::new(extra)) }
     }
 }
@@ -153,6 +153,7 @@ impl Space {
         staged.iter().chain(&taken).for_each(|held| self.hold(held));
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
+        let (staged, taken) = (staged.into_iter().collect(), taken.into_iter().collect());
         let transaction =
             Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
         self.transactions.insert(id, transaction);

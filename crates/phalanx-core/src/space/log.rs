@@ -40,13 +40,13 @@ impl Log {
         self.keeps = true;
     }
 
-    /// The number of a new event.
-    pub fn add(&mut self, tuple: &Tuple) -> u64 {
+    /// The number of a new event; `room`: bytes that the space has for all events.
+    pub fn add(&mut self, tuple: &Tuple, room: u64) -> u64 {
         self.last += 1;
         if self.keeps {
             self.bytes += tuple.bytes().len() as u64 + EVENT_BYTES;
             self.kept.push_back(tuple.clone());
-            while self.kept.len() as u64 > self.most || self.bytes > self.most_bytes {
+            while self.kept.len() as u64 > self.most || self.bytes > self.most_bytes.min(room) {
                 let Some(oldest) = self.kept.pop_front() else { break };
                 self.bytes -= oldest.bytes().len() as u64 + EVENT_BYTES;
             }

@@ -14,6 +14,7 @@ mod register;
 mod search;
 mod sessions;
 mod signature;
+mod staged;
 mod store;
 mod template;
 #[cfg(test)]
@@ -41,6 +42,7 @@ use register::{Interest, Kind, Register};
 use signature::POSITIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Extra, Held, MOST_SIDES, Place, Store};
 use transaction::{Ended, Transaction};
@@ -106,6 +108,7 @@ pub struct Space {
     leases: BTreeSet<(Duration, u64)>,
     leased: HashMap<u64, Place, RandomState>,
     transactions: HashMap<TransactionId, Transaction, RandomState>,
+    session_transactions: HashMap<SessionId, u64, RandomState>,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
     /// What takers have not acknowledged.
@@ -140,6 +143,7 @@ impl Space {
             leases: BTreeSet::new(),
             leased: HashMap::default(),
             transactions: HashMap::default(),
+            session_transactions: HashMap::default(),
             transaction_deadlines: BTreeSet::new(),
             ended: Ended::default(),
             unacknowledged: BTreeMap::new(),
@@ -185,10 +189,23 @@ impl Space {
         options: &OutOptions,
         transaction: Option<TransactionId>,
     ) -> Result<u64, SpaceError> {
+        self.out_by(None, now, tuples, options, transaction)
+    }
+
+    /// The same by a user, which [`Space::renew_if`] tells.
+    pub fn out_by(
+        &mut self,
+        user: Option<&Arc<str>>,
+        now: Duration,
+        tuples: &[Tuple],
+        options: &OutOptions,
+        transaction: Option<TransactionId>,
+    ) -> Result<u64, SpaceError> {
         self.on_tick(now);
         self.open_transaction(transaction)?;
-        self.check_room(tuples, transaction)?;
-        let extra = self.extra(now, options, tuples.len(), transaction)?;
+        let mut extra = self.extra(now, options, tuples.len(), transaction)?;
+        self.check_room(tuples, extra.as_deref(), transaction)?;
+        extra.iter_mut().for_each(|extra| extra.user = user.cloned());
         if let Some(key) = &options.key {
             self.store.reserve_key(key);
         }
@@ -205,7 +222,12 @@ impl Space {
         Ok(first)
     }
 
-    fn check_room(&self, tuples: &[Tuple], transaction: Option<TransactionId>) -> Result<(), SpaceError> {
+    fn check_room(
+        &self,
+        tuples: &[Tuple],
+        beside: Option<&Extra>,
+        transaction: Option<TransactionId>,
+    ) -> Result<(), SpaceError> {
         let full = |what: &str, most| Err(SpaceError::Full { what: what.into(), most });
         let options = &self.options;
         if self.store.len() + self.held.0 + tuples.len() as u64 > options.most_tuples {
@@ -216,8 +238,10 @@ impl Space {
             let most = options.most_tuple_bytes;
             return Err(crate::error::EncodingError::TooMany { what: "bytes".into(), is, most }.into());
         }
-        let bytes: u64 = tuples.iter().map(|tuple| length(tuple) + TUPLE_BYTES).sum();
-        if self.bytes() + bytes > options.most_bytes {
+        let beside = beside.map_or(0, Extra::bytes);
+        let bytes: u64 = tuples.iter().map(|tuple| length(tuple) + TUPLE_BYTES + beside).sum();
+        // Events make room.
+        if self.bytes() - self.log.bytes() + bytes > options.most_bytes {
             return full("bytes", options.most_bytes);
         }
         self.check_group(bytes, transaction)?;
@@ -257,6 +281,7 @@ impl Space {
             label: options.label.as_ref().map(|label| label[..].into()),
             priority: options.priority.unwrap_or(0),
             deadline: lease.and_then(|lease| now.checked_add(lease)),
+            user: None,
         })))
     }
 
@@ -319,10 +344,26 @@ impl Space {
 
     /// A leased tuple stays for so long from now; `None`: for ever.
     pub fn renew(&mut self, now: Duration, number: u64, lease: Option<Duration>) -> Result<(), SpaceError> {
+        self.renew_if(now, number, lease, |_, _| true)
+    }
+
+    /// The same if it is allowed, where the user who put the tuple, if that is known, and the tuple decide: numbers can be
+    /// guessed, and a lease that ends takes a tuple away.
+    pub fn renew_if(
+        &mut self,
+        now: Duration,
+        number: u64,
+        lease: Option<Duration>,
+        allows: impl FnOnce(Option<&str>, &Tuple) -> bool,
+    ) -> Result<(), SpaceError> {
         self.on_tick(now);
         let place = *self.leased.get(&number).ok_or(SpaceError::NoLease)?;
         let deadline = lease.and_then(|lease| now.checked_add(lease));
+        let tuple = self.store.tuple(place);
         let extra = self.store.extra_mut(place).ok_or(SpaceError::NoLease)?;
+        if !allows(extra.user.as_deref(), &tuple) {
+            return Err(SpaceError::NoLease);
+        }
         if let Some(before) = std::mem::replace(&mut extra.deadline, deadline) {
             self.leases.remove(&(before, number));
         }

@@ -26,11 +26,7 @@ pub fn nearest(field: &[u8]) -> Option<f64> {
     Some(match number(field)? {
         Number::Int(value) => value as f64,
         Number::Float(value) => value,
-        Number::Big(bytes) => {
-            let sign = if is_negative(bytes) { -1.0 } else { 1.0 };
-            // Enough for a search that is widened and checked: only its size counts.
-            sign * 2f64.powi(i32::try_from(bytes.len()).map_or(i32::MAX, |length| length.saturating_mul(8)))
-        }
+        Number::Big(bytes) => nearest_to_big(bytes),
     })
 }
 
@@ -107,6 +103,18 @@ fn is_negative(big: &[u8]) -> bool {
 
 fn sign(big: &[u8]) -> Ordering {
     if is_negative(big) { Ordering::Less } else { Ordering::Greater }
+}
+
+fn nearest_to_big(big: &[u8]) -> f64 {
+    const HIGH: usize = 15;
+    let (rest, high) = big.split_at(big.len().saturating_sub(HIGH));
+    let fill = if is_negative(big) { 0xff } else { 0 };
+    let mut bytes = [fill; 16];
+    bytes[..high.len()].copy_from_slice(high);
+    let mut value = i128::from_le_bytes(bytes);
+    // What is left out decides only between two floats that are equally near: it is above zero or it is nothing.
+    value |= i128::from(rest.iter().any(|byte| *byte != 0));
+    value as f64 * 2f64.powi(i32::try_from(rest.len()).map_or(i32::MAX, |length| length.saturating_mul(8)))
 }
 
 /// Of minimal forms: of two of one sign, the longer one is further from zero.

@@ -18,8 +18,8 @@ use super::value::{put_number, put_string};
 use crate::error::EncodingError;
 use std::cmp::Ordering;
 
-/// Operations of a query, at most; so its answers fit into a word.
-const MOST_OPERATIONS: u64 = 1024;
+/// Operations of a query, at most: each of them may be asked of every tuple while others wait.
+const MOST_OPERATIONS: u64 = 64;
 const MOST_WAITING: u32 = 64;
 const MOST_STEPS: u64 = 32;
 
@@ -96,7 +96,7 @@ impl Query {
     pub fn new(operations: Vec<Operation>) -> Result<Query, EncodingError> {
         let wrong = |what: &str| Err(EncodingError::Query(what.into()));
         if operations.len() as u64 > MOST_OPERATIONS {
-            return wrong("it has more than 1024 operations");
+            return wrong("it has more than 64 operations");
         }
         let mut waiting = 0u32;
         for operation in &operations {

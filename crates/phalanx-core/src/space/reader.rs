@@ -334,10 +334,29 @@ fn item_size(dtype: &str) -> Result<u64> {
     }
     let rest = letters.as_str();
     let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-    let unit = &rest[digits..];
-    let unit_fits = unit.is_empty() || (matches!(kind, 'm' | 'M') && unit.starts_with('[') && unit.ends_with(']'));
-    let size = rest[..digits].parse::<u32>().ok().filter(|size| *size > 0 && unit_fits).ok_or_else(wrong)?;
-    Ok(u64::from(size) * if kind == 'U' { 4 } else { 1 })
+    let (number, unit) = rest.split_at(digits);
+    let unit_fits = unit.is_empty() || (matches!(kind, 'm' | 'M') && is_unit(unit));
+    let size = number.parse::<u32>().ok().filter(|_| unit_fits && !number.starts_with('0')).ok_or_else(wrong)?;
+    let size = u64::from(size) * if kind == 'U' { 4 } else { 1 };
+    let exists = match kind {
+        'b' => size == 1,
+        'i' | 'u' => matches!(size, 1 | 2 | 4 | 8),
+        'f' => matches!(size, 2 | 4 | 8 | 12 | 16),
+        'c' => matches!(size, 8 | 16 | 24 | 32),
+        'm' | 'M' => size == 8,
+        _ => size <= i32::MAX as u64,
+    };
+    if exists { Ok(size) } else { Err(wrong()) }
+}
+
+/// Of times: like `[ns]` or `[25us]`.
+fn is_unit(text: &str) -> bool {
+    let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let name = inside.map(|text| text.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+    let count = inside.zip(name).map(|(text, name)| &text[..text.len() - name.len()]);
+    const UNITS: [&str; 13] = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"];
+    name.is_some_and(|name| UNITS.contains(&name))
+        && count.is_some_and(|count| count.is_empty() || count.parse::<i32>().is_ok_and(|count| count > 0))
 }
 
 pub fn zigzag(value: i64) -> u64 {

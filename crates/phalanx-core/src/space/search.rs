@@ -1,6 +1,6 @@
 //! Asking for tuples: now, in pages, or waiting.
 
-use super::store::{Place, Wanted, rank};
+use super::store::{Place, Rank, Wanted};
 use super::{Asker, Cursor, Get, Held, Interest, Kind, Order, Page, RequestId, STAGED, Space, Template, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Where a matching tuple is.
 enum Found {
     Stored(Place),
-    /// Put by the asking transaction: its place there.
-    Staged(TransactionId, usize),
+    /// Put by the asking transaction: its number.
+    Staged(TransactionId, u64),
 }
 
 impl Space {
@@ -33,13 +33,15 @@ impl Space {
         self.check_unanswered(asker, get.take && transaction.is_none())?;
         let wanted = self.wanted(template, get);
         let mut page = Page::default();
+        // Or who reads and puts would never come to an end.
+        let end = get.after.map_or(self.next_number, |cursor| cursor.end);
         if let Some(transaction) = transaction {
-            self.staged_page(&wanted, get, transaction, &mut page);
+            self.staged_page(&wanted, get, transaction, end, &mut page);
         }
         if page.next.is_none() {
             let room = get.limit.max(1) - page.tuples.len() as u32;
             let after = get.after.filter(|cursor| cursor.partition != STAGED);
-            let (places, next) = self.store.page(&wanted, room, get.page_bytes, after);
+            let (places, next) = self.store.page(&wanted, room, get.page_bytes, after, end);
             page.next = next;
             for place in places {
                 let tuple = self.give(place, asker, get.take, transaction);
@@ -65,7 +67,7 @@ impl Space {
         Ok(match self.first(&wanted, transaction) {
             None => None,
             Some(Found::Stored(place)) => Some(self.give(place, asker, get.take, transaction)),
-            Some(Found::Staged(id, place)) => self.give_staged(id, place, get.take),
+            Some(Found::Staged(id, number)) => self.give_staged(id, number, get.take),
         })
     }
 
@@ -137,8 +139,8 @@ impl Space {
 
     fn first(&mut self, wanted: &Wanted, transaction: Option<TransactionId>) -> Option<Found> {
         let staged = transaction.and_then(|id| self.first_staged(wanted, id));
-        if let (Some((id, place, _)), Order::Any) = (staged, wanted.order) {
-            return Some(Found::Staged(id, place));
+        if let (Some((id, number, _)), Order::Any) = (staged, wanted.order) {
+            return Some(Found::Staged(id, number));
         }
         let stored = self.store.find(wanted);
         match (stored, staged) {
@@ -146,36 +148,37 @@ impl Space {
             (Some(place), Some((.., rank))) if self.store.rank(place, wanted.order) < rank => {
                 Some(Found::Stored(place))
             }
-            (_, Some((id, place, _))) => Some(Found::Staged(id, place)),
+            (_, Some((id, number, _))) => Some(Found::Staged(id, number)),
         }
     }
 
-    fn first_staged(&self, wanted: &Wanted, id: TransactionId) -> Option<(TransactionId, usize, super::store::Rank)> {
-        let staged = self.transactions.get(&id)?.staged.iter().enumerate();
-        let fitting = staged.filter(|(_, held)| wanted.accepts(held.tuple.bytes(), held.extra.as_deref()));
-        let ranked = fitting.map(|(place, held)| (id, place, rank(wanted.order, held.priority(), held.number)));
-        ranked.min_by_key(|(.., rank)| *rank)
+    fn first_staged(&self, wanted: &Wanted, id: TransactionId) -> Option<(TransactionId, u64, Rank)> {
+        let first = self.transactions.get(&id)?.staged.first(wanted);
+        first.map(|(number, rank)| (id, number, rank))
     }
 
     /// What the transaction put is on the first pages.
-    fn staged_page(&mut self, wanted: &Wanted, get: &Get, id: TransactionId, page: &mut Page) {
+    fn staged_page(&mut self, wanted: &Wanted, get: &Get, id: TransactionId, end: u64, page: &mut Page) {
         let behind = match get.after {
             Some(Cursor { partition: STAGED, number, .. }) => number,
             None => 0,
             Some(_) => return,
         };
-        let (mut place, mut bytes) = (0, 0);
-        while let Some(held) = self.transactions.get(&id).and_then(|own| own.staged.get(place)) {
-            let number = held.number;
-            if number <= behind || !wanted.accepts(held.tuple.bytes(), held.extra.as_deref()) {
-                place += 1;
-                continue;
-            }
-            bytes += held.bytes();
-            page.tuples.extend(self.give_staged(id, place, get.take));
-            place += usize::from(!get.take);
+        let Some(own) = self.transactions.get(&id) else { return };
+        let fits = |held: &&Held| wanted.accepts(held.tuple.bytes(), held.extra.as_deref());
+        let sizes = own
+            .staged
+            .behind(behind)
+            .take_while(|held| held.number < end)
+            .filter(fits)
+            .map(|held| (held.number, held.bytes()));
+        let found: Vec<(u64, u64)> = sizes.take(get.limit.max(1) as usize).collect();
+        let mut bytes = 0;
+        for (number, size) in found {
+            bytes += size;
+            page.tuples.extend(self.give_staged(id, number, get.take));
             if page.tuples.len() as u32 >= get.limit || (get.page_bytes > 0 && bytes >= get.page_bytes) {
-                page.next = Some(Cursor { partition: STAGED, slot: 0, number, priority: 0 });
+                page.next = Some(Cursor { partition: STAGED, slot: 0, number, priority: 0, end });
                 return;
             }
         }

@@ -29,7 +29,7 @@ impl Space {
         if self.asked.len() as u64 >= self.options.most_waiters {
             return full("waiters", self.options.most_waiters);
         }
-        if self.bytes() + interest.bytes() > self.options.most_bytes {
+        if self.bytes() - self.log.bytes() + interest.bytes() > self.options.most_bytes {
             return full("bytes", self.options.most_bytes);
         }
         let number = self.next_interest;

@@ -1,6 +1,7 @@
 //! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
 //! one participant of a transaction over several, which are prepared before they are committed.
 
+use super::staged::Staged;
 use super::store::Held;
 use super::{Space, Tuple};
 use crate::error::SpaceError;
@@ -13,6 +14,9 @@ use std::time::Duration;
 /// Transactions whose end is remembered, so that who lost the answer can ask again.
 const MOST_ENDED: usize = 10_000;
 
+/// How many sessions must come together to have all transactions.
+const SHARES: u64 = 8;
+
 #[derive(Debug)]
 pub struct Transaction {
     pub owner: SessionId,
@@ -21,9 +25,9 @@ pub struct Transaction {
     /// Bytes of all that it has put so far, also of what it has taken again.
     pub put_bytes: u64,
     /// What it put.
-    pub staged: Vec<Held>,
+    pub staged: Staged,
     /// What it took of what was there before.
-    pub taken: Vec<Held>,
+    pub taken: Staged,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
 }
@@ -53,7 +57,8 @@ impl Ended {
 }
 
 impl Space {
-    /// Begins a transaction, which is aborted after `timeout`, or with its session, if it was not ended before.
+    /// Begins a transaction, which is aborted after `timeout`, at most the space's longest time for transactions, or with its session, if it
+    /// was not ended before.
     pub fn begin(
         &mut self,
         now: Duration,
@@ -65,19 +70,31 @@ impl Space {
         if self.transactions.contains_key(&transaction) || self.ended.committed.contains_key(&transaction) {
             return Err(SpaceError::NumberTaken);
         }
+        let longest = self.options.longest_transaction;
+        if timeout > longest {
+            let what = format!("transactions last at most {} s here, not {} s", longest.as_secs(), timeout.as_secs());
+            return Err(SpaceError::Options(what));
+        }
         let most = self.options.most_transactions;
         if self.transactions.len() as u64 >= most {
             return Err(SpaceError::Full { what: "transactions".into(), most });
         }
-        let deadline = now.saturating_add(timeout.min(self.options.longest_transaction));
+        // One session leaves room for others.
+        let share = most.div_ceil(SHARES);
+        let of_session = self.session_transactions.entry(session).or_default();
+        if *of_session >= share {
+            return Err(SpaceError::Full { what: "transactions of one session".into(), most: share });
+        }
+        *of_session += 1;
+        let deadline = now.saturating_add(timeout);
         self.transaction_deadlines.insert((deadline, transaction));
         let new = Transaction {
             owner: session,
             deadline,
             prepared: false,
             put_bytes: 0,
-            staged: Vec::new(),
-            taken: Vec::new(),
+            staged: Staged::default(),
+            taken: Staged::default(),
             waiters: BTreeSet::new(),
         };
         self.transactions.insert(transaction, new);
@@ -109,7 +126,7 @@ impl Space {
             return Ok(());
         }
         let own = self.end(transaction, true).ok_or(SpaceError::NoTransaction)?;
-        for held in &own.taken {
+        for held in own.taken.iter() {
             self.let_go(held);
             self.store.free_key(held);
         }
@@ -142,17 +159,19 @@ impl Space {
     /// Aborts, except that what was taken is not yet back.
     pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
         let own = self.end(transaction, false)?;
-        for held in &own.staged {
+        for held in own.staged.iter() {
             self.let_go(held);
             self.store.free_key(held);
         }
         // Who put a tuple in the place of the one it took leaves that one its key.
-        for held in &own.taken {
+        for held in own.taken.iter() {
             if let Some(key) = held.key() {
                 self.store.reserve_key(key);
             }
         }
-        Some(own.taken)
+        let mut taken = Vec::with_capacity(own.taken.len());
+        taken.extend(own.taken);
+        Some(taken)
     }
 
     /// What was taken comes back, the oldest first.
@@ -171,6 +190,12 @@ impl Space {
         self.dismiss_waiters(id, SpaceError::NoTransaction);
         let own = self.transactions.remove(&id)?;
         self.transaction_deadlines.remove(&(own.deadline, id));
+        if let Some(count) = self.session_transactions.get_mut(&own.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.session_transactions.remove(&own.owner);
+            }
+        }
         self.ended.remember(id, committed);
         self.note_ended(id, &own, committed);
         Some(own)
@@ -218,13 +243,13 @@ impl Space {
     }
 
     /// Gives what the transaction itself put; taken, it never was there.
-    pub(super) fn give_staged(&mut self, id: TransactionId, place: usize, take: bool) -> Option<Tuple> {
+    pub(super) fn give_staged(&mut self, id: TransactionId, number: u64, take: bool) -> Option<Tuple> {
         let own = self.transactions.get_mut(&id)?;
         if !take {
             self.reads += 1;
-            return own.staged.get(place).map(|held| held.tuple.clone());
+            return own.staged.get(number).map(|held| held.tuple.clone());
         }
-        let held = own.staged.remove(place);
+        let held = own.staged.remove(number)?;
         self.takes += 1;
         self.let_go(&held);
         self.free_staged_key(id, &held);
@@ -234,10 +259,7 @@ impl Space {
     /// Whether a transaction took the tuple of a key, and has not put another one.
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
-        own.is_some_and(|own| {
-            let has_key = |held: &Held| held.key() == Some(key);
-            own.taken.iter().any(has_key) && !own.staged.iter().any(has_key)
-        })
+        own.is_some_and(|own| own.taken.has_key(key) && !own.staged.has_key(key))
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.

@@ -20,9 +20,12 @@ impl Space {
         let asker = Asker { session, request: watch, acknowledges: false };
         let (key, label, transaction, deadline) = (None, None, None, None);
         let interest = Interest { asker, template: template.clone(), key, label, transaction, deadline };
+        let last = self.log.last();
+        if let Some(since) = since.filter(|since| *since > last) {
+            return Err(SpaceError::NoEvent { since, last });
+        }
         self.enrol(Kind::Watch, interest)?;
         self.log.keep();
-        let last = self.log.last();
         let Some(since) = since else { return Ok(Watching { last, missed: 0 }) };
         let (missed, known) = self.log.since(since);
         let matching = known.filter(|(_, tuple)| template.matches(tuple.bytes()));
@@ -42,7 +45,8 @@ impl Space {
 
     /// A tuple was put, and all may see it.
     pub(super) fn publish(&mut self, tuple: &Tuple) {
-        let sequence = self.log.add(tuple);
+        let room = self.options.most_bytes.saturating_sub(self.bytes() - self.log.bytes());
+        let sequence = self.log.add(tuple, room);
         if self.watches.is_empty() {
             return;
         }

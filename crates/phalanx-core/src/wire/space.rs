@@ -135,6 +135,8 @@ pub struct Cursor {
     pub slot: u32,
     pub number: u64,
     pub priority: i64,
+    /// Tuples with this number or a higher one were put after the first page, and are on none.
+    pub end: u64,
 }
 
 /// How long to wait for a tuple that is not there.
@@ -248,12 +250,14 @@ pub enum ToSpace {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
     /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does. `durable`: the
-    /// client is to say how it is [`ToSpace::Known`]. `members`: the addresses of those that keep the space together.
+    /// client is to say how it is [`ToSpace::Known`]. `most_body`: bytes of a message's body beyond which the space hangs
+    /// up. `members`: the addresses of those that keep the space together.
     Opened {
         request: RequestId,
         created: bool,
         secure: bool,
         durable: bool,
+        most_body: u64,
         members: Vec<String>,
     },
     /// Empty: the server has no certificate.

@@ -94,6 +94,8 @@ pub struct Link {
     closed: AtomicBool,
     /// Bytes that the writer has taken and not yet written.
     taken: AtomicUsize,
+    /// Of all bytes that were ever queued, the first ones that the socket has taken, about: never more than it has.
+    written: AtomicU64,
     counters: Counters,
     /// The process that made it. A fork has a copy of the keys, and would use the same nonces for other bytes.
     owner: u32,
@@ -134,6 +136,7 @@ impl Link {
             poller,
             closed: AtomicBool::new(false),
             taken: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
             counters: Counters::default(),
             owner: std::process::id(),
         });
@@ -156,9 +159,16 @@ impl Link {
     }
 
     /// Puts a frame into the outbox, at the level of its mark, and does not wait; `start` is from [`phalanx_core::wire::encode`].
-    /// [`Link::flush`] must follow.
-    pub fn queue(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) {
-        lock(&self.outbox).push(self.levels.of(mark), start, body);
+    /// [`Link::flush`] must follow. Where the frame ends, for [`Link::is_written`].
+    pub fn queue(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> u64 {
+        let mut outbox = lock(&self.outbox);
+        outbox.push(self.levels.of(mark), start, body);
+        outbox.queued()
+    }
+
+    /// Whether the socket has taken all up to the end of a frame that was queued.
+    pub fn is_written(&self, end: u64) -> bool {
+        self.written.load(Ordering::Acquire) >= end
     }
 
     /// Writes what the socket takes now. Errors end the link; its reader tells.
@@ -238,16 +248,20 @@ impl Link {
         self.taken.store(writer.rest(), Ordering::Relaxed);
     }
 
-    /// Ends the link on both ends; what was not written is lost.
+    /// Ends the link on both ends; what was not written is lost. In a fork it is ended there only: the connection is that
+    /// of the process that made it.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        if self.is_copy() {
+            return;
+        }
         self.socket.shut_down();
         let _ = self.poller.as_ref().map(Poller::notify);
         self.tell_of_room();
     }
 
     /// Whether this process is a fork of the one that made the link.
-    fn is_copy(&self) -> bool {
+    pub fn is_copy(&self) -> bool {
         std::process::id() != self.owner
     }
 
@@ -294,9 +308,15 @@ impl Link {
         self.watch(&writer)
     }
 
+    /// The writer has nothing left of what it took off the outbox.
+    fn note_written(&self, outbox: &Outbox) {
+        self.written.store(outbox.queued() - outbox.bytes() as u64, Ordering::Release);
+    }
+
     /// Hands the writer the next bytes of the outbox; false when there are none.
     fn refill(&self, writer: &mut Writer) -> bool {
         let mut outbox = lock(&self.outbox);
+        self.note_written(&outbox);
         let Some(level) = outbox.level() else { return false };
         let bytes = outbox.take(at_once(level));
         if outbox.bytes() <= FULL {
@@ -310,7 +330,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let _ = self.poller.as_ref().map(|poller| poller.delete(self.socket.raw()));
+        if !self.is_copy() {
+            let _ = self.poller.as_ref().map(|poller| poller.delete(self.socket.raw()));
+        }
     }
 }
 

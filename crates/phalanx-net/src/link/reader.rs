@@ -98,6 +98,16 @@ impl Reader {
         if was_closed_here { LinkError::Closed } else { error }
     }
 
+    /// From the next frame on, a longer body ends the link.
+    pub fn set_most_body(&mut self, most: u64) {
+        self.assembler.set_most_body(most);
+    }
+
+    /// Whether a frame, or a block, has begun of which not all has come.
+    pub fn is_within(&self) -> bool {
+        self.kept > 0 || self.direct.is_some() || self.assembler.is_within()
+    }
+
     /// Waits up to `pause` for bytes, by the calling thread alone, and reads what is there.
     pub fn poll(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.link.socket().wait_readable(pause)? { self.read_all(on_frame) } else { Ok(()) }

@@ -22,7 +22,7 @@ pub enum AccessError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Put tuples in, and renew leases.
+    /// Put tuples in, and renew the leases of one's own.
     Out,
     /// Look at tuples: read, count, be told of new ones.
     Rd,

@@ -6,7 +6,7 @@
 
 use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
-use super::server::MOST_BODY;
+use super::session::MOST_BODY;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use super::{Place, SpaceAddress};
@@ -19,7 +19,8 @@ use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ const TURN: Duration = Duration::from_millis(10);
 /// For a space to say what became of a request that is given up.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
+/// The same where nobody may be kept waiting.
+const SOON: Duration = Duration::from_millis(50);
 /// How often the connection's own thread looks whether the connection is still there.
 const IDLE: Duration = Duration::from_secs(1);
 /// For a space to say that it knows what arrived here.
@@ -44,11 +47,15 @@ pub struct Client {
     mark: Mark,
     created: bool,
     members: Vec<String>,
+    /// Bytes of a message's body beyond which the space would hang up.
+    most_body: u64,
     address: SpaceAddress,
     agreed: Agreed,
     state: Mutex<State>,
     next: AtomicU64,
     connect: Connect,
+    /// A request was given up and the space has not yet said what became of it.
+    is_slow: AtomicBool,
     /// Of a durable space.
     takes: Option<Arc<Takes>>,
 }
@@ -58,9 +65,9 @@ impl Client {
     pub(super) fn reach(address: SpaceAddress, connect: &Connect) -> Result<Client, ClientError> {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
-        let (connect, takes, members) = (connect.clone(), None, Vec::new());
-        let (mark, created) = (Mark::Data, false);
-        Ok(Client { link, mark, created, members, address, agreed, state, next, connect, takes })
+        let (connect, takes, is_slow) = (connect.clone(), None, AtomicBool::new(false));
+        let (mark, created, most_body, members) = (Mark::Data, false, MOST_BODY, Vec::new());
+        Ok(Client { link, mark, created, most_body, members, address, agreed, state, next, connect, is_slow, takes })
     }
 
     /// The name in the certificate of the server that was reached; empty: it has none.
@@ -75,7 +82,7 @@ impl Client {
     pub(super) fn open(mut self, create: Option<Options>) -> Result<Arc<Client>, ClientError> {
         let name = self.address.name.clone();
         let asked = create.clone().unwrap_or_default();
-        let FromSpace::Opened { secure, created, durable, members, .. } =
+        let FromSpace::Opened { secure, created, durable, most_body, members, .. } =
             self.ask_first(|request| ToSpace::Open { request, name, create })?
         else {
             return Err(self.ended("it does not speak this protocol"));
@@ -87,7 +94,7 @@ impl Client {
         if asked.durable && !durable {
             return Err(is_not("durable").into());
         }
-        self.created = created;
+        (self.created, self.most_body) = (created, most_body);
         self.mark = if secure { Mark::Data } else { Mark::None };
         let places: Result<Vec<Place>, _> = members.iter().map(|address| address.parse()).collect();
         self.connect.members = places.map_err(|_| self.ended("it does not speak this protocol"))?;
@@ -160,15 +167,28 @@ impl Client {
         Ok(request)
     }
 
-    /// Sends something that has no answer.
-    pub fn tell(&self, message: &ToSpace) {
-        self.link.queue(self.mark, encode(message, 0), Vec::new());
+    /// Sends something that has no answer; what [`Client::has_left`] may be asked with.
+    pub fn tell(&self, message: &ToSpace) -> u64 {
+        let end = self.link.queue(self.mark, encode(message, 0), Vec::new());
         if let (Some(takes), ToSpace::Ack { request } | ToSpace::GiveBack { request }) = (&self.takes, message) {
             // After it was queued: requests from the next number on are behind it.
             let kept = matches!(message, ToSpace::Ack { .. });
             takes.on_settled(*request, kept, self.next.load(Ordering::Acquire));
         }
         self.link.flush();
+        end
+    }
+
+    /// Whether what was told has left this process, after up to `pause`: much may be before it. True, too, where the
+    /// connection has ended.
+    pub fn has_left(&self, told: u64, pause: Duration) -> bool {
+        let deadline = Instant::now() + pause;
+        let left = || self.link.is_written(told) || self.link.is_closed();
+        // A server that finds nobody to read its answers reads nothing either: so they are read meanwhile.
+        while !left() && Instant::now() < deadline {
+            self.wait_for(TURN, |_, _| left().then_some(()));
+        }
+        left()
     }
 
     /// Looks whether the connection has ended meanwhile, which nobody sees while nobody reads.
@@ -194,14 +214,24 @@ impl Client {
 
     /// Gives up a taking or reading request that waits. What came in its place is given: it is to be acknowledged or given
     /// back. An error: nothing was taken.
-    pub fn cancel(&self, request: RequestId) -> Result<Answer, ClientError> {
+    pub fn cancel(self: &Arc<Self>, request: RequestId) -> Result<Answer, ClientError> {
+        self.cancel_within(request, CANCEL_PATIENCE)
+    }
+
+    /// What a space that is slow sends later is given back then.
+    fn cancel_within(self: &Arc<Self>, request: RequestId, patience: Duration) -> Result<Answer, ClientError> {
         self.tell(&ToSpace::Cancel { request });
-        let deadline = Instant::now() + CANCEL_PATIENCE;
+        let deadline = Instant::now() + patience;
         loop {
-            match self.wait(request, PAUSE) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.wait(request, PAUSE.min(left)) {
                 Some(answer) => return answer,
-                None if Instant::now() < deadline => {}
-                None => self.end("it did not answer"), // what it may have sent comes back to the space
+                None if left > Duration::ZERO => {}
+                None => {
+                    self.is_slow.store(true, Ordering::Relaxed);
+                    self.abandon(request);
+                    return Err(SpaceError::Cancelled.into());
+                }
             }
         }
     }
@@ -210,7 +240,9 @@ impl Client {
     pub fn abandon(self: &Arc<Self>, request: RequestId) {
         let client = Arc::downgrade(self);
         let give_back = move |answer: Result<Answer, ClientError>| {
-            if let (Some(client), Ok(_)) = (client.upgrade(), answer) {
+            let Some(client) = client.upgrade() else { return };
+            client.is_slow.store(false, Ordering::Relaxed);
+            if answer.is_ok() {
                 client.tell(&ToSpace::GiveBack { request });
             }
         };
@@ -231,7 +263,7 @@ impl Client {
     }
 
     /// [`Client::cancel`] of a request that was begun. `true`: nothing was taken, and the function is not called.
-    pub fn cancel_begun(&self, request: RequestId) -> bool {
+    pub fn cancel_begun(self: &Arc<Self>, request: RequestId) -> bool {
         let done = {
             let mut state = lock(&self.state);
             match state.requests.remove(&request) {
@@ -247,7 +279,9 @@ impl Client {
                 None => return false,
             }
         };
-        match self.cancel(request) {
+        // Whoever cancels may be an event loop, which waits for a slow space once at most.
+        let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { SOON };
+        match self.cancel_within(request, patience) {
             Err(ClientError::Space(SpaceError::Cancelled) | ClientError::Ended { .. }) => true,
             answer => {
                 done(answer);
@@ -294,6 +328,19 @@ impl Client {
         })
     }
 
+    /// Events that were given and not used come again, before all others.
+    pub fn put_back(&self, watch: RequestId, events: VecDeque<Event>) {
+        let mut state = lock(&self.state);
+        let Some(found) = state.watches.get_mut(&watch) else { return };
+        for event in events.into_iter().rev() {
+            found.bytes += event.1.len();
+            found.events.push_front(event);
+        }
+        let nudge = found.tell();
+        drop(state);
+        nudge.inspect(|nudge| nudge());
+    }
+
     /// Ends a watch here; the space is to be told. Whoever waits for its events gets an error.
     pub fn forget(&self, watch: RequestId) {
         let mut state = lock(&self.state);
@@ -329,8 +376,9 @@ impl Client {
 
     fn send(&self, request: RequestId, message: ToSpace, body: Vec<Bytes>, slot: Slot) -> Result<(), ClientError> {
         let bytes = body.iter().map(|piece| piece.len() as u64).sum();
-        if bytes > MOST_BODY {
-            return Err(SpaceError::Full { what: "bytes in one message".to_owned(), most: MOST_BODY }.into());
+        if bytes > self.most_body {
+            let (what, most) = ("bytes in one message".to_owned(), self.most_body);
+            return Err(SpaceError::Full { what, most }.into());
         }
         let mut state = lock(&self.state);
         if let Some(why) = &state.ended {
@@ -453,9 +501,9 @@ impl Client {
     /// Reads for requests that no thread waits for.
     fn pump(self: &Arc<Self>) -> Result<(), ClientError> {
         let mut state = lock(&self.state);
-        if let Some(pump) = &state.pump {
-            if state.begun == 1 {
-                pump.unpark();
+        if state.pump.is_some() {
+            if std::mem::take(&mut state.pump_idles) {
+                state.pump.as_ref().inspect(|pump| pump.unpark());
             }
             return Ok(());
         }
@@ -468,7 +516,10 @@ impl Client {
 
     fn read_on(weak: &Weak<Client>) {
         while let Some(client) = weak.upgrade() {
-            let idle = client.wait_for(PAUSE, |state, _| (state.begun == 0).then_some(()));
+            let idle = client.wait_for(PAUSE, |state, _| {
+                state.pump_idles = state.begun == 0;
+                state.pump_idles.then_some(())
+            });
             if lock(&client.state).ended.is_some() {
                 return;
             }
@@ -483,7 +534,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.link.close();
-        if !self.has_ended() {
+        if !self.has_ended() && !self.link.is_copy() {
             self.come_back();
         }
     }

@@ -2,7 +2,8 @@
 
 use super::Place;
 use super::error::ClientError;
-use super::server::{MOST_BODY, SILENCE};
+use super::server::SILENCE;
+use super::session::MOST_BODY;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;

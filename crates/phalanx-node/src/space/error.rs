@@ -13,7 +13,8 @@ pub enum ClientError {
     #[error("{0}")]
     Unreachable(String),
     #[error(
-        "the connection to the space {space} ended: {why}. What it has put is there, what waited has taken nothing"
+        "the connection to the space {space} ended: {why}. What waited has taken nothing; whether what was put without \
+         an answer is there, nobody here knows"
     )]
     Ended { space: String, why: String },
     #[error(transparent)]

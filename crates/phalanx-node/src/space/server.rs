@@ -1,7 +1,7 @@
 //! A server of spaces: who may come in, and over which levels.
 
 use super::log::replicated;
-use super::session::Session;
+use super::session::{MOST_UNOPENED, Session};
 use super::{Access, Caps, Directory, Hosted, Place, Rights, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::sync::lock;
@@ -19,8 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longest body of a frame, in bytes: the longest tuple and a little. Memory for it is taken as the bytes arrive.
-pub(super) const MOST_BODY: u64 = (1 << 30) + (1 << 16);
 /// A client of another machine that does not answer for so long is gone, also while nothing is said.
 pub(super) const SILENCE: Duration = Duration::from_secs(12);
 
@@ -110,7 +108,7 @@ impl Service {
         peer.proved();
         peer.socket.end_when_silent(SILENCE)?;
         let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
-        let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_BODY)?;
+        let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_UNOPENED)?;
         self.add(peer.number, &link)?;
         let _leaving = Leaving { service: self, number: peer.number };
         let is_private = !untrusted || link.levels().of(Mark::Data) == Level::Private;
@@ -118,7 +116,10 @@ impl Service {
             Some(access) => access.rights(&who, space),
             None => Rights::Everything,
         };
-        let session = Session::new(&self.spaces, &rights, is_private, link, self.finisher.clone());
+        let mut session = Session::new(&self.spaces, &rights, is_private, link, self.finisher.clone());
+        if let Who::User(name) = &who {
+            session.user = Some(name.as_str().into());
+        }
         let error = session.run(reader, || self.closed.load(Ordering::Acquire));
         if error.is_attack() {
             (self.log)(format!("{} was cut off: {error}", name_of(&who)));

@@ -18,6 +18,7 @@ use phalanx_net::link::{Finisher, Link, LinkError, Reader};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Longest that a session's thread waits without looking around.
@@ -29,6 +30,16 @@ const STUCK: Duration = Duration::from_secs(60);
 /// What a page of tuples is at most, in tuples and in bytes, whatever is asked for.
 const MOST_PAGE: u32 = 1 << 16;
 const MOST_PAGE_BYTES: u64 = 16 << 20;
+/// Tuples put by one message: each takes memory also where it has no bytes.
+const MOST_OUT: u64 = 1 << 20;
+/// Longest body of a frame, in bytes: the longest tuple and a little. Memory for it is taken as the bytes arrive.
+pub(super) const MOST_BODY: u64 = (1 << 30) + (1 << 16);
+/// Bytes of the body of a message before a space is opened: there is none.
+pub(super) const MOST_UNOPENED: u64 = 4 << 10;
+/// Beside a tuple, what a message may have; and what several tuples may have together where one may have little.
+const MOST_BESIDE: u64 = 64 << 20;
+/// A message that has begun and of which nothing more comes for so long ends the connection.
+const UNFINISHED: Duration = Duration::from_secs(60);
 
 /// What a server has said of who is there and what they may.
 pub struct Session<'a> {
@@ -37,6 +48,8 @@ pub struct Session<'a> {
     pub rights: &'a dyn Fn(&str) -> Rights,
     /// Whether marked data is readable by nobody on the way.
     pub is_private: bool,
+    /// Who the client is, if it proved to be somebody.
+    pub user: Option<Arc<str>>,
     client: Arc<Client>,
     opened: Option<Opened>,
     /// Answers that wait until what they come from is stable, and about how many bytes they are.
@@ -49,7 +62,9 @@ struct Opened {
     space: Arc<Hosted>,
     id: SessionId,
     rights: Rights,
+    user: Option<Arc<str>>,
     limits: Limits,
+    most_tuples: u64,
     /// What is to be waited for before anything is answered, where the space is kept.
     unstable: Cell<Option<Told>>,
 }
@@ -75,18 +90,27 @@ impl<'a> Session<'a> {
         finisher: Arc<Finisher>,
     ) -> Session<'a> {
         let client = Arc::new(Client::new(link, finisher));
-        Session { spaces, rights, is_private, client, opened: None, unsaid: Vec::new(), unsaid_bytes: 0 }
+        let (unsaid, unsaid_bytes) = (Vec::new(), 0);
+        Session { spaces, rights, is_private, user: None, client, opened: None, unsaid, unsaid_bytes }
     }
 
     /// Serves the client until it is gone, or `ended` says so; why it ended.
     pub fn run(mut self, mut reader: Reader, ended: impl Fn() -> bool) -> LinkError {
         let link = self.client.link.clone();
+        let (mut received, mut since) = (0, Instant::now());
         loop {
             let mut said_something = false;
             let outcome = reader.receive(PAUSE, &mut |frame| {
                 self.wait_for_room();
                 said_something |= self.on_frame(frame);
             });
+            reader.set_most_body(self.most_body());
+            let now = link.counters().received.load(Ordering::Relaxed);
+            if now != received || !reader.is_within() {
+                (received, since) = (now, Instant::now());
+            } else if since.elapsed() > UNFINISHED {
+                link.close();
+            }
             self.say_unsaid();
             if said_something {
                 self.client.write();
@@ -100,6 +124,12 @@ impl<'a> Session<'a> {
             }
             self.end_watches_behind();
         }
+    }
+
+    /// Bytes that the body of a message may have.
+    fn most_body(&self) -> u64 {
+        let opened = self.opened.as_ref();
+        opened.map_or(MOST_UNOPENED, |opened| opened.limits.bytes.saturating_add(MOST_BESIDE).min(MOST_BODY))
     }
 
     /// Whoever does not take its answers is not listened to.
@@ -193,16 +223,19 @@ impl<'a> Session<'a> {
         }
         let secure = space.secure;
         let _ = self.client.mark.set(if secure { Mark::Data } else { Mark::None });
-        let (id, limits, durable, members) = {
+        let (id, limits, durable, members, most_tuples) = {
             let mut locked = space.lock();
             locked.check()?;
             let id = locked.open(self.client.clone());
             let options = locked.engine().options();
             let members = options.replicas.iter().map(|replica| replica.address.clone()).collect();
-            (id, locked.engine().limits(), locked.engine().options().durable, members)
+            let (durable, most_tuples) = (options.durable, options.most_tuples);
+            (id, locked.engine().limits(), durable, members, most_tuples)
         };
-        self.opened = Some(Opened { space, id, rights, limits, unstable: Cell::default() });
-        Ok(Some((FromSpace::Opened { request, created, secure, durable, members }, Vec::new())))
+        let (user, unstable) = (self.user.clone(), Cell::default());
+        self.opened = Some(Opened { space, id, rights, user, limits, most_tuples, unstable });
+        let most_body = self.most_body();
+        Ok(Some((FromSpace::Opened { request, created, secure, durable, most_body, members }, Vec::new())))
     }
 }
 
@@ -261,8 +294,11 @@ impl Opened {
                 Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
             }
             ToSpace::Renew { request, number, lease } => {
-                self.check(Verb::Out, None)?;
-                self.with(|space, now| space.renew(now, number, lease))?;
+                if !self.rights.allow_some(Verb::Out) {
+                    self.check(Verb::Out, None)?;
+                }
+                let allows = |user: Option<&str>, tuple: &Tuple| self.may_renew(user, tuple);
+                self.with(|space, now| space.renew_if(now, number, lease, allows))?;
                 done(request, number)
             }
             ToSpace::Begin { request, transaction, timeout } => {
@@ -287,7 +323,11 @@ impl Opened {
                 done(request, 0)
             }
             ToSpace::Info { request } => {
-                let info = Box::new(self.with(|space, _| Ok(space.info()))?);
+                self.check_some(Verb::Rd)?;
+                let mut info = Box::new(self.with(|space, _| Ok(space.info()))?);
+                if self.check(Verb::Rd, None).is_err() {
+                    info.partitions.clear(); // which show what tuples look like that this client may not see
+                }
                 Ok(Some((FromSpace::Info { request, info }, Vec::new())))
             }
             ToSpace::Known { client } => {
@@ -313,11 +353,23 @@ impl Opened {
         options: &OutOptions,
         transaction: Option<TransactionId>,
     ) -> Result<u64, SpaceError> {
+        // Decoding takes memory: not for who may not, and not for more than there can be.
+        self.check_some(Verb::Out)?;
+        if u64::from(tuples) > self.most_tuples.min(MOST_OUT) {
+            let most = self.most_tuples.min(MOST_OUT);
+            return Err(SpaceError::Full { what: "tuples put at once".to_owned(), most });
+        }
         let tuples = Tuple::check_all(body, u64::from(tuples), &self.limits)?;
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
-        self.with(|space, now| space.out(now, &tuples, options, transaction))
+        self.with(|space, now| space.out_by(self.user.as_ref(), now, &tuples, options, transaction))
+    }
+
+    /// A lease is its user's, and of those who may take the tuple: they could end it too.
+    fn may_renew(&self, user: Option<&str>, tuple: &Tuple) -> bool {
+        let (first, is_own) = (first_of(tuple), user.is_some() && user == self.user.as_deref());
+        is_own && self.rights.allow(Verb::Out, first) || self.rights.allow(Verb::In, first)
     }
 
     fn get(&self, request: RequestId, mut get: Get, body: &[u8], transaction: Option<TransactionId>) -> Answered {
@@ -376,13 +428,18 @@ impl Opened {
         Ok(template)
     }
 
+    fn check_some(&self, verb: Verb) -> Result<(), SpaceError> {
+        match self.rights.allow_some(verb) {
+            true => Ok(()),
+            false => Err(SpaceError::Forbidden(format!("{} in this space", verb.name()))),
+        }
+    }
+
     fn check(&self, verb: Verb, first: Option<&[u8]>) -> Result<(), SpaceError> {
+        self.check_some(verb)?;
         match self.rights.allow(verb, first) {
             true => Ok(()),
-            false if self.rights.allow_some(verb) => {
-                Err(SpaceError::Forbidden(format!("{} with this first field", verb.name())))
-            }
-            false => Err(SpaceError::Forbidden(format!("{} in this space", verb.name()))),
+            false => Err(SpaceError::Forbidden(format!("{} with this first field", verb.name()))),
         }
     }
 }

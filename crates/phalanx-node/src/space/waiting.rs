@@ -40,6 +40,8 @@ pub(super) struct State {
     /// Requests that the connection's own thread reads for.
     pub(super) begun: usize,
     pub(super) pump: Option<Thread>,
+    /// It found nothing to read for, and is to be woken when there is.
+    pub(super) pump_idles: bool,
     pub(super) ended: Option<String>,
 }
 
@@ -91,6 +93,7 @@ impl State {
             next_parked: 0,
             begun: 0,
             pump: None,
+            pump_idles: false,
             ended: None,
         }
     }

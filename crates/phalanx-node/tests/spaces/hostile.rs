@@ -1,6 +1,7 @@
 //! Peers that mean no good do not stop a server from serving others.
 
 use super::common::*;
+use phalanx_core::error::SpaceError;
 use phalanx_core::level::Mark;
 use phalanx_core::space::{Get, OutOptions, Pattern};
 use phalanx_core::wire::encode;
@@ -63,6 +64,40 @@ fn bodies_that_are_no_tuples_or_templates_are_errors() {
             .is_err()
     );
     out(&client, tuple("a", 1)).unwrap();
+}
+
+#[test]
+fn before_a_space_is_open_nothing_long_is_taken() {
+    let at = AtPath::start(ServerOptions::default());
+    let mut socket = connection(&at);
+    let open = ToSpace::Open { request: 1, name: "todo".into(), create: None };
+    let _ = socket.write_all(&encode(&open, 1 << 20)); // none of whose body comes
+    socket.set_patience(Some(PATIENCE)).unwrap();
+    let ended = std::io::Read::read(&mut socket, &mut [0]);
+    let is_over = ended.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |count| count == 0);
+    assert!(is_over, "the server hangs up");
+}
+
+#[test]
+fn a_message_longer_than_the_space_takes_is_an_error_here() {
+    let at = AtPath::start(ServerOptions::default());
+    let small = phalanx_core::space::Options { most_tuple_bytes: 1000, ..Default::default() };
+    let client = at.try_client("small", Some(small)).unwrap();
+    let many = |request| ToSpace::Out { request, tuples: 1, options: OutOptions::default(), transaction: None };
+    let refused = client.ask(many, vec![vec![0; 65 << 20].into()]);
+    assert!(matches!(space_error(refused), SpaceError::Full { .. }));
+    out(&client, tuple("a", 1)).unwrap();
+}
+
+#[test]
+fn a_message_of_millions_of_empty_tuples_is_refused() {
+    let at = AtPath::start(ServerOptions::default());
+    let client = at.client("todo");
+    let tuples = (1 << 20) + 1;
+    let many = |request| ToSpace::Out { request, tuples, options: OutOptions::default(), transaction: None };
+    let refused = finish(&client, client.ask(many, vec![vec![0; tuples as usize].into()]).unwrap());
+    assert!(matches!(space_error(refused), SpaceError::Full { .. }));
+    assert_eq!(info(&client).tuples, 0);
 }
 
 #[test]

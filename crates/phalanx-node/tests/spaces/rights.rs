@@ -3,9 +3,11 @@
 use super::common::*;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Bound, Level, Mark, Network, Policy, Rule};
-use phalanx_core::space::{Options, Pattern, Value};
+use phalanx_core::space::{Options, OutOptions, Pattern, Value};
+use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_node::space::{Access, Client, ClientError, Rights, Verb, Who};
+use std::time::Duration;
 
 const RULES: &str = r#"
 [[rule]]
@@ -18,6 +20,11 @@ space = "passwords"
 users = ["bob", "eve"]
 first = "found"
 may = ["out", "rd"]
+
+[[rule]]
+space = "passwords"
+user = "joe"
+may = ["out"]
 
 [[rule]]
 space = "public.*"
@@ -70,6 +77,35 @@ fn rules_say_who_may_do_what() {
 }
 
 #[test]
+fn a_lease_is_its_users_and_of_who_may_take() {
+    let at = AtPort::start(Policy::default(), Some(RULES));
+    let ada = user(&at, "ada", "passwords").unwrap();
+    let leased = |client: &Client| {
+        let options = OutOptions { lease: Some(Duration::from_secs(600)), ..OutOptions::default() };
+        let out = |request| ToSpace::Out { request, tuples: 1, options, transaction: None };
+        let answer = finish(client, client.ask(out, vec![tuple("found", 1)]).unwrap()).unwrap();
+        let FromSpace::Done { number, .. } = answer.message else { panic!("{:?}", answer.message) };
+        number
+    };
+    let end = |client: &Client, number| {
+        let renew = |request| ToSpace::Renew { request, number, lease: Some(Duration::ZERO) };
+        finish(client, client.ask(renew, vec![]).unwrap()).map(drop)
+    };
+    let everything = || template(vec![Pattern::Any, Pattern::Any]);
+    let (first, second) = {
+        let bob = user(&at, "bob", "passwords").unwrap();
+        (leased(&bob), leased(&bob))
+    };
+    let eve = user(&at, "eve", "passwords").unwrap();
+    assert_eq!(space_error(end(&eve, first)), SpaceError::NoLease);
+    assert_eq!(count(&ada, everything()), 2);
+    // In another session.
+    end(&user(&at, "bob", "passwords").unwrap(), first).unwrap();
+    end(&ada, second).unwrap();
+    assert_eq!(count(&ada, everything()), 0);
+}
+
+#[test]
 fn a_server_keeps_users_to_their_rights() {
     let at = AtPort::start(Policy::default(), Some(RULES));
     assert!(forbidden(user(&at, "bob", "passwords").map(drop)).contains("create"));
@@ -84,6 +120,11 @@ fn a_server_keeps_users_to_their_rights() {
     assert_eq!(forbidden(get(&bob, some("found"), true)), "in in this space");
     assert_eq!(get(&bob, some("found"), false).unwrap(), Some(tuple("found", 1)));
     assert_eq!(count(&ada, everything), 2);
+    assert!(!info(&ada).partitions.is_empty());
+    assert!(info(&bob).partitions.is_empty(), "he may not see what other tuples look like");
+    let joe = user(&at, "joe", "passwords").unwrap();
+    let asked = joe.ask(|request| ToSpace::Info { request }, Vec::new()).unwrap();
+    assert_eq!(forbidden(finish(&joe, asked)), "rd in this space");
     assert!(forbidden(user(&at, "mallory", "passwords").map(drop)).contains("nothing in the space"));
     assert!(forbidden(user(&at, "ada", "others").map(drop)).contains("nothing in the space"));
 }

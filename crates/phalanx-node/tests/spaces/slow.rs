@@ -4,11 +4,12 @@ use super::common::*;
 use bytes::Bytes;
 use phalanx_core::level::Mark;
 use phalanx_core::space::{Get, OutOptions, Tuple, Value};
-use phalanx_core::wire::encode;
-use phalanx_core::wire::space::{ToSpace, Wait};
+use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
+use phalanx_core::wire::{decode, encode};
+use phalanx_net::frames::Frame;
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
+use phalanx_net::socket::{Listener, Socket};
 use phalanx_node::space::ServerOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -55,6 +56,47 @@ fn say(link: &Link, message: &ToSpace, body: Bytes) {
 
 fn large(number: i64) -> Bytes {
     Tuple::of(&[Value::Str("large".into()), Value::Int(number), Value::Bytes(vec![7; 1 << 20])]).into_bytes()
+}
+
+#[test]
+fn what_was_told_has_left_only_when_all_before_it_has() {
+    let folder = std::env::temp_dir().join(format!("phalanx-{}-left", std::process::id()));
+    let listener = Listener::bind_path(&folder).unwrap();
+    let (there, deaf) = thread::scope(|scope| {
+        let accepted = scope.spawn(|| {
+            let (mut socket, _) = listener.accept().unwrap();
+            Preamble::read(&mut socket).unwrap();
+            let (link, mut reader) = Link::direct(socket, None, 1 << 30).unwrap();
+            let mut opened = false;
+            while !opened {
+                reader.receive(PATIENCE, &mut |_| opened = true).unwrap();
+            }
+            let (secure, created, durable) = (false, false, false);
+            let opened = FromSpace::Opened { request: 1, secure, created, durable, most_body: 1 << 30 };
+            link.queue(Mark::None, encode(&opened, 0), vec![]);
+            link.flush();
+            reader
+        });
+        let client = reach(&format!("unix:{}/todo", folder.display()), None, Default::default(), None).unwrap();
+        (client, accepted.join().unwrap())
+    });
+    std::fs::remove_file(&folder).unwrap();
+    let client = there;
+    let first = client.tell(&ToSpace::Ack { request: 1 });
+    assert!(client.has_left(first, PATIENCE));
+    let message = |request| ToSpace::Out { request, tuples: 1, options: OutOptions::default(), transaction: None };
+    client.ask(message, vec![large(1), large(2), large(3)]).unwrap();
+    let told = client.tell(&ToSpace::Ack { request: 2 });
+    assert!(!client.has_left(told, std::time::Duration::from_millis(20)), "the socket is full of what is before it");
+    let mut reader = deaf;
+    let mut acknowledged = false;
+    until("the ack", || {
+        let _ = client.has_left(told, std::time::Duration::from_millis(1));
+        let is_ack = |frame: Frame| matches!(decode(&frame.header), Ok(ToSpace::Ack { request: 2 }));
+        reader.receive(std::time::Duration::from_millis(1), &mut |frame| acknowledged |= is_ack(frame)).unwrap();
+        acknowledged
+    });
+    assert!(client.has_left(told, PATIENCE));
 }
 
 /// Resident bytes of this process.

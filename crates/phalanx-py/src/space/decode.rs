@@ -2,11 +2,15 @@
 
 use super::array::read_ndarray;
 use super::wrong;
-use phalanx_core::space::{Reader, tag, unzigzag};
+use bytes::Bytes;
+use phalanx_core::space::{Limits, Reader, Tuple, tag, unzigzag};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+/// What a tuple of any space may be, whose own limits its server knows: each level takes some of this thread's stack.
+pub const FOREIGN: Limits = Limits { fields: u64::MAX, nesting: 256, bytes: u64::MAX };
 
 /// A tuple's bytes as Python's tuple.
 pub fn decode_tuple<'py>(py: Python<'py>, bytes: &[u8], objects: bool) -> PyResult<Bound<'py, PyTuple>> {
@@ -14,6 +18,12 @@ pub fn decode_tuple<'py>(py: Python<'py>, bytes: &[u8], objects: bool) -> PyResu
     let fields = decode_all(py, &mut reader, objects)?;
     reader.end().map_err(wrong)?;
     Ok(fields)
+}
+
+/// A tuple that a server sent, which is checked: nobody says that the server means well.
+pub fn decode_foreign<'py>(py: Python<'py>, bytes: &Bytes, objects: bool) -> PyResult<Bound<'py, PyTuple>> {
+    Tuple::check(bytes.clone(), &FOREIGN).map_err(wrong)?;
+    decode_tuple(py, bytes, objects)
 }
 
 fn decode_all<'py>(py: Python<'py>, reader: &mut Reader<'_>, objects: bool) -> PyResult<Bound<'py, PyTuple>> {

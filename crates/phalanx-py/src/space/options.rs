@@ -106,12 +106,12 @@ fn to_field(value: &Bound<'_, PyAny>, encoding: &Encoding) -> PyResult<Vec<u8>> 
 }
 
 /// A place between two pages, as Python keeps it.
-pub type Place = (u32, u32, u64, i64);
+pub type Place = (u32, u32, u64, i64, u64);
 
-pub fn to_cursor((partition, slot, number, priority): Place) -> Cursor {
-    Cursor { partition, slot, number, priority }
+pub fn to_cursor((partition, slot, number, priority, end): Place) -> Cursor {
+    Cursor { partition, slot, number, priority, end }
 }
 
 pub fn to_place(cursor: Cursor) -> Place {
-    (cursor.partition, cursor.slot, cursor.number, cursor.priority)
+    (cursor.partition, cursor.slot, cursor.number, cursor.priority, cursor.end)
 }

@@ -7,6 +7,7 @@ use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Command, Tuple};
 use phalanx_node::space::{Hosted, Outlet};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -80,6 +81,12 @@ pub fn patiently<T: Send>(
             return Ok(None);
         }
     }
+}
+
+/// To be called before what was taken is acknowledged: a Ctrl-C that met the tuple would be raised before anybody has it.
+/// Raises KeyboardInterrupt.
+pub fn uninterrupted(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
 }
 
 impl Slot {
@@ -203,6 +210,17 @@ impl Events {
         }
     }
 
+    /// Events that were given and not used come again, before all others.
+    pub fn put_back(&self, events: impl DoubleEndedIterator<Item = (u64, Tuple)>) {
+        let mut state = locked(&self.state);
+        for event in events.rev() {
+            state.bytes += event.1.bytes().len();
+            state.queue.push_front(event);
+        }
+        drop(state);
+        self.came.notify_all();
+    }
+
     /// Nothing comes any more.
     pub fn end(&self) {
         locked(&self.state).ended = true;
@@ -214,6 +232,28 @@ impl Events {
     pub fn resume(&self) {
         locked(&self.state).missing = false;
     }
+}
+
+/// What [`decode_events`] gives: decoded events, or the error of the one with this number.
+pub type Decoded<'py> = Result<Vec<(u64, Bound<'py, PyTuple>)>, (u64, PyErr)>;
+
+/// Events as Python's, up to one that cannot be decoded, which is an error when it is the first; and those that are left.
+pub fn decode_events<'py, T>(
+    mut events: VecDeque<(u64, T)>,
+    decode: impl Fn(&T) -> PyResult<Bound<'py, PyTuple>>,
+) -> (Decoded<'py>, VecDeque<(u64, T)>) {
+    let mut decoded = Vec::with_capacity(events.len());
+    while let Some((sequence, tuple)) = events.pop_front() {
+        match decode(&tuple) {
+            Ok(fields) => decoded.push((sequence, fields)),
+            Err(error) if decoded.is_empty() => return (Err((sequence, error)), events),
+            Err(_) => {
+                events.push_front((sequence, tuple));
+                break;
+            }
+        }
+    }
+    (Ok(decoded), events)
 }
 
 impl Outlet for Events {

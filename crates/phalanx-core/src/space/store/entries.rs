@@ -3,6 +3,7 @@
 use super::slab::Slab;
 use hashbrown::HashMap;
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What only some tuples have.
@@ -12,6 +13,8 @@ pub struct Extra {
     pub label: Option<Box<[u8]>>,
     pub priority: i64,
     pub deadline: Option<Duration>,
+    /// Who put it, where users are told apart.
+    pub user: Option<Arc<str>>,
 }
 
 impl Extra {

@@ -5,6 +5,7 @@ use super::super::template::Template;
 use super::entries::Entries;
 use super::links::Links;
 use super::slab::NIL;
+use hashbrown::HashMap;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::RandomState;
@@ -20,7 +21,12 @@ pub struct Index {
     /// A hash's half and the first slot of its list: so neither growing nor most misses need a look at tuples.
     table: HashTable<(u32, u32)>,
     links: Links,
+    /// By hash: a slot of its list where one was put that is not the newest. The next one belongs near to it.
+    near: HashMap<u32, u32, RandomState>,
 }
+
+/// Slots kept in `near`, at most.
+const MOST_NEAR: usize = 4096;
 
 /// The table wants 64 bits, with good ones at both ends.
 fn spread(hash: u32) -> u64 {
@@ -29,7 +35,7 @@ fn spread(hash: u32) -> u64 {
 
 impl Index {
     pub fn new(mask: u32, declared: bool) -> Index {
-        Index { mask, declared, used: 0, table: HashTable::new(), links: Links::default() }
+        Index { mask, declared, used: 0, table: HashTable::new(), links: Links::default(), near: HashMap::default() }
     }
 
     /// Bytes of memory, beside those for chunks of links.
@@ -50,10 +56,22 @@ impl Index {
                 && (mask & LABEL == 0 || entries.label(slot) == entries.label(*head))
         };
         match self.table.entry(spread(hash), same, |(hash, _)| spread(*hash)) {
-            Entry::Occupied(mut list) => self.links.insert(&mut list.get_mut().1, slot, newest, entries.slab),
+            Entry::Occupied(mut list) => {
+                let near = match newest || self.near.is_empty() {
+                    true => NIL,
+                    // Another list can have the same hash.
+                    false => self.near.get(&hash).copied().filter(|near| same(&(hash, *near))).unwrap_or(NIL),
+                };
+                if self.links.insert(&mut list.get_mut().1, slot, newest, near, entries.slab) {
+                    if self.near.len() >= MOST_NEAR {
+                        self.near.clear();
+                    }
+                    self.near.insert(hash, slot);
+                }
+            }
             Entry::Vacant(place) => {
                 let mut head = NIL;
-                self.links.insert(&mut head, slot, newest, entries.slab);
+                self.links.insert(&mut head, slot, newest, NIL, entries.slab);
                 place.insert((hash, head));
             }
         }
@@ -69,6 +87,9 @@ impl Index {
                     || (same_fields(mask, tuple, entries.slab.entry(*head).bytes)
                         && (mask & LABEL == 0 || entries.label(slot) == entries.label(*head))))
         };
+        if self.near.get(&hash) == Some(&slot) {
+            self.near.remove(&hash);
+        }
         let Ok(mut list) = self.table.find_entry(spread(hash), same) else { return };
         self.links.remove(&mut list.get_mut().1, slot);
         if list.get().1 == NIL {

@@ -2,6 +2,12 @@
 
 use super::slab::{CHUNK, NIL, Slab};
 
+#[cfg(test)]
+thread_local! {
+    /// Steps in which places were looked for, in this thread.
+    pub static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 type Pairs = Box<[[u32; 2]; CHUNK]>;
 
 /// For each slot, the slots before and behind it. Many lists share it; a slot is in one of them.
@@ -22,32 +28,57 @@ impl Links {
         self.pair(slot)[1]
     }
 
-    /// Puts a slot into the list that begins at `head`; `newest`: its number is above all others.
-    pub fn insert(&mut self, head: &mut u32, slot: u32, newest: bool, slab: &Slab) {
+    /// Puts a slot into the list that begins at `head`; `newest`: its number is above all others. `near`: a slot of the
+    /// list from where its place is looked for too, or none. Whether it had to be looked for.
+    pub fn insert(&mut self, head: &mut u32, slot: u32, newest: bool, near: u32, slab: &Slab) -> bool {
         self.make_room(slot);
         if *head == NIL {
             *self.pair_mut(slot) = [slot, slot];
             *head = slot;
-            return;
+            return false;
         }
         let tail = self.previous(*head);
         let number = slab.number(slot);
         if newest || slab.number(tail) < number {
-            return self.insert_before(*head, slot);
+            self.insert_before(*head, slot);
+            return false;
         }
-        let (mut up, mut down) = (*head, tail);
+        let behind = self.behind(*head, near, number, slab);
+        self.insert_before(behind, slot);
+        if behind == *head {
+            *head = slot;
+        }
+        true
+    }
+
+    /// The first slot of a list with a number above another, below which some are not: from both ends and, in one of the
+    /// two directions, from `near`, in turn. So what comes back in order is put in with a few steps each.
+    fn behind(&self, head: u32, near: u32, number: u64, slab: &Slab) -> u32 {
+        let near = if near == NIL { head } else { near };
+        let forward = slab.number(near) < number;
+        let (mut up, mut down, mut beside) = (head, self.previous(head), near);
         loop {
+            #[cfg(test)]
+            STEPS.with(|steps| steps.set(steps.get() + 1));
             if slab.number(up) > number {
-                self.insert_before(up, slot);
-                if up == *head {
-                    *head = slot;
-                }
-                return;
+                return up;
             }
             if slab.number(down) < number {
-                return self.insert_before(self.next(down), slot);
+                return self.next(down);
             }
             (up, down) = (self.next(up), self.previous(down));
+            if forward {
+                beside = self.next(beside);
+                if slab.number(beside) > number {
+                    return beside;
+                }
+            } else {
+                let before = self.previous(beside);
+                if slab.number(before) < number {
+                    return beside;
+                }
+                beside = before;
+            }
         }
     }
 

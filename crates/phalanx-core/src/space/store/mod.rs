@@ -4,7 +4,7 @@
 mod boxes;
 mod entries;
 mod index;
-mod links;
+pub(super) mod links;
 mod partition;
 mod slab;
 
@@ -90,7 +90,7 @@ pub struct Store {
 impl Store {
     pub fn new(options: &Options) -> Store {
         let state = RandomState::new();
-        let first = Partition::new(None, &[], &[], options.automatic, state.clone());
+        let first = Partition::new(None, &options.indexes, &[], options.automatic, state.clone());
         Store {
             indexes: options.indexes.clone(),
             boxes: options.boxes.clone(),
@@ -240,13 +240,14 @@ impl Store {
         wanted.accepts(entries.slab.entry(place.slot).bytes, entries.extra(place.slot)).then_some(place)
     }
 
-    /// Wanted tuples behind a place, at most `limit`, and so many bytes; and where the next page begins, if there may be one.
+    /// Wanted tuples behind a place and with numbers below `end`, at most `limit`, and so many bytes; and where the next page begins, if there may be one.
     pub fn page(
         &mut self,
         wanted: &Wanted,
         limit: u32,
         bytes: u64,
         after: Option<Cursor>,
+        end: u64,
     ) -> (Vec<Place>, Option<Cursor>) {
         self.searches += 1;
         if let Some(key) = wanted.key {
@@ -257,9 +258,9 @@ impl Store {
         let first = self.next_partition(wanted.template, 0);
         let one = first.is_none_or(|first| self.next_partition(wanted.template, first + 1).is_none());
         match wanted.order {
-            Order::Any => self.page_in_turn(wanted, &mut room, after),
-            Order::Fifo if one => self.page_in_turn(wanted, &mut room, after),
-            _ => self.page_in_order(wanted, &mut room, after),
+            Order::Any => self.page_in_turn(wanted, &mut room, after, end),
+            Order::Fifo if one => self.page_in_turn(wanted, &mut room, after, end),
+            _ => self.page_in_order(wanted, &mut room, after, end),
         }
     }
 
@@ -269,6 +270,7 @@ impl Store {
         wanted: &Wanted,
         room: &mut Room,
         after: Option<Cursor>,
+        end: u64,
     ) -> (Vec<Place>, Option<Cursor>) {
         let mut places = Vec::new();
         let mut from = after.map_or(0, |cursor| cursor.partition);
@@ -277,12 +279,15 @@ impl Store {
             let behind = after.filter(|cursor| cursor.partition == number).map(|cursor| (cursor.slot, cursor.number));
             let mut last = None;
             self.partitions[number as usize].each(wanted, behind, self.searches, |entries, slot| {
+                if entries.slab.number(slot) >= end {
+                    return false;
+                }
                 places.push(Place { partition: number, slot });
                 last = Some(slot);
                 room.has_more_after(entries.slab.entry(slot).bytes)
             });
             if let Some(slot) = last.filter(|_| room.is_full()) {
-                return (places, Some(self.cursor(Place { partition: number, slot })));
+                return (places, Some(self.cursor(Place { partition: number, slot }, end)));
             }
         }
         (places, None)
@@ -294,6 +299,7 @@ impl Store {
         wanted: &Wanted,
         room: &mut Room,
         after: Option<Cursor>,
+        end: u64,
     ) -> (Vec<Place>, Option<Cursor>) {
         let order = wanted.order;
         let after = after.map(|cursor| rank(order, cursor.priority, cursor.number));
@@ -303,7 +309,7 @@ impl Store {
             from = number + 1;
             self.partitions[number as usize].each(wanted, None, self.searches, |entries, slot| {
                 let rank = rank(order, entries.priority(slot), entries.slab.number(slot));
-                if after.is_none_or(|after| rank > after) {
+                if entries.slab.number(slot) < end && after.is_none_or(|after| rank > after) {
                     first.push((rank, number, slot));
                     if first.len() > room.tuples as usize {
                         first.pop();
@@ -323,14 +329,14 @@ impl Store {
             }
         }
         more |= places.len() < all.len();
-        let next = places.last().filter(|_| more).map(|place| self.cursor(*place));
+        let next = places.last().filter(|_| more).map(|place| self.cursor(*place, end));
         (places, next)
     }
 
-    fn cursor(&self, place: Place) -> Cursor {
+    fn cursor(&self, place: Place, end: u64) -> Cursor {
         let entries = self.partitions[place.partition as usize].entries();
         let (number, priority) = (entries.slab.number(place.slot), entries.priority(place.slot));
-        Cursor { partition: place.partition, slot: place.slot, number, priority }
+        Cursor { partition: place.partition, slot: place.slot, number, priority, end }
     }
 
     pub fn count(&mut self, wanted: &Wanted) -> u64 {

@@ -59,6 +59,8 @@ pub struct Partition {
     newest: u64,
     head: u32,
     links: Links,
+    /// The slot of the last tuple that was put in and was not the newest; the next one belongs near to it.
+    near: u32,
     indexes: Vec<Index>,
     boxes: Vec<Boxes>,
     /// Those whose priority is not 0.
@@ -78,7 +80,7 @@ impl Partition {
         automatic: bool,
         state: RandomState,
     ) -> Partition {
-        let arity = signature.map_or(0, |signature| signature.arity);
+        let arity = signature.map_or(u32::MAX, |signature| signature.arity);
         let declared = indexes.iter().filter(|of| of.iter().all(|position| u32::from(*position) < arity));
         let mask = |of: &Vec<u16>| of.iter().fold(0, |mask, position| mask | 1 << position);
         let numbers = |of: &Vec<u16>| {
@@ -92,6 +94,7 @@ impl Partition {
             newest: 0,
             head: NIL,
             links: Links::default(),
+            near: NIL,
             indexes: declared.map(|of| Index::new(mask(of), true)).collect(),
             boxes: boxes.iter().filter(|of| numbers(of)).map(|of| Boxes::new(of.clone())).collect(),
             priorities: BTreeSet::new(),
@@ -138,7 +141,9 @@ impl Partition {
         }
         let newest = number > self.newest;
         self.newest = self.newest.max(number);
-        self.links.insert(&mut self.head, slot, newest, &self.slab);
+        if self.links.insert(&mut self.head, slot, newest, self.near, &self.slab) {
+            self.near = slot;
+        }
         let entries = Entries { slab: &self.slab, extras: &self.extras };
         self.indexes.iter_mut().for_each(|index| index.insert(&self.state, slot, newest, &entries));
         self.boxes.iter_mut().for_each(|boxes| boxes.insert(slot, tuple.bytes()));
@@ -152,6 +157,9 @@ impl Partition {
         self.indexes.iter_mut().for_each(|index| index.remove(&self.state, slot, &entries));
         self.boxes.iter_mut().for_each(|boxes| boxes.remove(slot, tuple.bytes()));
         self.links.remove(&mut self.head, slot);
+        if self.near == slot {
+            self.near = NIL;
+        }
         let has_extra = self.slab.entry(slot).has_extra;
         let extra = has_extra.then(|| self.extras.remove(&slot)).flatten();
         if let Some(extra) = &extra {

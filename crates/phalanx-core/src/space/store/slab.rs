@@ -85,9 +85,9 @@ impl Slab {
         (self.memory, self.encoded)
     }
 
-    /// Chunks so far, vacant ones too.
+    /// Chunks that are not vacant.
     pub fn chunks(&self) -> u64 {
-        self.chunks.len() as u64
+        (self.chunks.len() - self.vacant.len()) as u64
     }
 
     pub fn insert(&mut self, number: u64, has_extra: bool, tuple: &Tuple) -> u32 {

@@ -93,7 +93,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => ask().prop_map(|ask| Step::Count { ask }),
         2 => (session(), 0u64..4).prop_map(|(session, back)| Step::Acknowledge { session, back }),
         1 => session().prop_map(|session| Step::EndSession { session }),
-        2 => (session(), 0u8..3, 1u64..9).prop_map(|(session, id, seconds)| Step::Begin { session, id, seconds }),
+        2 => (session(), 0u8..3, 1u64..=LONGEST).prop_map(|(session, id, seconds)| Step::Begin { session, id, seconds }),
         1 => (0u8..3).prop_map(|id| Step::Prepare { id }),
         1 => (0u8..3).prop_map(|id| Step::Commit { id }),
         1 => (0u8..3).prop_map(|id| Step::Abort { id }),
@@ -414,7 +414,7 @@ impl Pair {
                 let id_there = TransactionId(self.begun[&id]);
                 let done = self.bench.space.begin(now, SessionId(session), id_there, Duration::from_secs(seconds));
                 assert_eq!(done.is_ok(), !self.model.under.contains_key(&id));
-                let deadline = self.model.now + seconds.min(LONGEST);
+                let deadline = self.model.now + seconds;
                 let new = Under { session, deadline, prepared: false, staged: vec![], taken: vec![] };
                 self.model.under.entry(id).or_insert(new);
             }
@@ -465,7 +465,10 @@ impl Pair {
         let own = &space.transactions[&self.id(under).unwrap()];
         let before = &self.model.under[&id];
         match own.taken.len() > before.taken.len() {
-            true => own.taken.last().unwrap().number,
+            true => {
+                let is_known = |held: &&Held| before.taken.iter().any(|one| one.number == held.number);
+                own.taken.iter().find(|held| !is_known(held)).unwrap().number
+            }
             false => {
                 let is_left = |one: &&One| own.staged.iter().any(|held| held.number == one.number);
                 before.staged.iter().find(|one| !is_left(one)).unwrap().number

@@ -107,6 +107,34 @@ fn boxes_find_what_a_scan_finds() {
 }
 
 #[test]
+fn a_box_around_a_large_integer_misses_nothing() {
+    let compare =
+        |comparison, actual: Value| Operation::Compare { path: vec![], comparison, actual: actual.to_bytes() };
+    let big = |value: i128| {
+        let bytes = value.to_le_bytes();
+        let sign = if value < 0 { 0xff } else { 0 };
+        let end = (1..16).rev().find(|end| bytes[*end] != sign).unwrap_or(0);
+        let needs_sign = (bytes[end] >= 0x80) != (value < 0);
+        Value::Big(bytes[..=end + usize::from(needs_sign)].to_vec())
+    };
+    let mut plain = Bench::new();
+    let mut boxed = Bench::with(Options { boxes: vec![vec![0]], ..Options::default() });
+    let floats = [1e20, -1e20, 1.5e19, 3e30, -3e30, 1e300];
+    let values = [1 << 65, -(1 << 65), (1 << 70) + 1, 10i128.pow(20), 10i128.pow(30)].map(big);
+    for value in floats.map(Value::Float).into_iter().chain(values.clone()).chain([int(5), int(i64::MAX)]) {
+        plain.out(std::slice::from_ref(&value));
+        boxed.out(&[value]);
+    }
+    for actual in values.into_iter().chain([Value::Float(1.2e20), Value::Float(1e30), int(7)]) {
+        for comparison in [Comparison::Less, Comparison::AtMost, Comparison::Equal, Comparison::AtLeast] {
+            let query = Query::new(vec![compare(comparison, actual.clone())]).unwrap();
+            let template = Template::new(vec![Pattern::Where(query)], None);
+            assert_eq!(boxed.count(&template), plain.count(&template), "{comparison:?} {actual:?}");
+        }
+    }
+}
+
+#[test]
 fn pages_are_bounded_and_go_on_where_they_ended() {
     let mut bench = Bench::new();
     (0..1000).for_each(|number| bench.out(&[int(number)]));
@@ -127,9 +155,35 @@ fn pages_are_bounded_and_go_on_where_they_ended() {
     }
     assert!(pages > 15);
     assert_eq!(found, (0..1000).map(int).chain([str("last")]).collect::<Vec<_>>());
-    let hostile = Cursor { partition: 7, slot: u32::MAX, number: 3, priority: 0 };
+    let hostile = Cursor { partition: 7, slot: u32::MAX, number: 3, priority: 0, end: u64::MAX };
     get.after = Some(hostile);
     assert_eq!(bench.space.get(bench.now, local(), &like(&[None]), &get, None), Ok(Page::default()));
+}
+
+#[test]
+fn who_puts_what_it_reads_comes_to_an_end() {
+    for order in [Order::Any, Order::Fifo, Order::Lifo, Order::Priority] {
+        for under in [None, Some(TransactionId(1))] {
+            let mut bench = Bench::new();
+            (0..10).for_each(|number| bench.out(&[int(number)]));
+            bench.space.begin(bench.now, SessionId(1), TransactionId(1), Duration::from_secs(9)).unwrap();
+            bench.space.out(bench.now, &[Tuple::of(&[int(10)])], &OutOptions::default(), under).unwrap();
+            let mut get = Get { limit: 2, order: Some(order), ..Get::default() };
+            let mut found = 0;
+            for page in 0.. {
+                assert!(page < 20, "{order:?}");
+                let page = bench.space.get(bench.now, local(), &like(&[None]), &get, under).unwrap();
+                found += page.tuples.len();
+                let options = OutOptions { priority: Some(-1), ..OutOptions::default() };
+                bench.space.out(bench.now, &page.tuples, &options, under).unwrap();
+                get.after = page.next;
+                if page.next.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, 11, "{order:?}");
+        }
+    }
 }
 
 #[test]
@@ -168,6 +222,16 @@ fn limits_are_errors_and_change_nothing() {
 }
 
 #[test]
+fn labels_count_against_the_limits() {
+    let mut bench = Bench::with(Options { most_bytes: 1_000_000, ..Options::default() });
+    let tuples = vec![Tuple::of(&[int(1)]); 100];
+    let with = |length| OutOptions { label: Some(Value::Bytes(vec![0; length]).to_bytes()), ..OutOptions::default() };
+    let full = bench.space.out(bench.now, &tuples, &with(10_000), None);
+    assert!(matches!(full, Err(SpaceError::Full { .. })), "{full:?}");
+    assert!(bench.space.out(bench.now, &tuples, &with(1000), None).is_ok());
+}
+
+#[test]
 fn many_signatures_share_the_last_partition() {
     let mut bench = Bench::new();
     let kinds =
@@ -184,6 +248,18 @@ fn many_signatures_share_the_last_partition() {
 }
 
 #[test]
+fn what_shares_a_partition_has_the_declared_indexes() {
+    let mut bench = Bench::with(Options { indexes: vec![vec![0, 8]], automatic: false, ..Options::default() });
+    let kinds =
+        |number: usize| (0..9).map(|bit| if number >> bit & 1 == 0 { int(1) } else { str("x") }).collect::<Vec<_>>();
+    (0..512).for_each(|number| bench.out(&kinds(number)));
+    let shared = bench.space.info().partitions.into_iter().find(|partition| partition.signature.is_empty()).unwrap();
+    assert_eq!(shared.indexes, [vec![0, 8]]);
+    let template = |number: usize| Template::new(kinds(number).iter().map(Pattern::actual).collect(), None);
+    (0..512).for_each(|number| assert_eq!(bench.inp(&template(number)), Some(kinds(number))));
+}
+
+#[test]
 fn leases_end_and_can_be_renewed() {
     let mut bench = Bench::new();
     let lease = |seconds| OutOptions { lease: Some(Duration::from_secs(seconds)), ..OutOptions::default() };
@@ -196,6 +272,27 @@ fn leases_end_and_can_be_renewed() {
     assert_eq!(bench.rdp(&like(&[None])), Some(vec![int(2)]));
     assert_eq!(bench.space.renew(bench.now, short, None), Err(SpaceError::NoLease));
     assert_eq!((bench.space.info().expired, bench.space.next_deadline()), (1, None));
+}
+
+#[test]
+fn a_lease_is_renewed_by_whom_its_user_allows() {
+    let mut bench = Bench::new();
+    let lease = OutOptions { lease: Some(Duration::from_secs(9)), ..OutOptions::default() };
+    let ada = Arc::from("ada");
+    let put =
+        |bench: &mut Bench, user| bench.space.out_by(user, bench.now, &[Tuple::of(&[int(1)])], &lease, None).unwrap();
+    let (of_ada, of_nobody) = (put(&mut bench, Some(&ada)), put(&mut bench, None));
+    let end = |bench: &mut Bench, number, by: &str| {
+        let now = bench.now;
+        bench
+            .space
+            .renew_if(now, number, Some(Duration::ZERO), |user, tuple| user == Some(by) && tuple.values() == [int(1)])
+    };
+    assert_eq!(end(&mut bench, of_ada, "eve"), Err(SpaceError::NoLease));
+    assert_eq!(end(&mut bench, of_nobody, "ada"), Err(SpaceError::NoLease));
+    assert_eq!(bench.count(&like(&[None])), 2);
+    assert_eq!(end(&mut bench, of_ada, "ada"), Ok(()));
+    assert_eq!(bench.count(&like(&[None])), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Transactions: atomic, isolated, over several spaces, and ended by time or their owner's end.
 
 use super::*;
+use crate::space::store::links::STEPS;
 
 const ONE: TransactionId = TransactionId(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -155,4 +156,68 @@ fn transactions_count_against_the_limits() {
     assert!(matches!(put(&mut bench), Err(SpaceError::Full { most: 2, .. })));
     bench.space.commit(bench.now, ONE).unwrap();
     assert_eq!(bench.space.info().tuples, 2);
+}
+
+#[test]
+fn what_an_abort_brings_back_finds_its_places_in_a_few_steps() {
+    const MANY: i64 = 30_000;
+    let mut bench = Bench::with(Options { indexes: vec![vec![0]], ..Options::default() });
+    (0..MANY).for_each(|number| bench.out(&[int(number % 7), int(number), int(number % 3)]));
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    // All between others that stay, in lists of the index too.
+    let template = like(&[None, None, Some(int(1))]);
+    let fifo = Get { order: Some(Order::Fifo), limit: MANY as u32, page_bytes: u64::MAX, ..taking() };
+    let page = bench.space.get(bench.now, local(), &template, &fifo, Some(ONE)).unwrap();
+    assert_eq!(page.tuples.len() as i64, MANY / 3);
+    let before = STEPS.get();
+    bench.space.abort(bench.now, ONE).unwrap();
+    let steps = STEPS.get() - before;
+    assert!(steps < 10 * MANY as u64, "{steps} steps");
+    let all = Get { limit: MANY as u32, page_bytes: u64::MAX, order: Some(Order::Fifo), ..Get::default() };
+    for first in [None, Some(int(3))] {
+        let wanted = like(&[first.clone(), None, None]);
+        let page = bench.space.get(bench.now, local(), &wanted, &all, None).unwrap();
+        let found: Vec<Value> = page.tuples.iter().map(|tuple| tuple.values()[1].clone()).collect();
+        let expected = (0..MANY).filter(|number| first.is_none() || number % 7 == 3).map(int);
+        assert_eq!(found, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_transaction_takes_what_it_put_in_every_order() {
+    // So many that this ends only if none of them is looked at for each of the others.
+    const MANY: i64 = 50_000;
+    for (order, first) in [(Order::Any, 0), (Order::Fifo, 0), (Order::Lifo, MANY - 1), (Order::Priority, MANY / 2)] {
+        let mut bench = Bench::new();
+        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+        let tuples: Vec<Tuple> = (0..MANY).map(|number| Tuple::of(&[int(number)])).collect();
+        let (lower, upper) = tuples.split_at(MANY as usize / 2);
+        for (tuples, priority) in [(lower, 1), (upper, 2)] {
+            let options = OutOptions { priority: Some(priority), ..OutOptions::default() };
+            bench.space.out(bench.now, tuples, &options, Some(ONE)).unwrap();
+        }
+        let get = Get { order: Some(order), ..taking() };
+        let mut take = || bench.space.find(bench.now, local(), &like(&[None]), &get, Some(ONE)).unwrap();
+        assert_eq!(take().map(|tuple| tuple.values()), Some(vec![int(first)]));
+        if order != Order::Priority {
+            assert_eq!(std::iter::from_fn(take).count() as i64, MANY - 1);
+            assert_eq!(bench.space.info().bytes, Bench::new().space.info().bytes);
+        }
+    }
+}
+
+#[test]
+fn one_session_leaves_transactions_for_others() {
+    let mut bench = Bench::with(Options { most_transactions: 80, ..Options::default() });
+    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    (0..10).for_each(|id| begin(1, id).unwrap());
+    assert!(matches!(begin(1, 10), Err(SpaceError::Full { most: 10, .. })));
+    assert_eq!(begin(2, 10), Ok(()));
+    bench.space.abort(bench.now, TransactionId(3)).unwrap();
+    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    assert_eq!(begin(1, 11), Ok(()));
+    assert!(begin(1, 12).is_err());
+    bench.space.end_session(bench.now, SessionId(1));
+    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    (20..30).for_each(|id| begin(1, id).unwrap());
 }

@@ -236,6 +236,51 @@ fn arrays_fill_their_dimensions() {
 }
 
 #[test]
+fn only_dtypes_that_numpy_knows_travel() {
+    let travels = |dtype: &str, size: usize| {
+        let tuple = Tuple::of(&[Value::Array { dtype: dtype.into(), shape: vec![1], items: vec![0; size] }]);
+        Tuple::check(tuple.into_bytes(), &Limits::default()).is_ok()
+    };
+    for (dtype, size) in [
+        ("|b1", 1),
+        ("|i1", 1),
+        ("<u2", 2),
+        (">i8", 8),
+        ("<f2", 2),
+        ("<f16", 16),
+        ("<c8", 8),
+        ("<c32", 32),
+        ("<m8", 8),
+        ("<M8[D]", 8),
+        ("<m8[25us]", 8),
+        ("|S7", 7),
+        ("<U3", 12),
+        ("|V5", 5),
+    ] {
+        assert!(travels(dtype, size), "{dtype}");
+    }
+    for (dtype, size) in [
+        ("|b2", 2),
+        ("<i3", 3),
+        ("<u16", 16),
+        ("<f3", 3),
+        ("<f1", 1),
+        ("<c4", 4),
+        ("<m4", 4),
+        ("<M8[foo]", 8),
+        ("<M8[]", 8),
+        ("<M8[0s]", 8),
+        ("<f08", 8),
+        ("<f8[ns]", 8),
+    ] {
+        assert!(!travels(dtype, size), "{dtype}");
+    }
+    // Larger than numpy's items can be, in an array of none.
+    let huge = Tuple::of(&[Value::Array { dtype: "<U4000000000".into(), shape: vec![0], items: vec![] }]);
+    assert!(Tuple::check(huge.into_bytes(), &Limits::default()).is_err());
+}
+
+#[test]
 fn too_many_fields_and_too_deep_ones_are_refused() {
     let many = Tuple::of(&vec![Value::None; 4097]);
     assert!(matches!(refused(many.bytes()), EncodingError::TooMany { is: 4097, most: 4096, .. }));
@@ -317,5 +362,10 @@ fn queries_ask_of_fields_records_and_tuples() {
         |low, high| Operation::Between { path: score.to_vec(), low: int(low).to_bytes(), high: int(high).to_bytes() };
     assert!(holds(vec![between(5, 5)]) && !holds(vec![between(6, 9)]));
     assert!(Query::new(vec![Operation::And]).is_err() && Query::new(vec![yes.clone(), yes]).is_err());
+    let many = |count: usize| {
+        let not = std::iter::repeat_n(Operation::Not, count - 1);
+        Query::new(std::iter::once(above(&score, 0)).chain(not).collect())
+    };
+    assert!(many(64).is_ok() && many(65).is_err());
     assert!(Query::new(vec![]).is_err() && Query::new(vec![Operation::Not, no]).is_err());
 }

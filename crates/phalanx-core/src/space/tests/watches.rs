@@ -44,8 +44,42 @@ fn a_watch_goes_on_where_another_ended() {
     // Event 1 is not in the log any more.
     assert_eq!(watch(&mut bench, 3, "a", Some(0)), Watching { last: 4, missed: 1 });
     assert_eq!(events(&mut bench).len(), 3);
-    assert_eq!(watch(&mut bench, 4, "a", Some(u64::MAX)), Watching { last: 4, missed: 0 });
+    assert_eq!(watch(&mut bench, 4, "a", Some(4)), Watching { last: 4, missed: 0 });
     assert_eq!(events(&mut bench), []);
+}
+
+#[test]
+fn a_watch_does_not_go_on_behind_an_event_that_there_was_not() {
+    let mut bench = Bench::new();
+    bench.out(&[str("a"), int(1)]);
+    for since in [2, u64::MAX] {
+        let asked = bench.space.watch(SessionId(1), 1, Arc::new(like(&[None, None])), Some(since));
+        assert_eq!(asked, Err(SpaceError::NoEvent { since, last: 1 }));
+    }
+    assert_eq!(bench.space.info().watches, 0);
+    assert_eq!(watch(&mut bench, 1, "a", Some(1)), Watching { last: 1, missed: 0 });
+}
+
+#[test]
+fn events_make_room_for_tuples() {
+    let put = |watched: bool| {
+        let mut bench = Bench::with(Options { most_bytes: 100_000, ..Options::default() });
+        if watched {
+            watch(&mut bench, 1, "a", None);
+        }
+        for number in 0..1000 {
+            bench.out(&[str("a"), Value::Bytes(vec![0; 2000])]);
+            assert!(bench.inp(&like(&[None, None])).is_some());
+            assert!(bench.space.info().bytes <= 100_000 + 2500, "{number}");
+        }
+        bench.commands();
+        let last = bench.space.info().events;
+        let missed = u64::from(!watched);
+        assert_eq!(watch(&mut bench, 2, "a", Some(last - 1)), Watching { last, missed });
+        (0..99).filter(|_| bench.out_with(&[Value::Bytes(vec![0; 5000])], OutOptions::default()).is_ok()).count()
+    };
+    // A watch takes a little.
+    assert!(put(true) + 1 >= put(false) && put(false) > 10);
 }
 
 #[test]

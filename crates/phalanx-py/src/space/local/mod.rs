@@ -6,7 +6,7 @@ use super::decode::decode_tuple;
 use super::encode::Encoding;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
 use super::template::to_template;
-use super::waiting::{Answer, Callback, Events, Found, Slot, patiently};
+use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
 use super::{failed, info};
 use crate::errors::raise;
 use phalanx_core::error::SpaceError;
@@ -121,7 +121,7 @@ impl LocalSpace {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let template = to_template(template, r#where, &self.encoding)?;
         let get = to_get(take, select, &self.encoding)?;
-        let (session, mut tuples, _) = self.find(py, &template, &get, transaction)?;
+        let (session, mut tuples, _) = self.find(py, &template, &get, transaction, r#where.is_some())?;
         match tuples.pop() {
             None => Ok(None),
             Some(tuple) => {
@@ -150,7 +150,7 @@ impl LocalSpace {
             after: after.map(to_cursor),
             ..to_get(take, select, &self.encoding)?
         };
-        let (session, tuples, next) = self.find(py, &template, &get, transaction)?;
+        let (session, tuples, next) = self.find(py, &template, &get, transaction, r#where.is_some())?;
         let tuples = self.hand_over(py, session, take && transaction.is_none(), &tuples)?;
         Ok((PyList::new(py, tuples)?, next))
     }
@@ -369,13 +369,17 @@ impl LocalSpace {
                 Some(Found::Ended) => return Err(raise("SpaceError", "this watch has ended")),
                 Some(Found::Missing) => self.watch_again(py, watch, &watching)?,
                 Some(Found::Events(events)) => {
-                    if let Some((last, _)) = events.back() {
-                        watching.last.store(*last, Ordering::Relaxed);
+                    let decode = |tuple: &Tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects);
+                    let (decoded, rest) = decode_events(events, decode);
+                    // Also that of an event that is no good: it is not told again.
+                    let last =
+                        decoded.as_ref().map_or_else(|(last, _)| *last, |events| events.last().map_or(0, |it| it.0));
+                    watching.last.store(last, Ordering::Relaxed);
+                    if !rest.is_empty() {
+                        watching.events.put_back(rest.into_iter());
+                        py.detach(|| watching.events.flush());
                     }
-                    let decoded = |(sequence, tuple): (u64, Tuple)| {
-                        Ok((sequence, decode_tuple(py, tuple.bytes(), self.encoding.objects)?))
-                    };
-                    return events.into_iter().map(decoded).collect();
+                    return decoded.map_err(|(_, error)| error);
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::errors::raise;
 use crate::space::decode::decode_tuple;
 use crate::space::encode::encode_tuple;
 use crate::space::options::{Place, to_place};
-use crate::space::waiting::{Answer, Slot};
+use crate::space::waiting::{Answer, Slot, uninterrupted};
 use crate::space::{failed, wrong};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
@@ -83,27 +83,38 @@ impl LocalSpace {
         Ok(changed)
     }
 
-    /// What matches now, with the session that is to acknowledge it.
+    /// What matches now, with the session that is to acknowledge it. `searches`: a query is asked of tuple after tuple.
     pub(super) fn find(
         &self,
         py: Python<'_>,
         template: &Template,
         get: &Get,
         transaction: Option<u128>,
+        searches: bool,
     ) -> PyResult<(SessionId, Vec<Tuple>, Option<Place>)> {
-        let mut locked = self.lock(py)?;
-        let session = locked.number();
-        let asker = Asker { session, request: 0, acknowledges: get.take && transaction.is_none() };
-        let now = self.hosted.now();
-        let page = locked.engine().get(now, asker, template, get, transaction.map(TransactionId));
-        let told = locked.unlock();
+        let acknowledges = get.take && transaction.is_none();
+        let search = |mut locked: Locked<'_>| {
+            let asker = Asker { session: locked.number(), request: 0, acknowledges };
+            let now = self.hosted.now();
+            let page = locked.engine().get(now, asker, template, get, transaction.map(TransactionId));
+            (asker, page, locked.unlock())
+        };
+        let locked = self.lock(py)?;
+        let (asker, page, told) = match searches || get.limit > 1 {
+            false => search(locked),
+            // Others run meanwhile: many tuples may be looked at.
+            true => {
+                drop(locked);
+                py.detach(|| search(self.hosted.lock()))
+            }
+        };
         // What is taken is waited for when it is acknowledged.
         let later = asker.acknowledges && !told.tells() && page.as_ref().is_ok_and(|page| !page.tuples.is_empty());
         if !later {
             self.flush(py, told)?;
         }
         let page = page.map_err(failed)?;
-        Ok((session, page.tuples, page.next.map(to_place)))
+        Ok((asker.session, page.tuples, page.next.map(to_place)))
     }
 
     /// Tuples as Python's. What cannot be made one goes back into the space.
@@ -117,6 +128,7 @@ impl LocalSpace {
         let decoded: PyResult<Vec<_>> =
             tuples.iter().map(|tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects)).collect();
         if acknowledge {
+            let decoded = decoded.and_then(|decoded| uninterrupted(py).map(|()| decoded));
             let mut locked = self.lock(py)?;
             match decoded {
                 Ok(_) => locked.engine().acknowledge(session, 0),
@@ -124,6 +136,7 @@ impl LocalSpace {
             }
             let told = locked.unlock();
             self.flush(py, told)?;
+            return decoded;
         }
         decoded
     }

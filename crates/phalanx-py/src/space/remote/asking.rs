@@ -2,19 +2,21 @@
 
 use super::{Asked, RemoteSpace, SIGNALS};
 use crate::errors::raise;
-use crate::space::decode::decode_tuple;
+use crate::space::decode::{FOREIGN, decode_foreign, decode_tuple};
 use crate::space::local::FORKS;
 use crate::space::template::to_template;
+use crate::space::waiting::uninterrupted;
 use crate::space::{failed, wrong};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
-use phalanx_core::space::{OutOptions, Reader, RequestId};
+use phalanx_core::space::{OutOptions, RequestId, Tuple};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_node::space::{Answer, ClientError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 impl RemoteSpace {
     pub(super) fn check(&self) -> PyResult<()> {
@@ -63,8 +65,7 @@ impl RemoteSpace {
 
     pub(super) fn give_up(&self, request: RequestId, cancels: bool) {
         match cancels {
-            true if self.client.cancel(request).is_ok() => self.client.tell(&ToSpace::GiveBack { request }),
-            true => {}
+            true => drop(self.client.cancel(request).map(|_| self.client.tell(&ToSpace::GiveBack { request }))),
             false => self.client.abandon(request),
         }
     }
@@ -100,8 +101,8 @@ impl RemoteSpace {
         match answer.message {
             FromSpace::Got { tuples: 0, .. } => Ok(None),
             FromSpace::Got { request, .. } => {
-                let decode = || decode_tuple(py, &answer.body, self.encoding.objects);
-                self.settled(request, acknowledge, decode).map(Some)
+                let decode = || decode_foreign(py, &answer.body, self.encoding.objects);
+                self.settled(py, request, acknowledge, decode).map(Some)
             }
             _ => Err(nonsense()),
         }
@@ -110,44 +111,43 @@ impl RemoteSpace {
     /// What was taken is ours once it is Python's. What cannot be made Python's goes back into the space.
     pub(super) fn settled<T>(
         &self,
+        py: Python<'_>,
         request: RequestId,
         acknowledge: bool,
         decode: impl FnOnce() -> PyResult<T>,
     ) -> PyResult<T> {
-        let decoded = decode();
+        let mut decoded = decode();
         if acknowledge {
-            self.tell_settled(request, decoded.is_ok());
+            decoded = decoded.and_then(|decoded| uninterrupted(py).map(|()| decoded));
+            let told = self.tell_settled(request, decoded.is_ok());
+            // A tuple is not returned before the word of it has left: if this process ended then, it would come back.
+            let has_left = |pause| self.client.has_left(told, pause);
+            while decoded.is_ok() && !has_left(Duration::ZERO) && !py.detach(|| has_left(SIGNALS)) {
+                py.check_signals()?;
+            }
         }
         decoded
     }
 
-    pub(super) fn tell_settled(&self, request: RequestId, kept: bool) {
-        self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } });
+    pub(super) fn tell_settled(&self, request: RequestId, kept: bool) -> u64 {
+        self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } })
     }
 
     pub(super) fn decode_many<'py>(
         &self,
         py: Python<'py>,
-        bytes: &[u8],
+        bytes: &Bytes,
         count: u32,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let mut reader = Reader::new(bytes);
-        let mut tuples = Vec::new();
-        for _ in 0..count {
-            let start = reader.at();
-            let fields = reader.varint().map_err(wrong)?;
-            (0..fields).try_for_each(|_| reader.skip()).map_err(wrong)?;
-            tuples.push(decode_tuple(py, reader.since(start), self.encoding.objects)?);
-        }
-        reader.end().map_err(wrong)?;
-        Ok(tuples)
+        let tuples = Tuple::check_all(bytes, u64::from(count), &FOREIGN).map_err(wrong)?;
+        tuples.iter().map(|tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects)).collect()
     }
 }
 
 pub(super) fn call(py: Python<'_>, done: &Py<PyAny>, answer: Asked, objects: bool) {
     let outcome = match answer {
         Ok(Answer { message: FromSpace::Got { tuples: 1, .. }, body }) => {
-            decode_tuple(py, &body, objects).map(Bound::into_any)
+            decode_foreign(py, &body, objects).map(Bound::into_any)
         }
         Ok(Answer { message: FromSpace::Got { .. }, .. }) | Err(ClientError::Space(SpaceError::TimedOut)) => {
             Ok(py.None().into_bound(py))

@@ -78,6 +78,7 @@ impl RemoteSpace {
         let options = to_options(options)?;
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
+        let secure = options.secure;
         let connect = Connect {
             policy: policy.read()?,
             member,
@@ -92,6 +93,11 @@ impl RemoteSpace {
             false => Client::connect_to_members(&address.name, &places, &connect, looks),
         };
         let client = crate::manager::interruptibly(py, reach)?.map_err(unusable)?;
+        if secure && client.mark() != Mark::Data {
+            py.detach(|| client.close());
+            let what = "is there already, and was not made with secure=True: its tuples may be read on the way";
+            return Err(raise("PolicyError", format!("{} {what}", client.address())));
+        }
         let (encoding, forks) = (Encoding { limits, objects }, FORKS.load(Ordering::Relaxed));
         Ok(RemoteSpace { client, encoding, watches: Mutex::default(), forks })
     }
@@ -219,7 +225,7 @@ impl RemoteSpace {
         let answer = answer.map_err(unusable)?;
         let FromSpace::Got { request, tuples, next } = answer.message else { return Err(nonsense()) };
         let decoded =
-            self.settled(request, take && transaction.is_none(), || self.decode_many(py, &answer.body, tuples))?;
+            self.settled(py, request, take && transaction.is_none(), || self.decode_many(py, &answer.body, tuples))?;
         Ok((PyList::new(py, decoded)?, next.map(to_place)))
     }
 

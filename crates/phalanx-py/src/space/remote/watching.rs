@@ -2,8 +2,10 @@
 
 use super::asking::{nonsense, unusable};
 use super::{RemoteSpace, SIGNALS, Watch, lock};
-use crate::space::decode::decode_tuple;
+use crate::space::decode::decode_foreign;
 use crate::space::local::forgotten;
+use crate::space::waiting::decode_events;
+use bytes::Bytes;
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_node::space::Event;
 use pyo3::prelude::*;
@@ -42,11 +44,17 @@ impl RemoteSpace {
         watch: u64,
         events: Vec<Event>,
     ) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
-        if let (Some((last, _)), Some(watch)) = (events.last(), lock(&self.watches).get_mut(&watch)) {
-            watch.last = *last;
+        let decode = |tuple: &Bytes| decode_foreign(py, tuple, self.encoding.objects);
+        let (decoded, rest) = decode_events(events.into(), decode);
+        let last = decoded.as_ref().map_or_else(|(last, _)| Some(*last), |events| events.last().map(|it| it.0));
+        let request = lock(&self.watches).get_mut(&watch).map(|watch| {
+            watch.last = last.unwrap_or(watch.last);
+            watch.request
+        });
+        if let Some(request) = request.filter(|_| !rest.is_empty()) {
+            py.detach(|| self.client.put_back(request, rest));
         }
-        let decode = |(sequence, tuple): Event| Ok((sequence, decode_tuple(py, &tuple, self.encoding.objects)?));
-        events.into_iter().map(decode).collect()
+        decoded.map_err(|(_, error)| error)
     }
 
     /// After events that found no place: those that the space remembers come again.

@@ -1,0 +1,235 @@
+"""What a client of a space may rely on when something comes between: Ctrl-C, a fork, a server that means no good."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import phalanx as px
+import pytest
+from conftest import Eventually
+
+# What a frame begins with: length of the header, nothing, length of the body.
+PREFIX = struct.Struct("<IIQ")
+OPENED, DONE, GOT, WATCHING, EVENT = 0, 1, 2, 4, 5
+GET, CANCEL = 2, 3
+
+
+@dataclass
+class Odd:
+    """Cannot be made without an argument."""
+
+    a: int
+
+    def __new__(cls, a: int) -> Odd:
+        return super().__new__(cls)
+
+
+def interrupt_and_put(space: px.Space, begins: threading.Event) -> None:
+    # The flag is set in this very thread, before the tuple comes: the main thread, which waits, hears of it afterwards.
+    if begins.wait(10):
+        signal.raise_signal(signal.SIGINT)
+        space.out("x", 1)
+
+
+def test_ctrl_c_that_meets_the_tuple_takes_nothing(space: px.Space, eventually: Eventually) -> None:
+    for _ in range(20):
+        begins = threading.Event()
+        thread = threading.Thread(target=interrupt_and_put, args=(space, begins))
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012  nothing may be interrupted before
+            begins.set()
+            space.in_("x", int, timeout=10)
+        thread.join()
+        assert eventually(lambda: space.inp("x", int)) == ("x", 1)
+        assert space.info().unacknowledged == 0
+
+
+def test_ctrl_c_before_what_is_there_is_taken_takes_nothing(space: px.Space, eventually: Eventually) -> None:
+    space.out_many([("x", number) for number in range(3)])
+    engine: Any = space._engine
+    for take in (
+        partial(engine.get, ("x", int), True, (), None, None),
+        partial(engine.get_many, ("x", int), True, (), None, None, 100, None),
+        partial(engine.wait, ("x", int), True, (), None, None, None),
+    ):
+        # One behind the other without Python code between, which would hear of the signal before the core does.
+        with pytest.raises(KeyboardInterrupt):
+            list(map(partial.__call__, [partial(_thread.interrupt_main), take]))
+        eventually(lambda: space.count("x", int) == 3)
+
+
+def test_a_fork_that_ends_leaves_the_connection_to_its_parent(space: px.Space) -> None:
+    space.out("before", 1)
+    child = os.fork()
+    if child == 0:
+        try:
+            with pytest.raises(px.SpaceError, match="fork"):
+                space.out("never")
+            space._engine = None  # type: ignore[assignment]
+            del space
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert space.in_("before", int, timeout=10) == ("before", 1)
+
+
+def test_a_class_with_a_new_of_its_own_comes_back(space: px.Space) -> None:
+    space.out("odd", Odd(7))
+    assert space.in_("odd", Odd)[1].a == 7
+
+
+def test_events_around_one_that_cannot_be_decoded_all_come(tmp_path: Path) -> None:
+    with (
+        px.Space(objects=True) as owner,
+        px.Space(owner.serve(f"unix:{tmp_path / 's'}")) as reached,
+        reached.notify("x", px.ANY) as events,
+    ):
+        for value in (1, 2, {3}, {"a": 4}, 4, {5}, {6}, 7):
+            owner.out("x", value)
+        seen: list[Any] = []
+        for _ in range(8):
+            try:
+                event = events.next(timeout=10)
+                assert event is not None
+                seen.append(event.fields[1])
+            except px.SpaceError:
+                seen.append("bad")
+        assert seen == [1, 2, "bad", "bad", 4, "bad", "bad", 7]
+
+
+def test_a_space_that_is_not_secure_is_refused_to_who_wants_it_so(tmp_path: Path) -> None:
+    with px.Space() as owner:
+        address = owner.serve(f"unix:{tmp_path / 's'}")
+        with pytest.raises(px.PolicyError, match="secure"):
+            px.Space(address, secure=True)
+    with px.Space(secure=True) as owner, px.Space(owner.serve(f"unix:{tmp_path / 's'}"), secure=True) as reached:
+        reached.out("x")
+        assert owner.inp("x") == ("x",)
+
+
+def test_others_run_while_a_query_is_asked_of_many_tuples() -> None:
+    counted, ends = [0], threading.Event()
+
+    def count() -> None:
+        while not ends.is_set():
+            counted[0] += 1
+
+    with px.Space() as space:
+        space.out_many([("x", number) for number in range(300_000)])
+        thread = threading.Thread(target=count)
+        thread.start()
+        engine: Any = space._engine
+        query = px.where(1) < 0
+        before = counted[0]
+        found = engine.get(("x", int), False, (), query, None)
+        after = counted[0]
+        ends.set()
+        thread.join()
+        assert found is None
+        assert after > before
+
+
+class Hostile:
+    """A server that says what a test wants."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self.connection: socket.socket | None = None
+
+    def accept(self) -> None:
+        self.connection, _ = self._listener.accept()
+        self._exactly(23)
+        header, _ = self.receive()
+        assert header[0] == 0, "it opens the space"
+        self.send(bytes([OPENED, header[1], 0, 0, 0, 0xFF, 0xFF, 0x7F]))
+
+    def _exactly(self, count: int) -> bytes:
+        assert self.connection is not None
+        return self.connection.recv(count, socket.MSG_WAITALL)
+
+    def receive(self) -> tuple[bytes, bytes]:
+        header, _, body = PREFIX.unpack(self._exactly(16))
+        return self._exactly(header), self._exactly(body) if body else b""
+
+    def send(self, header: bytes, body: bytes = b"") -> None:
+        assert self.connection is not None
+        self.connection.sendall(PREFIX.pack(len(header), 0, len(body)) + header + body)
+
+    def close(self) -> None:
+        self._listener.close()
+        if self.connection is not None:
+            self.connection.close()
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Iterator[Hostile]:
+    server = Hostile(tmp_path / "h")
+    yield server
+    server.close()
+
+
+def test_a_tuple_nested_without_end_is_an_error(hostile: Hostile) -> None:
+    nested = b"\x01" + b"\x09\x01" * 1_000_000 + b"\x00"
+
+    def serve() -> None:
+        hostile.accept()
+        header, _ = hostile.receive()
+        hostile.send(bytes([GOT, header[1], 1, 0]), nested)
+        while header[0] != GET:
+            header, _ = hostile.receive()
+        header, _ = hostile.receive()
+        hostile.send(bytes([GOT, header[1], 1, 0]), nested)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with px.Space(f"unix:{hostile.path}/todo") as space:
+        with pytest.raises((px.SpaceError, ValueError)):
+            space.rdp("x")
+        with pytest.raises((px.SpaceError, ValueError)):
+            list(space.rd_all("x"))
+    thread.join(10)
+
+
+def test_a_server_that_is_slow_to_cancel_does_not_end_the_connection(hostile: Hostile) -> None:
+    heard: list[int] = []
+    goes_on = threading.Event()
+
+    def serve() -> None:
+        hostile.accept()
+        while len(heard) < 10:
+            heard.append(hostile.receive()[0][0])
+        goes_on.wait(20)
+        header, _ = hostile.receive()
+        hostile.send(bytes([GOT, header[1], 0, 0]))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+
+    async def give_up() -> None:
+        tasks = [asyncio.ensure_future(space.ain("x", int)) for _ in range(5)]
+        while heard.count(GET) < 5:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    with px.Space(f"unix:{hostile.path}/todo") as space:
+        asyncio.run(give_up())
+        goes_on.set()
+        assert space.inp("x", int) is None
+    thread.join(10)
+    assert heard.count(CANCEL) == 5
