@@ -72,7 +72,8 @@ fn what_was_told_has_left_only_when_all_before_it_has() {
                 reader.receive(PATIENCE, &mut |_| opened = true).unwrap();
             }
             let (secure, created, durable) = (false, false, false);
-            let opened = FromSpace::Opened { request: 1, secure, created, durable, most_body: 1 << 30 };
+            let opened =
+                FromSpace::Opened { request: 1, secure, created, durable, most_body: 1 << 30, members: Vec::new() };
             link.queue(Mark::None, encode(&opened, 0), vec![]);
             link.flush();
             reader
