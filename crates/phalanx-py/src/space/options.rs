@@ -113,5 +113,5 @@ pub fn to_cursor((partition, slot, number, priority, end): Place) -> Cursor {
 }
 
 pub fn to_place(cursor: Cursor) -> Place {
-    (cursor.partition, cursor.slot, cursor.number, cursor.priority)
+    (cursor.partition, cursor.slot, cursor.number, cursor.priority, cursor.end)
 }
