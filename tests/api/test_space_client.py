@@ -21,7 +21,7 @@ from conftest import Eventually
 
 # What a frame begins with: length of the header, nothing, length of the body.
 PREFIX = struct.Struct("<IIQ")
-OPENED, DONE, GOT, WATCHING, EVENT = 0, 1, 2, 4, 5
+OPENED, DONE, GOT, WATCHING, EVENT = 0, 2, 3, 5, 6
 GET, CANCEL = 2, 3
 
 
