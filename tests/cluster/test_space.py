@@ -86,7 +86,7 @@ def test_who_waits_for_a_server_that_is_gone_is_told(grid: Grid, fault: Callable
     taker.first("waits")
     fault(server)
     kind, text = taker.first("error")
-    assert kind == "SpaceError"
+    assert kind == "SpaceLostError"
     assert "the connection to the space" in text
     assert taker.process.wait(timeout=PATIENCE) == 1
     late = Use(grid, server.space(), "put", texts=["x"])

@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
     "phalanx-net": [
-        "address body preamble",
+        "address preamble sync",
+        "body",
         "frames seal sealed socket",
         "runtime tls",
         "identity",
@@ -29,7 +30,7 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter rules sync",
+        "control explain files interpreter rules",
         "door journal recruit",
         "space",
         "local remote",

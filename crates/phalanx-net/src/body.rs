@@ -1,11 +1,12 @@
 //! Memory for the body of an arriving frame.
 
+use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::wire::ALIGNMENT;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Memory taken on the peer's word alone; beyond it, only as much again as has arrived.
 const FIRST: usize = 64 << 20;
@@ -45,7 +46,7 @@ impl Pool {
 }
 
 fn pool() -> std::sync::MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&POOL)
 }
 
 /// Bytes that are filled from the front, aligned so that an array can be used where it lies. Filled by

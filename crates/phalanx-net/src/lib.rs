@@ -14,4 +14,5 @@ pub mod runtime;
 pub mod seal;
 pub mod sealed;
 pub mod socket;
+pub mod sync;
 pub mod tls;

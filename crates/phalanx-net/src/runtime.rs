@@ -85,13 +85,14 @@ fn remove_stale(folder: &Path) {
 #[cfg(unix)]
 mod system {
     use crate::socket::{Listener, Socket};
+    use crate::sync::lock;
     use rustix::fs::{FlockOperation, Mode, flock};
     use rustix::process::{geteuid, umask};
     use std::fs::{self, DirBuilder, File};
     use std::io;
     use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
     use std::path::{Path, PathBuf};
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
     /// How often a folder that somebody removes meanwhile is made again.
     const TRIES: usize = 20;
@@ -144,7 +145,7 @@ mod system {
     /// Only this user can connect from the first moment on.
     pub fn bind_private(path: &Path) -> io::Result<Listener> {
         static MASK: Mutex<()> = Mutex::new(()); // the mask is the whole process's
-        let _alone = MASK.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&MASK);
         let before = umask(Mode::RWXG | Mode::RWXO);
         let bound = Listener::bind_path(path);
         umask(before);

@@ -1,11 +1,11 @@
 //! How peers come in, to an executor as to a server of spaces: accepted in threads of their own, given a moment to prove
 //! who they are, and bounded in number until they have.
 
-use crate::sync::lock;
 use phalanx_core::level::{LevelSet, Levels};
 use phalanx_net::identity::{Member, Role, role_and_name};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
+use phalanx_net::sync::lock;
 use phalanx_net::tls::{self, Shaken};
 use std::io;
 use std::net::{IpAddr, SocketAddr};

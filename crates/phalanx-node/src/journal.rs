@@ -1,10 +1,10 @@
 //! The journal: facts in the order in which they happened. The progress bar, the closing table and the
 //! benchmarks read it; nothing else counts on its own.
 
-use crate::sync::lock;
 use phalanx_core::event::Fact;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Levels};
+use phalanx_net::sync::lock;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -16,4 +16,3 @@ mod control;
 mod door;
 mod local;
 mod remote;
-mod sync;

@@ -5,7 +5,6 @@
 
 use crate::journal::{Journal, Summary};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
-use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
@@ -15,6 +14,7 @@ use phalanx_core::level::{Agreed, Level};
 use phalanx_core::wire::{FromInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError};
+use phalanx_net::sync::lock;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::io;

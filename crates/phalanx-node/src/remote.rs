@@ -5,7 +5,6 @@
 
 use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
-use crate::sync::lock;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
@@ -15,6 +14,7 @@ use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Member, Rol
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
+use phalanx_net::sync::lock;
 use phalanx_net::tls::handshake;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};

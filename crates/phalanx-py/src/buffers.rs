@@ -1,13 +1,14 @@
 //! Memory between Rust and Python without a copy, in both directions.
 
 use bytes::Bytes;
+use phalanx_net::sync::lock;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Bytes that arrived on a link, as a writable buffer: an array can lie in them.
 #[pyclass(frozen)]
@@ -69,7 +70,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let buffer = unsafe { ManuallyDrop::take(&mut self.0) };
-        RELEASED.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        lock(&RELEASED).push(buffer);
     }
 }
 
@@ -86,6 +87,6 @@ pub fn bytes_of(py: Python<'_>, buffer: PyBuffer<u8>) -> PyResult<Bytes> {
 
 /// Gives back the buffers that links have done with.
 pub fn release(_: Python<'_>) {
-    let released = std::mem::take(&mut *RELEASED.lock().unwrap_or_else(PoisonError::into_inner));
+    let released = std::mem::take(&mut *lock(&RELEASED));
     drop(released);
 }

@@ -8,11 +8,12 @@ use phalanx_core::level::{Levels, Mark};
 use phalanx_core::wire::{Follow, FromInterpreter, HEAVY, PAST, Stayed, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
+use phalanx_net::sync::lock;
 use phalanx_node::interpreter::{begin, end_process};
 use pyo3::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often an interpreter says that it lives.
@@ -312,10 +313,6 @@ fn end_with_link(link: &Link, error: &LinkError) -> ! {
         link.flush();
     }
     end_process(0)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ended(error: LinkError) -> PyErr {

@@ -1,11 +1,12 @@
 //! Writes what sockets did not take at once, for links whose own threads wait elsewhere.
 
 use super::Link;
+use crate::sync::lock;
 use polling::{Event, Events, PollMode, Poller};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -93,6 +94,6 @@ impl Inner {
     }
 
     fn links(&self) -> MutexGuard<'_, (usize, HashMap<usize, Arc<Link>>)> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.links)
     }
 }

@@ -13,6 +13,7 @@ pub use reader::Reader;
 
 use crate::frames::Outbox;
 use crate::socket::Socket;
+use crate::sync::lock;
 use crate::tls::Shaken;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
@@ -334,8 +335,4 @@ impl Drop for Link {
             let _ = self.poller.as_ref().map(|poller| poller.delete(self.socket.raw()));
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

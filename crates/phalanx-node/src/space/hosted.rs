@@ -2,10 +2,10 @@
 //! process, and sessions of others.
 
 use super::log::{Log, LogError, Position};
-use crate::sync::lock;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Command, Options, Space};
+use phalanx_net::sync::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ impl Hosted {
 
     /// Waits until nobody else has it locked.
     pub fn lock(self: &Arc<Self>) -> Locked<'_> {
-        Locked { hosted: self, state: self.state.lock().unwrap_or_else(PoisonError::into_inner) }
+        Locked { hosted: self, state: lock(&self.state) }
     }
 
     /// If nobody else has it locked.
@@ -187,7 +187,7 @@ impl Hosted {
     }
 
     fn end_with(&self, why: SpaceError) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.ended.is_some() {
             return;
         }
@@ -215,12 +215,12 @@ impl Hosted {
 
     /// Whether it was ended, or what it did could not be kept.
     pub fn has_ended(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended.is_some()
+        lock(&self.state).ended.is_some()
     }
 
     /// Whether all that it does is kept on the disk.
     pub fn is_kept(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).log.is_some()
+        lock(&self.state).log.is_some()
     }
 
     /// Tells all that is stable now.

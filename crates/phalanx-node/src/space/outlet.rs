@@ -1,7 +1,6 @@
 //! What goes to a client, from whoever says it.
 
 use super::hosted::Outlet;
-use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::Mark;
@@ -9,6 +8,7 @@ use phalanx_core::space::{Command, RequestId};
 use phalanx_core::wire::encode;
 use phalanx_core::wire::space::FromSpace;
 use phalanx_net::link::{Finisher, Link};
+use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Bytes that wait for a client beyond which its watches end.

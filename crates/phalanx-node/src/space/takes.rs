@@ -3,11 +3,11 @@
 
 use super::connect::Connect;
 use super::{Client, ClientError, SpaceAddress};
-use crate::sync::lock;
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::RequestId;
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_net::identity::random_token;
+use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread;

@@ -5,11 +5,12 @@ use super::failed;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Command, Tuple};
+use phalanx_net::sync::lock;
 use phalanx_node::space::{Hosted, Outlet};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How often a wait in the main thread looks whether somebody pressed Ctrl-C.
@@ -19,10 +20,6 @@ const MOST_EVENTS: usize = 10_000;
 const MOST_BYTES: usize = 64 << 20;
 
 pub type Answer = Result<Tuple, SpaceError>;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A thread that waits for its answer.
 #[derive(Default)]
@@ -34,7 +31,7 @@ pub struct Slot {
 impl Slot {
     /// The answer, if it comes within `patience`.
     fn wait(&self, patience: Option<Duration>) -> Option<Answer> {
-        let answer = locked(&self.answer);
+        let answer = lock(&self.answer);
         let mut answer = match patience {
             None => self.came.wait_while(answer, |it| it.is_none()).unwrap_or_else(PoisonError::into_inner),
             Some(patience) => {
@@ -47,14 +44,14 @@ impl Slot {
 
     /// What came meanwhile.
     pub fn take(&self) -> Option<Answer> {
-        locked(&self.answer).take()
+        lock(&self.answer).take()
     }
 }
 
 impl Outlet for Slot {
     fn tell(&self, command: Command) {
         if let Command::Answer { answer, .. } = command {
-            *locked(&self.answer) = Some(answer);
+            *lock(&self.answer) = Some(answer);
             self.came.notify_one();
         }
     }
@@ -119,7 +116,7 @@ impl Callback {
     }
 
     fn call(&self, py: Python<'_>, session: SessionId, answer: Answer) {
-        let Some(done) = locked(&self.done).take() else { return };
+        let Some(done) = lock(&self.done).take() else { return };
         let tuple = match answer {
             Ok(tuple) => decode_tuple(py, tuple.bytes(), self.objects).map(|fields| Some(fields.into_any())),
             Err(SpaceError::TimedOut) => Ok(None),
@@ -146,12 +143,12 @@ impl Callback {
 impl Outlet for Callback {
     fn tell(&self, command: Command) {
         if let Command::Answer { session, answer, .. } = command {
-            *locked(&self.answer) = Some((session, answer));
+            *lock(&self.answer) = Some((session, answer));
         }
     }
 
     fn flush(&self) {
-        let Some((session, answer)) = locked(&self.answer).take() else { return };
+        let Some((session, answer)) = lock(&self.answer).take() else { return };
         // Where the interpreter is ending there is nobody to be told.
         let _ = Python::try_attach(|py| self.call(py, session, answer));
     }
@@ -190,7 +187,7 @@ impl Events {
     /// What came, if something comes within `patience`.
     pub fn wait(&self, patience: Option<Duration>) -> Option<Found> {
         let nothing = |it: &mut Waiting| it.queue.is_empty() && !it.missing && !it.ended;
-        let state = locked(&self.state);
+        let state = lock(&self.state);
         let mut state = match patience {
             None => self.came.wait_while(state, nothing).unwrap_or_else(PoisonError::into_inner),
             Some(patience) => {
@@ -212,7 +209,7 @@ impl Events {
 
     /// Events that were given and not used come again, before all others.
     pub fn put_back(&self, events: impl DoubleEndedIterator<Item = (u64, Tuple)>) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         for event in events.rev() {
             state.bytes += event.1.bytes().len();
             state.queue.push_front(event);
@@ -223,14 +220,14 @@ impl Events {
 
     /// Nothing comes any more.
     pub fn end(&self) {
-        locked(&self.state).ended = true;
+        lock(&self.state).ended = true;
         self.came.notify_all();
         self.flush();
     }
 
     /// From here on nothing is missing.
     pub fn resume(&self) {
-        locked(&self.state).missing = false;
+        lock(&self.state).missing = false;
     }
 }
 
@@ -258,7 +255,7 @@ pub fn decode_events<'py, T>(
 
 impl Outlet for Events {
     fn tell(&self, command: Command) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         match command {
             Command::Answer { .. } => state.ended = true,
             Command::Notify { .. } if state.missing => {}
@@ -278,7 +275,7 @@ impl Outlet for Events {
 
     fn flush(&self) {
         let Some(nudge) = &self.nudge else { return };
-        if std::mem::replace(&mut locked(&self.state).nudged, true) {
+        if std::mem::replace(&mut lock(&self.state).nudged, true) {
             return;
         }
         let _ = Python::try_attach(|py| {

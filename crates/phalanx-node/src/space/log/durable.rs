@@ -6,8 +6,8 @@
 use super::records::{self, Records};
 use super::store::{Lasting, Store};
 use super::{Log, LogError, Position};
-use crate::sync::lock;
 use phalanx_core::space::change::Change;
+use phalanx_net::sync::lock;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};

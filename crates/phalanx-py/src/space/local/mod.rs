@@ -12,13 +12,14 @@ use crate::errors::raise;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::space::{Asker, Command, Get, Template, Tuple};
+use phalanx_net::sync::lock;
 use phalanx_node::space::{Directory, Hosted, Outlet};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Bytes of tuples in a page of many.
@@ -348,7 +349,7 @@ impl LocalSpace {
             return Err(forgotten(watching.missed));
         }
         let watch = Arc::new(Watch { events, template, last: AtomicU64::new(watching.last) });
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).insert(session.0, watch);
+        lock(&self.watches).insert(session.0, watch);
         Ok(session.0)
     }
 
@@ -361,7 +362,7 @@ impl LocalSpace {
     ) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
         let end = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
         let end = end.map(|timeout| Instant::now() + timeout);
-        let watching = self.watches.lock().unwrap_or_else(PoisonError::into_inner).get(&watch).cloned();
+        let watching = lock(&self.watches).get(&watch).cloned();
         let watching = watching.ok_or_else(|| raise("SpaceError", "this watch has ended"))?;
         loop {
             match patiently(py, end, |patience| watching.events.wait(patience))? {
@@ -387,7 +388,7 @@ impl LocalSpace {
 
     #[pyo3(signature = (watch, /))]
     fn unwatch(&self, py: Python<'_>, watch: u64) -> PyResult<()> {
-        let watching = self.watches.lock().unwrap_or_else(PoisonError::into_inner).remove(&watch);
+        let watching = lock(&self.watches).remove(&watch);
         if let Some(watching) = watching {
             py.detach(|| self.end_session(SessionId(watch)));
             watching.events.end();

@@ -19,12 +19,13 @@ use phalanx_core::level::Mark;
 use phalanx_core::space::{Get, Limits, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::identity::{Member, Role};
+use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Bytes of tuples in a page of many.
@@ -426,8 +427,4 @@ fn to_wait(timeout: Option<f64>) -> PyResult<Wait> {
         None => Ok(Wait::Forever),
         Some(seconds) => Ok(Wait::For(to_duration(seconds, "timeout=")?)),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,9 +3,9 @@
 use super::types::Command;
 use super::{ENTRY, MOST_GROUP, Replicated, elsewhere, refused, runtime, stopped};
 use crate::space::log::{Log, LogError, Position};
-use crate::sync::lock;
 use openraft::error::{CheckIsLeaderError, RaftError};
 use phalanx_core::space::change::{self, Change};
+use phalanx_net::sync::lock;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::Ordering;

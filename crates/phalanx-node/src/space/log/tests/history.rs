@@ -4,7 +4,7 @@ use super::linear::{Did, Operation, is_linearizable};
 use super::wire::{Members, TIMING, Wire, until};
 use super::*;
 use crate::space::log::replicated::{Leader, Leading, Replicated};
-use crate::sync::lock;
+use phalanx_net::sync::lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
