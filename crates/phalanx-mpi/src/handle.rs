@@ -1,0 +1,79 @@
+//! Handles: numbers that stand for objects. Predefined ones have the numbers of the standard interface (below
+//! [`FIRST`]); those that are made at run time carry their kind, so that a group passed as a communicator is noticed.
+
+use phalanx_net::sync::lock;
+use std::sync::{Arc, Mutex};
+
+/// The first number that is not a predefined handle. All numbers stay below 2²⁶, where MPICH's predefined ones begin.
+pub const FIRST: u32 = 1 << 10;
+const KINDS: u32 = 1 << 4;
+const MOST: usize = ((1 << 26) - FIRST as usize) / KINDS as usize;
+
+/// Objects of one kind by their handles' numbers.
+pub struct Table<T> {
+    kind: u32,
+    slots: Mutex<Slots<T>>,
+}
+
+struct Slots<T> {
+    objects: Vec<Option<Arc<T>>>,
+    free: Vec<usize>,
+}
+
+impl<T> Table<T> {
+    /// `kind` tells this table's numbers from the others'; 0..16.
+    pub const fn new(kind: u32) -> Table<T> {
+        assert!(kind < KINDS);
+        Table { kind, slots: Mutex::new(Slots { objects: Vec::new(), free: Vec::new() }) }
+    }
+
+    /// A new handle; None when millions are in use.
+    pub fn put(&self, object: Arc<T>) -> Option<u32> {
+        let mut slots = lock(&self.slots);
+        let index = slots.free.pop().unwrap_or(slots.objects.len());
+        if index == slots.objects.len() {
+            if index == MOST {
+                return None;
+            }
+            slots.objects.push(None);
+        }
+        slots.objects[index] = Some(object);
+        Some(FIRST + index as u32 * KINDS + self.kind)
+    }
+
+    /// The object; None for a number that is none of this kind, or was taken away.
+    pub fn get(&self, handle: u32) -> Option<Arc<T>> {
+        lock(&self.slots).objects.get(self.index(handle)?)?.clone()
+    }
+
+    /// Frees the handle.
+    pub fn take(&self, handle: u32) -> Option<Arc<T>> {
+        let index = self.index(handle)?;
+        let mut slots = lock(&self.slots);
+        let object = slots.objects.get_mut(index)?.take()?;
+        slots.free.push(index);
+        Some(object)
+    }
+
+    fn index(&self, handle: u32) -> Option<usize> {
+        let number = handle.checked_sub(FIRST)?;
+        (number % KINDS == self.kind).then_some((number / KINDS) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_good_until_it_is_freed_and_only_for_its_kind() {
+        let (comms, groups) = (Table::new(1), Table::new(2));
+        let comm = comms.put(Arc::new("comm")).expect("there is room");
+        let group = groups.put(Arc::new("group")).expect("there is room");
+        assert_eq!(comms.get(comm).as_deref(), Some(&"comm"));
+        assert!(comms.get(group).is_none() && groups.get(comm).is_none() && comms.get(0x101).is_none());
+        assert!(comms.take(comm).is_some() && comms.take(comm).is_none() && comms.get(comm).is_none());
+        let next = comms.put(Arc::new("next")).expect("there is room");
+        assert_eq!(comms.get(next).as_deref(), Some(&"next"));
+    }
+}

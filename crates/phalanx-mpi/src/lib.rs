@@ -1,0 +1,7 @@
+//! Message passing: MPI and BSP processes over one core (paper 001, 4.2), independent of any C interface.
+//!
+//! The two C interfaces, the standard one and MPICH's, are crates of their own that translate handles and constants;
+//! everything here speaks the numbers of the standard one (MPI 5.0, appendix A).
+
+pub mod error;
+pub mod handle;
