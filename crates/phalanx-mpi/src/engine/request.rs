@@ -24,6 +24,9 @@ pub enum Outgoing {
     Owned(Vec<u8>),
 }
 
+// SAFETY: borrowed memory is lent until the send is done, to whichever thread works on it.
+unsafe impl Send for Outgoing {}
+
 impl Outgoing {
     pub fn length(&self) -> usize {
         match self {
@@ -53,6 +56,9 @@ pub enum Target {
     Plain(*mut u8, usize),
     Scattered(Arc<dyn Scatter>),
 }
+
+// SAFETY: the memory is lent until the receive is done, to whichever thread works on it.
+unsafe impl Send for Target {}
 
 impl Target {
     pub fn capacity(&self) -> usize {
