@@ -9,6 +9,7 @@ pub mod engine;
 pub mod error;
 pub mod group;
 pub mod handle;
+pub mod request;
 pub mod start;
 pub mod tasks;
 pub mod transport;
