@@ -3,6 +3,9 @@
 //! A result is the same bits again for the same operands in the same order: nothing is computed in another precision,
 //! fused or reordered. Which order there is, is the collective's to say.
 
+mod long_double;
+mod loops;
+mod pairs;
 mod predefined;
 
 pub use predefined::Predefined;
