@@ -4,7 +4,7 @@ use super::Datatype;
 use std::sync::Arc;
 
 /// The call that made it; the numbers are the standard interface's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Combiner {
     Named = 101,
@@ -56,6 +56,12 @@ impl Contents {
 
     pub(super) fn addresses(self, addresses: impl IntoIterator<Item = isize>) -> Contents {
         Contents { addresses: addresses.into_iter().collect(), ..self }
+    }
+
+    /// Of a structure.
+    pub(super) fn blocklengths(&self) -> impl Iterator<Item = usize> {
+        let given = if self.counts.is_empty() { &self.integers } else { &self.counts };
+        given.iter().skip(1).map(|length| *length as usize)
     }
 
     /// As the call for large counts gives them back.

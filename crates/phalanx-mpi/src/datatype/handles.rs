@@ -35,8 +35,9 @@ pub fn find(handle: u32) -> Result<Arc<Datatype>> {
 
 /// A handle for it: its own if it is predefined, else a new one.
 pub fn put(datatype: &Arc<Datatype>) -> Result<u32> {
-    if let Combiner::Named = datatype.contents().combiner {
-        return Ok(datatype.handle.load(Ordering::Relaxed));
+    let handle = datatype.handle.load(Ordering::Relaxed);
+    if handle != 0 && datatype.contents().combiner.is_predefined() {
+        return Ok(handle);
     }
     match MADE.put(datatype.clone()) {
         Some(handle) => {

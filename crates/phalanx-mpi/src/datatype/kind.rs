@@ -37,8 +37,8 @@ pub struct Kind {
     pub name: &'static str,
     pub family: Family,
     pub form: Form,
-    /// How many bytes each number of it has in the portable representation "external32" (MPI 5.0, 14.5.2).
-    pub external: usize,
+    /// How many bytes its (first) number has in the portable representation "external32" (MPI 5.0, 14.5.2).
+    external: usize,
 }
 
 impl PartialEq for Kind {
@@ -58,6 +58,16 @@ impl Kind {
     /// Bytes of data in one element: without a pair's gaps.
     pub fn size(&self) -> usize {
         self.numbers().map(Number::size).sum()
+    }
+
+    /// Bytes of each number in "external32", in order.
+    pub fn external_sizes(&self) -> impl Iterator<Item = usize> {
+        let second = match self.form {
+            Form::One(_) => None,
+            Form::Complex(_) => Some(self.external),
+            Form::Pair(_, index) => Some(index.size()),
+        };
+        std::iter::once(self.external).chain(second)
     }
 
     /// The numbers of one element, in order.
@@ -105,9 +115,8 @@ const fn complex(handle: u32, name: &'static str, number: Number, external: usiz
     Kind { handle, name, family: Family::Complex, form: Form::Complex(number), external }
 }
 
-/// Pairs are not portable: external32 has no sizes for them. Each number has the size of the C type's.
-const fn pair(handle: u32, name: &'static str, value: Number, index: Number) -> Kind {
-    Kind { handle, name, family: Family::Pair, form: Form::Pair(value, index), external: 0 }
+const fn pair(handle: u32, name: &'static str, value: Number, index: Number, external: usize) -> Kind {
+    Kind { handle, name, family: Family::Pair, form: Form::Pair(value, index), external }
 }
 
 /// In the order of the handles.
@@ -140,15 +149,15 @@ pub static KINDS: [Kind; 70] = [
     one(0x220, "MPI_LONG_DOUBLE", Family::Floating, LongDouble, 16),
     complex(0x224, "MPI_C_LONG_DOUBLE_COMPLEX", LongDouble, 16),
     complex(0x225, "MPI_CXX_LONG_DOUBLE_COMPLEX", LongDouble, 16),
-    pair(0x228, "MPI_FLOAT_INT", F32, C_INT),
-    pair(0x229, "MPI_DOUBLE_INT", F64, C_INT),
-    pair(0x22a, "MPI_LONG_INT", C_LONG, C_INT),
-    pair(0x22b, "MPI_2INT", C_INT, C_INT),
-    pair(0x22c, "MPI_SHORT_INT", I16, C_INT),
-    pair(0x22d, "MPI_LONG_DOUBLE_INT", LongDouble, C_INT),
-    pair(0x230, "MPI_2REAL", F32, F32),
-    pair(0x231, "MPI_2DOUBLE_PRECISION", F64, F64),
-    pair(0x232, "MPI_2INTEGER", C_INT, C_INT),
+    pair(0x228, "MPI_FLOAT_INT", F32, C_INT, 4),
+    pair(0x229, "MPI_DOUBLE_INT", F64, C_INT, 8),
+    pair(0x22a, "MPI_LONG_INT", C_LONG, C_INT, 4),
+    pair(0x22b, "MPI_2INT", C_INT, C_INT, 4),
+    pair(0x22c, "MPI_SHORT_INT", I16, C_INT, 2),
+    pair(0x22d, "MPI_LONG_DOUBLE_INT", LongDouble, C_INT, 16),
+    pair(0x230, "MPI_2REAL", F32, F32, 4),
+    pair(0x231, "MPI_2DOUBLE_PRECISION", F64, F64, 8),
+    pair(0x232, "MPI_2INTEGER", C_INT, C_INT, 4),
     one(0x238, "MPI_C_BOOL", Family::Logical, U8, 1),
     one(0x239, "MPI_CXX_BOOL", Family::Logical, U8, 1),
     one(0x23c, "MPI_WCHAR", Family::Character, U32, 2),

@@ -49,20 +49,26 @@ impl Map {
         Ok(Map { layout: self.layout.shifted(by), bounds, ..self })
     }
 
-    /// Blocks of `count` elements each, at `displacement` bytes.
-    pub fn blocks(&self, blocks: impl Iterator<Item = (usize, isize)>) -> Result<Map> {
-        let extent = self.extent();
+    /// With bounds that hold whatever the data's are.
+    pub fn marked(self, lower_bound: isize, extent: isize) -> Result<Map> {
+        let high = lower_bound.checked_add(extent).ok_or_else(too_large)?;
+        let bounds = Bounds { marked: Some(Span { low: lower_bound, high }), ..self.bounds };
+        Ok(Map { bounds, ..self })
+    }
+
+    /// Blocks of as many elements as `lengths` says, at `displacements` in bytes.
+    pub fn blocks(&self, lengths: &[usize], displacements: &[isize]) -> Result<Map> {
+        let (extent, element) = (self.extent(), Map { signature: Signature::EMPTY, ..self.clone() });
         let (mut layouts, mut bounds, mut total) = (Vec::new(), Bounds::EMPTY, 0usize);
-        let mut last = Map { signature: Signature::EMPTY, ..self.clone() };
-        let (element, mut length) = (last.clone(), 1);
-        for (count, displacement) in blocks.filter(|(count, _)| *count > 0) {
-            if count != length {
-                (last, length) = (element.repeated(count, extent)?, count);
+        let (mut block, mut block_length) = (element.clone(), 1);
+        for (&length, &displacement) in lengths.iter().zip(displacements).filter(|(length, _)| **length > 0) {
+            if length != block_length {
+                (block, block_length) = (element.repeated(length, extent)?, length);
             }
-            let block = last.clone().shifted(displacement)?;
-            bounds = bounds.joined(&block.bounds).ok_or_else(too_large)?;
-            total = total.checked_add(count).ok_or_else(too_large)?;
-            layouts.push(block.layout);
+            bounds =
+                block.bounds.shifted(displacement).and_then(|place| bounds.joined(&place)).ok_or_else(too_large)?;
+            total = total.checked_add(length).ok_or_else(too_large)?;
+            layouts.push(block.layout.shifted(displacement));
         }
         checked_size(self.layout.size.checked_mul(total))?;
         Ok(Map { layout: Layout::list(layouts), bounds, signature: self.signature.repeated(total) })

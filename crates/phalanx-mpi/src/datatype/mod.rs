@@ -3,9 +3,13 @@
 //! A datatype is made by [`construct`](self) functions named as the standard names them, and never changes then but
 //! for being committed and named. Whoever uses one holds an `Arc` of it, so that freeing its handle ends nothing.
 
+mod array;
 mod bounds;
 mod construct;
 mod contents;
+mod elements;
+mod external;
+pub mod fortran;
 mod handles;
 pub mod kind;
 mod layout;
@@ -15,6 +19,7 @@ mod pack;
 mod signature;
 mod walk;
 
+pub use array::{Distribution, Order};
 pub use contents::{Combiner, Contents};
 pub use handles::{find, free, put, with_handle};
 pub use kind::Kind;

@@ -43,4 +43,8 @@ impl Number {
     pub const fn align(self) -> usize {
         self.size()
     }
+
+    pub(super) fn is_signed(self) -> bool {
+        matches!(self, I8 | I16 | I32 | I64 | I128)
+    }
 }

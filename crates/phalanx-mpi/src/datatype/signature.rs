@@ -8,6 +8,8 @@ use super::kind::{Family, Kind};
 pub(super) struct Signature {
     /// Basic elements; a pair has two.
     pub leaves: usize,
+    /// Bytes in the portable representation.
+    pub external: usize,
     /// The polynomial of the leaves' codes at `BASE`, modulo `PRIME`.
     hash: u64,
     /// All leaves are of it.
@@ -29,13 +31,13 @@ const PRIME: u64 = (1 << 61) - 1;
 const BASE: u64 = 0x0a3b_1f57_9c6e_d421;
 
 impl Signature {
-    pub const EMPTY: Signature = Signature { leaves: 0, hash: 0, only: Only::Nothing, untyped: false };
+    pub const EMPTY: Signature = Signature { leaves: 0, external: 0, hash: 0, only: Only::Nothing, untyped: false };
 
     pub fn of(kind: &'static Kind) -> Signature {
         let code = |number| number as u64 + if kind.family == Family::Complex { 101 } else { 1 };
         let hash = kind.numbers().take(kind.leaves()).fold(0, |hash, number| add(times(hash, BASE), code(number)));
         let untyped = matches!(kind.family, Family::Byte | Family::Packed);
-        Signature { leaves: kind.leaves(), hash, only: Only::One(kind), untyped }
+        Signature { leaves: kind.leaves(), external: kind.external_sizes().sum(), hash, only: Only::One(kind), untyped }
     }
 
     /// This one's leaves, then the other's.
@@ -47,6 +49,7 @@ impl Signature {
         };
         Signature {
             leaves: self.leaves.saturating_add(other.leaves),
+            external: self.external.saturating_add(other.external),
             hash: add(times(self.hash, power(other.leaves)), other.hash),
             only,
             untyped: self.untyped || other.untyped,
