@@ -10,4 +10,5 @@ pub mod flow;
 pub mod ids;
 pub mod level;
 pub mod space;
+pub mod spmd;
 pub mod wire;

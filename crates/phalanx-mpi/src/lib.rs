@@ -3,7 +3,16 @@
 //! The two C interfaces, the standard one and MPICH's, are crates of their own that translate handles and constants;
 //! everything here speaks the numbers of the standard one (MPI 5.0, appendix A).
 
+pub mod collective;
+pub mod comm;
 pub mod datatype;
+pub mod engine;
 pub mod error;
+pub mod group;
 pub mod handle;
 pub mod op;
+pub mod start;
+pub mod tasks;
+pub mod transport;
+mod wait;
+pub mod world;
