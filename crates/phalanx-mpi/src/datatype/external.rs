@@ -149,11 +149,11 @@ mod long_double {
 
 #[cfg(test)]
 mod tests {
-    use crate::datatype::{Datatype, find};
+    use crate::datatype::Datatype;
 
     /// Packed, and unpacked again.
     fn there_and_back<T: Copy + Default>(handle: u32, value: T) -> (Vec<u8>, T) {
-        let (datatype, mut packed, mut back) = (find(handle).unwrap(), [0; 32], T::default());
+        let (datatype, mut packed, mut back) = (Datatype::of(handle).unwrap(), [0; 32], T::default());
         // SAFETY: one element each.
         let length = unsafe { datatype.pack_external((&raw const value).cast(), 1, &mut packed) }.unwrap();
         unsafe { datatype.unpack_external((&raw mut back).cast(), 1, &packed[..length]) }.unwrap();
@@ -172,13 +172,13 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_an_error() {
-        let (long, value, mut packed) = (find(0x20a).unwrap(), [1i64 << 31, 1], [0; 8]);
+        let (long, value, mut packed) = (Datatype::of(0x20a).unwrap(), [1i64 << 31, 1], [0; 8]);
         // SAFETY: two elements.
         unsafe {
             assert!(long.pack_external(value.as_ptr().cast(), 2, &mut packed).is_err());
             assert!(long.pack_external(value.as_ptr().cast(), 2, &mut packed[..7]).is_err());
         }
-        let pair = Datatype::contiguous(i64::MAX / 16, &find(0x229).unwrap()).unwrap();
+        let pair = Datatype::contiguous(i64::MAX / 16, &Datatype::of(0x229).unwrap()).unwrap();
         assert!(pair.external_size(9).is_err());
     }
 

@@ -2,7 +2,7 @@
 
 use super::contents::{Combiner, Contents};
 use super::map::Map;
-use super::{Datatype, Kind, find};
+use super::{Datatype, Kind};
 use crate::error::{Class, Result, fail};
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ impl Datatype {
         };
         let fits = |handle: &&u32| Kind::of(**handle).is_some_and(|kind| kind.size() as i64 == size);
         match handles.iter().find(fits) {
-            Some(handle) => find(*handle),
+            Some(handle) => Datatype::of(*handle),
             None => fail(Class::Arg, format!("there is no {name} type of {size} bytes")),
         }
     }
@@ -74,7 +74,7 @@ impl Datatype {
             (0x219, 0x219) => 0x232,
             _ => return None,
         };
-        find(pair).ok()
+        Datatype::of(pair).ok()
     }
 }
 

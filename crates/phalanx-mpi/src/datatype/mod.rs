@@ -21,7 +21,6 @@ mod walk;
 
 pub use array::{Distribution, Order};
 pub use contents::{Combiner, Contents};
-pub use handles::{find, free, put, with_handle};
 pub use kind::Kind;
 
 use crate::error::{Class, Result, fail};

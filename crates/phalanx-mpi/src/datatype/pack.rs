@@ -58,11 +58,11 @@ impl<F: FnMut(isize, usize)> Visit for Each<F> {
 
 #[cfg(test)]
 mod tests {
-    use crate::datatype::{Datatype, find};
+    use crate::datatype::Datatype;
 
     #[test]
     fn a_row_of_numbers_is_packed_and_unpacked_in_pieces() {
-        let three = Datatype::contiguous(3, &find(0x209).expect("MPI_INT")).expect("a small datatype");
+        let three = Datatype::contiguous(3, &Datatype::of(0x209).expect("MPI_INT")).expect("a small datatype");
         let numbers: Vec<i32> = (0..6).collect();
         let (mut packed, mut back) = ([0; 24], [0i32; 6]);
         // SAFETY: both arrays hold six numbers.

@@ -3,6 +3,7 @@
 //! A result is the same bits again for the same operands in the same order: nothing is computed in another precision,
 //! fused or reordered. Which order there is, is the collective's to say.
 
+mod accumulate;
 mod long_double;
 mod loops;
 mod pairs;
@@ -10,7 +11,7 @@ mod predefined;
 
 pub use predefined::Predefined;
 
-use crate::datatype::{Datatype, with_handle};
+use crate::datatype::Datatype;
 use crate::error::{Class, Result, fail};
 use crate::handle::{FIRST, Table};
 use std::fmt;
@@ -67,7 +68,7 @@ impl Op {
                 unsafe { function(incoming, inout, count) };
                 Ok(())
             }
-            Op::User { function, .. } => with_handle(datatype, |handle| function(incoming, inout, count, handle)),
+            Op::User { function, .. } => datatype.with_handle(|handle| function(incoming, inout, count, handle)),
         }
     }
 }
@@ -87,28 +88,33 @@ static MADE: Table<Op> = Table::new(KIND);
 static PREDEFINED: LazyLock<Vec<Arc<Op>>> =
     LazyLock::new(|| Predefined::ALL.iter().map(|op| Arc::new(Op::Predefined(*op))).collect());
 
-/// The operation with this handle.
-pub fn find(handle: u32) -> Result<Arc<Op>> {
-    let predefined = || PREDEFINED.get(Predefined::ALL.iter().position(|op| *op as u32 == handle)?).cloned();
-    match if handle < FIRST { predefined() } else { MADE.get(handle) } {
-        Some(op) => Ok(op),
-        None if handle == NULL => fail(Class::Op, "op is MPI_OP_NULL"),
-        None => fail(Class::Op, format!("op {handle:#x} does not exist, or was freed")),
-    }
-}
-
 /// MPI_OP_NULL.
-pub const NULL: u32 = 0x20;
+const NULL: u32 = 0x20;
 
-/// A handle for a user's operation.
-pub fn put(op: Arc<Op>) -> Result<u32> {
-    MADE.put(op).map_or_else(|| fail(Class::NoMem, "too many operations"), Ok)
-}
+impl Op {
+    /// The operation with this handle.
+    pub fn of(handle: u32) -> Result<Arc<Op>> {
+        let predefined = || PREDEFINED.get(Predefined::ALL.iter().position(|op| *op as u32 == handle)?).cloned();
+        match if handle < FIRST { predefined() } else { MADE.get(handle) } {
+            Some(op) => Ok(op),
+            None if handle == NULL => fail(Class::Op, "op is MPI_OP_NULL"),
+            None => fail(Class::Op, format!("op {handle:#x} does not exist, or was freed")),
+        }
+    }
 
-/// Frees the handle; reductions that use the operation go on.
-pub fn free(handle: u32) -> Result<()> {
-    match *find(handle)? {
-        Op::Predefined(_) => fail(Class::Op, "op is predefined and cannot be freed"),
-        Op::User { .. } => Ok(drop(MADE.take(handle))),
+    /// A handle for it: its own if it is predefined, else a new one.
+    pub fn put(self: Arc<Op>) -> Result<u32> {
+        match *self {
+            Op::Predefined(op) => Ok(op as u32),
+            Op::User { .. } => MADE.put(self).map_or_else(|| fail(Class::NoMem, "too many operations"), Ok),
+        }
+    }
+
+    /// Frees the handle; reductions that use the operation go on.
+    pub fn free(handle: u32) -> Result<()> {
+        match *Op::of(handle)? {
+            Op::Predefined(_) => fail(Class::Op, "op is predefined and cannot be freed"),
+            Op::User { .. } => Ok(drop(MADE.take(handle))),
+        }
     }
 }
