@@ -204,6 +204,23 @@ fn made(spec: &Spec) -> (Naive, Arc<Datatype>) {
     }
 }
 
+/// Displacements as programs have them: anywhere, or equally far apart.
+fn places(most: i64) -> impl Strategy<Value = Vec<i64>> {
+    let even = (-most..most, -most / 3..most / 3, 0..6i64);
+    prop_oneof![
+        vec(-most..most, 0..5),
+        even.prop_map(|(first, step, count)| (0..count).map(|index| first + index * step).collect())
+    ]
+}
+
+/// Block lengths and displacements.
+fn blocks(most: i64) -> impl Strategy<Value = Vec<(i64, i64)>> {
+    (places(most), vec(0..3i64, 5), any::<bool>()).prop_map(|(places, lengths, same)| {
+        let length = |index: usize| lengths[if same { 0 } else { index % 5 }];
+        places.into_iter().enumerate().map(|(index, place)| (length(index), place)).collect()
+    })
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     // Characters, integers, doubles, complex and logical numbers, pairs with and without gaps, a long double.
     let handles = [0x243, 0x208, 0x209, 0x214, 0x216, 0x238, 0x229, 0x22b, 0x22c, 0x22d, 0x220];
@@ -230,13 +247,15 @@ fn spec() -> impl Strategy<Value = Spec> {
                 .prop_map(|(count, length, stride, inner)| { Spec::Vector(count, length, stride, inner) }),
             (0..4i64, 0..3i64, -40..40isize, boxed.clone())
                 .prop_map(|(count, length, stride, inner)| { Spec::Hvector(count, length, stride, inner) }),
-            (vec((0..3i64, -4..5i64), 0..5), boxed.clone()).prop_map(|(blocks, inner)| Spec::Indexed(blocks, inner)),
-            (vec((0..3i64, -40..40isize), 0..5), boxed.clone())
-                .prop_map(|(blocks, inner)| Spec::Hindexed(blocks, inner)),
-            (0..3i64, vec(-4..5i64, 0..5), boxed.clone())
+            (blocks(5), boxed.clone()).prop_map(|(blocks, inner)| Spec::Indexed(blocks, inner)),
+            (blocks(40), boxed.clone()).prop_map(|(blocks, inner)| {
+                Spec::Hindexed(blocks.into_iter().map(|(length, place)| (length, place as isize)).collect(), inner)
+            }),
+            (0..3i64, places(5), boxed.clone())
                 .prop_map(|(length, places, inner)| Spec::IndexedBlock(length, places, inner)),
-            (0..3i64, vec(-40..40isize, 0..5), boxed.clone())
-                .prop_map(|(length, places, inner)| Spec::HindexedBlock(length, places, inner)),
+            (0..3i64, places(40), boxed.clone()).prop_map(|(length, places, inner)| {
+                Spec::HindexedBlock(length, places.into_iter().map(|place| place as isize).collect(), inner)
+            }),
             vec((0..3i64, -40..40isize, inner), 0..4).prop_map(Spec::Struct),
             (vec(dimension, 1..4), any::<bool>(), boxed.clone())
                 .prop_map(|(dimensions, order, inner)| Spec::Subarray(dimensions, order, inner)),
