@@ -5,13 +5,14 @@
 
 pub mod collective;
 pub mod comm;
+mod control;
 pub mod datatype;
 pub mod engine;
 pub mod error;
 pub mod group;
 pub mod handle;
 pub mod op;
-pub mod start;
+pub mod request;
 pub mod tasks;
 pub mod transport;
 mod wait;

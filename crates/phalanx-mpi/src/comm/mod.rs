@@ -1,5 +1,7 @@
 //! Communicators: a group, and contexts that keep its messages apart from all others (MPI 5.0, chapter 7).
 
+pub mod create;
+
 use crate::error::{Class, Error, Result, fail};
 use crate::group::Group;
 use crate::handle::Table;
