@@ -19,7 +19,7 @@ mod pack;
 mod signature;
 mod walk;
 
-pub use array::{Distribution, Order};
+pub use array::{DEFAULT_ARGUMENT, Distribution, Order};
 pub use contents::{Combiner, Contents};
 pub use kind::Kind;
 
