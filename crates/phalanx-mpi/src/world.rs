@@ -114,6 +114,19 @@ impl World {
         })
     }
 
+    /// Processes of one program, all in this one and on one machine.
+    #[cfg(test)]
+    pub(crate) fn together(size: usize) -> Vec<&'static World> {
+        let worlds = crate::engine::tests::engines(size).into_iter().enumerate().map(|(rank, engine)| World {
+            rank,
+            size,
+            local: 0..size,
+            engine: Mutex::new(engine),
+            ..World::alone()
+        });
+        worlds.map(|world| &*Box::leak(Box::new(world))).collect()
+    }
+
     /// The engine, for a moment.
     #[inline]
     pub fn engine(&self) -> MutexGuard<'_, Engine> {
