@@ -9,6 +9,10 @@
 mod call;
 mod argument;
 
+mod comm;
 mod environment;
 mod handle;
+mod message;
+mod point;
+mod request;
 mod unsupported;

@@ -69,17 +69,9 @@ unsupported! {
     MPI_Bcast_c
     MPI_Bcast_init
     MPI_Bcast_init_c
-    MPI_Bsend
     MPI_Bsend_c
     MPI_Bsend_init
     MPI_Bsend_init_c
-    MPI_Buffer_attach
-    MPI_Buffer_attach_c
-    MPI_Buffer_detach
-    MPI_Buffer_detach_c
-    MPI_Buffer_flush
-    MPI_Buffer_iflush
-    MPI_Cancel
     MPI_Cart_coords
     MPI_Cart_create
     MPI_Cart_get
@@ -295,9 +287,6 @@ unsupported! {
     MPI_Igather_c
     MPI_Igatherv
     MPI_Igatherv_c
-    MPI_Improbe
-    MPI_Imrecv
-    MPI_Imrecv_c
     MPI_Ineighbor_allgather
     MPI_Ineighbor_allgather_c
     MPI_Ineighbor_allgatherv
@@ -322,9 +311,6 @@ unsupported! {
     MPI_Intercomm_create
     MPI_Intercomm_create_from_groups
     MPI_Intercomm_merge
-    MPI_Iprobe
-    MPI_Irecv
-    MPI_Irecv_c
     MPI_Ireduce
     MPI_Ireduce_c
     MPI_Ireduce_scatter
@@ -341,18 +327,11 @@ unsupported! {
     MPI_Iscatterv_c
     MPI_Isend
     MPI_Isend_c
-    MPI_Isendrecv
-    MPI_Isendrecv_c
-    MPI_Isendrecv_replace
-    MPI_Isendrecv_replace_c
     MPI_Issend
     MPI_Issend_c
     MPI_Keyval_create
     MPI_Keyval_free
     MPI_Lookup_name
-    MPI_Mprobe
-    MPI_Mrecv
-    MPI_Mrecv_c
     MPI_Neighbor_allgather
     MPI_Neighbor_allgather_c
     MPI_Neighbor_allgather_init
@@ -391,17 +370,12 @@ unsupported! {
     MPI_Pready_list
     MPI_Pready_range
     MPI_Precv_init
-    MPI_Probe
     MPI_Psend_init
     MPI_Publish_name
     MPI_Put
     MPI_Put_c
     MPI_Raccumulate
     MPI_Raccumulate_c
-    MPI_Recv
-    MPI_Recv_c
-    MPI_Recv_init
-    MPI_Recv_init_c
     MPI_Reduce
     MPI_Reduce_c
     MPI_Reduce_init
@@ -418,18 +392,12 @@ unsupported! {
     MPI_Reduce_scatter_init_c
     MPI_Register_datarep
     MPI_Register_datarep_c
-    MPI_Request_free
-    MPI_Request_get_status
-    MPI_Request_get_status_all
-    MPI_Request_get_status_any
-    MPI_Request_get_status_some
     MPI_Rget
     MPI_Rget_accumulate
     MPI_Rget_accumulate_c
     MPI_Rget_c
     MPI_Rput
     MPI_Rput_c
-    MPI_Rsend
     MPI_Rsend_c
     MPI_Rsend_init
     MPI_Rsend_init_c
@@ -445,14 +413,9 @@ unsupported! {
     MPI_Scatterv_c
     MPI_Scatterv_init
     MPI_Scatterv_init_c
-    MPI_Send
     MPI_Send_c
     MPI_Send_init
     MPI_Send_init_c
-    MPI_Sendrecv
-    MPI_Sendrecv_c
-    MPI_Sendrecv_replace
-    MPI_Sendrecv_replace_c
     MPI_Session_attach_buffer
     MPI_Session_attach_buffer_c
     MPI_Session_call_errhandler
@@ -469,12 +432,9 @@ unsupported! {
     MPI_Session_iflush_buffer
     MPI_Session_init
     MPI_Session_set_errhandler
-    MPI_Ssend
     MPI_Ssend_c
     MPI_Ssend_init
     MPI_Ssend_init_c
-    MPI_Start
-    MPI_Startall
     MPI_Status_get_error
     MPI_Status_get_source
     MPI_Status_get_tag
@@ -536,11 +496,7 @@ unsupported! {
     MPI_T_source_get_info
     MPI_T_source_get_num
     MPI_T_source_get_timestamp
-    MPI_Test
     MPI_Test_cancelled
-    MPI_Testall
-    MPI_Testany
-    MPI_Testsome
     MPI_Topo_test
     MPI_Type_commit
     MPI_Type_contiguous
@@ -597,10 +553,6 @@ unsupported! {
     MPI_Unpack_external
     MPI_Unpack_external_c
     MPI_Unpublish_name
-    MPI_Wait
-    MPI_Waitall
-    MPI_Waitany
-    MPI_Waitsome
     MPI_Win_allocate
     MPI_Win_allocate_c
     MPI_Win_allocate_shared
