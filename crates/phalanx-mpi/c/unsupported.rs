@@ -69,9 +69,6 @@ unsupported! {
     MPI_Bcast_c
     MPI_Bcast_init
     MPI_Bcast_init_c
-    MPI_Bsend_c
-    MPI_Bsend_init
-    MPI_Bsend_init_c
     MPI_Cart_coords
     MPI_Cart_create
     MPI_Cart_get
@@ -85,44 +82,28 @@ unsupported! {
     MPI_Comm_attach_buffer
     MPI_Comm_attach_buffer_c
     MPI_Comm_call_errhandler
-    MPI_Comm_compare
     MPI_Comm_connect
-    MPI_Comm_create
     MPI_Comm_create_errhandler
     MPI_Comm_create_from_group
-    MPI_Comm_create_group
     MPI_Comm_create_keyval
     MPI_Comm_delete_attr
     MPI_Comm_detach_buffer
     MPI_Comm_detach_buffer_c
-    MPI_Comm_disconnect
-    MPI_Comm_dup
-    MPI_Comm_dup_with_info
     MPI_Comm_flush_buffer
-    MPI_Comm_free
     MPI_Comm_free_keyval
     MPI_Comm_get_attr
     MPI_Comm_get_errhandler
     MPI_Comm_get_info
     MPI_Comm_get_name
     MPI_Comm_get_parent
-    MPI_Comm_group
-    MPI_Comm_idup
-    MPI_Comm_idup_with_info
     MPI_Comm_iflush_buffer
     MPI_Comm_join
-    MPI_Comm_remote_group
-    MPI_Comm_remote_size
     MPI_Comm_set_attr
     MPI_Comm_set_errhandler
     MPI_Comm_set_info
     MPI_Comm_set_name
-    MPI_Comm_size
     MPI_Comm_spawn
     MPI_Comm_spawn_multiple
-    MPI_Comm_split
-    MPI_Comm_split_type
-    MPI_Comm_test_inter
     MPI_Compare_and_swap
     MPI_Dims_create
     MPI_Dist_graph_create
@@ -279,8 +260,6 @@ unsupported! {
     MPI_Ibarrier
     MPI_Ibcast
     MPI_Ibcast_c
-    MPI_Ibsend
-    MPI_Ibsend_c
     MPI_Iexscan
     MPI_Iexscan_c
     MPI_Igather
@@ -308,27 +287,19 @@ unsupported! {
     MPI_Info_get_string
     MPI_Info_get_valuelen
     MPI_Info_set
-    MPI_Intercomm_create
     MPI_Intercomm_create_from_groups
-    MPI_Intercomm_merge
     MPI_Ireduce
     MPI_Ireduce_c
     MPI_Ireduce_scatter
     MPI_Ireduce_scatter_block
     MPI_Ireduce_scatter_block_c
     MPI_Ireduce_scatter_c
-    MPI_Irsend
-    MPI_Irsend_c
     MPI_Iscan
     MPI_Iscan_c
     MPI_Iscatter
     MPI_Iscatter_c
     MPI_Iscatterv
     MPI_Iscatterv_c
-    MPI_Isend
-    MPI_Isend_c
-    MPI_Issend
-    MPI_Issend_c
     MPI_Keyval_create
     MPI_Keyval_free
     MPI_Lookup_name
@@ -398,9 +369,6 @@ unsupported! {
     MPI_Rget_c
     MPI_Rput
     MPI_Rput_c
-    MPI_Rsend_c
-    MPI_Rsend_init
-    MPI_Rsend_init_c
     MPI_Scan
     MPI_Scan_c
     MPI_Scan_init
@@ -413,9 +381,6 @@ unsupported! {
     MPI_Scatterv_c
     MPI_Scatterv_init
     MPI_Scatterv_init_c
-    MPI_Send_c
-    MPI_Send_init
-    MPI_Send_init_c
     MPI_Session_attach_buffer
     MPI_Session_attach_buffer_c
     MPI_Session_call_errhandler
@@ -432,9 +397,6 @@ unsupported! {
     MPI_Session_iflush_buffer
     MPI_Session_init
     MPI_Session_set_errhandler
-    MPI_Ssend_c
-    MPI_Ssend_init
-    MPI_Ssend_init_c
     MPI_Status_get_error
     MPI_Status_get_source
     MPI_Status_get_tag
