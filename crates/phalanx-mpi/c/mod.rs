@@ -9,6 +9,17 @@
 mod call;
 mod argument;
 
+mod attribute;
 mod environment;
+mod errhandler;
+mod file;
+mod group;
 mod handle;
+mod info;
+mod interface;
+mod session;
+mod status;
+mod tool;
+mod topology;
 mod unsupported;
+mod window;
