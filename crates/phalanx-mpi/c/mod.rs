@@ -8,7 +8,21 @@
 #[macro_use]
 mod call;
 mod argument;
-
+mod attribute;
+mod comm;
 mod environment;
+mod errhandler;
+mod file;
+mod group;
 mod handle;
+mod info;
+mod interface;
+mod message;
+mod point;
+mod request;
+mod session;
+mod status;
+mod tool;
+mod topology;
 mod unsupported;
+mod window;

@@ -16,7 +16,7 @@ pub enum Part {
 }
 
 pub async fn barrier(call: &Call) {
-    super::barrier(call.local()).await;
+    super::barrier::meet(call.local()).await;
     if call.rank() == 0 {
         call.swap(0, Span::EMPTY, 0, Span::EMPTY).await;
     }

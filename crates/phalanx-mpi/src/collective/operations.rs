@@ -4,10 +4,10 @@
 use super::across::{self, Part};
 use super::allgather::allgather as gather_everywhere;
 use super::allreduce::allreduce as reduce_everywhere;
-use super::buffer::{Argument, Elements, Many};
+use super::buffer::{Argument, Elements};
 use super::neighbours::{self, Neighbours};
 use super::run::Operation;
-use super::{Call, Reducer, Scan, Scratch, Span, alltoall as exchange, barrier as meet, gather as collect, reduce, scan};
+use super::{Call, Reducer, Scan, Scratch, Span, alltoall as exchange, gather as collect, reduce, scan};
 use crate::comm::{Comm, PROC_NULL, ROOT};
 use crate::error::{Class, Result, fail};
 use crate::datatype::Datatype;
@@ -60,11 +60,8 @@ fn same_length(own: usize, block: usize) -> Result<()> {
     }
 }
 
-pub fn barrier(_comm: &Comm) -> Result<impl Operation + use<>> {
-    Ok(async |call: &Call| {
-        if call.comm.remote.is_some() { across::barrier(call).await } else { meet(call).await }
-        call.outcome()
-    })
+pub fn barrier() -> impl Operation {
+    async |call: &Call| super::barrier(call).await
 }
 
 pub fn bcast(comm: &Comm, buffer: Argument<'_>, root: i32) -> Result<impl Operation + use<>> {

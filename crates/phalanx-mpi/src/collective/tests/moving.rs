@@ -10,7 +10,7 @@ fn nobody_leaves_a_barrier_before_all_came() {
         let (came, ranks) = (Cell::new(0), Ranks::new(size));
         let seen = ranks.all(async |call: Call| {
             came.set(came.get() + 1);
-            barrier(&call).await;
+            assert_eq!(barrier(&call).await, Ok(()));
             came.get()
         });
         assert_eq!(seen, vec![size; size]);
