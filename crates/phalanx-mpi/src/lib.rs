@@ -3,14 +3,19 @@
 //! The two C interfaces, the standard one and MPICH's, are crates of their own that translate handles and constants;
 //! everything here speaks the numbers of the standard one (MPI 5.0, appendix A).
 
+pub mod codes;
 pub mod collective;
 pub mod comm;
+pub mod constants;
 mod control;
 pub mod datatype;
 pub mod engine;
+pub mod environment;
+pub mod errhandler;
 pub mod error;
 pub mod group;
 pub mod handle;
+pub mod life;
 pub mod op;
 pub mod request;
 pub mod tasks;
