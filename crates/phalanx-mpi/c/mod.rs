@@ -9,6 +9,10 @@
 mod call;
 mod argument;
 
+mod datatype;
+mod elements;
 mod environment;
 mod handle;
+mod op;
+mod pack;
 mod unsupported;

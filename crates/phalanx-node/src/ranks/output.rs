@@ -214,9 +214,9 @@ impl Screen {
                     None,
                 )),
                 Err(error) => {
- self.failed[kind as usize] = true;
- self.fail(&error.into());
-}
+                    self.failed[kind as usize] = true;
+                    self.fail(&error.into());
+                }
             }
         }
     }
