@@ -99,6 +99,7 @@ macro_rules! mpi_define {
             #[inline(always)]
             #[allow(unreachable_code)] // some calls do not return
             fn call($($argument: $type),*) -> std::ffi::c_int {
+                #[allow(unused_variables)]
                 let owner = || $crate::c::call::NOBODY;
                 $(let owner = || $crate::c::call::Owner::from($owner);)?
                 $crate::c::call::guard(concat!(stringify!($name), $suffix), owner, || {

@@ -9,10 +9,14 @@
 mod call;
 mod argument;
 
+mod comm;
 mod datatype;
 mod elements;
 mod environment;
 mod handle;
+mod message;
 mod op;
 mod pack;
+mod point;
+mod request;
 mod unsupported;

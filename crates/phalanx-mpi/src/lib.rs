@@ -17,6 +17,7 @@ pub mod group;
 pub mod handle;
 pub mod life;
 pub mod op;
+pub mod point;
 pub mod request;
 pub mod tasks;
 pub mod transport;

@@ -44,7 +44,7 @@ pub struct Request {
     start: Option<Start>,
 }
 
-static REQUESTS: Table<Request> = Table::new(2);
+static REQUESTS: Table<Request> = Table::new(8);
 
 impl Request {
     /// A handle for what is under way.
