@@ -21,7 +21,7 @@ enum Spec {
     /// Size, part, start.
     Subarray(Vec<(i64, i64, i64)>, bool, Box<Spec>),
     /// Size, how, argument, processes, and a number that becomes a rank.
-    Darray(Vec<(i64, i64, i64, i64)>, i64, bool, Box<Spec>),
+    Darray(Vec<(i64, i32, i64, i64)>, i64, bool, Box<Spec>),
     Resized(isize, isize, Box<Spec>),
 }
 
@@ -325,7 +325,9 @@ proptest! {
             ends.insert(bytes, index + 1);
         }
         for length in 0..=bytes {
-            prop_assert_eq!(datatype.elements(length), ends.get(&length).copied(), "{} bytes", length);
+            let elements = ends.get(&length).copied();
+            prop_assert_eq!(datatype.elements(length), elements, "{} bytes", length);
+            prop_assert!(elements.is_none_or(|elements| datatype.bytes_of(elements) == Some(length)));
         }
     }
 
