@@ -21,9 +21,9 @@ pub enum Shape<'a> {
     /// As many for each rank.
     Equal { count: i64, datatype: u32 },
     /// For each rank its count and displacement, in elements.
-    Vector { block: &'a dyn Fn(usize) -> (i64, i64), datatype: u32 },
+    Vector { block: &'a dyn Fn(usize) -> Result<(i64, i64)>, datatype: u32 },
     /// For each rank its count, displacement in bytes, and datatype.
-    Mixed { block: &'a dyn Fn(usize) -> (i64, i64, u32) },
+    Mixed { block: &'a dyn Fn(usize) -> Result<(i64, i64, u32)> },
 }
 
 impl Argument<'_> {
@@ -51,7 +51,7 @@ impl Argument<'_> {
             Shape::Vector { block, datatype } => {
                 let datatype = Datatype::of(datatype)?;
                 let one = |rank| {
-                    let (count, displacement) = block(rank);
+                    let (count, displacement) = block(rank)?;
                     let bytes = displacement.checked_mul(datatype.extent() as i64).ok_or_else(|| self.too_large())?;
                     self.checked(count, bytes, &datatype)
                 };
@@ -59,7 +59,7 @@ impl Argument<'_> {
             }
             Shape::Mixed { block } => {
                 let one = |rank| {
-                    let (count, displacement, datatype) = block(rank);
+                    let (count, displacement, datatype) = block(rank)?;
                     self.checked(count, displacement, &Datatype::of(datatype)?)
                 };
                 Ok(Many::Each((0..ranks).map(one).collect::<Result<_>>()?))

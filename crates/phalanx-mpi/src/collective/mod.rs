@@ -22,6 +22,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
+pub use allgather::everybody_says;
 pub use barrier::barrier;
 pub use bcast::bcast;
 pub use buffer::{Argument, Shape};
@@ -29,6 +30,6 @@ pub use call::Call;
 pub use neighbours::Neighbours;
 pub use reduce::reduce;
 pub use reducer::Reducer;
-pub use run::{begin, persistent, run};
+pub use run::{Operation, begin, persistent, run};
 pub use scan::Scan;
 pub use span::{Blocks, Scratch, Span};

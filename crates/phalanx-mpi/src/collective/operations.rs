@@ -324,10 +324,10 @@ pub fn scan_up(comm: &Comm, operands: Operands, kind: Scan) -> Result<impl Opera
 pub fn reduce_scatter(
     comm: &Comm,
     operands: Operands,
-    count_of: &dyn Fn(usize) -> i64,
+    count_of: &dyn Fn(usize) -> Result<i64>,
 ) -> Result<impl Operation + use<>> {
     let reducer = operands.reducer()?;
-    let counts: Vec<i64> = (0..comm.size()).map(count_of).collect();
+    let counts: Vec<i64> = (0..comm.size()).map(count_of).collect::<Result<_>>()?;
     if let Some(count) = counts.iter().find(|count| **count < 0) {
         return fail(Class::Count, format!("a count of recvcounts is {count}"));
     }
