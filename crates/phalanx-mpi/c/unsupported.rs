@@ -191,11 +191,6 @@ unsupported! {
     MPI_Get_accumulate
     MPI_Get_accumulate_c
     MPI_Get_c
-    MPI_Get_count
-    MPI_Get_count_c
-    MPI_Get_elements
-    MPI_Get_elements_c
-    MPI_Get_elements_x
     MPI_Get_hw_resource_info
     MPI_Graph_create
     MPI_Graph_get
@@ -270,19 +265,7 @@ unsupported! {
     MPI_Neighbor_alltoallw_c
     MPI_Neighbor_alltoallw_init
     MPI_Neighbor_alltoallw_init_c
-    MPI_Op_commutative
-    MPI_Op_create
-    MPI_Op_create_c
-    MPI_Op_free
     MPI_Open_port
-    MPI_Pack
-    MPI_Pack_c
-    MPI_Pack_external
-    MPI_Pack_external_c
-    MPI_Pack_external_size
-    MPI_Pack_external_size_c
-    MPI_Pack_size
-    MPI_Pack_size_c
     MPI_Parrived
     MPI_Pready
     MPI_Pready_list
@@ -298,8 +281,6 @@ unsupported! {
     MPI_Reduce_c
     MPI_Reduce_init
     MPI_Reduce_init_c
-    MPI_Reduce_local
-    MPI_Reduce_local_c
     MPI_Reduce_scatter
     MPI_Reduce_scatter_block
     MPI_Reduce_scatter_block_c
@@ -334,9 +315,6 @@ unsupported! {
     MPI_Session_detach_buffer_c
     MPI_Session_flush_buffer
     MPI_Session_iflush_buffer
-    MPI_Status_set_elements
-    MPI_Status_set_elements_c
-    MPI_Status_set_elements_x
     MPI_T_category_get_categories
     MPI_T_category_get_cvars
     MPI_T_category_get_events
@@ -379,55 +357,6 @@ unsupported! {
     MPI_T_source_get_info
     MPI_T_source_get_timestamp
     MPI_Topo_test
-    MPI_Type_commit
-    MPI_Type_contiguous
-    MPI_Type_contiguous_c
-    MPI_Type_create_darray
-    MPI_Type_create_darray_c
-    MPI_Type_create_f90_complex
-    MPI_Type_create_f90_integer
-    MPI_Type_create_f90_real
-    MPI_Type_create_hindexed
-    MPI_Type_create_hindexed_block
-    MPI_Type_create_hindexed_block_c
-    MPI_Type_create_hindexed_c
-    MPI_Type_create_hvector
-    MPI_Type_create_hvector_c
-    MPI_Type_create_indexed_block
-    MPI_Type_create_indexed_block_c
-    MPI_Type_create_resized
-    MPI_Type_create_resized_c
-    MPI_Type_create_struct
-    MPI_Type_create_struct_c
-    MPI_Type_create_subarray
-    MPI_Type_create_subarray_c
-    MPI_Type_dup
-    MPI_Type_free
-    MPI_Type_get_contents
-    MPI_Type_get_contents_c
-    MPI_Type_get_envelope
-    MPI_Type_get_envelope_c
-    MPI_Type_get_extent
-    MPI_Type_get_extent_c
-    MPI_Type_get_extent_x
-    MPI_Type_get_name
-    MPI_Type_get_true_extent
-    MPI_Type_get_true_extent_c
-    MPI_Type_get_true_extent_x
-    MPI_Type_get_value_index
-    MPI_Type_indexed
-    MPI_Type_indexed_c
-    MPI_Type_match_size
-    MPI_Type_set_name
-    MPI_Type_size
-    MPI_Type_size_c
-    MPI_Type_size_x
-    MPI_Type_vector
-    MPI_Type_vector_c
-    MPI_Unpack
-    MPI_Unpack_c
-    MPI_Unpack_external
-    MPI_Unpack_external_c
     MPI_Unpublish_name
     MPI_Win_allocate
     MPI_Win_allocate_c

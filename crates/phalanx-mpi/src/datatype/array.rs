@@ -3,6 +3,7 @@
 use super::Datatype;
 use super::contents::{Combiner, Contents};
 use super::map::{Map, too_large};
+use crate::constants::*;
 use crate::error::{Class, Result, fail};
 use std::sync::Arc;
 
@@ -16,20 +17,17 @@ pub enum Order {
 }
 
 impl Order {
-    pub const C_NUMBER: i64 = 12;
-    pub const FORTRAN_NUMBER: i64 = 15;
-
     /// From the standard interface's number.
-    pub fn of(number: i64) -> Result<Order> {
+    pub fn of(number: i32) -> Result<Order> {
         match number {
-            Order::C_NUMBER => Ok(Order::C),
-            Order::FORTRAN_NUMBER => Ok(Order::Fortran),
-            _ => fail(Class::Arg, format!("order {number} is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN")),
+            MPI_ORDER_C => Ok(Order::C),
+            MPI_ORDER_FORTRAN => Ok(Order::Fortran),
+            _ => fail(Class::Arg, "order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN"),
         }
     }
 
     fn number(self) -> i64 {
-        if self == Order::C { Order::C_NUMBER } else { Order::FORTRAN_NUMBER }
+        if self == Order::C { MPI_ORDER_C as i64 } else { MPI_ORDER_FORTRAN as i64 }
     }
 
     /// The dimensions, fastest first.
@@ -41,17 +39,14 @@ impl Order {
 /// How one dimension of an array is given to the processes along it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Distribution {
-    /// MPI_DISTRIBUTE_NONE, _BLOCK or _CYCLIC: the standard interface's number.
-    pub how: i64,
+    /// MPI_DISTRIBUTE_MPI_DISTRIBUTE_NONE, _BLOCK or _CYCLIC: the standard interface's number.
+    pub how: i32,
     /// Elements of a block, or [`DEFAULT_ARGUMENT`].
     pub argument: i64,
     /// Processes along this dimension.
     pub processes: i64,
 }
 
-const NONE: i64 = 16;
-const BLOCK: i64 = 17;
-const CYCLIC: i64 = 18;
 /// For MPI_DISTRIBUTE_DFLT_DARG, whose numbers in the two interfaces are not all impossible as block lengths.
 pub const DEFAULT_ARGUMENT: i64 = -1;
 
@@ -101,7 +96,8 @@ impl Datatype {
             stride = product(stride, sizes[dimension])?;
         }
         let column = |of: fn(&Distribution) -> i64| distributions.iter().map(of).collect::<Vec<i64>>();
-        let (how, arguments, processes) = (column(|it| it.how), column(|it| it.argument), column(|it| it.processes));
+        let (how, arguments, processes) =
+            (column(|it| it.how as i64), column(|it| it.argument), column(|it| it.processes));
         let first = [size, rank, sizes.len() as i64];
         let integers = [&first, sizes, &how, &arguments, &processes, &[order.number()]].concat();
         Datatype::derived(map.marked(0, stride)?, Contents::new(Combiner::Darray, &[inner]).integers(integers))
@@ -144,17 +140,26 @@ fn places_in_grid(size: i64, rank: i64, distributions: &[Distribution]) -> Resul
 fn distributed(map: &Map, stride: isize, size: i64, distribution: Distribution, place: i64) -> Result<Map> {
     let Distribution { how, argument, processes } = distribution;
     match (how, argument) {
-        (NONE, _) if processes == 1 => cyclic(map, stride, size, size, 1, 0),
-        (NONE, _) => fail(Class::Arg, format!("psizes has {processes} for a dimension that is not distributed")),
-        (BLOCK, DEFAULT_ARGUMENT) => cyclic(map, stride, size, (size - 1) / processes + 1, processes, place),
-        (CYCLIC, DEFAULT_ARGUMENT) => cyclic(map, stride, size, 1, processes, place),
-        (BLOCK | CYCLIC, block) if block < 1 => fail(Class::Arg, format!("dargs has {block}, not positive")),
-        (BLOCK, block) if block.checked_mul(processes).is_some_and(|all| all < size) => {
+        (MPI_DISTRIBUTE_NONE, _) if processes == 1 => cyclic(map, stride, size, size, 1, 0),
+        (MPI_DISTRIBUTE_NONE, _) => {
+            fail(Class::Arg, format!("psizes has {processes} for a dimension that is not distributed"))
+        }
+        (MPI_DISTRIBUTE_BLOCK, DEFAULT_ARGUMENT) => {
+            cyclic(map, stride, size, (size - 1) / processes + 1, processes, place)
+        }
+        (MPI_DISTRIBUTE_CYCLIC, DEFAULT_ARGUMENT) => cyclic(map, stride, size, 1, processes, place),
+        (MPI_DISTRIBUTE_BLOCK | MPI_DISTRIBUTE_CYCLIC, block) if block < 1 => {
+            fail(Class::Arg, format!("dargs has {block}, not positive"))
+        }
+        (MPI_DISTRIBUTE_BLOCK, block) if block.checked_mul(processes).is_some_and(|all| all < size) => {
             fail(Class::Arg, format!("dargs has {block}: too small for {size} elements on {processes} processes"))
         }
-        (BLOCK, block) => cyclic(map, stride, size, block.min(size), processes, place),
-        (CYCLIC, block) => cyclic(map, stride, size, block.min(size), processes, place),
-        _ => fail(Class::Arg, format!("distribs has {how}, which is none of MPI_DISTRIBUTE_NONE, _BLOCK, _CYCLIC")),
+        (MPI_DISTRIBUTE_BLOCK, block) => cyclic(map, stride, size, block.min(size), processes, place),
+        (MPI_DISTRIBUTE_CYCLIC, block) => cyclic(map, stride, size, block.min(size), processes, place),
+        _ => fail(
+            Class::Arg,
+            format!("distribs has {how}, which is none of MPI_DISTRIBUTE_MPI_DISTRIBUTE_NONE, _BLOCK, _CYCLIC"),
+        ),
     }
 }
 

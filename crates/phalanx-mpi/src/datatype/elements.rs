@@ -16,6 +16,40 @@ impl Datatype {
         Some(elements)
     }
 
+    /// Bytes of so many basic elements; None when they are no size (MPI_Status_set_elements).
+    pub fn bytes_of(&self, elements: usize) -> Option<usize> {
+        let (mut datatype, mut left, mut bytes) = (self, elements, 0usize);
+        while left > 0 {
+            let whole = left.checked_div(datatype.leaves())?;
+            bytes = bytes.checked_add(datatype.packed_size(whole)?)?;
+            left %= datatype.leaves();
+            if left > 0 {
+                (datatype, bytes, left) = datatype.inside_by_elements(bytes, left)?;
+            }
+        }
+        Some(bytes)
+    }
+
+    /// The part in which the `left`th basic element lies: with `bytes` that were before it added, and elements left.
+    fn inside_by_elements(&self, bytes: usize, left: usize) -> Option<(&Datatype, usize, usize)> {
+        let (mut bytes, mut left) = (bytes, left);
+        if self.contents.combiner != Combiner::Struct {
+            return match self.contents.types.first() {
+                Some(inner) => Some((inner, bytes, left)),
+                // The value of a pair without its index.
+                None => Some((self, bytes + self.basic()?.numbers().next()?.size(), 0)),
+            };
+        }
+        for (inner, length) in self.blocks() {
+            let elements = inner.leaves() * length;
+            if left < elements {
+                return Some((inner, bytes, left));
+            }
+            (bytes, left) = (bytes + inner.size() * length, left - elements);
+        }
+        None
+    }
+
     /// The part in which the `left`th byte of an element lies: with `elements` that were before it added, and bytes left.
     fn inside(&self, elements: usize, left: usize) -> Option<(&Datatype, usize, usize)> {
         let (mut elements, mut left) = (elements, left);

@@ -19,7 +19,7 @@ mod pack;
 mod signature;
 mod walk;
 
-pub use array::{Distribution, Order};
+pub use array::{DEFAULT_ARGUMENT, Distribution, Order};
 pub use contents::{Combiner, Contents};
 pub use kind::Kind;
 
@@ -29,6 +29,8 @@ use phalanx_net::sync::lock;
 use signature::Only;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+const LOWEST_ADDRESS: usize = 1 << 12;
 
 /// See the module.
 #[derive(Debug)]
@@ -140,6 +142,22 @@ impl Datatype {
         match self.committed.load(Ordering::Relaxed) {
             true => Ok(()),
             false => fail(Class::Type, "datatype is not committed"),
+        }
+    }
+
+    /// Bytes of a message of `count` elements at `buffer`: what every call that sends, receives or packs asks first.
+    #[inline]
+    pub fn message(&self, buffer: *const u8, count: usize) -> Result<usize> {
+        self.check_committed()?;
+        match self.packed_size(count) {
+            Some(0) => Ok(0),
+            // No process has memory at the lowest addresses, so an invalid buffer is one that is NULL, or stands for
+            // something else.
+            Some(_) if buffer.wrapping_offset(self.true_lower_bound()).addr().wrapping_add(1) < LOWEST_ADDRESS => {
+                fail(Class::Buffer, format!("buffer is {buffer:p}, where there is no memory"))
+            }
+            Some(bytes) => Ok(bytes),
+            None => fail(Class::Count, format!("{count} elements are more than there can be")),
         }
     }
 
