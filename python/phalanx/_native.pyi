@@ -5,6 +5,7 @@ from typing import Any, ClassVar, final
 __all__ = [
     "Executor",
     "Interpreter",
+    "Launcher",
     "LocalSpace",
     "Mailbox",
     "Manager",
@@ -108,6 +109,22 @@ class Interpreter:
     def ahead(self, firing: int, parts: _Packed, stayed: int = 0) -> None: ...
     def failed(self, firing: int, error: bytes, busy: int) -> None: ...
     def returned(self, firing: int) -> None: ...
+
+@final
+class Launcher:
+    def __new__(
+        cls,
+        programs: list[tuple[int, list[bytes]]],
+        *,
+        environment: list[tuple[bytes, bytes]],
+        prefix: bool,
+        terminals: tuple[bool, bool],
+        colours: bool,
+        output: str | os.PathLike[str] | None,
+        keep_going: bool,
+    ) -> Launcher: ...
+    def wait(self, patience: float) -> int | None: ...
+    def signal(self, number: int) -> None: ...
 
 @final
 class Executor:

@@ -54,6 +54,10 @@ class LostError(PhalanxError):
     """
 
 
+class LaunchError(PhalanxError, ValueError):
+    """A message passing program cannot be started: its command line, its files or its machines are at fault."""
+
+
 class ProfileError(PhalanxError, ValueError):
     """``begin`` and ``end`` of the profiler do not pair."""
 

@@ -8,6 +8,7 @@ pub mod error;
 pub mod event;
 pub mod flow;
 pub mod ids;
+pub mod launch;
 pub mod level;
 pub mod space;
 pub mod spmd;

@@ -8,8 +8,8 @@
 #[macro_use]
 mod call;
 mod argument;
-
 mod attribute;
+mod comm;
 mod environment;
 mod errhandler;
 mod file;
@@ -17,6 +17,9 @@ mod group;
 mod handle;
 mod info;
 mod interface;
+mod message;
+mod point;
+mod request;
 mod session;
 mod status;
 mod tool;

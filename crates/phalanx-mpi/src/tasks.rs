@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<Status>> + Send>>;
 
 /// An operation that goes on beside the program.
 pub struct Task {
     work: Mutex<Option<Work>>,
     done: AtomicBool,
-    outcome: Mutex<Result<()>>,
+    outcome: Mutex<Result<Status>>,
 }
 
 static TASKS: Mutex<Vec<Arc<Task>>> = Mutex::new(Vec::new());
@@ -45,8 +45,13 @@ impl<F: Future> Future for Lent<F> {
 impl Task {
     /// Begins the work, and does of it what can be done at once. It may use memory that its caller lends until it is done.
     pub fn begin(world: &World, work: impl Future<Output = Result<()>> + 'static) -> Arc<Task> {
+        Task::begin_with_status(world, async move { work.await.map(|()| EMPTY) })
+    }
+
+    /// The same, of which something was received.
+    pub fn begin_with_status(world: &World, work: impl Future<Output = Result<Status>> + 'static) -> Arc<Task> {
         let work: Work = Box::pin(Lent(work));
-        let (work, outcome) = (Mutex::new(Some(work)), Mutex::new(Ok(())));
+        let (work, outcome) = (Mutex::new(Some(work)), Mutex::new(Ok(EMPTY)));
         let task = Arc::new(Task { work, done: AtomicBool::new(false), outcome });
         if !task.go_on(world) {
             lock(&TASKS).push(task.clone());
@@ -60,8 +65,8 @@ impl Task {
         if !self.done.load(Ordering::Acquire) {
             return None;
         }
-        let error = lock(&self.outcome).as_ref().err().map(|error| error.class);
-        Some(Status { error, ..EMPTY })
+        let failed = |error: &Error| Status { error: Some(error.class), ..EMPTY };
+        Some(lock(&self.outcome).as_ref().map_or_else(failed, |status| *status))
     }
 
     /// Why it failed.

@@ -1,13 +1,16 @@
 //! This process among those of its program.
 
+use crate::collective::{Call, barrier};
+use crate::comm::{COMM_WORLD, Comm};
+use crate::control::Control;
 use crate::engine::{Engine, Path};
 use crate::error::{Class, Result, fail};
-use crate::start::{Start, VARIABLE};
 use crate::tasks;
 use crate::transport::{Bell, Segment};
 use crate::wait::{Manners, Next, Wait};
+use phalanx_core::wire::ranks::{FromRank, RANK, Seat};
 use phalanx_net::sync::lock;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -29,7 +32,9 @@ pub struct World {
     manners: Mutex<Manners>,
     segment: Option<Arc<Segment>>,
     bell: Option<Arc<Bell>>,
-    pub control: Option<OwnedFd>,
+    pub control: Option<Control>,
+    /// Which of the programs in the launcher's command line this is (MPI_APPNUM).
+    pub app: Option<u32>,
     /// Threads of this process that sleep.
     sleepers: AtomicU32,
 }
@@ -46,15 +51,13 @@ pub fn world() -> Result<&'static World> {
 impl World {
     /// Joins the program that this process was started for; without a launcher it is a program of its own.
     pub fn join() -> Result<&'static World> {
-        let world = match std::env::var(VARIABLE) {
+        let world = match std::env::var(RANK) {
             Err(_) => World::alone(),
             Ok(text) => {
-                // SAFETY: the launcher made these files for this process.
-                let start = unsafe { Start::parse(&text) };
                 // A process that this one starts is not the same rank.
                 // SAFETY: MPI_Init is called before the program has threads that read the environment.
-                unsafe { std::env::remove_var(VARIABLE) };
-                start.and_then(World::of).or_else(|text| fail(Class::Other, text))?
+                unsafe { std::env::remove_var(RANK) };
+                text.parse().and_then(World::of).or_else(|text| fail(Class::Other, text))?
             }
         };
         Ok(WORLD.get_or_init(|| world))
@@ -70,15 +73,21 @@ impl World {
             segment: None,
             bell: None,
             control: None,
+            app: None,
             sleepers: AtomicU32::new(0),
         }
     }
 
-    fn of(start: Start) -> std::result::Result<World, String> {
-        let Start { rank, size, local, control, segment, bells } = start;
+    fn of(seat: Seat) -> std::result::Result<World, String> {
+        let (rank, size) = (seat.rank as usize, seat.size as usize);
+        let local = seat.first as usize..(seat.first + seat.local) as usize;
+        // SAFETY: the launcher made these files for this process, which has not used them yet.
+        let own = |file: i32| unsafe { OwnedFd::from_raw_fd(file) };
+        let (control, segment) = (Control::new(own(seat.control)), own(seat.segment));
+        let bells = seat.bells.iter().map(|file| own(*file));
         let segment = Segment::map(segment.as_fd(), local.len());
         let segment = Arc::new(segment.map_err(|error| format!("the memory of this machine's ranks: {error}"))?);
-        let bells: Vec<_> = bells.into_iter().map(|file| Arc::new(Bell::new(file))).collect();
+        let bells: Vec<_> = bells.map(|file| Arc::new(Bell::new(file))).collect();
         let me = rank - local.start;
         let path = |peer: usize| match peer {
             _ if peer == rank => Path::Own,
@@ -92,9 +101,11 @@ impl World {
         let engine = Engine::new(rank as u32, (0..size).map(path).collect(), Some(segment.clone()));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let manners = Manners::new(local.len() > cores);
+        control.tell(&FromRank::Joined { listens: None }).map_err(|error| format!("the launcher is gone: {error}"))?;
         Ok(World {
             rank,
             size,
+            app: Some(seat.app),
             engine: Mutex::new(engine),
             manners: Mutex::new(manners),
             bell: Some(bells[me].clone()),
@@ -103,6 +114,26 @@ impl World {
             local,
             sleepers: AtomicU32::new(0),
         })
+    }
+
+    /// Ends the part in the program (MPI_Finalize): after all others have come here too, so that nobody's messages are lost.
+    pub fn leave(&'static self) -> Result<()> {
+        let everybody = Comm::of(COMM_WORLD)?;
+        tasks::block_on(self, barrier(&Call::new(self, everybody)))?;
+        while self.engine().is_blocked() {
+            self.progress();
+        }
+        if let Some(control) = &self.control {
+            let _ = control.tell(&FromRank::Finalized); // who is gone needs no farewell
+        }
+        Ok(())
+    }
+
+    /// Lets the launcher end the program.
+    pub fn tell_abort(&self, code: i32, text: &str) {
+        if let Some(control) = &self.control {
+            let _ = control.tell(&FromRank::Abort { code, text: text.to_string() });
+        }
     }
 
     /// The engine, for a moment.
@@ -188,7 +219,7 @@ impl World {
         let nothing = !engine.progress() && engine.completions == seen;
         drop(engine);
         if nothing {
-            let others: Vec<_> = self.control.iter().map(|control| control.as_fd()).collect();
+            let others: Vec<_> = self.control.iter().map(AsFd::as_fd).collect();
             bell.sleep(&others, if blocked { BLOCKED_SLEEP } else { LONGEST_SLEEP });
         }
         desk.sleeps.store(0, Ordering::Relaxed);

@@ -127,7 +127,7 @@ fn apart_from_terminal(command: &mut Command) {
 
 /// Whether the child has ended; it stays as it is, so that its group still is its own.
 #[cfg(unix)]
-fn is_zombie(child: &Child) -> bool {
+pub(crate) fn is_zombie(child: &Child) -> bool {
     // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -139,7 +139,7 @@ fn is_zombie(child: &Child) -> bool {
 
 /// Kills the child and every process that it left in its group.
 #[cfg(unix)]
-fn end_group(child: &mut Child) {
+pub(crate) fn end_group(child: &mut Child) {
     // SAFETY: sends a signal; the child was not waited for yet, so the number still is its own.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let _ = child.kill();

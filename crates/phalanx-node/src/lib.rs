@@ -8,6 +8,8 @@ pub mod explain;
 pub mod interpreter;
 pub mod journal;
 pub mod manager;
+#[cfg(target_os = "linux")]
+pub mod ranks;
 pub mod recruit;
 pub mod rules;
 pub mod space;

@@ -8,6 +8,7 @@ mod grid;
 mod interpreter;
 mod manager;
 mod policy;
+mod ranks;
 mod space;
 mod tokens;
 
@@ -18,6 +19,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::Region>()?;
     module.add_class::<executor::Executor>()?;
     module.add_class::<interpreter::Interpreter>()?;
+    module.add_class::<ranks::Launcher>()?;
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;
     module.add_class::<space::LocalSpace>()?;

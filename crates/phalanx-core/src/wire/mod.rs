@@ -8,6 +8,7 @@
 //! lengths are checked against the body before anybody slices it.
 
 mod message;
+pub mod ranks;
 pub mod space;
 mod tokens;
 

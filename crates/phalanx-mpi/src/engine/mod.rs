@@ -240,7 +240,7 @@ impl Engine {
 
     fn send_to_self(&mut self, envelope: Envelope, data: Outgoing, synchronous: bool) -> Option<usize> {
         // SAFETY: the caller of the send lends the memory until it is done.
-        let bytes = unsafe { std::slice::from_raw_parts(data.start(), data.length()) };
+        let bytes = unsafe { data.bytes() };
         if let Some(receive) = self.matching.arrive(&envelope) {
             self.begin_receive(receive, &envelope, bytes.len() as u64);
             self.put_into(receive, 0, bytes.as_ptr(), bytes.len());

@@ -35,6 +35,19 @@ impl Outgoing {
         }
     }
 
+    /// The data.
+    ///
+    /// # Safety
+    /// Borrowed memory must still be lent.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        match self {
+            Outgoing::Borrowed(_, 0) => &[], // may be NULL
+            // SAFETY: the caller promises it.
+            Outgoing::Borrowed(start, length) => unsafe { std::slice::from_raw_parts(*start, *length) },
+            Outgoing::Owned(bytes) => bytes,
+        }
+    }
+
     pub fn start(&self) -> *const u8 {
         match self {
             Outgoing::Borrowed(start, _) => *start,

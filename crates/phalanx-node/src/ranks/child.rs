@@ -1,0 +1,187 @@
+//! One process of a program: started in a group of its own, with a control socket, and ended with all that it started.
+
+use super::shared::Shared;
+use crate::interpreter::{end_group, is_zombie};
+use phalanx_core::launch::Exit;
+use phalanx_core::wire::ranks::{MOST_FROM_RANK, Messages, RANK, Seat};
+use phalanx_net::socket::Socket;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child as Process, Command, Stdio};
+use std::sync::Arc;
+
+/// Bytes read from a control socket at once.
+const AT_ONCE: usize = 16 << 10;
+/// Bytes that may wait for a process that does not read what it is told.
+const MOST_PENDING: usize = 64 << 20;
+
+/// What a process is to run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
+    /// Which of the programs in the command line it is, from 0.
+    pub app: u32,
+    /// The program and its arguments, as bytes: the system's words need not be UTF-8.
+    pub command: Vec<Vec<u8>>,
+    /// Beside those of the process that starts it.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where it runs; none: where its parent does.
+    pub directory: Option<PathBuf>,
+}
+
+/// A living process.
+#[derive(Debug)]
+pub struct Child {
+    pub rank: u32,
+    process: Process,
+    /// Readable once the process has ended.
+    pub ended: Arc<OwnedFd>,
+    /// None once it was closed at the other end.
+    pub control: Option<OwnedFd>,
+    messages: Messages,
+    pending: Vec<u8>,
+}
+
+/// The parent's ends of its standard streams.
+#[derive(Debug)]
+pub struct Pipes {
+    /// For the first rank only; the others read nothing.
+    pub input: Option<OwnedFd>,
+    pub output: OwnedFd,
+    pub error: OwnedFd,
+}
+
+impl Child {
+    /// Starts the process. `seat` lacks the control socket and what is shared.
+    pub fn start(program: &Program, mut seat: Seat, shared: &Shared) -> io::Result<(Child, Pipes)> {
+        let (control, theirs) = Socket::pair()?;
+        control.set_blocking(false)?;
+        let theirs = OwnedFd::from(theirs);
+        seat.control = theirs.as_raw_fd();
+        (seat.segment, seat.bytes, seat.bells) = (shared.segment(), shared.bytes, shared.bells());
+        let mut command = command(program)?;
+        command.env(RANK, seat.to_string());
+        command.stdin(if seat.rank == 0 { Stdio::piped() } else { Stdio::null() });
+        let inherited = [&[seat.control, seat.segment][..], &seat.bells].concat();
+        let parent = rustix::process::getpid();
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(move || prepare(&inherited, parent)) };
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+        let pipes = Pipes {
+            input: process.stdin.take().map(OwnedFd::from),
+            output: process.stdout.take().expect("is a pipe").into(),
+            error: process.stderr.take().expect("is a pipe").into(),
+        };
+        let pid = Pid::from_raw(process.id() as i32).expect("is no 0");
+        let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+            end_group(&mut process);
+            drop(process.wait());
+        })?;
+        let (messages, pending) = (Messages::new(MOST_FROM_RANK), Vec::new());
+        let control = Some(OwnedFd::from(control));
+        Ok((Child { rank: seat.rank, process, ended: Arc::new(ended), control, messages, pending }, pipes))
+    }
+
+    /// The number of its process group.
+    pub fn group(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal to it and to what it started in its group.
+    pub fn signal(&self, signal: Signal) {
+        let group = Pid::from_raw(self.process.id() as i32).expect("is no 0");
+        let _ = rustix::process::kill_process_group(group, signal);
+    }
+
+    /// Gives it a message; what does not fit into its socket waits.
+    pub fn tell(&mut self, frame: &[u8]) {
+        if self.pending.len() + frame.len() <= MOST_PENDING {
+            self.pending.extend_from_slice(frame);
+        }
+        self.go_on();
+    }
+
+    /// Whether something waits for room in its socket.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty() && self.control.is_some()
+    }
+
+    /// Writes what the socket takes.
+    pub fn go_on(&mut self) {
+        while let Some(control) = self.control.as_ref().filter(|_| !self.pending.is_empty()) {
+            match rustix::io::write(control, &self.pending) {
+                Ok(count) => drop(self.pending.drain(..count)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => self.pending.clear(), // reading will tell
+            }
+        }
+    }
+
+    /// What it says next; none: nothing for now. An error: what it says is no message.
+    pub fn hear(&mut self) -> io::Result<Option<phalanx_core::wire::ranks::FromRank>> {
+        loop {
+            if let Some(message) = self.messages.next().map_err(io::Error::other)? {
+                return Ok(Some(message));
+            }
+            let Some(control) = &self.control else { return Ok(None) };
+            let mut bytes = [0; AT_ONCE];
+            match rustix::io::read(control, &mut bytes) {
+                Ok(0) => self.control = None,
+                Ok(count) => self.messages.feed(&bytes[..count]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(_) => self.control = None,
+            }
+        }
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        is_zombie(&self.process)
+    }
+
+    /// Ends what is left of it and its group; how it ended.
+    pub fn end(mut self) -> Exit {
+        end_group(&mut self.process);
+        match self.process.wait() {
+            Ok(status) => match (status.signal(), status.code()) {
+                (Some(signal), _) => Exit::Signal(signal),
+                (_, code) => Exit::Code(code.unwrap_or(1)),
+            },
+            Err(error) => Exit::Unseen(error.to_string()),
+        }
+    }
+}
+
+fn command(program: &Program) -> io::Result<Command> {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let mut words = program.command.iter().map(|word| OsStr::from_bytes(word));
+    let mut command = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
+    command.args(words);
+    let variables = program.environment.iter();
+    command.envs(variables.map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
+    if let Some(directory) = &program.directory {
+        command.current_dir(directory);
+    }
+    Ok(command)
+}
+
+/// In the child, before it becomes the program: it takes with it what it shares, and ends when the thread that started it
+/// does.
+fn prepare(inherited: &[RawFd], parent: Pid) -> io::Result<()> {
+    for fd in inherited {
+        // SAFETY: the parent holds it open until the child is started.
+        fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*fd) }, FdFlags::empty())?;
+    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    match rustix::process::getppid() == Some(parent) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::BrokenPipe.into()), // it has just ended
+    }
+}

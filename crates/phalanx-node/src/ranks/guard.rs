@@ -1,0 +1,110 @@
+//! A process that does nothing but wait for this one's end, and then ends what this one has started. It is what is left
+//! to do so after a `kill -9`.
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Process groups at a time.
+const MOST: usize = 1 << 16;
+
+/// While it lives, so does the guarding process; what it was told of is ended with it.
+#[derive(Debug)]
+pub struct Guard {
+    words: Option<OwnedFd>,
+    process: libc::pid_t,
+}
+
+impl Guard {
+    /// Starts the process.
+    pub fn start() -> io::Result<Guard> {
+        let (ears, words) = pipe_with(PipeFlags::CLOEXEC)?;
+        let groups = vec![0; MOST]; // before the fork, after which no memory can be had
+        // SAFETY: the child calls nothing but functions that are safe after a fork, and never returns.
+        match unsafe { libc::fork() } {
+            0 => unsafe { watch(ears.as_raw_fd(), groups) },
+            process if process > 0 => Ok(Guard { words: Some(words), process }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The process group is ended when this process ends.
+    pub fn add(&self, group: u32) -> io::Result<()> {
+        self.tell(group as i32)
+    }
+
+    /// The process group is about to be gone: its number may soon be another's.
+    pub fn forget(&self, group: u32) {
+        let _ = self.tell(-(group as i32));
+    }
+
+    fn tell(&self, word: i32) -> io::Result<()> {
+        let Some(words) = &self.words else { return Ok(()) };
+        loop {
+            match rustix::io::write(words, &word.to_ne_bytes()) {
+                Err(Errno::INTR) => {}
+                outcome => return outcome.map(drop).map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.words = None;
+        // SAFETY: waits for a child of ours that nobody else waits for.
+        while unsafe { libc::waitpid(self.process, std::ptr::null_mut(), 0) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+}
+
+/// The child: until the pipe ends it keeps the list of groups, then it kills them.
+///
+/// # Safety
+/// Only to be called right after a fork, in the child.
+unsafe fn watch(ears: RawFd, mut groups: Vec<i32>) -> ! {
+    // SAFETY: every call is async-signal-safe; the memory was there before the fork.
+    unsafe {
+        libc::setpgid(0, 0); // what is meant for the terminal's programs is not meant for this one
+        close_all_but(ears);
+        for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+            libc::signal(number, libc::SIG_IGN);
+        }
+        let mut word = [0u8; 4];
+        loop {
+            match libc::read(ears, word.as_mut_ptr().cast(), word.len()) {
+                4 => note(&mut groups, i32::from_ne_bytes(word)),
+                -1 if *libc::__errno_location() == libc::EINTR => {}
+                _ => break,
+            }
+        }
+        for group in groups.iter().filter(|group| **group != 0) {
+            libc::kill(-group, libc::SIGKILL);
+        }
+        libc::_exit(0)
+    }
+}
+
+fn note(groups: &mut [i32], word: i32) {
+    let (is, becomes) = if word > 0 { (0, word) } else { (-word, 0) };
+    if let Some(group) = groups.iter_mut().find(|group| **group == is) {
+        *group = becomes;
+    }
+}
+
+/// The guard must not keep open what others wait for the end of.
+///
+/// # Safety
+/// Only in a process that uses no other descriptor any more.
+unsafe fn close_all_but(kept: RawFd) {
+    let kept = kept as libc::c_uint;
+    // SAFETY: see above.
+    unsafe {
+        if kept > 0 {
+            libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0);
+    }
+}

@@ -1,0 +1,218 @@
+//! The ranks of one machine: started together, watched and obeyed for by one thread until the last has ended.
+
+use super::child::{Child, Pipes, Program};
+use super::guard::Guard;
+use super::shared::Shared;
+use super::streams::{Kind, Source, Stream};
+use phalanx_core::launch::Exit;
+use phalanx_core::wire::ranks::{FromRank, Seat};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// The part of a program that one machine has.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Part {
+    /// Ranks of the whole program, and the first one here.
+    pub size: u32,
+    pub first: u32,
+    pub secret: [u8; 32],
+    /// One for each rank here.
+    pub programs: Vec<Program>,
+}
+
+/// What happens to the ranks.
+#[derive(Debug)]
+pub enum Event {
+    Said { rank: u32, message: FromRank },
+    Nonsense { rank: u32 },
+    Ended { rank: u32, exit: Exit },
+}
+
+enum Order {
+    Tell { ranks: Vec<u32>, frame: Vec<u8> },
+    Signal { number: i32 },
+}
+
+/// The handle of the thread; dropping it ends every rank.
+#[derive(Debug)]
+pub struct Machine {
+    orders: Sender<Order>,
+    wake: Arc<OwnedFd>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// The standard streams of ranks that were started.
+#[derive(Debug)]
+pub struct Streams {
+    /// Of rank 0, where it is here.
+    pub input: Option<OwnedFd>,
+    pub outputs: Vec<Stream>,
+}
+
+impl Machine {
+    /// Starts the ranks; those that cannot be started end at once. `on_event` is called in the thread.
+    pub fn start(part: Part, on_event: impl FnMut(Event) + Send + 'static) -> io::Result<(Machine, Streams)> {
+        let shared = Shared::new(part.programs.len() as u32)?;
+        let guard = Guard::start()?;
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (orders, obeyed) = channel();
+        let (started, streams) = channel();
+        let waking = wake.clone();
+        // The children end with the thread that started them, so it is the one that stays.
+        let thread = thread::Builder::new().name("phalanx-ranks".into()).spawn(move || {
+            let mut watch = Watch { children: Vec::new(), guard, wake: waking, orders: obeyed, on_event };
+            let _ = started.send(watch.start(&part, &shared));
+            drop(shared);
+            watch.run();
+        })?;
+        let machine = Machine { orders, wake, thread: Some(thread) };
+        let streams = streams.recv().map_err(io::Error::other)?;
+        Ok((machine, streams))
+    }
+
+    /// Gives ranks a message, with its length before it.
+    pub fn tell(&self, ranks: Vec<u32>, frame: Vec<u8>) {
+        self.order(Order::Tell { ranks, frame });
+    }
+
+    /// Sends every process a signal.
+    pub fn signal(&self, number: i32) {
+        self.order(Order::Signal { number });
+    }
+
+    fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+/// What the thread has.
+struct Watch<F> {
+    children: Vec<Child>,
+    guard: Guard,
+    wake: Arc<OwnedFd>,
+    orders: Receiver<Order>,
+    on_event: F,
+}
+
+impl<F: FnMut(Event)> Watch<F> {
+    fn start(&mut self, part: &Part, shared: &Shared) -> Streams {
+        let mut streams = Streams { input: None, outputs: Vec::new() };
+        for (rank, program) in (part.first..).zip(&part.programs) {
+            match self.start_one(rank, program, part, shared) {
+                Ok((pipes, ended)) => {
+                    streams.input = streams.input.or(pipes.input);
+                    let stream = |kind, pipe| Stream::new(Source { rank, kind }, pipe, ended.clone());
+                    streams.outputs.push(stream(Kind::Output, pipes.output));
+                    streams.outputs.push(stream(Kind::Error, pipes.error));
+                }
+                Err(error) => (self.on_event)(Event::Ended { rank, exit: Exit::Unstarted(explain(&error)) }),
+            }
+        }
+        streams
+    }
+
+    fn start_one(
+        &mut self,
+        rank: u32,
+        program: &Program,
+        part: &Part,
+        shared: &Shared,
+    ) -> io::Result<(Pipes, Arc<OwnedFd>)> {
+        let Part { size, first, secret, .. } = *part;
+        let (app, local) = (program.app, part.programs.len() as u32);
+        let seat = Seat { rank, size, app, control: 0, segment: 0, bytes: 0, bells: Vec::new(), first, local, secret };
+        let (child, pipes) = Child::start(program, seat, shared)?;
+        let (group, ended) = (child.group(), child.ended.clone());
+        self.children.push(child); // ended with whatever goes wrong from here on
+        self.guard.add(group)?;
+        Ok((pipes, ended))
+    }
+
+    fn run(mut self) {
+        while !self.children.is_empty() {
+            if let Err(error) = self.wait() {
+                // Never seen; nobody may be left behind unwatched.
+                self.children.iter().for_each(|child| child.signal(Signal::KILL));
+                debug_assert!(false, "{error}");
+            }
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            while let Ok(order) = self.orders.try_recv() {
+                self.obey(order);
+            }
+            for index in (0..self.children.len()).rev() {
+                self.look_at(index);
+            }
+        }
+    }
+
+    /// Until there is something to do.
+    fn wait(&self) -> io::Result<()> {
+        let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        for child in &self.children {
+            fds.push(PollFd::new(&child.ended, PollFlags::IN));
+            let wants = if child.has_pending() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            fds.extend(child.control.as_ref().map(|control| PollFd::new(control, wants)));
+        }
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Tell { ranks, frame } => {
+                let to = self.children.iter_mut().filter(|child| ranks.contains(&child.rank));
+                to.for_each(|child| child.tell(&frame));
+            }
+            Order::Signal { number } => {
+                let signal = Signal::from_named_raw(number);
+                self.children.iter().for_each(|child| signal.into_iter().for_each(|signal| child.signal(signal)));
+            }
+        }
+    }
+
+    /// What a child has said, and whether it has ended; what it said comes first.
+    fn look_at(&mut self, index: usize) {
+        let child = &mut self.children[index];
+        let (rank, ended) = (child.rank, child.has_ended());
+        child.go_on();
+        loop {
+            match child.hear() {
+                Ok(Some(message)) => (self.on_event)(Event::Said { rank, message }),
+                Ok(None) => break,
+                Err(_) => {
+                    child.control = None;
+                    (self.on_event)(Event::Nonsense { rank });
+                    break;
+                }
+            }
+        }
+        if ended {
+            let child = self.children.swap_remove(index);
+            self.guard.forget(child.group());
+            (self.on_event)(Event::Ended { rank, exit: child.end() });
+        }
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "too many open files: raise the limit with ulimit -n".to_owned(),
+        _ => error.to_string(),
+    }
+}

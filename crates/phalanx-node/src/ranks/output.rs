@@ -1,0 +1,229 @@
+//! What the user sees of the ranks' output: whole lines, each with its rank before it, and files.
+
+use super::streams::{Kind, Source, Taker};
+use phalanx_net::sync::lock;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of a line that are kept until it is whole; a longer one is shown in pieces.
+const MOST_LINE: usize = 64 << 10;
+/// Of the terminal, for the prefixes: those that are read well on dark and on light.
+const COLOURS: [u8; 6] = [36, 33, 35, 32, 34, 31];
+
+/// How output is shown.
+#[derive(Debug, Clone, Default)]
+pub struct Look {
+    /// `[3] ` before each line.
+    pub prefix: bool,
+    /// Which of standard output and error is a terminal: prefixes have colours there, and a line need not be whole to be
+    /// seen, since it may be a question.
+    pub terminals: [bool; 2],
+    /// Whether terminals show colours.
+    pub colours: bool,
+    /// A folder for one file per rank and stream, like `3.out`, `3.err`.
+    pub folder: Option<PathBuf>,
+}
+
+/// Told once why output cannot be written; the processes need not wait for it any more.
+pub type OnTrouble = Box<dyn Fn(&io::Error) + Send>;
+
+/// Standard output and error of this process, and the files: shared by all that have something to show.
+#[derive(Clone)]
+pub struct Output {
+    screen: Arc<Mutex<Screen>>,
+    /// What is to be said as soon as the screen is free.
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+struct Screen {
+    look: Look,
+    /// Of lines that are not whole yet.
+    begun: HashMap<Source, Vec<u8>>,
+    /// Whose line is shown that is not whole, on standard output and error.
+    open: [Option<Source>; 2],
+    files: HashMap<Source, File>,
+    /// Whether standard output and error can no longer be written.
+    failed: [bool; 2],
+    on_trouble: Option<OnTrouble>,
+    text: Vec<u8>,
+}
+
+impl Output {
+    /// Makes the files, empty, if a folder for them is wanted.
+    pub fn new(look: Look, ranks: u32, on_trouble: OnTrouble) -> io::Result<Output> {
+        if let Some(folder) = &look.folder {
+            fs::create_dir_all(folder)?;
+            for name in (0..ranks).flat_map(|rank| [format!("{rank}.out"), format!("{rank}.err")]) {
+                File::create(folder.join(name))?;
+            }
+        }
+        let (begun, files, on_trouble) = (HashMap::new(), HashMap::new(), Some(on_trouble));
+        let screen = Screen { look, begun, open: [None; 2], files, failed: [false; 2], on_trouble, text: Vec::new() };
+        Ok(Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() })
+    }
+
+    /// The launcher's own words, on standard error; does not wait for a screen that is busy.
+    pub fn say(&self, text: &str) {
+        lock(&self.said).push(format!("phalanx: {text}\n"));
+        if let Ok(mut screen) = self.screen.try_lock() {
+            self.say_all(&mut screen);
+        }
+    }
+
+    fn say_all(&self, screen: &mut Screen) {
+        for text in std::mem::take(&mut *lock(&self.said)) {
+            screen.say(&text);
+        }
+    }
+
+    fn show(&self, work: impl FnOnce(&mut Screen)) {
+        let mut screen = lock(&self.screen);
+        work(&mut screen);
+        self.say_all(&mut screen);
+    }
+}
+
+impl Taker for Output {
+    fn take(&mut self, source: Source, bytes: &[u8]) {
+        self.show(|screen| screen.take(source, bytes));
+    }
+
+    fn end(&mut self, source: Source) {
+        self.show(|screen| screen.end(source));
+    }
+
+    fn pause(&mut self) -> bool {
+        self.show(Screen::show_questions);
+        false
+    }
+}
+
+impl Screen {
+    fn take(&mut self, source: Source, bytes: &[u8]) {
+        if let Err(error) = self.keep(source, bytes) {
+            self.look.folder = None;
+            self.fail(&error);
+        }
+        let mut line = self.begun.remove(&source).unwrap_or_default();
+        line.extend_from_slice(bytes);
+        let whole = match line.iter().rposition(|byte| *byte == b'\n') {
+            _ if line.len() > MOST_LINE => line.len(),
+            last => last.map_or(0, |last| last + 1),
+        };
+        self.show(source, &line[..whole]);
+        line.drain(..whole);
+        if !line.is_empty() {
+            self.begun.insert(source, line);
+        }
+    }
+
+    fn end(&mut self, source: Source) {
+        let line = self.begun.remove(&source).unwrap_or_default();
+        self.show(source, &line);
+        if self.look.prefix && self.open[self.place(source.kind)] == Some(source) {
+            self.show(source, b"\n");
+        }
+        self.files.remove(&source);
+    }
+
+    /// A line that is not whole may be a question to the user.
+    fn show_questions(&mut self) {
+        let terminals = self.look.terminals;
+        let mut waiting: Vec<_> = self.begun.keys().copied().collect();
+        waiting.retain(|source| terminals[source.kind as usize]);
+        for source in waiting {
+            let line = self.begun.remove(&source).unwrap_or_default();
+            self.show(source, &line);
+        }
+    }
+
+    fn keep(&mut self, source: Source, bytes: &[u8]) -> io::Result<()> {
+        let Some(folder) = &self.look.folder else { return Ok(()) };
+        let file = match self.files.entry(source) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let ending = ["out", "err"][source.kind as usize];
+                let path = folder.join(format!("{}.{ending}", source.rank));
+                entry.insert(File::options().append(true).open(path)?)
+            }
+        };
+        file.write_all(bytes)
+    }
+
+    /// Writes lines of a stream; the last may be not whole.
+    fn show(&mut self, source: Source, lines: &[u8]) {
+        if lines.is_empty() {
+            return;
+        }
+        let place = self.place(source.kind);
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let mut goes_on = self.open[place] == Some(source);
+        if self.open[place].is_some() && !goes_on {
+            text.push(b'\n');
+        }
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if !goes_on {
+                self.push_prefix(source, &mut text);
+            }
+            text.extend_from_slice(line);
+            goes_on = false;
+        }
+        self.open[place] = (lines.last() != Some(&b'\n')).then_some(source);
+        self.write(source.kind, &text);
+        self.text = text;
+    }
+
+    fn push_prefix(&self, source: Source, text: &mut Vec<u8>) {
+        let Source { rank, kind } = source;
+        let colours = self.look.colours && self.look.terminals[kind as usize];
+        let written = match (self.look.prefix, colours) {
+            (false, _) => Ok(()),
+            (true, false) => write!(text, "[{rank}] "),
+            (true, true) => write!(text, "\x1b[{}m[{rank}]\x1b[0m ", COLOURS[rank as usize % COLOURS.len()]),
+        };
+        written.expect("memory takes all");
+    }
+
+    fn say(&mut self, text: &str) {
+        let place = self.place(Kind::Error);
+        let start = if self.open[place].take().is_some() { "\n" } else { "" };
+        self.write(Kind::Error, format!("{start}{text}").as_bytes());
+    }
+
+    /// Where it is remembered whose line is shown: one terminal shows both streams.
+    fn place(&self, kind: Kind) -> usize {
+        if self.look.terminals == [true; 2] { 0 } else { kind as usize }
+    }
+
+    /// Writes all of it, however long that takes. After an error nothing is written there any more.
+    fn write(&mut self, kind: Kind, mut text: &[u8]) {
+        // SAFETY: the standard streams stay open as long as the process lives.
+        let to = unsafe { BorrowedFd::borrow_raw([libc::STDOUT_FILENO, libc::STDERR_FILENO][kind as usize]) };
+        while !text.is_empty() && !self.failed[kind as usize] {
+            match rustix::io::write(to, text) {
+                Ok(count) => text = &text[count..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => drop(rustix::event::poll(
+                    &mut [rustix::event::PollFd::from_borrowed_fd(to, rustix::event::PollFlags::OUT)],
+                    None,
+                )),
+                Err(error) => {
+                    self.failed[kind as usize] = true;
+                    self.fail(&error.into());
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        if let Some(on_trouble) = self.on_trouble.take() {
+            on_trouble(error);
+        }
+    }
+}
