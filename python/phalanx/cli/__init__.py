@@ -1,5 +1,5 @@
 """The command line: ``phalanx bsprun``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``,
-``phalanx mpirun``, ``phalanx space``."""
+``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx space``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from phalanx.cli.demo import demo
 from phalanx.cli.executor import executor
 from phalanx.cli.explain import explain
 from phalanx.cli.grid import grid
+from phalanx.cli.mpicc import mpicc, mpicxx
 from phalanx.cli.mpirun import bsprun, mpirun
 from phalanx.cli.space import space
 from phalanx.errors import PhalanxError
@@ -27,6 +28,8 @@ commands.add_command(demo)
 commands.add_command(executor)
 commands.add_command(explain)
 commands.add_command(grid)
+commands.add_command(mpicc)
+commands.add_command(mpicxx)
 commands.add_command(mpirun)
 commands.add_command(space)
 
