@@ -42,11 +42,8 @@ plain! {
 impl<T> Argument for *const T {}
 impl<T> Argument for *mut T {}
 
-impl<T> Argument for Option<T> {
-    fn check(&self, name: &'static str) -> Result {
-        not_null(self.is_none(), name)
-    }
-}
+// So may functions.
+impl<T> Argument for Option<T> {}
 
 /// `T *`: takes a result, and may have a value before.
 #[derive(Clone, Copy)]
@@ -61,6 +58,12 @@ impl<T> Argument for Out<T> {
 }
 
 impl<T> Out<T> {
+    /// Where a result is put that C declares otherwise, or that may be NULL in other cases.
+    pub fn of(pointer: *mut T, name: &'static str) -> Result<Out<T>> {
+        not_null(pointer.is_null(), name)?;
+        Ok(Out(pointer))
+    }
+
     #[inline]
     pub fn put(self, value: T) {
         // SAFETY: not NULL (checked), so C promises that it may be written.
@@ -188,6 +191,13 @@ impl Argument for OutText {
 }
 
 impl OutText {
+    /// Where a string is written that may be NULL in other cases.
+    pub fn of(pointer: *mut c_char, name: &'static str) -> Result<OutText> {
+        let text = OutText(pointer);
+        text.check(name)?;
+        Ok(text)
+    }
+
     /// Writes what fits into `room` bytes, a zero at the end, and returns its length without that.
     pub fn put(self, text: &str, room: usize) -> usize {
         let mut length = text.len().min(room.saturating_sub(1));

@@ -98,11 +98,8 @@ macro_rules! mpi_define {
 
             #[inline(always)]
             #[allow(unreachable_code)] // some calls do not return
-            fn call($($argument: $type),*) -> std::ffi::c_int {
-                #[allow(unused_variables)]
-                let owner = || $crate::c::call::NOBODY;
-                $(let owner = || $crate::c::call::Owner::from($owner);)?
-                $crate::c::call::guard(concat!(stringify!($name), $suffix), owner, || {
+            fn mpi_call($($argument: $type),*) -> std::ffi::c_int {
+                $crate::c::call::guard(concat!(stringify!($name), $suffix), || mpi_owner!($($owner)?), || {
                     $(phalanx_mpi::life::$check()?;)?
                     $($crate::c::argument::Argument::check(&$argument, stringify!($argument))?;)*
                     $body;
@@ -111,15 +108,24 @@ macro_rules! mpi_define {
             }
 
             #[unsafe(export_name = concat!(stringify!($name), $suffix))]
-            extern "C" fn function($($argument: $type),*) -> std::ffi::c_int {
-                call($($argument),*)
+            extern "C" fn mpi_function($($argument: $type),*) -> std::ffi::c_int {
+                mpi_call($($argument),*)
             }
 
             #[unsafe(export_name = concat!("P", stringify!($name), $suffix))]
-            extern "C" fn twin($($argument: $type),*) -> std::ffi::c_int {
-                call($($argument),*)
+            extern "C" fn mpi_twin($($argument: $type),*) -> std::ffi::c_int {
+                mpi_call($($argument),*)
             }
         };
+    };
+}
+
+macro_rules! mpi_owner {
+    () => {
+        $crate::c::call::NOBODY
+    };
+    ($owner:ident) => {
+        $crate::c::call::Owner::from($owner)
     };
 }
 
@@ -128,10 +134,10 @@ macro_rules! mpi_value {
     ($($(#[$about:meta])* fn $name:ident ($($argument:ident: $type:ty),* $(,)?) -> $value:ty $body:block)*) => {
         $(const _: () = {
             #[unsafe(export_name = stringify!($name))]
-            extern "C" fn function($($argument: $type),*) -> $value $body
+            extern "C" fn mpi_function($($argument: $type),*) -> $value $body
 
             #[unsafe(export_name = concat!("P", stringify!($name)))]
-            extern "C" fn twin($($argument: $type),*) -> $value $body
+            extern "C" fn mpi_twin($($argument: $type),*) -> $value $body
         };)*
     };
 }

@@ -10,7 +10,7 @@ use phalanx_mpi::error::Class;
 use phalanx_mpi::request::{Active, Request};
 use phalanx_mpi::tasks::{Task, block_on};
 use phalanx_mpi::world::world;
-use phalanx_mpi::{errhandler, group};
+use phalanx_mpi::{attribute, errhandler, groups};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) 
     }
 }
 
-fn call(comm: MPI_Comm) -> Result<Call> {
+fn operation(comm: MPI_Comm) -> Result<Call> {
     Ok(Call::new(world()?, Comm::of(comm.id())?))
 }
 
@@ -62,23 +62,23 @@ mpi! {
     }
 
     fn MPI_Comm_group(comm: MPI_Comm, group: Out<MPI_Group>) on comm {
-        group.put(MPI_Group::of(group::put(Comm::of(comm.id())?.group.clone())?));
+        group.put(MPI_Group::of(groups::put(Comm::of(comm.id())?.group.clone())?));
     }
 
     fn MPI_Comm_remote_group(comm: MPI_Comm, group: Out<MPI_Group>) on comm {
         match &Comm::of(comm.id())?.remote {
-            Some(remote) => group.put(MPI_Group::of(group::put(remote.group.clone())?)),
+            Some(remote) => group.put(MPI_Group::of(groups::put(remote.group.clone())?)),
             None => return fail(Class::Comm, "comm is no intercommunicator"),
         }
     }
 
     fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Comm>) on comm {
-        let made = block_on(world()?, create::of_group(call(comm)?, group::find(group.id())?))?;
+        let made = block_on(world()?, create::of_group(operation(comm)?, groups::find(group.id())?))?;
         put_or_null(comm, made, newcomm)?;
     }
 
     fn MPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: Out<MPI_Comm>) on comm {
-        let (comm_of, group) = (Comm::of(comm.id())?, group::find(group.id())?);
+        let (comm_of, group) = (Comm::of(comm.id())?, groups::find(group.id())?);
         if group.rank_of(world()?.rank as u32).is_none() {
             newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
             return Ok(());
@@ -91,7 +91,7 @@ mpi! {
         if color < 0 && color != MPI_UNDEFINED {
             return fail(Class::Arg, format!("color {color} is negative"));
         }
-        put_or_null(comm, block_on(world()?, create::split(call(comm)?, color, key))?, newcomm)?;
+        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key))?, newcomm)?;
     }
 
     fn MPI_Comm_split_type(
@@ -106,7 +106,7 @@ mpi! {
             }
             other => return fail(Class::Arg, format!("split_type {other} is none")),
         };
-        put_or_null(comm, block_on(world()?, create::split(call(comm)?, color, key))?, newcomm)?;
+        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key))?, newcomm)?;
     }
 
     fn MPI_Intercomm_create(
@@ -121,31 +121,74 @@ mpi! {
             true => Some((Comm::of(peer_comm.id())?, abi::RANK.from_c(remote_leader), abi::TAG.from_c(tag))),
             false => None,
         };
-        put(local_comm, block_on(world()?, create::join(call(local_comm)?, leader, bridge))?, newintercomm)?;
+        put(local_comm, block_on(world()?, create::join(operation(local_comm)?, leader, bridge))?, newintercomm)?;
     }
 
     fn MPI_Intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) on intercomm {
-        put(intercomm, block_on(world()?, create::merge(call(intercomm)?, high != 0))?, newintracomm)?;
+        put(intercomm, block_on(world()?, create::merge(operation(intercomm)?, high != 0))?, newintracomm)?;
     }
 }
 
-/// The duplicate of a communicator, later: its handle is written when it is there.
-pub fn begin_duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) -> Result {
-    let call = call(comm)?;
+mpi! {
+    fn MPI_Comm_dup(comm: MPI_Comm, newcomm: Out<MPI_Comm>) on comm {
+        duplicate(comm, newcomm)?;
+    }
+
+    fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>) on comm {
+        phalanx_mpi::info::hints(info.id())?;
+        duplicate(comm, newcomm)?;
+    }
+
+    fn MPI_Comm_idup(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) on comm {
+        begin_duplicate(comm, newcomm, request)?;
+    }
+
+    fn MPI_Comm_idup_with_info(
+        comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>
+    ) on comm {
+        phalanx_mpi::info::hints(info.id())?;
+        begin_duplicate(comm, newcomm, request)?;
+    }
+
+    fn MPI_Comm_free(comm: Out<MPI_Comm>) {
+        free(comm)?;
+    }
+
+    fn MPI_Comm_disconnect(comm: Out<MPI_Comm>) {
+        let of = Comm::of(comm.get().id())?;
+        block_on(world()?, phalanx_mpi::collective::barrier(&Call::new(world()?, of)))?;
+        free(comm)?;
+    }
+}
+
+fn duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>) -> Result {
+    let made = block_on(world()?, create::duplicate(operation(comm)?))?;
+    put(comm, made, newcomm)?;
+    Ok(attribute::copy_all(comm.id(), newcomm.get().id())?)
+}
+
+/// Its handle is written when it is there.
+fn begin_duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) -> Result {
+    let call = operation(comm)?;
+    newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
     let task = Task::begin(world()?, async move {
-        let made = create::duplicate(call).await?;
-        let handle = made.put()?;
+        let handle = create::duplicate(call).await?.put()?;
         errhandler::inherit(comm.id(), handle);
         newcomm.put(MPI_Comm::of(handle));
-        Ok(())
+        attribute::copy_all(comm.id(), handle)
     });
     request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
     Ok(())
 }
 
-/// The duplicate of a communicator, now.
-pub fn duplicate(comm: MPI_Comm) -> Result<MPI_Comm> {
-    let handle = block_on(world()?, create::duplicate(call(comm)?))?.put()?;
-    errhandler::inherit(comm.id(), handle);
-    Ok(MPI_Comm::of(handle))
+fn free(comm: Out<MPI_Comm>) -> Result {
+    let handle = comm.get().id();
+    if handle != MPI_COMM_SELF {
+        Comm::of(handle)?;
+        attribute::delete_all(handle)?;
+    }
+    Comm::free(handle)?;
+    errhandler::forget(handle);
+    comm.put(MPI_Comm::of(MPI_COMM_NULL));
+    Ok(())
 }

@@ -3,8 +3,8 @@
 use super::argument::{Out, OutText, Text};
 use crate::abi::{self, MPI_Comm, longest};
 use phalanx_mpi::constants::*;
-use phalanx_mpi::world::World;
-use phalanx_mpi::{codes, environment, life};
+use phalanx_mpi::world::{World, world};
+use phalanx_mpi::{attribute, codes, environment, life};
 use std::ffi::{c_char, c_double, c_int};
 
 mpi! {
@@ -24,6 +24,8 @@ mpi! {
     }
 
     fn MPI_Finalize() {
+        attribute::delete_all(MPI_COMM_SELF)?;
+        world()?.leave()?;
         life::end()?;
     }
 
@@ -40,7 +42,11 @@ mpi! {
     }
 
     early_fn MPI_Abort(_comm: MPI_Comm, errorcode: c_int) {
-        life::abort(errorcode, &format!("MPI_Abort was called with error code {errorcode}"));
+        let text = format!("MPI_Abort was called with error code {errorcode}");
+        if let Ok(world) = world() {
+            world.tell_abort(errorcode, &text);
+        }
+        life::abort(errorcode, &text);
     }
 
     early_fn MPI_Get_version(version: Out<c_int>, subversion: Out<c_int>) {

@@ -8,15 +8,25 @@
 #[macro_use]
 mod call;
 mod argument;
-
+mod attribute;
 mod comm;
 mod datatype;
 mod elements;
 mod environment;
+mod errhandler;
+mod file;
+mod group;
 mod handle;
+mod info;
+mod interface;
 mod message;
 mod op;
 mod pack;
 mod point;
 mod request;
+mod session;
+mod status;
+mod tool;
+mod topology;
 mod unsupported;
+mod window;

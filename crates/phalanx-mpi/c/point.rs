@@ -242,8 +242,9 @@ fn exchange(out: &Buffer, to: &Place, into: &Buffer, from: &Place, status: OutSt
 
 /// What is to be sent, before it is overwritten.
 fn copy(buffer: &Buffer) -> Vec<u8> {
+    let data = buffer.outgoing();
     // SAFETY: the caller lends the memory for this call.
-    unsafe { buffer.outgoing().bytes() }.to_vec()
+    unsafe { data.bytes() }.to_vec()
 }
 
 fn bytes(data: &[u8]) -> Result<Buffer> {

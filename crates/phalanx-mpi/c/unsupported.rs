@@ -27,12 +27,6 @@ fn refuse(name: &'static str) -> c_int {
 }
 
 unsupported! {
-    MPI_Abi_get_fortran_booleans
-    MPI_Abi_get_fortran_info
-    MPI_Abi_get_info
-    MPI_Abi_get_version
-    MPI_Abi_set_fortran_booleans
-    MPI_Abi_set_fortran_info
     MPI_Accumulate
     MPI_Accumulate_c
     MPI_Allgather
@@ -43,7 +37,6 @@ unsupported! {
     MPI_Allgatherv_c
     MPI_Allgatherv_init
     MPI_Allgatherv_init_c
-    MPI_Alloc_mem
     MPI_Allreduce
     MPI_Allreduce_c
     MPI_Allreduce_init
@@ -60,18 +53,12 @@ unsupported! {
     MPI_Alltoallw_c
     MPI_Alltoallw_init
     MPI_Alltoallw_init_c
-    MPI_Attr_delete
-    MPI_Attr_get
-    MPI_Attr_put
     MPI_Barrier
     MPI_Barrier_init
     MPI_Bcast
     MPI_Bcast_c
     MPI_Bcast_init
     MPI_Bcast_init_c
-    MPI_Bsend_c
-    MPI_Bsend_init
-    MPI_Bsend_init_c
     MPI_Cart_coords
     MPI_Cart_create
     MPI_Cart_get
@@ -84,55 +71,35 @@ unsupported! {
     MPI_Comm_accept
     MPI_Comm_attach_buffer
     MPI_Comm_attach_buffer_c
-    MPI_Comm_call_errhandler
     MPI_Comm_connect
-    MPI_Comm_create_errhandler
     MPI_Comm_create_from_group
-    MPI_Comm_create_keyval
-    MPI_Comm_delete_attr
     MPI_Comm_detach_buffer
     MPI_Comm_detach_buffer_c
-    MPI_Comm_disconnect
-    MPI_Comm_dup
-    MPI_Comm_dup_with_info
     MPI_Comm_flush_buffer
-    MPI_Comm_free
-    MPI_Comm_free_keyval
-    MPI_Comm_get_attr
-    MPI_Comm_get_errhandler
     MPI_Comm_get_info
     MPI_Comm_get_name
     MPI_Comm_get_parent
-    MPI_Comm_idup
-    MPI_Comm_idup_with_info
     MPI_Comm_iflush_buffer
     MPI_Comm_join
-    MPI_Comm_set_attr
-    MPI_Comm_set_errhandler
     MPI_Comm_set_info
     MPI_Comm_set_name
     MPI_Comm_spawn
     MPI_Comm_spawn_multiple
     MPI_Compare_and_swap
-    MPI_Dims_create
     MPI_Dist_graph_create
     MPI_Dist_graph_create_adjacent
     MPI_Dist_graph_neighbors
     MPI_Dist_graph_neighbors_count
-    MPI_Errhandler_free
     MPI_Exscan
     MPI_Exscan_c
     MPI_Exscan_init
     MPI_Exscan_init_c
     MPI_Fetch_and_op
-    MPI_File_call_errhandler
     MPI_File_close
-    MPI_File_create_errhandler
     MPI_File_delete
     MPI_File_get_amode
     MPI_File_get_atomicity
     MPI_File_get_byte_offset
-    MPI_File_get_errhandler
     MPI_File_get_group
     MPI_File_get_info
     MPI_File_get_position
@@ -187,7 +154,6 @@ unsupported! {
     MPI_File_seek
     MPI_File_seek_shared
     MPI_File_set_atomicity
-    MPI_File_set_errhandler
     MPI_File_set_info
     MPI_File_set_size
     MPI_File_set_view
@@ -213,7 +179,6 @@ unsupported! {
     MPI_File_write_ordered_end
     MPI_File_write_shared
     MPI_File_write_shared_c
-    MPI_Free_mem
     MPI_Gather
     MPI_Gather_c
     MPI_Gather_init
@@ -235,19 +200,6 @@ unsupported! {
     MPI_Graphdims_get
     MPI_Grequest_complete
     MPI_Grequest_start
-    MPI_Group_compare
-    MPI_Group_difference
-    MPI_Group_excl
-    MPI_Group_free
-    MPI_Group_from_session_pset
-    MPI_Group_incl
-    MPI_Group_intersection
-    MPI_Group_range_excl
-    MPI_Group_range_incl
-    MPI_Group_rank
-    MPI_Group_size
-    MPI_Group_translate_ranks
-    MPI_Group_union
     MPI_Iallgather
     MPI_Iallgather_c
     MPI_Iallgatherv
@@ -263,8 +215,6 @@ unsupported! {
     MPI_Ibarrier
     MPI_Ibcast
     MPI_Ibcast_c
-    MPI_Ibsend
-    MPI_Ibsend_c
     MPI_Iexscan
     MPI_Iexscan_c
     MPI_Igather
@@ -281,17 +231,6 @@ unsupported! {
     MPI_Ineighbor_alltoallv_c
     MPI_Ineighbor_alltoallw
     MPI_Ineighbor_alltoallw_c
-    MPI_Info_create
-    MPI_Info_create_env
-    MPI_Info_delete
-    MPI_Info_dup
-    MPI_Info_free
-    MPI_Info_get
-    MPI_Info_get_nkeys
-    MPI_Info_get_nthkey
-    MPI_Info_get_string
-    MPI_Info_get_valuelen
-    MPI_Info_set
     MPI_Intercomm_create_from_groups
     MPI_Ireduce
     MPI_Ireduce_c
@@ -299,20 +238,12 @@ unsupported! {
     MPI_Ireduce_scatter_block
     MPI_Ireduce_scatter_block_c
     MPI_Ireduce_scatter_c
-    MPI_Irsend
-    MPI_Irsend_c
     MPI_Iscan
     MPI_Iscan_c
     MPI_Iscatter
     MPI_Iscatter_c
     MPI_Iscatterv
     MPI_Iscatterv_c
-    MPI_Isend
-    MPI_Isend_c
-    MPI_Issend
-    MPI_Issend_c
-    MPI_Keyval_create
-    MPI_Keyval_free
     MPI_Lookup_name
     MPI_Neighbor_allgather
     MPI_Neighbor_allgather_c
@@ -366,9 +297,6 @@ unsupported! {
     MPI_Rget_c
     MPI_Rput
     MPI_Rput_c
-    MPI_Rsend_c
-    MPI_Rsend_init
-    MPI_Rsend_init_c
     MPI_Scan
     MPI_Scan_c
     MPI_Scan_init
@@ -381,47 +309,21 @@ unsupported! {
     MPI_Scatterv_c
     MPI_Scatterv_init
     MPI_Scatterv_init_c
-    MPI_Send_c
-    MPI_Send_init
-    MPI_Send_init_c
     MPI_Session_attach_buffer
     MPI_Session_attach_buffer_c
-    MPI_Session_call_errhandler
-    MPI_Session_create_errhandler
     MPI_Session_detach_buffer
     MPI_Session_detach_buffer_c
-    MPI_Session_finalize
     MPI_Session_flush_buffer
-    MPI_Session_get_errhandler
-    MPI_Session_get_info
-    MPI_Session_get_nth_pset
-    MPI_Session_get_num_psets
-    MPI_Session_get_pset_info
     MPI_Session_iflush_buffer
-    MPI_Session_init
-    MPI_Session_set_errhandler
-    MPI_Ssend_c
-    MPI_Ssend_init
-    MPI_Ssend_init_c
-    MPI_Status_get_error
-    MPI_Status_get_source
-    MPI_Status_get_tag
-    MPI_Status_set_cancelled
-    MPI_Status_set_error
-    MPI_Status_set_source
-    MPI_Status_set_tag
-    MPI_T_category_changed
     MPI_T_category_get_categories
     MPI_T_category_get_cvars
     MPI_T_category_get_events
     MPI_T_category_get_index
     MPI_T_category_get_info
-    MPI_T_category_get_num
     MPI_T_category_get_num_events
     MPI_T_category_get_pvars
     MPI_T_cvar_get_index
     MPI_T_cvar_get_info
-    MPI_T_cvar_get_num
     MPI_T_cvar_handle_alloc
     MPI_T_cvar_handle_free
     MPI_T_cvar_read
@@ -433,7 +335,6 @@ unsupported! {
     MPI_T_event_copy
     MPI_T_event_get_index
     MPI_T_event_get_info
-    MPI_T_event_get_num
     MPI_T_event_get_source
     MPI_T_event_get_timestamp
     MPI_T_event_handle_alloc
@@ -443,45 +344,29 @@ unsupported! {
     MPI_T_event_read
     MPI_T_event_register_callback
     MPI_T_event_set_dropped_handler
-    MPI_T_finalize
-    MPI_T_init_thread
     MPI_T_pvar_get_index
     MPI_T_pvar_get_info
-    MPI_T_pvar_get_num
     MPI_T_pvar_handle_alloc
     MPI_T_pvar_handle_free
     MPI_T_pvar_read
     MPI_T_pvar_readreset
     MPI_T_pvar_reset
-    MPI_T_pvar_session_create
-    MPI_T_pvar_session_free
     MPI_T_pvar_start
     MPI_T_pvar_stop
     MPI_T_pvar_write
     MPI_T_source_get_info
-    MPI_T_source_get_num
     MPI_T_source_get_timestamp
-    MPI_Test_cancelled
     MPI_Topo_test
-    MPI_Type_create_keyval
-    MPI_Type_delete_attr
-    MPI_Type_free_keyval
-    MPI_Type_get_attr
-    MPI_Type_set_attr
     MPI_Unpublish_name
     MPI_Win_allocate
     MPI_Win_allocate_c
     MPI_Win_allocate_shared
     MPI_Win_allocate_shared_c
     MPI_Win_attach
-    MPI_Win_call_errhandler
     MPI_Win_complete
     MPI_Win_create
     MPI_Win_create_c
     MPI_Win_create_dynamic
-    MPI_Win_create_errhandler
-    MPI_Win_create_keyval
-    MPI_Win_delete_attr
     MPI_Win_detach
     MPI_Win_fence
     MPI_Win_flush
@@ -489,17 +374,12 @@ unsupported! {
     MPI_Win_flush_local
     MPI_Win_flush_local_all
     MPI_Win_free
-    MPI_Win_free_keyval
-    MPI_Win_get_attr
-    MPI_Win_get_errhandler
     MPI_Win_get_group
     MPI_Win_get_info
     MPI_Win_get_name
     MPI_Win_lock
     MPI_Win_lock_all
     MPI_Win_post
-    MPI_Win_set_attr
-    MPI_Win_set_errhandler
     MPI_Win_set_info
     MPI_Win_set_name
     MPI_Win_shared_query

@@ -1,5 +1,7 @@
 //! This process among those of its program.
 
+use crate::collective::{Call, barrier};
+use crate::comm::{COMM_WORLD, Comm};
 use crate::control::Control;
 use crate::engine::{Engine, Path};
 use crate::error::{Class, Result, fail};
@@ -112,6 +114,26 @@ impl World {
             local,
             sleepers: AtomicU32::new(0),
         })
+    }
+
+    /// Ends the part in the program (MPI_Finalize): after all others have come here too, so that nobody's messages are lost.
+    pub fn leave(&'static self) -> Result<()> {
+        let everybody = Comm::of(COMM_WORLD)?;
+        tasks::block_on(self, barrier(&Call::new(self, everybody)))?;
+        while self.engine().is_blocked() {
+            self.progress();
+        }
+        if let Some(control) = &self.control {
+            let _ = control.tell(&FromRank::Finalized); // who is gone needs no farewell
+        }
+        Ok(())
+    }
+
+    /// Lets the launcher end the program.
+    pub fn tell_abort(&self, code: i32, text: &str) {
+        if let Some(control) = &self.control {
+            let _ = control.tell(&FromRank::Abort { code, text: text.to_string() });
+        }
     }
 
     /// The engine, for a moment.

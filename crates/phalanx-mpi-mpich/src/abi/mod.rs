@@ -7,6 +7,7 @@ mod status;
 pub use handles::*;
 pub use numbers::*;
 pub use status::MPI_Status;
+use std::ffi::{c_int, c_void};
 
 /// MPI_Get_library_version's word for it.
 pub const INTERFACE: &str = "MPICH ABI";
@@ -38,6 +39,8 @@ pub mod address {
     pub const IN_PLACE: *const c_void = without_provenance(usize::MAX);
     pub const BUFFER_AUTOMATIC: *const c_void = without_provenance(usize::MAX - 1);
     pub const STATUS_IGNORE: *const super::MPI_Status = without_provenance(1);
+    /// The copy function that copies is a function, see [`super::MPIR_Dup_fn`].
+    pub const DUP_FN: *const c_void = std::ptr::null();
     pub const T_ALL_HANDLES: *const c_void = without_provenance(usize::MAX);
 
     /// The address of a variable that programs see.
@@ -68,4 +71,25 @@ pub mod address {
     pub fn weights_empty() -> *const c_int {
         MPI_WEIGHTS_EMPTY.0
     }
+}
+
+/// MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN, MPI_WIN_DUP_FN: the duplicate has the same value.
+///
+/// # Safety
+/// As for every function that copies an attribute: `copied` takes a pointer, `flag` a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIR_Dup_fn(
+    _object: c_int,
+    _keyval: c_int,
+    _extra: *mut c_void,
+    value: *mut c_void,
+    copied: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller promises it.
+    unsafe {
+        copied.cast::<*mut c_void>().write(value);
+        flag.write(1);
+    }
+    0
 }

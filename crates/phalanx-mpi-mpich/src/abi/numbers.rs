@@ -252,7 +252,8 @@ pub static WINDOW_ASSERT: Bits = Bits(&[
     (MPI_MODE_NOSUCCEED, 16384),
 ]);
 pub static SEEK: Numbers = Numbers(&[(MPI_SEEK_CUR, 602), (MPI_SEEK_END, 604), (MPI_SEEK_SET, 600)]);
-pub static KEYVAL: Numbers = Numbers(&[
+/// Keys of the program mean themselves.
+pub static KEYVAL: Default = Default(&[
     (MPI_KEYVAL_INVALID, 603979776),
     (MPI_TAG_UB, 1681915905),
     (MPI_IO, 1681915909),

@@ -2,8 +2,10 @@
 
 pub mod create;
 
+use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};
 use crate::group::Group;
+use crate::groups;
 use crate::handle::Table;
 use crate::world::{World, world};
 use phalanx_core::spmd::{Envelope, Pattern};
@@ -128,6 +130,22 @@ impl Comm {
         }
         let (source, tag) = ((source != ANY_SOURCE).then_some(source), (tag != ANY_TAG).then_some(tag));
         Ok(Some(Pattern { context: self.context | of as u64, source, tag }))
+    }
+
+    /// MPI_IDENT, MPI_CONGRUENT, MPI_SIMILAR or MPI_UNEQUAL.
+    pub fn compare(&self, other: &Comm) -> i32 {
+        if self.context == other.context {
+            return MPI_IDENT;
+        }
+        let groups = match (&self.remote, &other.remote) {
+            (None, None) => groups::compare(&self.group, &other.group),
+            (Some(one), Some(two)) => {
+                let here = groups::compare(&self.group, &other.group);
+                here.max(groups::compare(&one.group, &two.group)) // the numbers grow with the difference
+            }
+            _ => MPI_UNEQUAL,
+        };
+        if groups == MPI_IDENT { MPI_CONGRUENT } else { groups }
     }
 
     /// The tag of the next collective operation.
