@@ -61,10 +61,6 @@ mpi! {
         result.put(abi::COMPARISON.to_c(one.compare(&other)));
     }
 
-    fn MPI_Comm_group(comm: MPI_Comm, group: Out<MPI_Group>) on comm {
-        group.put(MPI_Group::of(groups::put(Comm::of(comm.id())?.group.clone())?));
-    }
-
     fn MPI_Comm_remote_group(comm: MPI_Comm, group: Out<MPI_Group>) on comm {
         match &Comm::of(comm.id())?.remote {
             Some(remote) => group.put(MPI_Group::of(groups::put(remote.group.clone())?)),

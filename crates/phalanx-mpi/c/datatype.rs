@@ -7,7 +7,7 @@ use crate::abi::{self, MPI_Datatype, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::datatype::{Combiner, Contents, DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use phalanx_mpi::error::Class;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
 /// The datatype of an argument.
@@ -216,10 +216,6 @@ mpi! {
 
     fn MPI_Type_get_name(datatype: MPI_Datatype, type_name: OutText, resultlen: Out<c_int>) {
         resultlen.put(type_name.put(&datatype_of(datatype)?.name(), longest::OBJECT_NAME) as c_int);
-    }
-
-    early_fn MPI_Get_address(location: *const c_void, address: Out<MPI_Aint>) {
-        address.put(location.addr() as MPI_Aint);
     }
 
     fn MPI_Type_get_envelope(

@@ -330,12 +330,6 @@ numbers! { i32:
     }
     /// The tools interface.
     {
-        MPI_T_CB_REQUIRE_NONE = 0;
-        MPI_T_CB_REQUIRE_MPI_RESTRICTED = 3;
-        MPI_T_CB_REQUIRE_THREAD_SAFE = 15;
-        MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE = 63;
-        MPI_T_SOURCE_ORDERED = 1;
-        MPI_T_SOURCE_UNORDERED = 2;
         MPI_T_VERBOSITY_USER_BASIC = 9;
         MPI_T_VERBOSITY_USER_DETAIL = 10;
         MPI_T_VERBOSITY_USER_ALL = 12;
