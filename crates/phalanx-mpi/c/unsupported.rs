@@ -315,47 +315,6 @@ unsupported! {
     MPI_Session_detach_buffer_c
     MPI_Session_flush_buffer
     MPI_Session_iflush_buffer
-    MPI_T_category_get_categories
-    MPI_T_category_get_cvars
-    MPI_T_category_get_events
-    MPI_T_category_get_index
-    MPI_T_category_get_info
-    MPI_T_category_get_num_events
-    MPI_T_category_get_pvars
-    MPI_T_cvar_get_index
-    MPI_T_cvar_get_info
-    MPI_T_cvar_handle_alloc
-    MPI_T_cvar_handle_free
-    MPI_T_cvar_read
-    MPI_T_cvar_write
-    MPI_T_enum_get_info
-    MPI_T_enum_get_item
-    MPI_T_event_callback_get_info
-    MPI_T_event_callback_set_info
-    MPI_T_event_copy
-    MPI_T_event_get_index
-    MPI_T_event_get_info
-    MPI_T_event_get_source
-    MPI_T_event_get_timestamp
-    MPI_T_event_handle_alloc
-    MPI_T_event_handle_free
-    MPI_T_event_handle_get_info
-    MPI_T_event_handle_set_info
-    MPI_T_event_read
-    MPI_T_event_register_callback
-    MPI_T_event_set_dropped_handler
-    MPI_T_pvar_get_index
-    MPI_T_pvar_get_info
-    MPI_T_pvar_handle_alloc
-    MPI_T_pvar_handle_free
-    MPI_T_pvar_read
-    MPI_T_pvar_readreset
-    MPI_T_pvar_reset
-    MPI_T_pvar_start
-    MPI_T_pvar_stop
-    MPI_T_pvar_write
-    MPI_T_source_get_info
-    MPI_T_source_get_timestamp
     MPI_Topo_test
     MPI_Unpublish_name
     MPI_Win_allocate
