@@ -215,7 +215,11 @@ mpi! {
     }
 
     fn MPI_Type_get_name(datatype: MPI_Datatype, type_name: OutText, resultlen: Out<c_int>) {
-        resultlen.put(type_name.put(&datatype_of(datatype)?.name(), longest::OBJECT_NAME) as c_int);
+        let name = match datatype.id() {
+            MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_string(),
+            _ => datatype_of(datatype)?.name(),
+        };
+        resultlen.put(type_name.put(&name, longest::OBJECT_NAME) as c_int);
     }
 
     fn MPI_Type_get_envelope(
