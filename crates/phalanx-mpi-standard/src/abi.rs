@@ -1,11 +1,13 @@
 //! The standard binary interface (MPI 5.0, chapter 20): its numbers are those of `phalanx_mpi`, so nothing is converted.
 
-use phalanx_mpi::constants::{MPI_ERR_LASTCODE, MPI_KEYVAL_INVALID};
+use phalanx_mpi::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_LASTCODE, MPI_KEYVAL_INVALID};
 use std::ffi::{c_int, c_void};
 use std::ptr::without_provenance_mut;
 
 /// MPI_Get_library_version's word for it.
 pub const INTERFACE: &str = "standard ABI";
+/// MPI_Abi_get_version.
+pub const VERSION: (c_int, c_int) = (MPI_ABI_VERSION, MPI_ABI_SUBVERSION);
 
 macro_rules! handles {
     ($($name:ident)*) => { $(

@@ -15,14 +15,14 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 /// A new communicator's handle. It has the error handler of the one that it was made from.
-fn put(from: MPI_Comm, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
+pub fn put(from: MPI_Comm, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
     let handle = made.put()?;
     errhandler::inherit(from.id(), handle);
     newcomm.put(MPI_Comm::of(handle));
     Ok(())
 }
 
-fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) -> Result {
+pub fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) -> Result {
     match made {
         Some(made) => put(from, made, newcomm),
         None => {

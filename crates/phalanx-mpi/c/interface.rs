@@ -2,8 +2,8 @@
 
 use super::argument::{MPI_Aint, Number, Out, is_in_place};
 use super::call::fail;
+use crate::abi;
 use crate::abi::MPI_Info;
-use phalanx_mpi::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION};
 use phalanx_mpi::error::Class;
 use phalanx_mpi::info::{self, Info};
 use phalanx_mpi::memory;
@@ -20,8 +20,8 @@ fn pairs(pairs: &[(&str, usize)]) -> Info {
 
 mpi! {
     early_fn MPI_Abi_get_version(abi_major: Out<c_int>, abi_minor: Out<c_int>) {
-        abi_major.put(MPI_ABI_VERSION);
-        abi_minor.put(MPI_ABI_SUBVERSION);
+        abi_major.put(abi::VERSION.0);
+        abi_minor.put(abi::VERSION.1);
     }
 
     early_fn MPI_Abi_get_info(info: Out<MPI_Info>) {

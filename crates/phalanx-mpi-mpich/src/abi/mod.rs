@@ -11,6 +11,8 @@ use std::ffi::{c_int, c_void};
 
 /// MPI_Get_library_version's word for it.
 pub const INTERFACE: &str = "MPICH ABI";
+/// MPI_Abi_get_version: none of the standard interface.
+pub const VERSION: (std::ffi::c_int, std::ffi::c_int) = (-1, -1);
 
 pub const KEYVAL_INVALID: i32 = 0x2400_0000;
 pub const LASTCODE: i32 = 0x3fff_ffff;

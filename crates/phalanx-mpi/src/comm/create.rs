@@ -47,7 +47,11 @@ pub async fn duplicate(call: Call) -> Result<Arc<Comm>> {
     let (comm, world) = (call.comm.clone(), call.world);
     let Some(remote) = &comm.remote else {
         let context = agree(&call, new_context(world)).await?;
-        return Ok(Comm::new(context, comm.group.clone(), comm.rank, None));
+        let made = Comm::new(context, comm.group.clone(), comm.rank, None);
+        if let Some(topology) = comm.topology.get() {
+            let _ = made.topology.set(topology.clone());
+        }
+        return Ok(made);
     };
     let local = Box::pin(duplicate(Call::new(world, remote.local.clone()))).await?;
     let context = agree_with_remote(&call, &local, &[new_context(world)]).await?[0];

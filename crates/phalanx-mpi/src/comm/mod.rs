@@ -7,6 +7,7 @@ use crate::error::{Class, Error, Result, fail};
 use crate::group::Group;
 use crate::groups;
 use crate::handle::Table;
+use crate::topology::Topology;
 use crate::world::{World, world};
 use phalanx_core::spmd::{Envelope, Pattern};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct Comm {
     pub rank: usize,
     /// Of an intercommunicator: the other group, and a communicator of this one.
     pub remote: Option<Remote>,
+    /// Given to it when it is made, if it is.
+    pub topology: OnceLock<Topology>,
     /// Of the next collective operation; all processes call them in the same order.
     turn: AtomicI32,
 }
@@ -63,7 +66,7 @@ static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(2);
 
 impl Comm {
     pub fn new(context: u64, group: Arc<Group>, rank: usize, remote: Option<Remote>) -> Arc<Comm> {
-        Arc::new(Comm { context, group, rank, remote, turn: AtomicI32::new(0) })
+        Arc::new(Comm { context, group, rank, remote, topology: OnceLock::new(), turn: AtomicI32::new(0) })
     }
 
     /// The communicator of a handle.
