@@ -19,11 +19,7 @@ fn run<O: Operation>(comm: MPI_Comm, make: impl FnOnce(&Comm) -> Checked<O>) -> 
     Ok(collective::run(world()?, comm, operation)?)
 }
 
-fn begin<O: Operation>(
-    comm: MPI_Comm,
-    make: impl FnOnce(&Comm) -> Checked<O>,
-    request: Out<MPI_Request>,
-) -> Result {
+fn begin<O: Operation>(comm: MPI_Comm, make: impl FnOnce(&Comm) -> Checked<O>, request: Out<MPI_Request>) -> Result {
     let of = Comm::of(comm.id())?;
     let operation = make(&of)?;
     let active = collective::begin(world()?, of, operation);

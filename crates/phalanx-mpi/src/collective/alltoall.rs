@@ -35,7 +35,8 @@ pub async fn directly(call: &Call, send: &Blocks, receive: &Blocks) {
 /// section 2).
 pub(super) async fn in_doubling_steps(call: &Call, send: &Blocks, receive: &Blocks) {
     let (rank, size, each) = (call.rank(), call.size(), send.at(0).length());
-    let (mut kept, mut out, mut into) = (Scratch::new(size * each), Scratch::new(size * each), Scratch::new(size * each));
+    let (mut kept, mut out, mut into) =
+        (Scratch::new(size * each), Scratch::new(size * each), Scratch::new(size * each));
     let (kept, out, into) = (kept.span(), out.span(), into.span());
     let block = |index: usize| kept.part(index * each, each);
     (0..size).for_each(|index| send.at((rank + index) % size).copy_to(block(index)));

@@ -3,7 +3,11 @@ use crate::error::Result;
 
 /// Nobody returns before all have called, in both groups of an intercommunicator.
 pub async fn barrier(call: &Call) -> Result<()> {
-    if call.comm.remote.is_some() { across::barrier(call).await } else { meet(call).await }
+    if call.comm.remote.is_some() {
+        across::barrier(call).await
+    } else {
+        meet(call).await
+    }
     call.outcome()
 }
 

@@ -7,7 +7,11 @@ const LONG: usize = 128 << 10;
 
 /// `data` is sent by the root, and received by the others.
 pub async fn bcast(call: &Call, data: Span, root: usize) {
-    if data.length() < LONG || call.size() <= 2 { by_tree(call, data, root).await } else { by_parts(call, data, root).await }
+    if data.length() < LONG || call.size() <= 2 {
+        by_tree(call, data, root).await
+    } else {
+        by_parts(call, data, root).await
+    }
 }
 
 /// Each who has it passes it on to who is farthest, then to nearer ones: a binomial tree.

@@ -60,6 +60,11 @@ impl Call {
         Call::with_tag(self.world, self.comm.clone(), self.tag)
     }
 
+    /// What the operation's messages are told from others' by.
+    pub fn tag(&self) -> i32 {
+        self.tag
+    }
+
     #[inline]
     pub fn rank(&self) -> usize {
         self.comm.rank

@@ -9,8 +9,8 @@ use super::neighbours::{self, Neighbours};
 use super::run::Operation;
 use super::{Call, Reducer, Scan, Scratch, Span, alltoall as exchange, gather as collect, reduce, scan};
 use crate::comm::{Comm, PROC_NULL, ROOT};
-use crate::error::{Class, Result, fail};
 use crate::datatype::Datatype;
+use crate::error::{Class, Result, fail};
 use crate::op::Op;
 
 /// Where the root is.
