@@ -11,4 +11,5 @@ pub mod ids;
 pub mod launch;
 pub mod level;
 pub mod space;
+pub mod spmd;
 pub mod wire;

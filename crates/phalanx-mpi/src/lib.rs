@@ -3,5 +3,29 @@
 //! The two C interfaces, the standard one and MPICH's, are crates of their own that translate handles and constants;
 //! everything here speaks the numbers of the standard one (MPI 5.0, appendix A).
 
+pub mod attribute;
+pub mod codes;
+pub mod collective;
+pub mod comm;
+pub mod constants;
+mod control;
+pub mod datatype;
+pub mod engine;
+pub mod environment;
+pub mod errhandler;
 pub mod error;
+pub mod group;
+pub mod groups;
 pub mod handle;
+pub mod info;
+pub mod life;
+pub mod memory;
+pub mod op;
+pub mod point;
+pub mod request;
+pub mod session;
+pub mod tasks;
+pub mod topology;
+pub mod transport;
+mod wait;
+pub mod world;

@@ -1,0 +1,220 @@
+//! Matches messages with receives (MPI 5.0, 3.5): in the order in which messages of one source arrive, and in the order
+//! in which receives were posted.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// What a message is matched by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// Messages of different contexts never match.
+    pub context: u64,
+    /// The sender's rank in the communicator.
+    pub source: i32,
+    pub tag: i32,
+}
+
+/// What a receive asks for; None is any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    pub context: u64,
+    pub source: Option<i32>,
+    pub tag: Option<i32>,
+}
+
+impl Pattern {
+    fn takes(&self, envelope: &Envelope) -> bool {
+        self.source.is_none_or(|source| source == envelope.source) && self.tag.is_none_or(|tag| tag == envelope.tag)
+    }
+}
+
+/// The receives that wait for messages, and the messages that wait for receives, of one process.
+#[derive(Debug)]
+pub struct Matching<R, M> {
+    contexts: HashMap<u64, Queues<R, M>, BuildHasherDefault<ContextHasher>>,
+}
+
+/// Both in the order in which they came. At most one of them has something that the other's first one matches.
+#[derive(Debug)]
+struct Queues<R, M> {
+    posted: VecDeque<(Pattern, R)>,
+    unexpected: VecDeque<(Envelope, M)>,
+}
+
+impl<R, M> Default for Queues<R, M> {
+    fn default() -> Queues<R, M> {
+        Queues { posted: VecDeque::new(), unexpected: VecDeque::new() }
+    }
+}
+
+impl<R, M> Default for Matching<R, M> {
+    fn default() -> Matching<R, M> {
+        Matching { contexts: HashMap::default() }
+    }
+}
+
+impl<R, M> Matching<R, M> {
+    /// A message arrived: the receive that gets it, which then waits no longer.
+    pub fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
+        let posted = &mut self.contexts.get_mut(&envelope.context)?.posted;
+        let index = posted.iter().position(|(pattern, _)| pattern.takes(envelope))?;
+        posted.remove(index).map(|(_, receive)| receive)
+    }
+
+    /// No receive waits for the message: it waits for one.
+    pub fn keep(&mut self, envelope: Envelope, message: M) {
+        self.contexts.entry(envelope.context).or_default().unexpected.push_back((envelope, message));
+    }
+
+    /// The first message that waits and matches, taken.
+    pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, M)> {
+        let unexpected = &mut self.contexts.get_mut(&pattern.context)?.unexpected;
+        let index = unexpected.iter().position(|(envelope, _)| pattern.takes(envelope))?;
+        unexpected.remove(index)
+    }
+
+    /// The same message, left where it is.
+    pub fn look(&self, pattern: &Pattern) -> Option<(&Envelope, &M)> {
+        let unexpected = &self.contexts.get(&pattern.context)?.unexpected;
+        unexpected.iter().find(|(envelope, _)| pattern.takes(envelope)).map(|(envelope, message)| (envelope, message))
+    }
+
+    /// No message that waits matches: the receive waits for one.
+    pub fn post(&mut self, pattern: Pattern, receive: R) {
+        self.contexts.entry(pattern.context).or_default().posted.push_back((pattern, receive));
+    }
+
+    /// Takes a receive back; None when it has got its message.
+    pub fn cancel(&mut self, context: u64, is_it: impl Fn(&R) -> bool) -> Option<R> {
+        let posted = &mut self.contexts.get_mut(&context)?.posted;
+        let index = posted.iter().position(|(_, receive)| is_it(receive))?;
+        posted.remove(index).map(|(_, receive)| receive)
+    }
+
+    /// Takes back a message that its sender no longer wants to send; None when a receive has got it.
+    pub fn withdraw(&mut self, context: u64, is_it: impl Fn(&M) -> bool) -> Option<M> {
+        let unexpected = &mut self.contexts.get_mut(&context)?.unexpected;
+        let index = unexpected.iter().position(|(_, message)| is_it(message))?;
+        unexpected.remove(index).map(|(_, message)| message)
+    }
+
+    /// Takes back the receives of a context that can get a message from nobody else than who `is_lost`.
+    pub fn fail(&mut self, context: u64, is_lost: impl Fn(Option<i32>) -> bool) -> Vec<R> {
+        let Some(queues) = self.contexts.get_mut(&context) else { return Vec::new() };
+        let (failed, posted) =
+            std::mem::take(&mut queues.posted).into_iter().partition(|(pattern, _)| is_lost(pattern.source));
+        queues.posted = posted;
+        VecDeque::into_iter(failed).map(|(_, receive)| receive).collect()
+    }
+
+    /// Forgets a context; what waited in it.
+    pub fn forget(&mut self, context: u64) -> (Vec<R>, Vec<M>) {
+        let Some(queues) = self.contexts.remove(&context) else { return (Vec::new(), Vec::new()) };
+        let receives = queues.posted.into_iter().map(|(_, receive)| receive).collect();
+        (receives, queues.unexpected.into_iter().map(|(_, message)| message).collect())
+    }
+}
+
+/// Contexts are numbers that nobody hostile chooses: a multiplication spreads them well enough.
+#[derive(Debug, Default)]
+struct ContextHasher(u64);
+
+impl Hasher for ContextHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn envelope(context: u64, source: i32, tag: i32) -> Envelope {
+        Envelope { context, source, tag }
+    }
+
+    #[test]
+    fn messages_of_one_source_do_not_overtake_each_other() {
+        let mut matching: Matching<u32, u32> = Matching::default();
+        matching.keep(envelope(1, 0, 7), 1);
+        matching.keep(envelope(1, 0, 7), 2);
+        matching.keep(envelope(2, 0, 7), 3);
+        let any = Pattern { context: 1, source: None, tag: None };
+        assert_eq!(matching.look(&any).map(|(_, message)| *message), Some(1));
+        assert_eq!(matching.take(&any).map(|(_, message)| message), Some(1));
+        assert_eq!(matching.take(&any).map(|(_, message)| message), Some(2));
+        assert_eq!(matching.take(&any), None);
+    }
+
+    #[test]
+    fn the_receive_that_was_posted_first_gets_the_message() {
+        let mut matching: Matching<u32, u32> = Matching::default();
+        matching.post(Pattern { context: 1, source: Some(3), tag: None }, 1);
+        matching.post(Pattern { context: 1, source: None, tag: Some(5) }, 2);
+        matching.post(Pattern { context: 1, source: None, tag: None }, 3);
+        assert_eq!(matching.arrive(&envelope(1, 2, 5)), Some(2));
+        assert_eq!(matching.arrive(&envelope(1, 3, 5)), Some(1));
+        assert_eq!(matching.cancel(1, |receive| *receive == 3), Some(3));
+        assert_eq!(matching.arrive(&envelope(1, 3, 5)), None);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Send(i32, i32),
+        Receive(Option<i32>, Option<i32>),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let (source, tag) = (0..3i32, 0..3i32);
+        prop_oneof![
+            (source.clone(), tag.clone()).prop_map(|(source, tag)| Step::Send(source, tag)),
+            (proptest::option::of(source), proptest::option::of(tag)).prop_map(|(s, t)| Step::Receive(s, t)),
+        ]
+    }
+
+    proptest! {
+        /// Whatever the order, each message and each receive is matched as by a reader of the whole history.
+        #[test]
+        fn every_message_goes_where_the_standard_says(steps in proptest::collection::vec(step(), 1..60)) {
+            let mut matching: Matching<usize, usize> = Matching::default();
+            let (mut matched, mut history) = (Vec::new(), Vec::new());
+            let (mut waiting_sends, mut waiting_receives): (Vec<(usize, Envelope)>, Vec<(usize, Pattern)>) = Default::default();
+            for (number, step) in steps.iter().enumerate() {
+                match *step {
+                    Step::Send(source, tag) => {
+                        let envelope = envelope(9, source, tag);
+                        match matching.arrive(&envelope) {
+                            Some(receive) => matched.push((number, receive)),
+                            None => matching.keep(envelope, number),
+                        }
+                        match waiting_receives.iter().position(|(_, pattern)| pattern.takes(&envelope)) {
+                            Some(index) => history.push((number, waiting_receives.remove(index).0)),
+                            None => waiting_sends.push((number, envelope)),
+                        }
+                    }
+                    Step::Receive(source, tag) => {
+                        let pattern = Pattern { context: 9, source, tag };
+                        match matching.take(&pattern) {
+                            Some((_, message)) => matched.push((message, number)),
+                            None => matching.post(pattern, number),
+                        }
+                        match waiting_sends.iter().position(|(_, envelope)| pattern.takes(envelope)) {
+                            Some(index) => history.push((waiting_sends.remove(index).0, number)),
+                            None => waiting_receives.push((number, pattern)),
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(matched, history);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How a C function is declared, and what happens when it fails.
+
+use crate::abi::{self, MPI_Comm, MPI_File, MPI_Session, MPI_Win};
+use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
+use phalanx_mpi::errhandler::{self, Errhandler, Kind};
+use phalanx_mpi::error::{Class, Error};
+use phalanx_mpi::{codes, life};
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call failed.
+pub enum Failure {
+    Error(Error),
+    /// A function of the program returned this code.
+    Code(i32),
+}
+
+pub type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Error(error)
+    }
+}
+
+/// For `Err(…)` in one line.
+pub fn fail<T>(class: Class, text: impl Into<String>) -> Result<T> {
+    Err(Error::new(class, text).into())
+}
+
+/// Whose error handler is called.
+pub struct Owner {
+    pub object: u32,
+    pub kind: Kind,
+}
+
+/// Of what belongs to no communicator, window, file or session (MPI 5.0, 9.3).
+pub const NOBODY: Owner = Owner { object: MPI_COMM_SELF, kind: Kind::Comm };
+
+macro_rules! owners {
+    ($($handle:ty => $kind:ident,)*) => {
+        $(impl From<$handle> for Owner {
+            fn from(handle: $handle) -> Owner {
+                Owner { object: handle.id(), kind: Kind::$kind }
+            }
+        })*
+    };
+}
+
+owners! {
+    MPI_Comm => Comm,
+    MPI_Win => Win,
+    MPI_File => File,
+    MPI_Session => Session,
+}
+
+/// Declares functions, with their twins for profiling tools (`PMPI_…`).
+///
+/// ```text
+/// mpi! {
+///     fn MPI_Comm_rank(comm: MPI_Comm, rank: Out<c_int>) on comm { rank.put(…) }
+/// }
+/// ```
+///
+/// The body has no value; it may use `?` and `return fail(…)`, and what it fails with goes to the error handler of what
+/// is named after `on`. Arguments are checked first as their types say ([`argument`](super::argument)).
+///
+/// - `fn`: MPI must be initialized
+/// - `early_fn`: may be called at any time
+/// - `large_fn`: has a twin `MPI_…_c`, for which `Count` is MPI_Count instead of int, `Displacement` is MPI_Aint instead
+///   of int, and `Address` is MPI_Count instead of MPI_Aint
+macro_rules! mpi {
+    ($($(#[$about:meta])* $kind:ident $name:ident ($($argument:ident: $type:ty),* $(,)?) $(on $owner:ident)? $body:block)*) => {
+        $(mpi_one! { $kind $name [$($argument: $type),*] [$($owner)?] $body })*
+    };
+}
+
+macro_rules! mpi_one {
+    (fn $name:ident $arguments:tt $owner:tt $body:block) => {
+        mpi_define! { $name "" [std::ffi::c_int, std::ffi::c_int, isize] [check] $arguments $owner $body }
+    };
+    (early_fn $name:ident $arguments:tt $owner:tt $body:block) => {
+        mpi_define! { $name "" [std::ffi::c_int, std::ffi::c_int, isize] [] $arguments $owner $body }
+    };
+    (large_fn $name:ident $arguments:tt $owner:tt $body:block) => {
+        mpi_define! { $name "" [std::ffi::c_int, std::ffi::c_int, isize] [check] $arguments $owner $body }
+        mpi_define! { $name "_c" [i64, isize, i64] [check] $arguments $owner $body }
+    };
+}
+
+macro_rules! mpi_define {
+    ($name:ident $suffix:literal [$count:ty, $displacement:ty, $address:ty] [$($check:ident)?]
+     [$($argument:ident: $type:ty),*] [$($owner:ident)?] $body:block) => {
+        const _: () = {
+            type Count = $count;
+            type Displacement = $displacement;
+            type Address = $address;
+
+            #[inline(always)]
+            #[allow(unreachable_code)] // some calls do not return
+            fn mpi_call($($argument: $type),*) -> std::ffi::c_int {
+                $crate::c::call::guard(concat!(stringify!($name), $suffix), || mpi_owner!($($owner)?), || {
+                    $(phalanx_mpi::life::$check()?;)?
+                    $($crate::c::argument::Argument::check(&$argument, stringify!($argument))?;)*
+                    $body;
+                    Ok(())
+                })
+            }
+
+            #[unsafe(export_name = concat!(stringify!($name), $suffix))]
+            extern "C" fn mpi_function($($argument: $type),*) -> std::ffi::c_int {
+                mpi_call($($argument),*)
+            }
+
+            #[unsafe(export_name = concat!("P", stringify!($name), $suffix))]
+            extern "C" fn mpi_twin($($argument: $type),*) -> std::ffi::c_int {
+                mpi_call($($argument),*)
+            }
+        };
+    };
+}
+
+macro_rules! mpi_owner {
+    () => {
+        $crate::c::call::NOBODY
+    };
+    ($owner:ident) => {
+        $crate::c::call::Owner::from($owner)
+    };
+}
+
+/// Declares functions that return a value and cannot fail, with their twins.
+macro_rules! mpi_value {
+    ($($(#[$about:meta])* fn $name:ident ($($argument:ident: $type:ty),* $(,)?) -> $value:ty $body:block)*) => {
+        $(const _: () = {
+            #[unsafe(export_name = stringify!($name))]
+            extern "C" fn mpi_function($($argument: $type),*) -> $value $body
+
+            #[unsafe(export_name = concat!("P", stringify!($name)))]
+            extern "C" fn mpi_twin($($argument: $type),*) -> $value $body
+        };)*
+    };
+}
+
+/// Calls, and returns a code: nothing unwinds into C.
+#[inline]
+pub fn guard(name: &'static str, owner: impl FnOnce() -> Owner, call: impl FnOnce() -> Result) -> c_int {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => MPI_SUCCESS,
+        Ok(Err(failure)) => raise(name, owner(), failure),
+        Err(_) => raise(name, owner(), Error::new(Class::Intern, "internal error, told on standard error").into()),
+    }
+}
+
+#[cold]
+fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
+    let code = match failure {
+        Failure::Error(error) => codes::code_of(&error, name),
+        Failure::Code(code) => code,
+    };
+    call_handler(owner, code);
+    abi::ERROR.to_c(code)
+}
+
+/// Does with an error what the owner's handler says.
+pub fn call_handler(owner: Owner, code: i32) {
+    match &*errhandler::of(owner.object, owner.kind) {
+        Errhandler::Return => {}
+        Errhandler::Own(_, call) => call(owner.object, code),
+        Errhandler::Fatal | Errhandler::Abort => {
+            let text = codes::text_of(code).unwrap_or_else(|_| format!("error {code}"));
+            life::abort(codes::class_of(code).unwrap_or(code), &text)
+        }
+    }
+}

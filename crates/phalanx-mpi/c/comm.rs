@@ -1,0 +1,190 @@
+//! Communicators (MPI 5.0, chapter 7), but for their attributes, names and info.
+
+use super::argument::Out;
+use super::call::{Result, fail};
+use crate::abi::{self, MPI_Comm, MPI_Group, MPI_Info, MPI_Request};
+use phalanx_mpi::collective::Call;
+use phalanx_mpi::comm::{Comm, create};
+use phalanx_mpi::constants::*;
+use phalanx_mpi::error::Class;
+use phalanx_mpi::request::{Active, Request};
+use phalanx_mpi::tasks::{Task, block_on};
+use phalanx_mpi::world::world;
+use phalanx_mpi::{attribute, errhandler, groups};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// A new communicator's handle. It has the error handler of the one that it was made from.
+fn put(from: MPI_Comm, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
+    let handle = made.put()?;
+    errhandler::inherit(from.id(), handle);
+    newcomm.put(MPI_Comm::of(handle));
+    Ok(())
+}
+
+fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) -> Result {
+    match made {
+        Some(made) => put(from, made, newcomm),
+        None => {
+            newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
+            Ok(())
+        }
+    }
+}
+
+fn operation(comm: MPI_Comm) -> Result<Call> {
+    Ok(Call::new(world()?, Comm::of(comm.id())?))
+}
+
+mpi! {
+    fn MPI_Comm_size(comm: MPI_Comm, size: Out<c_int>) on comm {
+        size.put(Comm::of(comm.id())?.size() as c_int);
+    }
+
+    fn MPI_Comm_rank(comm: MPI_Comm, rank: Out<c_int>) on comm {
+        rank.put(Comm::of(comm.id())?.rank as c_int);
+    }
+
+    fn MPI_Comm_remote_size(comm: MPI_Comm, size: Out<c_int>) on comm {
+        match &Comm::of(comm.id())?.remote {
+            Some(remote) => size.put(remote.group.size() as c_int),
+            None => return fail(Class::Comm, "comm is no intercommunicator"),
+        }
+    }
+
+    fn MPI_Comm_test_inter(comm: MPI_Comm, flag: Out<c_int>) on comm {
+        flag.put_flag(Comm::of(comm.id())?.remote.is_some());
+    }
+
+    fn MPI_Comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: Out<c_int>) on comm1 {
+        let (one, other) = (Comm::of(comm1.id())?, Comm::of(comm2.id())?);
+        result.put(abi::COMPARISON.to_c(one.compare(&other)));
+    }
+
+    fn MPI_Comm_remote_group(comm: MPI_Comm, group: Out<MPI_Group>) on comm {
+        match &Comm::of(comm.id())?.remote {
+            Some(remote) => group.put(MPI_Group::of(groups::put(remote.group.clone())?)),
+            None => return fail(Class::Comm, "comm is no intercommunicator"),
+        }
+    }
+
+    fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Comm>) on comm {
+        let made = block_on(world()?, create::of_group(operation(comm)?, groups::find(group.id())?))?;
+        put_or_null(comm, made, newcomm)?;
+    }
+
+    fn MPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: Out<MPI_Comm>) on comm {
+        let (comm_of, group) = (Comm::of(comm.id())?, groups::find(group.id())?);
+        if group.rank_of(world()?.rank as u32).is_none() {
+            newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
+            return Ok(());
+        }
+        put(comm, block_on(world()?, create::of_members(world()?, comm_of, group, abi::TAG.from_c(tag)))?, newcomm)?;
+    }
+
+    fn MPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: Out<MPI_Comm>) on comm {
+        let color = abi::RANK.from_c(color);
+        if color < 0 && color != MPI_UNDEFINED {
+            return fail(Class::Arg, format!("color {color} is negative"));
+        }
+        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key))?, newcomm)?;
+    }
+
+    fn MPI_Comm_split_type(
+        comm: MPI_Comm, split_type: c_int, key: c_int, _info: MPI_Info, newcomm: Out<MPI_Comm>
+    ) on comm {
+        let color = match abi::SPLIT_TYPE.from_c(split_type) {
+            // The ranks of one machine follow each other.
+            MPI_COMM_TYPE_SHARED => world()?.local.start as i32,
+            // Machines are not divided further.
+            MPI_COMM_TYPE_HW_UNGUIDED | MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED | MPI_UNDEFINED => {
+                MPI_UNDEFINED
+            }
+            other => return fail(Class::Arg, format!("split_type {other} is none")),
+        };
+        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key))?, newcomm)?;
+    }
+
+    fn MPI_Intercomm_create(
+        local_comm: MPI_Comm, local_leader: c_int, peer_comm: MPI_Comm, remote_leader: c_int, tag: c_int,
+        newintercomm: Out<MPI_Comm>
+    ) on local_comm {
+        let comm = Comm::of(local_comm.id())?;
+        let Some(leader) = usize::try_from(local_leader).ok().filter(|leader| *leader < comm.size()) else {
+            return fail(Class::Rank, format!("local_leader {local_leader} is not in 0..{}", comm.size()));
+        };
+        let bridge = match comm.rank == leader {
+            true => Some((Comm::of(peer_comm.id())?, abi::RANK.from_c(remote_leader), abi::TAG.from_c(tag))),
+            false => None,
+        };
+        put(local_comm, block_on(world()?, create::join(operation(local_comm)?, leader, bridge))?, newintercomm)?;
+    }
+
+    fn MPI_Intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) on intercomm {
+        put(intercomm, block_on(world()?, create::merge(operation(intercomm)?, high != 0))?, newintracomm)?;
+    }
+}
+
+mpi! {
+    fn MPI_Comm_dup(comm: MPI_Comm, newcomm: Out<MPI_Comm>) on comm {
+        duplicate(comm, newcomm)?;
+    }
+
+    fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>) on comm {
+        phalanx_mpi::info::hints(info.id())?;
+        duplicate(comm, newcomm)?;
+    }
+
+    fn MPI_Comm_idup(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) on comm {
+        begin_duplicate(comm, newcomm, request)?;
+    }
+
+    fn MPI_Comm_idup_with_info(
+        comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>
+    ) on comm {
+        phalanx_mpi::info::hints(info.id())?;
+        begin_duplicate(comm, newcomm, request)?;
+    }
+
+    fn MPI_Comm_free(comm: Out<MPI_Comm>) {
+        free(comm)?;
+    }
+
+    fn MPI_Comm_disconnect(comm: Out<MPI_Comm>) {
+        let of = Comm::of(comm.get().id())?;
+        block_on(world()?, phalanx_mpi::collective::barrier(&Call::new(world()?, of)))?;
+        free(comm)?;
+    }
+}
+
+fn duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>) -> Result {
+    let made = block_on(world()?, create::duplicate(operation(comm)?))?;
+    put(comm, made, newcomm)?;
+    Ok(attribute::copy_all(comm.id(), newcomm.get().id())?)
+}
+
+/// Its handle is written when it is there.
+fn begin_duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) -> Result {
+    let call = operation(comm)?;
+    newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
+    let task = Task::begin(world()?, async move {
+        let handle = create::duplicate(call).await?.put()?;
+        errhandler::inherit(comm.id(), handle);
+        newcomm.put(MPI_Comm::of(handle));
+        attribute::copy_all(comm.id(), handle)
+    });
+    request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
+    Ok(())
+}
+
+fn free(comm: Out<MPI_Comm>) -> Result {
+    let handle = comm.get().id();
+    if handle != MPI_COMM_SELF {
+        Comm::of(handle)?;
+        attribute::delete_all(handle)?;
+    }
+    Comm::free(handle)?;
+    errhandler::forget(handle);
+    comm.put(MPI_Comm::of(MPI_COMM_NULL));
+    Ok(())
+}

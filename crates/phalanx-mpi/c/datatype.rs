@@ -1,0 +1,334 @@
+//! Datatypes (MPI 5.0, chapter 4 and 19.1.9): made, described, committed, freed.
+
+use super::argument;
+use super::argument::{Array, MPI_Aint, MPI_Count, Number, Out, OutArray, OutText, Text};
+use super::call::{Result, fail};
+use crate::abi::{self, MPI_Datatype, longest};
+use phalanx_mpi::constants::*;
+use phalanx_mpi::datatype::{Combiner, Contents, DEFAULT_ARGUMENT, Datatype, Distribution, Order};
+use phalanx_mpi::error::Class;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// The datatype of an argument.
+pub fn datatype_of(handle: MPI_Datatype) -> Result<Arc<Datatype>> {
+    Ok(Datatype::of(handle.id())?)
+}
+
+/// Gives a new datatype away; `C` is what the call has for counts.
+fn give<C: Number>(newtype: Out<MPI_Datatype>, made: Arc<Datatype>) -> Result {
+    let made = if is_large::<C>() { made.large() } else { made };
+    newtype.put(MPI_Datatype::of(made.put()?));
+    Ok(())
+}
+
+fn is_large<C>() -> bool {
+    size_of::<C>() > size_of::<c_int>()
+}
+
+fn wide<N: Number>(array: Array<N>, length: usize) -> Result<Vec<i64>> {
+    Ok(array.slice(length)?.iter().map(|number| number.wide()).collect())
+}
+
+fn places<N: Number>(array: Array<N>, length: usize) -> Result<Vec<isize>> {
+    Ok(array.slice(length)?.iter().map(|number| number.wide() as isize).collect())
+}
+
+mpi! {
+    large_fn MPI_Type_contiguous(count: Count, oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>) {
+        give::<Count>(newtype, Datatype::contiguous(count.wide(), &datatype_of(oldtype)?)?)?;
+    }
+
+    large_fn MPI_Type_vector(
+        count: Count, blocklength: Count, stride: Count, oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let oldtype = datatype_of(oldtype)?;
+        give::<Count>(newtype, Datatype::vector(count.wide(), blocklength.wide(), stride.wide(), &oldtype)?)?;
+    }
+
+    large_fn MPI_Type_create_hvector(
+        count: Count, blocklength: Count, stride: Address, oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let stride = stride.wide() as isize;
+        let made = Datatype::hvector(count.wide(), blocklength.wide(), stride, &datatype_of(oldtype)?)?;
+        give::<Count>(newtype, made)?;
+    }
+
+    large_fn MPI_Type_indexed(
+        count: Count, array_of_blocklengths: Array<Count>, array_of_displacements: Array<Count>,
+        oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let count = argument::count(count, "count")?;
+        let (lengths, places) = (wide(array_of_blocklengths, count)?, wide(array_of_displacements, count)?);
+        give::<Count>(newtype, Datatype::indexed(&lengths, &places, &datatype_of(oldtype)?)?)?;
+    }
+
+    large_fn MPI_Type_create_hindexed(
+        count: Count, array_of_blocklengths: Array<Count>, array_of_displacements: Array<Address>,
+        oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let count = argument::count(count, "count")?;
+        let (lengths, places) = (wide(array_of_blocklengths, count)?, places(array_of_displacements, count)?);
+        give::<Count>(newtype, Datatype::hindexed(&lengths, &places, &datatype_of(oldtype)?)?)?;
+    }
+
+    large_fn MPI_Type_create_indexed_block(
+        count: Count, blocklength: Count, array_of_displacements: Array<Count>,
+        oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let places = wide(array_of_displacements, argument::count(count, "count")?)?;
+        give::<Count>(newtype, Datatype::indexed_block(blocklength.wide(), &places, &datatype_of(oldtype)?)?)?;
+    }
+
+    large_fn MPI_Type_create_hindexed_block(
+        count: Count, blocklength: Count, array_of_displacements: Array<Address>,
+        oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let places = places(array_of_displacements, argument::count(count, "count")?)?;
+        give::<Count>(newtype, Datatype::hindexed_block(blocklength.wide(), &places, &datatype_of(oldtype)?)?)?;
+    }
+
+    large_fn MPI_Type_create_struct(
+        count: Count, array_of_blocklengths: Array<Count>, array_of_displacements: Array<Address>,
+        array_of_types: Array<MPI_Datatype>, newtype: Out<MPI_Datatype>,
+    ) {
+        let count = argument::count(count, "count")?;
+        let (lengths, places) = (wide(array_of_blocklengths, count)?, places(array_of_displacements, count)?);
+        let types = array_of_types.slice(count)?.iter().map(|handle| datatype_of(*handle)).collect::<Result<Vec<_>>>()?;
+        give::<Count>(newtype, Datatype::structure(&lengths, &places, &types)?)?;
+    }
+
+    large_fn MPI_Type_create_subarray(
+        ndims: c_int, array_of_sizes: Array<Count>, array_of_subsizes: Array<Count>, array_of_starts: Array<Count>,
+        order: c_int, oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>,
+    ) {
+        let ndims = ndims.natural(Class::Arg, "ndims")?;
+        let (sizes, starts) = (wide(array_of_sizes, ndims)?, wide(array_of_starts, ndims)?);
+        let (subsizes, order) = (wide(array_of_subsizes, ndims)?, Order::of(abi::ORDER.from_c(order))?);
+        give::<Count>(newtype, Datatype::subarray(&sizes, &subsizes, &starts, order, &datatype_of(oldtype)?)?)?;
+    }
+
+    large_fn MPI_Type_create_darray(
+        size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: Array<Count>, array_of_distribs: Array<c_int>,
+        array_of_dargs: Array<c_int>, array_of_psizes: Array<c_int>, order: c_int, oldtype: MPI_Datatype,
+        newtype: Out<MPI_Datatype>,
+    ) {
+        let ndims = ndims.natural(Class::Arg, "ndims")?;
+        let sizes = wide(array_of_gsizes, ndims)?;
+        let (distribs, dargs) = (array_of_distribs.slice(ndims)?, array_of_dargs.slice(ndims)?);
+        let distribution = |((how, argument), processes): ((&c_int, &c_int), &c_int)| Distribution {
+            how: abi::DISTRIBUTION.from_c(*how),
+            argument: distribution_argument_from_c(*argument),
+            processes: *processes as i64,
+        };
+        let grid = distribs.iter().zip(dargs).zip(array_of_psizes.slice(ndims)?).map(distribution).collect::<Vec<_>>();
+        let order = Order::of(abi::ORDER.from_c(order))?;
+        let made = Datatype::darray(size as i64, rank as i64, &sizes, &grid, order, &datatype_of(oldtype)?)?;
+        give::<Count>(newtype, made)?;
+    }
+
+    large_fn MPI_Type_create_resized(
+        oldtype: MPI_Datatype, lb: Address, extent: Address, newtype: Out<MPI_Datatype>,
+    ) {
+        let made = Datatype::resized(&datatype_of(oldtype)?, lb.wide() as isize, extent.wide() as isize)?;
+        give::<Count>(newtype, made)?;
+    }
+
+    fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>) {
+        give::<c_int>(newtype, Datatype::dup(&datatype_of(oldtype)?)?)?;
+    }
+
+    fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: Out<MPI_Datatype>) {
+        newtype.put(MPI_Datatype::of(Datatype::f90_real(p, r)?.put()?));
+    }
+
+    fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: Out<MPI_Datatype>) {
+        newtype.put(MPI_Datatype::of(Datatype::f90_complex(p, r)?.put()?));
+    }
+
+    fn MPI_Type_create_f90_integer(r: c_int, newtype: Out<MPI_Datatype>) {
+        newtype.put(MPI_Datatype::of(Datatype::f90_integer(r)?.put()?));
+    }
+
+    fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: Out<MPI_Datatype>) {
+        datatype.put(MPI_Datatype::of(Datatype::match_size(abi::TYPECLASS.from_c(typeclass), size as i64)?.put()?));
+    }
+
+    fn MPI_Type_get_value_index(
+        value_type: MPI_Datatype, index_type: MPI_Datatype, pair_type: Out<MPI_Datatype>,
+    ) {
+        let (value, index) = (datatype_of(value_type)?, datatype_of(index_type)?);
+        let pair = Datatype::value_index(&value, &index);
+        pair_type.put(MPI_Datatype::of(pair.map_or(Ok(MPI_DATATYPE_NULL), |pair| pair.put())?));
+    }
+
+    fn MPI_Type_commit(datatype: Out<MPI_Datatype>) {
+        datatype_of(datatype.get())?.commit();
+    }
+
+    fn MPI_Type_free(datatype: Out<MPI_Datatype>) {
+        Datatype::free(datatype.get().id())?;
+        datatype.put(MPI_Datatype::of(MPI_DATATYPE_NULL));
+    }
+}
+
+/// Of one number to another's type: MPI_UNDEFINED for what is too large.
+fn narrowed<N: Number>(number: i64) -> N {
+    N::narrow(number).or(N::narrow(MPI_UNDEFINED as i64)).expect("small enough for int")
+}
+
+mpi! {
+    large_fn MPI_Type_size(datatype: MPI_Datatype, size: Out<Count>) {
+        size.put(narrowed(datatype_of(datatype)?.size() as i64));
+    }
+
+    fn MPI_Type_size_x(datatype: MPI_Datatype, size: Out<MPI_Count>) {
+        size.put(datatype_of(datatype)?.size() as i64);
+    }
+
+    large_fn MPI_Type_get_extent(datatype: MPI_Datatype, lb: Out<Address>, extent: Out<Address>) {
+        let datatype = datatype_of(datatype)?;
+        lb.put(narrowed(datatype.lower_bound() as i64));
+        extent.put(narrowed(datatype.extent() as i64));
+    }
+
+    fn MPI_Type_get_extent_x(datatype: MPI_Datatype, lb: Out<MPI_Count>, extent: Out<MPI_Count>) {
+        let datatype = datatype_of(datatype)?;
+        lb.put(datatype.lower_bound() as i64);
+        extent.put(datatype.extent() as i64);
+    }
+
+    large_fn MPI_Type_get_true_extent(datatype: MPI_Datatype, true_lb: Out<Address>, true_extent: Out<Address>) {
+        let datatype = datatype_of(datatype)?;
+        true_lb.put(narrowed(datatype.true_lower_bound() as i64));
+        true_extent.put(narrowed(datatype.true_extent() as i64));
+    }
+
+    fn MPI_Type_get_true_extent_x(datatype: MPI_Datatype, true_lb: Out<MPI_Count>, true_extent: Out<MPI_Count>) {
+        let datatype = datatype_of(datatype)?;
+        true_lb.put(datatype.true_lower_bound() as i64);
+        true_extent.put(datatype.true_extent() as i64);
+    }
+
+    fn MPI_Type_set_name(datatype: MPI_Datatype, type_name: Text) {
+        datatype_of(datatype)?.set_name(&type_name.get());
+    }
+
+    fn MPI_Type_get_name(datatype: MPI_Datatype, type_name: OutText, resultlen: Out<c_int>) {
+        resultlen.put(type_name.put(&datatype_of(datatype)?.name(), longest::OBJECT_NAME) as c_int);
+    }
+
+    fn MPI_Type_get_envelope(
+        datatype: MPI_Datatype, num_integers: Out<c_int>, num_addresses: Out<c_int>, num_datatypes: Out<c_int>,
+        combiner: Out<c_int>,
+    ) {
+        let datatype = datatype_of(datatype)?;
+        let contents = datatype.contents();
+        check_small(contents)?;
+        num_integers.put(narrowed(contents.integers.len() as i64));
+        num_addresses.put(narrowed(contents.addresses.len() as i64));
+        num_datatypes.put(narrowed(contents.types.len() as i64));
+        combiner.put(abi::COMBINER.to_c(contents.combiner as i32));
+    }
+
+    fn MPI_Type_get_envelope_c(
+        datatype: MPI_Datatype, num_integers: Out<MPI_Count>, num_addresses: Out<MPI_Count>,
+        num_large_counts: Out<MPI_Count>, num_datatypes: Out<MPI_Count>, combiner: Out<c_int>,
+    ) {
+        let datatype = datatype_of(datatype)?;
+        let contents = datatype.contents();
+        num_integers.put(contents.integers.len() as i64);
+        num_addresses.put(contents.addresses.len() as i64);
+        num_large_counts.put(contents.counts.len() as i64);
+        num_datatypes.put(contents.types.len() as i64);
+        combiner.put(abi::COMBINER.to_c(contents.combiner as i32));
+    }
+
+    fn MPI_Type_get_contents(
+        datatype: MPI_Datatype, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int,
+        array_of_integers: OutArray<c_int>, array_of_addresses: OutArray<MPI_Aint>,
+        array_of_datatypes: OutArray<MPI_Datatype>,
+    ) {
+        let datatype = datatype_of(datatype)?;
+        let contents = datatype.contents();
+        check_small(contents)?;
+        let integers = room(array_of_integers, max_integers, contents.integers.len(), "max_integers")?;
+        let addresses = room(array_of_addresses, max_addresses, contents.addresses.len(), "max_addresses")?;
+        let types = room(array_of_datatypes, max_datatypes, contents.types.len(), "max_datatypes")?;
+        addresses.copy_from_slice(&contents.addresses);
+        put_integers(contents, integers);
+        put_types(contents, types)?;
+    }
+
+    fn MPI_Type_get_contents_c(
+        datatype: MPI_Datatype, max_integers: MPI_Count, max_addresses: MPI_Count, max_large_counts: MPI_Count,
+        max_datatypes: MPI_Count, array_of_integers: OutArray<c_int>, array_of_addresses: OutArray<MPI_Aint>,
+        array_of_large_counts: OutArray<MPI_Count>, array_of_datatypes: OutArray<MPI_Datatype>,
+    ) {
+        let datatype = datatype_of(datatype)?;
+        let contents = datatype.contents();
+        let integers = room(array_of_integers, max_integers, contents.integers.len(), "max_integers")?;
+        let addresses = room(array_of_addresses, max_addresses, contents.addresses.len(), "max_addresses")?;
+        let counts = room(array_of_large_counts, max_large_counts, contents.counts.len(), "max_large_counts")?;
+        let types = room(array_of_datatypes, max_datatypes, contents.types.len(), "max_datatypes")?;
+        addresses.copy_from_slice(&contents.addresses);
+        counts.copy_from_slice(&contents.counts);
+        put_integers(contents, integers);
+        put_types(contents, types)?;
+    }
+}
+
+/// What was made with large counts has contents that int may not hold.
+fn check_small(contents: &Contents) -> Result {
+    match contents.counts.is_empty() {
+        true => Ok(()),
+        false => fail(Class::Type, "datatype was made with large counts: call the function for large counts"),
+    }
+}
+
+/// The part of an array that takes `needed` of the `most` elements it has room for.
+fn room<'a, T>(array: OutArray<T>, most: impl Number, needed: usize, name: &str) -> Result<&'a mut [T]> {
+    match argument::count(most, name)? < needed {
+        true => fail(Class::Arg, format!("{name} is {}, the datatype has {needed}", most.wide())),
+        false => array.slice(needed),
+    }
+}
+
+fn put_types(contents: &Contents, types: &mut [MPI_Datatype]) -> Result {
+    if contents.combiner == Combiner::Named {
+        return fail(Class::Type, "datatype is predefined and has no contents");
+    }
+    for (place, inner) in types.iter_mut().zip(&contents.types) {
+        *place = MPI_Datatype::of(inner.put()?);
+    }
+    Ok(())
+}
+
+/// Numbers that stand for something are this interface's.
+fn put_integers(contents: &Contents, integers: &mut [c_int]) {
+    for (place, number) in integers.iter_mut().zip(&contents.integers) {
+        *place = *number as c_int;
+    }
+    let Some(last) = integers.len().checked_sub(1) else { return };
+    if let Combiner::Subarray | Combiner::Darray = contents.combiner {
+        integers[last] = abi::ORDER.to_c(integers[last]);
+    }
+    if contents.combiner == Combiner::Darray {
+        let dimensions = integers[2] as usize;
+        let (distribs, dargs) = (last - 3 * dimensions, last - 2 * dimensions);
+        integers[distribs..dargs].iter_mut().for_each(|how| *how = abi::DISTRIBUTION.to_c(*how));
+        integers[dargs..dargs + dimensions]
+            .iter_mut()
+            .for_each(|argument| *argument = distribution_argument_to_c(*argument));
+    }
+}
+
+fn distribution_argument_from_c(argument: c_int) -> i64 {
+    let default = argument == distribution_argument_to_c(DEFAULT_ARGUMENT as c_int);
+    if default { DEFAULT_ARGUMENT } else { argument as i64 }
+}
+
+fn distribution_argument_to_c(argument: c_int) -> c_int {
+    let default = argument as i64 == DEFAULT_ARGUMENT;
+    if default { abi::DISTRIBUTION_ARGUMENT.to_c(MPI_DISTRIBUTE_DFLT_DARG) } else { argument }
+}

@@ -1,0 +1,36 @@
+//! What the chapters on messages share: buffers and statuses.
+
+use super::argument::{Number, OutStatus, count};
+use super::call::Result;
+use crate::abi::{self, MPI_Datatype, MPI_Status};
+use phalanx_mpi::constants::MPI_SUCCESS;
+use phalanx_mpi::datatype::Datatype;
+use phalanx_mpi::engine::Status;
+use phalanx_mpi::point::Buffer;
+use std::ffi::c_void;
+
+/// `buf`, `count` and `datatype`.
+#[inline]
+pub fn buffer(start: *const c_void, elements: impl Number, datatype: MPI_Datatype) -> Result<Buffer> {
+    let elements = count(elements, "count")?;
+    Ok(Buffer::new(start.cast_mut().cast(), elements, Datatype::of(datatype.id())?)?)
+}
+
+/// Fills a status, but for its error, which only calls that complete several requests say.
+pub fn fill(status: OutStatus, with: &Status) {
+    if let Some(status) = status.get() {
+        fill_one(status, with);
+    }
+}
+
+pub fn fill_one(status: &mut MPI_Status, with: &Status) {
+    status.source = abi::RANK.to_c(with.source);
+    status.tag = abi::TAG.to_c(with.tag);
+    status.set_bytes(with.bytes);
+    status.set_cancelled(with.cancelled);
+}
+
+/// The code of a request's failure, in canonical numbers.
+pub fn code(status: &Status) -> i32 {
+    status.error.map_or(MPI_SUCCESS, |class| class as i32)
+}

@@ -1,0 +1,32 @@
+//! MPI's C functions, written once for both binary interfaces: each crate that has one includes this folder as a module
+//! beside its own `abi`, in whose types and conversions everything here is said. What the functions mean is in
+//! `phalanx_mpi`; here is only how C says it.
+//!
+//! One file per chapter. To add a function: declare it in its chapter with [`mpi!`] as `functions.h` has it, and take
+//! its name out of `unsupported.rs`.
+
+#[macro_use]
+mod call;
+mod argument;
+mod attribute;
+mod comm;
+mod datatype;
+mod elements;
+mod environment;
+mod errhandler;
+mod file;
+mod group;
+mod handle;
+mod info;
+mod interface;
+mod message;
+mod op;
+mod pack;
+mod point;
+mod request;
+mod session;
+mod status;
+mod tool;
+mod topology;
+mod unsupported;
+mod window;

@@ -1,0 +1,304 @@
+//! Completing requests (MPI 5.0, 3.7).
+
+use super::argument::{Array, Out, OutArray, OutStatus, count};
+use super::call::{Result, fail};
+use super::message::{code, fill, fill_one};
+use crate::abi::{self, MPI_Request, MPI_Status};
+use phalanx_mpi::constants::*;
+use phalanx_mpi::engine::{EMPTY, Status};
+use phalanx_mpi::error::Class;
+use phalanx_mpi::point;
+use phalanx_mpi::request::{self, Request};
+use phalanx_mpi::world::world;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+fn find(handles: &[MPI_Request]) -> Result<Vec<Option<Arc<Request>>>> {
+    Ok(handles.iter().map(|handle| Request::of(handle.id())).collect::<phalanx_mpi::error::Result<_>>()?)
+}
+
+/// The handle becomes null, unless its request can be started again.
+fn end(handle: &mut MPI_Request, request: &Request) {
+    if Request::end(handle.id(), request) {
+        *handle = MPI_Request::of(MPI_REQUEST_NULL);
+    }
+}
+
+/// The one request of a call is done.
+fn finish(handle: Out<MPI_Request>, request: &Request, done: Status, status: OutStatus) -> Result {
+    let mut own = handle.get();
+    end(&mut own, request);
+    handle.put(own);
+    fill(status, &done);
+    point::check(done)?;
+    Ok(())
+}
+
+/// Statuses of several requests, with their errors.
+fn fill_all(
+    statuses: OutStatus,
+    done: &[(usize, Status)],
+    place: impl Fn(usize, usize) -> usize,
+    length: usize,
+) -> Result {
+    if let Some(statuses) = statuses.slice(length) {
+        for (number, (index, status)) in done.iter().enumerate() {
+            fill_in(&mut statuses[place(number, *index)], status);
+        }
+    }
+    if done.iter().any(|(_, status)| status.error.is_some()) {
+        return fail(Class::InStatus, "some requests failed: the statuses say which");
+    }
+    Ok(())
+}
+
+fn fill_in(status: &mut MPI_Status, with: &Status) {
+    fill_one(status, with);
+    status.error = abi::ERROR.to_c(code(with));
+}
+
+mpi! {
+    fn MPI_Wait(request: Out<MPI_Request>, status: OutStatus) {
+        match Request::of(request.get().id())? {
+            None => fill(status, &EMPTY),
+            Some(own) => {
+                let done = own.wait(world()?)?;
+                finish(request, &own, done, status)?;
+            }
+        }
+    }
+
+    fn MPI_Test(request: Out<MPI_Request>, flag: Out<c_int>, status: OutStatus) {
+        flag.put_flag(true);
+        let Some(own) = Request::of(request.get().id())? else {
+            fill(status, &EMPTY);
+            return Ok(());
+        };
+        match own.test(world()?)? {
+            None => flag.put_flag(false),
+            Some(done) => finish(request, &own, done, status)?,
+        }
+    }
+
+    fn MPI_Request_get_status(request: MPI_Request, flag: Out<c_int>, status: OutStatus) {
+        let own = Request::of(request.id())?;
+        let done = own.map_or(Ok(Some(EMPTY)), |own| own.test_only(world()?))?;
+        flag.put_flag(done.is_some());
+        done.iter().for_each(|done| fill(status, done));
+    }
+
+    fn MPI_Waitall(count: c_int, array_of_requests: OutArray<MPI_Request>, array_of_statuses: OutStatus) {
+        let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
+        let requests = find(handles)?;
+        let mut done = Vec::with_capacity(requests.len());
+        for (index, request) in requests.iter().enumerate() {
+            let Some(request) = request else {
+                done.push((index, EMPTY));
+                continue;
+            };
+            done.push((index, request.wait(world()?)?));
+            end(&mut handles[index], request);
+        }
+        fill_all(array_of_statuses, &done, |_, index| index, handles.len())?;
+    }
+
+    fn MPI_Testall(
+        count: c_int, array_of_requests: OutArray<MPI_Request>, flag: Out<c_int>, array_of_statuses: OutStatus
+    ) {
+        let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
+        let requests = find(handles)?;
+        let all = request::are_done(world()?, &requests);
+        flag.put_flag(all);
+        if all {
+            let mut done = Vec::with_capacity(requests.len());
+            for (index, request) in requests.iter().enumerate() {
+                let Some(request) = request else {
+                    done.push((index, EMPTY));
+                    continue;
+                };
+                done.push((index, request.wait(world()?)?));
+                end(&mut handles[index], request);
+            }
+            fill_all(array_of_statuses, &done, |_, index| index, handles.len())?;
+        }
+    }
+
+    fn MPI_Waitany(
+        count: c_int, array_of_requests: OutArray<MPI_Request>, index: Out<c_int>, status: OutStatus
+    ) {
+        let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
+        let requests = find(handles)?;
+        any(handles, &requests, request::wait_any(world()?, &requests)?, index, status)?;
+    }
+
+    fn MPI_Testany(
+        count: c_int, array_of_requests: OutArray<MPI_Request>, index: Out<c_int>, flag: Out<c_int>, status: OutStatus
+    ) {
+        let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
+        let requests = find(handles)?;
+        let idle = !requests.iter().flatten().any(|request| request.is_active());
+        let found = request::test_any(world()?, &requests)?;
+        flag.put_flag(idle || found.is_some());
+        if idle || found.is_some() {
+            any(handles, &requests, found, index, status)?;
+        } else {
+            index.put(abi::RANK.to_c(MPI_UNDEFINED));
+        }
+    }
+
+    fn MPI_Waitsome(
+        incount: c_int, array_of_requests: OutArray<MPI_Request>, outcount: Out<c_int>,
+        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatus
+    ) {
+        let handles = array_of_requests.slice(count(incount, "incount")?)?;
+        let requests = find(handles)?;
+        let done = request::wait_some(world()?, &requests)?;
+        some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
+    }
+
+    fn MPI_Testsome(
+        incount: c_int, array_of_requests: OutArray<MPI_Request>, outcount: Out<c_int>,
+        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatus
+    ) {
+        let handles = array_of_requests.slice(count(incount, "incount")?)?;
+        let requests = find(handles)?;
+        let idle = !requests.iter().flatten().any(|request| request.is_active());
+        let done = if idle { None } else { Some(request::test_some(world()?, &requests)?) };
+        some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
+    }
+
+    fn MPI_Request_get_status_any(
+        count: c_int, array_of_requests: Array<MPI_Request>, index: Out<c_int>, flag: Out<c_int>, status: OutStatus
+    ) {
+        let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
+        let requests = find(handles)?;
+        index.put(abi::RANK.to_c(MPI_UNDEFINED));
+        flag.put_flag(!requests.iter().flatten().any(|request| request.is_active()));
+        for (number, request) in requests.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?))) {
+            if !request.is_active() {
+                continue;
+            }
+            if let Some(done) = request.test_only(world()?)? {
+                index.put(number as c_int);
+                flag.put_flag(true);
+                fill(status, &done);
+                return Ok(());
+            }
+        }
+        fill(status, &EMPTY);
+    }
+
+    fn MPI_Request_get_status_all(
+        count: c_int, array_of_requests: Array<MPI_Request>, flag: Out<c_int>, array_of_statuses: OutStatus
+    ) {
+        let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
+        let requests = find(handles)?;
+        let all = request::are_done(world()?, &requests);
+        flag.put_flag(all);
+        if all {
+            let look = |request: &Option<Arc<Request>>| -> Result<Status> {
+                match request {
+                    None => Ok(EMPTY),
+                    Some(request) => Ok(request.test_only(world()?)?.unwrap_or(EMPTY)),
+                }
+            };
+            let done = requests.iter().enumerate().map(|(index, request)| Ok((index, look(request)?)));
+            let done = done.collect::<Result<Vec<_>>>()?;
+            fill_all(array_of_statuses, &done, |_, index| index, handles.len())?;
+        }
+    }
+
+    fn MPI_Request_get_status_some(
+        incount: c_int, array_of_requests: Array<MPI_Request>, outcount: Out<c_int>,
+        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatus
+    ) {
+        let handles = array_of_requests.slice(count(incount, "incount")?)?;
+        let requests = find(handles)?;
+        if !requests.iter().flatten().any(|request| request.is_active()) {
+            outcount.put(abi::RANK.to_c(MPI_UNDEFINED));
+            return Ok(());
+        }
+        let mut done = Vec::new();
+        for (index, request) in requests.iter().enumerate() {
+            let Some(request) = request.as_ref().filter(|request| request.is_active()) else { continue };
+            done.extend(request.test_only(world()?)?.map(|status| (index, status)));
+        }
+        outcount.put(done.len() as c_int);
+        let indices = array_of_indices.slice(done.len())?;
+        indices.iter_mut().zip(&done).for_each(|(into, (index, _))| *into = *index as c_int);
+        fill_all(array_of_statuses, &done, |number, _| number, done.len())?;
+    }
+
+    fn MPI_Request_free(request: Out<MPI_Request>) {
+        Request::free(request.get().id(), world()?)?;
+        request.put(MPI_Request::of(MPI_REQUEST_NULL));
+    }
+
+    fn MPI_Cancel(request: Out<MPI_Request>) {
+        match Request::of(request.get().id())? {
+            None => return fail(Class::Request, "request is MPI_REQUEST_NULL"),
+            Some(own) => own.cancel(world()?)?,
+        }
+    }
+
+    fn MPI_Start(request: Out<MPI_Request>) {
+        start(request.get())?;
+    }
+
+    fn MPI_Startall(count: c_int, array_of_requests: OutArray<MPI_Request>) {
+        for request in array_of_requests.slice(super::argument::count(count, "count")?)? {
+            start(*request)?;
+        }
+    }
+}
+
+fn start(handle: MPI_Request) -> Result {
+    match Request::of(handle.id())? {
+        None => fail(Class::Request, "request is MPI_REQUEST_NULL"),
+        Some(request) => Ok(request.start()?),
+    }
+}
+
+fn any(
+    handles: &mut [MPI_Request],
+    requests: &[Option<Arc<Request>>],
+    found: Option<(usize, Status)>,
+    index: Out<c_int>,
+    status: OutStatus,
+) -> Result {
+    let Some((number, done)) = found else {
+        index.put(abi::RANK.to_c(MPI_UNDEFINED));
+        fill(status, &EMPTY);
+        return Ok(());
+    };
+    index.put(number as c_int);
+    if let Some(request) = &requests[number] {
+        end(&mut handles[number], request);
+    }
+    fill(status, &done);
+    point::check(done)?;
+    Ok(())
+}
+
+fn some(
+    handles: &mut [MPI_Request],
+    requests: &[Option<Arc<Request>>],
+    done: Option<Vec<(usize, Status)>>,
+    outcount: Out<c_int>,
+    array_of_indices: OutArray<c_int>,
+    array_of_statuses: OutStatus,
+) -> Result {
+    let Some(done) = done else {
+        outcount.put(abi::RANK.to_c(MPI_UNDEFINED));
+        return Ok(());
+    };
+    outcount.put(done.len() as c_int);
+    let indices = array_of_indices.slice(done.len())?;
+    for (into, (index, _)) in indices.iter_mut().zip(&done) {
+        *into = *index as c_int;
+        if let Some(request) = &requests[*index] {
+            end(&mut handles[*index], request);
+        }
+    }
+    fill_all(array_of_statuses, &done, |number, _| number, done.len())
+}

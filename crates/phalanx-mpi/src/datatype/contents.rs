@@ -1,0 +1,77 @@
+//! How a datatype was made, for MPI_Type_get_envelope and MPI_Type_get_contents (MPI 5.0, 4.1.13).
+
+use super::Datatype;
+use std::sync::Arc;
+
+/// The call that made it; the numbers are the standard interface's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Combiner {
+    Named = 101,
+    Dup = 102,
+    Contiguous = 103,
+    Vector = 104,
+    Hvector = 105,
+    Indexed = 106,
+    Hindexed = 107,
+    IndexedBlock = 108,
+    HindexedBlock = 109,
+    Struct = 110,
+    Subarray = 111,
+    Darray = 112,
+    F90Real = 113,
+    F90Complex = 114,
+    F90Integer = 115,
+    Resized = 116,
+    ValueIndex = 117,
+}
+
+impl Combiner {
+    /// Datatypes that are there without being made: they cannot be freed.
+    pub fn is_predefined(self) -> bool {
+        matches!(self, Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer)
+    }
+}
+
+/// The arguments of the call, in the order in which the standard gives them back.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    pub combiner: Combiner,
+    pub integers: Vec<i64>,
+    pub addresses: Vec<isize>,
+    /// Only when the call was one for large counts (MPI_Type_vector_c, ...).
+    pub counts: Vec<i64>,
+    pub types: Vec<Arc<Datatype>>,
+}
+
+impl Contents {
+    pub(super) fn new(combiner: Combiner, types: &[&Arc<Datatype>]) -> Contents {
+        let types = types.iter().map(|&datatype| datatype.clone()).collect();
+        Contents { combiner, integers: Vec::new(), addresses: Vec::new(), counts: Vec::new(), types }
+    }
+
+    pub(super) fn integers(self, integers: impl IntoIterator<Item = i64>) -> Contents {
+        Contents { integers: integers.into_iter().collect(), ..self }
+    }
+
+    pub(super) fn addresses(self, addresses: impl IntoIterator<Item = isize>) -> Contents {
+        Contents { addresses: addresses.into_iter().collect(), ..self }
+    }
+
+    /// Of a structure.
+    pub(super) fn blocklengths(&self) -> impl Iterator<Item = usize> {
+        let given = if self.counts.is_empty() { &self.integers } else { &self.counts };
+        given.iter().skip(1).map(|length| *length as usize)
+    }
+
+    /// As the call for large counts gives them back.
+    pub(super) fn large(self) -> Contents {
+        let Contents { combiner, mut integers, addresses, types, .. } = self;
+        let counts = match combiner {
+            Combiner::Subarray => integers.drain(1..integers.len() - 1).collect(),
+            Combiner::Darray => integers.drain(3..3 + integers[2] as usize).collect(),
+            _ => integers.drain(..).chain(addresses.into_iter().map(|address| address as i64)).collect(),
+        };
+        Contents { combiner, integers, addresses: Vec::new(), counts, types }
+    }
+}

@@ -1,0 +1,108 @@
+//! C's `long double`, which Rust does not have: on x86 the processor's 80-bit numbers in 16 bytes, on Apple's ARM
+//! processors `double`. Elsewhere it is emulated by C compilers, and refused here.
+
+#[cfg(all(target_vendor = "apple", target_arch = "aarch64"))]
+pub type LongDouble = f64;
+#[cfg(target_arch = "x86_64")]
+pub use x87::LongDouble;
+
+#[cfg(target_arch = "x86_64")]
+mod x87 {
+    use std::arch::asm;
+
+    /// As it lies in memory; the last six bytes have no meaning.
+    #[derive(Clone, Copy)]
+    #[repr(C, align(16))]
+    pub struct LongDouble([u8; 16]);
+
+    macro_rules! operator {
+        ($trait:ident, $method:ident, $instruction:literal) => {
+            impl std::ops::$trait for LongDouble {
+                type Output = LongDouble;
+
+                #[inline]
+                fn $method(self, other: LongDouble) -> LongDouble {
+                    let mut result = LongDouble([0; 16]);
+                    // SAFETY: reads two numbers, writes one, leaves the register stack empty as it was.
+                    unsafe {
+                        asm!(
+                            "fld tbyte ptr [{left}]", "fld tbyte ptr [{right}]", $instruction, "fstp tbyte ptr [{result}]",
+                            left = in(reg) &self, right = in(reg) &other, result = in(reg) &mut result,
+                            out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                            out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                            options(nostack),
+                        );
+                    }
+                    result
+                }
+            }
+        };
+    }
+
+    operator!(Add, add, "faddp st(1), st");
+    operator!(Sub, sub, "fsubp st(1), st");
+    operator!(Mul, mul, "fmulp st(1), st");
+
+    impl PartialEq for LongDouble {
+        fn eq(&self, other: &LongDouble) -> bool {
+            self.partial_cmp(other) == Some(std::cmp::Ordering::Equal)
+        }
+    }
+
+    impl PartialOrd for LongDouble {
+        #[inline]
+        fn partial_cmp(&self, other: &LongDouble) -> Option<std::cmp::Ordering> {
+            let (unordered, below, equal): (u8, u8, u8);
+            // SAFETY: reads two numbers, leaves the register stack empty as it was.
+            unsafe {
+                asm!(
+                    "fld tbyte ptr [{right}]", "fld tbyte ptr [{left}]", "fucomip st, st(1)", "fstp st(0)",
+                    "setp {unordered}", "setb {below}", "sete {equal}",
+                    left = in(reg) self, right = in(reg) other,
+                    unordered = out(reg_byte) unordered, below = out(reg_byte) below, equal = out(reg_byte) equal,
+                    out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                    out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                    options(nostack, readonly),
+                );
+            }
+            match (unordered != 0, below != 0, equal != 0) {
+                (true, ..) => None,
+                (_, true, _) => Some(std::cmp::Ordering::Less),
+                (_, _, true) => Some(std::cmp::Ordering::Equal),
+                _ => Some(std::cmp::Ordering::Greater),
+            }
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::LongDouble;
+    use std::arch::asm;
+
+    fn number(value: f64) -> LongDouble {
+        let mut number = unsafe { std::mem::zeroed::<LongDouble>() };
+        unsafe { asm!("fld qword ptr [{}]", "fstp tbyte ptr [{}]", in(reg) &value, in(reg) &mut number) };
+        number
+    }
+
+    fn value(number: LongDouble) -> f64 {
+        let mut value = 0.0;
+        unsafe { asm!("fld tbyte ptr [{}]", "fstp qword ptr [{}]", in(reg) &number, in(reg) &mut value) };
+        value
+    }
+
+    #[test]
+    fn arithmetic_has_more_bits_than_double_has() {
+        let (one, small) = (number(1.0), number(f64::EPSILON / 16.0));
+        assert_eq!(value((one + small - one) * number(16.0)), f64::EPSILON);
+        assert_eq!(value(number(7.0) - number(2.5)), 4.5);
+    }
+
+    #[test]
+    fn numbers_are_ordered_and_what_is_none_is_not() {
+        let (one, two, none) = (number(1.0), number(2.0), number(f64::NAN));
+        assert!(one < two && two > one && one == one && one != two && !(two < one));
+        assert!(!(one < none) && !(one > none) && one != none);
+    }
+}

@@ -1,0 +1,290 @@
+//! Point-to-point communication of a program (MPI 5.0, chapter 3), with its datatypes.
+
+use crate::comm::{Comm, PROC_NULL, Use};
+use crate::constants::MPI_ANY_TAG;
+use crate::datatype::Datatype;
+use crate::engine::{EMPTY, Mode, Outgoing, Scatter, Status, Taken, Target};
+use crate::error::{Class, Error, Result, fail};
+use crate::handle::Table;
+use crate::request::Active;
+use crate::world::World;
+use phalanx_net::sync::lock;
+use std::sync::{Arc, Mutex};
+
+/// Elements in a program's memory.
+#[derive(Clone)]
+pub struct Buffer {
+    pub start: *mut u8,
+    pub count: usize,
+    pub datatype: Arc<Datatype>,
+}
+
+// SAFETY: the memory is lent to the operation, whichever thread works on it.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Checks what communication asks of its arguments. A null buffer may be the beginning of memory (MPI_BOTTOM) where
+    /// the datatype has addresses of its own, and anything where there is no data.
+    pub fn new(start: *mut u8, count: usize, datatype: Arc<Datatype>) -> Result<Buffer> {
+        datatype.check_committed()?;
+        let Some(bytes) = datatype.packed_size(count) else {
+            return fail(Class::Count, format!("{count} elements of {} bytes are too many", datatype.size()));
+        };
+        if bytes > 0 && start.is_null() && datatype.true_lower_bound() == 0 {
+            return fail(Class::Buffer, format!("the buffer of {bytes} bytes is NULL"));
+        }
+        Ok(Buffer { start, count, datatype })
+    }
+
+    /// Bytes of data.
+    pub fn bytes(&self) -> usize {
+        self.datatype.size() * self.count
+    }
+
+    /// Its data for a send: in place if it is one run, otherwise packed.
+    #[inline]
+    pub fn outgoing(&self) -> Outgoing {
+        match self.datatype.contiguous_at(self.count) {
+            Some(offset) => Outgoing::Borrowed(self.start.wrapping_offset(offset), self.bytes()),
+            None => {
+                let mut packed = vec![0; self.bytes()];
+                // SAFETY: the caller of the send lends this memory.
+                unsafe { self.datatype.pack(self.start, self.count, 0, &mut packed) };
+                Outgoing::Owned(packed)
+            }
+        }
+    }
+
+    /// Where data that is received goes.
+    #[inline]
+    pub fn target(&self) -> Target {
+        match self.datatype.contiguous_at(self.count) {
+            Some(offset) => Target::Plain(self.start.wrapping_offset(offset), self.bytes()),
+            None => Target::Scattered(Arc::new(self.clone())),
+        }
+    }
+}
+
+impl Scatter for Buffer {
+    fn capacity(&self) -> usize {
+        self.bytes()
+    }
+
+    fn put(&self, position: usize, bytes: &[u8]) {
+        // SAFETY: the caller of the receive lends this memory.
+        unsafe { self.datatype.unpack(self.start, self.count, position, bytes) };
+    }
+}
+
+/// How a send is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    Standard,
+    Synchronous,
+    /// From a copy, in the memory that the program attached for it.
+    Buffered,
+}
+
+/// What a status says of messages from and to nobody.
+pub const NOBODY: Status = Status { source: PROC_NULL, tag: MPI_ANY_TAG, ..EMPTY };
+
+/// Begins a send.
+pub fn send(world: &World, comm: &Comm, buffer: &Buffer, to: i32, tag: i32, how: Sending) -> Result<Active> {
+    if tag < 0 {
+        return fail(Class::Tag, format!("tag {tag} is negative"));
+    }
+    let Some(process) = comm.destination(to)? else { return Ok(Active::Done(NOBODY)) };
+    let (mode, data) = match how {
+        Sending::Standard => (Mode::Standard, buffer.outgoing()),
+        Sending::Synchronous => (Mode::Synchronous, buffer.outgoing()),
+        Sending::Buffered => (Mode::Standard, Outgoing::Owned(buffered(world, buffer)?)),
+    };
+    let request = world.engine().send(process, comm.envelope(Use::Point, tag), data, mode);
+    if how == Sending::Buffered {
+        if let Some(request) = request {
+            lock(&ATTACHED).sends.push((request, buffer.bytes()));
+        }
+        return Ok(Active::Done(EMPTY));
+    }
+    Ok(request.map_or(Active::Done(EMPTY), Active::Point))
+}
+
+/// Sends, and waits until the buffer may be used again.
+#[inline]
+pub fn send_and_wait(world: &World, comm: &Comm, buffer: &Buffer, to: i32, tag: i32, how: Sending) -> Result<()> {
+    match send(world, comm, buffer, to, tag, how)? {
+        Active::Point(request) => check(world.wait(|engine| engine.outcome(request))).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Begins a receive.
+#[inline]
+pub fn receive(world: &World, comm: &Comm, buffer: &Buffer, from: i32, tag: i32) -> Result<Active> {
+    match comm.pattern(Use::Point, from, tag)? {
+        None => Ok(Active::Done(NOBODY)),
+        Some(pattern) => Ok(Active::Point(world.engine().receive(pattern, buffer.target()))),
+    }
+}
+
+/// Receives; who sent what. A status with an error is returned as one, after the status was noted.
+#[inline]
+pub fn receive_and_wait(world: &World, comm: &Comm, buffer: &Buffer, from: i32, tag: i32) -> Result<Status> {
+    Ok(finish(world, receive(world, comm, buffer, from, tag)?))
+}
+
+/// Waits for what was begun.
+#[inline]
+pub fn finish(world: &World, active: Active) -> Status {
+    match active {
+        Active::Point(request) => world.wait(|engine| engine.outcome(request)),
+        Active::Done(status) => status,
+        _ => EMPTY,
+    }
+}
+
+/// Fails with what a status says.
+pub fn check(status: Status) -> Result<Status> {
+    match status.error {
+        None => Ok(status),
+        Some(Class::Truncate) => {
+            let Status { source, tag, bytes, .. } = status;
+            let text =
+                format!("the message of rank {source} with tag {tag} is longer than the buffer of {bytes} bytes");
+            fail(Class::Truncate, text)
+        }
+        Some(class) => fail(class, class.words()),
+    }
+}
+
+/// Waits for a message without receiving it.
+pub fn probe(world: &World, comm: &Comm, from: i32, tag: i32) -> Result<Status> {
+    Ok(match comm.pattern(Use::Point, from, tag)? {
+        None => NOBODY,
+        Some(pattern) => world.wait(|engine| engine.probe(&pattern)),
+    })
+}
+
+/// Whether there is a message.
+pub fn probe_now(world: &World, comm: &Comm, from: i32, tag: i32) -> Result<Option<Status>> {
+    let Some(pattern) = comm.pattern(Use::Point, from, tag)? else { return Ok(Some(NOBODY)) };
+    world.progress();
+    Ok(world.engine().probe(&pattern))
+}
+
+/// Canonical handles of messages.
+pub const MESSAGE_NULL: u32 = 0x128;
+pub const MESSAGE_NO_PROC: u32 = 0x129;
+
+/// A message that was taken out by a probe.
+pub struct Message {
+    pub comm: u32,
+    taken: Taken,
+}
+
+static MESSAGES: Table<Message> = Table::new(9);
+
+/// Waits for a message and takes it out (MPI_Mprobe).
+pub fn take(world: &World, comm: &Comm, handle: u32, from: i32, tag: i32) -> Result<(u32, Status)> {
+    match comm.pattern(Use::Point, from, tag)? {
+        None => Ok((MESSAGE_NO_PROC, NOBODY)),
+        Some(pattern) => keep(handle, world.wait(|engine| engine.probe_and_take(&pattern))),
+    }
+}
+
+/// Takes a message out if there is one (MPI_Improbe).
+pub fn take_now(world: &World, comm: &Comm, handle: u32, from: i32, tag: i32) -> Result<Option<(u32, Status)>> {
+    let Some(pattern) = comm.pattern(Use::Point, from, tag)? else { return Ok(Some((MESSAGE_NO_PROC, NOBODY))) };
+    world.progress();
+    let taken = world.engine().probe_and_take(&pattern);
+    taken.map(|taken| keep(handle, taken)).transpose()
+}
+
+fn keep(comm: u32, (taken, status): (Taken, Status)) -> Result<(u32, Status)> {
+    let message = MESSAGES.put(Arc::new(Message { comm, taken }));
+    Ok((message.ok_or_else(|| Error::new(Class::Other, "too many messages were taken out"))?, status))
+}
+
+/// Begins to receive a message that was taken out.
+pub fn receive_taken(world: &World, message: u32, buffer: &Buffer) -> Result<Active> {
+    if message == MESSAGE_NO_PROC {
+        return Ok(Active::Done(NOBODY));
+    }
+    match MESSAGES.take(message) {
+        Some(message) => Ok(Active::Point(world.engine().receive_message(message.taken, buffer.target()))),
+        None => fail(Class::Request, "message is MPI_MESSAGE_NULL, or was received"),
+    }
+}
+
+/// Memory for buffered sends (MPI 5.0, 3.6). Copies are kept by this library; the program's memory only says how much
+/// may be under way, and a send for which that does not suffice fails, as the standard has it.
+struct Attached {
+    address: usize,
+    bytes: usize,
+    /// None: as much as is needed (MPI_BUFFER_AUTOMATIC).
+    limit: Option<usize>,
+    sends: Vec<(usize, usize)>,
+}
+
+static ATTACHED: Mutex<Attached> = Mutex::new(Attached { address: 0, bytes: 0, limit: Some(0), sends: Vec::new() });
+
+/// MPI_Buffer_attach.
+pub fn attach(address: usize, bytes: usize, automatic: bool) -> Result<()> {
+    let mut attached = lock(&ATTACHED);
+    if attached.limit != Some(0) {
+        return fail(Class::Buffer, "a buffer is attached");
+    }
+    (attached.address, attached.bytes) = (address, bytes);
+    attached.limit = (!automatic).then_some(bytes);
+    Ok(())
+}
+
+/// MPI_Buffer_detach: waits until all of it was sent; its address and length.
+pub fn detach(world: &World) -> (usize, usize) {
+    flush(world);
+    let mut attached = lock(&ATTACHED);
+    attached.limit = Some(0);
+    (std::mem::take(&mut attached.address), std::mem::take(&mut attached.bytes))
+}
+
+/// MPI_Buffer_flush: waits until all of it was sent.
+pub fn flush(world: &World) {
+    let sends = std::mem::take(&mut lock(&ATTACHED).sends);
+    for (request, _) in sends {
+        world.wait(|engine| engine.outcome(request));
+    }
+}
+
+/// MPI_Buffer_iflush.
+pub fn begin_flush(world: &'static World) -> Arc<crate::tasks::Task> {
+    let sends = std::mem::take(&mut lock(&ATTACHED).sends);
+    crate::tasks::Task::begin(world, async move {
+        for (request, _) in sends {
+            crate::tasks::outcome(world, request).await;
+        }
+        Ok(())
+    })
+}
+
+fn buffered(world: &World, buffer: &Buffer) -> Result<Vec<u8>> {
+    world.progress();
+    let mut attached = lock(&ATTACHED);
+    let mut engine = world.engine();
+    attached.sends.retain(|(request, _)| engine.outcome(*request).is_none());
+    drop(engine);
+    // Each costs what a program was told to add for it (MPI_BSEND_OVERHEAD is more).
+    let used: usize = attached.sends.iter().map(|(_, bytes)| bytes + 64).sum();
+    match attached.limit {
+        Some(limit) if used + buffer.bytes() > limit => {
+            let left = limit.saturating_sub(used);
+            fail(Class::Buffer, format!("the attached buffer has {left} bytes left, {} are sent", buffer.bytes()))
+        }
+        _ => Ok(match buffer.outgoing() {
+            Outgoing::Owned(packed) => packed,
+            // SAFETY: the caller of the send lends the memory.
+            borrowed => unsafe { borrowed.bytes() }.to_vec(),
+        }),
+    }
+}

@@ -1,0 +1,235 @@
+//! Requests: what a program waits for (MPI 5.0, 3.7).
+
+use crate::engine::{EMPTY, Engine, Status};
+use crate::error::{Class, Error, Result, fail};
+use crate::handle::Table;
+use crate::tasks::Task;
+use crate::world::World;
+use phalanx_net::sync::lock;
+use std::sync::{Arc, Mutex};
+
+/// Canonical handle.
+pub const REQUEST_NULL: u32 = 0x180;
+
+/// What a request stands for while it is active.
+pub enum Active {
+    /// Nothing: a persistent request that was not started, or whose outcome was seen.
+    No,
+    /// A send or a receive of the engine.
+    Point(usize),
+    /// An operation that goes on beside the program.
+    Task(Arc<Task>),
+    /// It was done before anybody asked.
+    Done(Status),
+    /// What the program itself completes.
+    General(Arc<dyn General>),
+}
+
+/// A generalized request (MPI 5.0, 13.2).
+pub trait General: Send + Sync {
+    fn is_complete(&self) -> bool;
+    /// Its outcome: calls the program's query function. Called without any lock.
+    fn query(&self) -> Result<Status>;
+    /// Calls the program's cancel function.
+    fn cancel(&self) -> Result<()>;
+}
+
+/// Begins what a persistent request stands for.
+pub type Start = Box<dyn Fn() -> Result<Active> + Send + Sync>;
+
+pub struct Request {
+    /// The communicator whose error handler hears of failures.
+    pub comm: u32,
+    active: Mutex<Active>,
+    start: Option<Start>,
+}
+
+static REQUESTS: Table<Request> = Table::new(8);
+
+impl Request {
+    /// A handle for what is under way.
+    pub fn put(comm: u32, active: Active) -> Result<u32> {
+        Request::insert(Request { comm, active: Mutex::new(active), start: None })
+    }
+
+    /// A handle for what can be started again and again.
+    pub fn put_persistent(comm: u32, start: Start) -> Result<u32> {
+        Request::insert(Request { comm, active: Mutex::new(Active::No), start: Some(start) })
+    }
+
+    fn insert(request: Request) -> Result<u32> {
+        REQUESTS.put(Arc::new(request)).ok_or_else(|| Error::new(Class::Other, "too many requests"))
+    }
+
+    /// None for MPI_REQUEST_NULL.
+    pub fn of(handle: u32) -> Result<Option<Arc<Request>>> {
+        match REQUESTS.get(handle) {
+            None if handle == REQUEST_NULL => Ok(None),
+            None => fail(Class::Request, format!("request {handle:#x} is no request, or was freed")),
+            request => Ok(request),
+        }
+    }
+
+    pub fn is_persistent(&self) -> bool {
+        self.start.is_some()
+    }
+
+    pub fn is_active(&self) -> bool {
+        !matches!(*lock(&self.active), Active::No)
+    }
+
+    /// Starts a persistent request.
+    pub fn start(&self) -> Result<()> {
+        let Some(start) = &self.start else { return fail(Class::Request, "the request is not persistent") };
+        if self.is_active() {
+            return fail(Class::Request, "the request is active: it must be completed before it is started again");
+        }
+        let active = start()?;
+        *lock(&self.active) = active;
+        Ok(())
+    }
+
+    /// The outcome, if there is one; the request is not active then. `engine` is the world's.
+    #[inline]
+    fn finish(&self, engine: &mut Engine) -> Option<Outcome> {
+        let mut active = lock(&self.active);
+        let outcome = match &*active {
+            Active::No => Outcome::Status(EMPTY),
+            Active::Point(id) => Outcome::Status(engine.outcome(*id)?),
+            Active::Task(task) => Outcome::Status(task.outcome()?),
+            Active::Done(status) => Outcome::Status(*status),
+            Active::General(general) if general.is_complete() => Outcome::Query(general.clone()),
+            Active::General(_) => return None,
+        };
+        *active = Active::No;
+        Some(outcome)
+    }
+
+    /// The outcome without an end to the request.
+    fn look(&self, engine: &Engine) -> Option<Outcome> {
+        Some(match &*lock(&self.active) {
+            Active::No => Outcome::Status(EMPTY),
+            Active::Point(id) => Outcome::Status(engine.peek(*id)?),
+            Active::Task(task) => Outcome::Status(task.outcome()?),
+            Active::Done(status) => Outcome::Status(*status),
+            Active::General(general) if general.is_complete() => Outcome::Query(general.clone()),
+            Active::General(_) => return None,
+        })
+    }
+
+    /// Waits until it is done.
+    #[inline]
+    pub fn wait(&self, world: &World) -> Result<Status> {
+        world.wait(|engine| self.finish(engine)).status()
+    }
+
+    /// Its outcome, if it is done.
+    pub fn test(&self, world: &World) -> Result<Option<Status>> {
+        world.progress();
+        self.finish(&mut world.engine()).map(Outcome::status).transpose()
+    }
+
+    /// The same, and it stays what it is.
+    pub fn test_only(&self, world: &World) -> Result<Option<Status>> {
+        world.progress();
+        let outcome = self.look(&world.engine());
+        outcome.map(Outcome::status).transpose()
+    }
+
+    /// Tries to take it back.
+    pub fn cancel(&self, world: &World) -> Result<()> {
+        let mut engine = world.engine();
+        let general = match &*lock(&self.active) {
+            Active::Point(id) => {
+                engine.cancel(*id);
+                return Ok(());
+            }
+            Active::General(general) => general.clone(),
+            Active::No => return fail(Class::Request, "the request is not active"),
+            Active::Task(_) => return fail(Class::Request, "a collective operation cannot be cancelled"),
+            Active::Done(_) => return Ok(()),
+        };
+        drop(engine);
+        general.cancel()
+    }
+
+    /// Ends a handle. What is under way goes on to its end.
+    pub fn free(handle: u32, world: &World) -> Result<()> {
+        let Some(request) = REQUESTS.take(handle) else {
+            return fail(Class::Request, "the request is MPI_REQUEST_NULL, or was freed");
+        };
+        let mut engine = world.engine();
+        if let Active::Point(id) = *lock(&request.active) {
+            engine.detach(id);
+        }
+        Ok(())
+    }
+
+    /// Ends the handle of a request that is done, unless it can be started again. Whether it ended.
+    pub fn end(handle: u32, request: &Request) -> bool {
+        !request.is_persistent() && REQUESTS.take(handle).is_some()
+    }
+}
+
+enum Outcome {
+    Status(Status),
+    Query(Arc<dyn General>),
+}
+
+impl Outcome {
+    fn status(self) -> Result<Status> {
+        match self {
+            Outcome::Status(status) => Ok(status),
+            Outcome::Query(general) => general.query(),
+        }
+    }
+}
+
+/// Waits until one of them is done: which, and its outcome. None when none of them is active.
+pub fn wait_any(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<(usize, Status)>> {
+    if !requests.iter().flatten().any(|request| request.is_active()) {
+        return Ok(None);
+    }
+    let (index, outcome) = world.wait(|engine| any(engine, requests));
+    outcome.status().map(|status| Some((index, status)))
+}
+
+/// The first that is done, if any is.
+pub fn test_any(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<(usize, Status)>> {
+    world.progress();
+    let found = any(&mut world.engine(), requests);
+    found.map(|(index, outcome)| outcome.status().map(|status| (index, status))).transpose()
+}
+
+fn any(engine: &mut Engine, requests: &[Option<Arc<Request>>]) -> Option<(usize, Outcome)> {
+    let active = requests.iter().enumerate().filter_map(|(index, request)| Some((index, request.as_ref()?)));
+    active
+        .filter(|(_, request)| request.is_active())
+        .find_map(|(index, request)| Some((index, request.finish(engine)?)))
+}
+
+/// All that are done; waits until one is. None when none of them is active.
+pub fn wait_some(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<Vec<(usize, Status)>>> {
+    let Some(first) = wait_any(world, requests)? else { return Ok(None) };
+    let mut done = vec![first];
+    let mut more = test_some(world, requests)?;
+    done.append(&mut more);
+    done.sort_by_key(|(index, _)| *index);
+    Ok(Some(done))
+}
+
+/// All that are done.
+pub fn test_some(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Vec<(usize, Status)>> {
+    let mut done = Vec::new();
+    while let Some(next) = test_any(world, requests)? {
+        done.push(next);
+    }
+    Ok(done)
+}
+
+/// Whether all are done; none of them is ended.
+pub fn are_done(world: &World, requests: &[Option<Arc<Request>>]) -> bool {
+    world.progress();
+    let engine = world.engine();
+    requests.iter().flatten().all(|request| request.look(&engine).is_some())
+}

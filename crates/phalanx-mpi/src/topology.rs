@@ -1,0 +1,96 @@
+//! Topologies: which processes are neighbours (MPI 5.0, chapter 8).
+
+use crate::error::{Class, Result, fail};
+
+/// Fills the dimensions that are 0 so that their product is `nodes`, as equal as can be, the greater first
+/// (MPI_Dims_create).
+pub fn balance(nodes: usize, dims: &mut [i32]) -> Result<()> {
+    if let Some(wrong) = dims.iter().find(|dim| **dim < 0) {
+        return fail(Class::Dims, format!("a dimension is {wrong}"));
+    }
+    let given =
+        dims.iter().filter(|dim| **dim > 0).try_fold(1_usize, |product, dim| product.checked_mul(*dim as usize));
+    let free = dims.iter().filter(|dim| **dim == 0).count();
+    let fits = given.filter(|given| nodes > 0 && nodes.is_multiple_of(*given) && (free > 0 || nodes == *given));
+    let Some(given) = fits else {
+        return fail(Class::Dims, format!("{nodes} nodes cannot be divided into these dimensions"));
+    };
+    let mut parts = parts(nodes / given, free).into_iter();
+    for dim in dims.iter_mut().filter(|dim| **dim == 0) {
+        *dim = parts.next().unwrap_or(1) as i32;
+    }
+    Ok(())
+}
+
+/// `count` factors of a number whose greatest is as small as can be, the greatest first.
+fn parts(number: usize, count: usize) -> Vec<usize> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let divisors = divisors(number);
+    let (mut left, mut found) = (number, Vec::new());
+    for more in (1..=count).rev() {
+        // The smallest divisor whose power is enough for what is left.
+        let enough = |divisor: &&usize| {
+            left.is_multiple_of(**divisor) && (divisor.checked_pow(more as u32).is_none_or(|power| power >= left))
+        };
+        let factor = divisors.iter().find(enough).copied().unwrap_or(left);
+        left /= factor;
+        found.push(factor);
+    }
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    found
+}
+
+fn divisors(number: usize) -> Vec<usize> {
+    let small =
+        (1..).take_while(|divisor| divisor * divisor <= number).filter(|divisor| number.is_multiple_of(*divisor));
+    let small: Vec<usize> = small.collect();
+    let great = small.iter().rev().map(|divisor| number / divisor).filter(|divisor| divisor * divisor > number);
+    small.iter().copied().chain(great).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balanced(nodes: usize, dims: &[i32]) -> Result<Vec<i32>> {
+        let mut dims = dims.to_vec();
+        balance(nodes, &mut dims).map(|()| dims)
+    }
+
+    #[test]
+    fn dimensions_are_balanced_and_given_ones_stay() {
+        // The examples of the standard, 8.5.2.
+        assert_eq!(balanced(6, &[0, 0]), Ok(vec![3, 2]));
+        assert_eq!(balanced(7, &[0, 0]), Ok(vec![7, 1]));
+        assert_eq!(balanced(6, &[0, 3, 0]), Ok(vec![2, 3, 1]));
+        assert_eq!(balanced(36, &[0, 0, 0]), Ok(vec![4, 3, 3]));
+        assert_eq!(balanced(1, &[0, 0, 0]), Ok(vec![1, 1, 1]));
+        assert_eq!(balanced(12, &[0, 0]), Ok(vec![4, 3]));
+        assert_eq!(balanced(1, &[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn products_are_right() {
+        for nodes in 1..200_i32 {
+            for count in 1..5 {
+                let dims = balanced(nodes as usize, &vec![0; count]).expect("it can be divided");
+                assert!(
+                    dims.iter().product::<i32>() == nodes && dims.is_sorted_by(|one, next| one >= next),
+                    "{dims:?}"
+                );
+            }
+        }
+        assert_eq!(balanced(i32::MAX as usize, &[0, 0]), Ok(vec![i32::MAX, 1]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        for (nodes, dims) in
+            [(7, &[0, 3, 0][..]), (6, &[-1, 0]), (0, &[0]), (6, &[2, 2]), (2, &[]), (6, &[i32::MAX; 4])]
+        {
+            assert_eq!(balanced(nodes, dims).expect_err("wrong").class, Class::Dims);
+        }
+    }
+}

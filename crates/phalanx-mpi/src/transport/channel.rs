@@ -1,0 +1,202 @@
+//! A queue in shared memory with one sender and one receiver.
+//!
+//! Slots hold headers; data of more than a few bytes goes through a ring of its own beside them. A slot is full when its
+//! turn is the number of the lap: header, short data and the news that they are there come in one cache line.
+
+use super::Header;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const SLOTS: u64 = 256;
+/// Bytes of the ring.
+const RING: u64 = 256 << 10;
+/// Data that travels in the slot.
+const INLINE: usize = 20;
+/// Bytes that one slot announces: the receiver copies one chunk while the sender copies the next.
+const CHUNK: usize = 16 << 10;
+
+/// Bytes of a channel.
+pub(super) const CHANNEL: usize = size_of::<Ends>() + SLOTS as usize * size_of::<Slot>() + RING as usize;
+
+#[repr(C, align(128))]
+struct Ends {
+    receiver: ReceiverLine,
+    sender: SenderLine,
+}
+
+/// Written by the receiver.
+#[repr(C, align(128))]
+struct ReceiverLine {
+    slots: AtomicU64,
+    ring: AtomicU64,
+}
+
+/// Written by the sender when it finds no room, and by the receiver when there is some again.
+#[repr(C, align(128))]
+struct SenderLine {
+    waits: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct Slot {
+    turn: AtomicU32,
+    chunk: u32,
+    header: Header,
+}
+
+/// Where in the slot short data lies: in the padding of the header and behind it.
+const INLINE_AT: usize = 64 - INLINE;
+const _: () = assert!(size_of::<Slot>() == 64 && std::mem::offset_of!(Slot, header) + 36 <= INLINE_AT);
+
+#[derive(Debug, Clone, Copy)]
+struct Channel(NonNull<u8>);
+
+impl Channel {
+    fn ends(&self) -> &Ends {
+        // SAFETY: a channel begins with its ends; zero is valid.
+        unsafe { self.0.cast::<Ends>().as_ref() }
+    }
+
+    fn slot(&self, number: u64) -> *mut Slot {
+        // SAFETY: within the channel.
+        unsafe { self.0.add(size_of::<Ends>()).cast::<Slot>().add((number % SLOTS) as usize).as_ptr() }
+    }
+
+    /// The longest run of the ring from a position on, up to `most` bytes.
+    fn run(&self, position: u64, most: usize) -> (*mut u8, usize) {
+        let offset = (position % RING) as usize;
+        let start = size_of::<Ends>() + SLOTS as usize * size_of::<Slot>() + offset;
+        // SAFETY: within the channel.
+        (unsafe { self.0.add(start).as_ptr() }, most.min(RING as usize - offset))
+    }
+}
+
+fn turn(number: u64) -> u32 {
+    (number / SLOTS) as u32 + 1
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Sender {
+    channel: Channel,
+    /// Numbers of the next slot and byte.
+    slot: u64,
+    ring: u64,
+    /// Up to where the receiver was seen.
+    seen: (u64, u64),
+}
+
+// SAFETY: the memory is shared by design; this end is used by one thread at a time.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub(super) fn new(channel: NonNull<u8>) -> Sender {
+        Sender { channel: Channel(channel), slot: 0, ring: 0, seen: (0, 0) }
+    }
+
+    /// Puts the next chunk of a frame in, the first one with the header; how many bytes of `payload` that were. None when
+    /// there is no room.
+    ///
+    /// # Safety
+    /// `payload` may be read for `length` bytes.
+    pub unsafe fn push(&mut self, header: &Header, payload: *const u8, length: usize) -> Option<usize> {
+        let short = header.length <= INLINE as u64;
+        debug_assert!(!short || length <= INLINE);
+        let wanted = if short { 0 } else { length.min(CHUNK) };
+        if !self.has_room(wanted) {
+            return None;
+        }
+        let slot = self.channel.slot(self.slot);
+        let (to, chunk) = if short {
+            // SAFETY: the last bytes of the slot.
+            (unsafe { slot.cast::<u8>().add(INLINE_AT) }, length)
+        } else {
+            self.channel.run(self.ring, wanted)
+        };
+        // SAFETY: the slot is empty, so nobody else touches it, and the ring has this room.
+        unsafe {
+            (*slot).header = *header; // first: short data lies in its padding
+            std::ptr::copy_nonoverlapping(payload, to, chunk);
+            (*slot).chunk = chunk as u32;
+            (*slot).turn.store(turn(self.slot), Ordering::Release);
+        }
+        self.slot += 1;
+        self.ring += if short { 0 } else { chunk as u64 };
+        Some(chunk)
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has = |this: &Sender| this.slot - this.seen.0 < SLOTS && this.ring + bytes as u64 - this.seen.1 <= RING;
+        if has(self) {
+            return true;
+        }
+        let receiver = &self.channel.ends().receiver;
+        self.seen = (receiver.slots.load(Ordering::Acquire), receiver.ring.load(Ordering::Acquire));
+        has(self)
+    }
+
+    /// Asks the receiver for a sign when there is room again. It may just have missed that: who sleeps until the sign
+    /// comes looks again after a moment.
+    pub fn ask_for_room(&self) {
+        self.channel.ends().sender.waits.store(1, Ordering::Relaxed);
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Receiver {
+    channel: Channel,
+    slot: u64,
+    ring: u64,
+}
+
+// SAFETY: as the sender.
+unsafe impl Send for Receiver {}
+
+/// A chunk that arrived: valid until [`Receiver::pop`].
+pub struct Chunk {
+    pub header: Header,
+    pub bytes: *const u8,
+    pub length: usize,
+    in_ring: bool,
+}
+
+impl Receiver {
+    pub(super) fn new(channel: NonNull<u8>) -> Receiver {
+        Receiver { channel: Channel(channel), slot: 0, ring: 0 }
+    }
+
+    /// The next chunk, with the header that was pushed with it.
+    #[inline]
+    pub fn peek(&self) -> Option<Chunk> {
+        let slot = self.channel.slot(self.slot);
+        // SAFETY: a slot of the channel; its turn says that the sender is done with it.
+        unsafe {
+            if (*slot).turn.load(Ordering::Acquire) != turn(self.slot) {
+                return None;
+            }
+            let (header, length) = ((*slot).header, (*slot).chunk as usize);
+            if header.length <= INLINE as u64 {
+                let length = length.min(INLINE);
+                let bytes = slot.cast::<u8>().add(INLINE_AT);
+                return Some(Chunk { header, bytes, length, in_ring: false });
+            }
+            let (bytes, length) = self.channel.run(self.ring, length.min(CHUNK));
+            Some(Chunk { header, bytes, length, in_ring: true })
+        }
+    }
+
+    /// Gives the room of a chunk back. True when the sender asked for a sign of it.
+    #[inline]
+    pub fn pop(&mut self, chunk: &Chunk) -> bool {
+        let ends = self.channel.ends();
+        self.slot += 1;
+        ends.receiver.slots.store(self.slot, Ordering::Release);
+        if chunk.in_ring {
+            self.ring += chunk.length as u64;
+            ends.receiver.ring.store(self.ring, Ordering::Release);
+        }
+        let waits = &ends.sender.waits;
+        waits.load(Ordering::Relaxed) == 1 && waits.swap(0, Ordering::Relaxed) == 1
+    }
+}

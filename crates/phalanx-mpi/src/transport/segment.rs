@@ -1,0 +1,81 @@
+//! The memory that the processes of a program on one machine share.
+//!
+//! ```text
+//! | a desk for each process | the channel from process 0 to 0, 0 to 1, … |
+//! ```
+
+use super::channel::{CHANNEL, Receiver, Sender};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+/// What every process of the machine sees of one.
+#[repr(C, align(128))]
+pub struct Desk {
+    /// 1 while it sleeps until its bell rings.
+    pub sleeps: AtomicU32,
+}
+
+/// The length of the memory for this many processes, in bytes. All of it must be zero at first.
+pub const fn segment_bytes(local: usize) -> usize {
+    (size_of::<Desk>() * local).next_multiple_of(4096) + CHANNEL * local * local
+}
+
+/// The memory, mapped.
+pub struct Segment {
+    base: NonNull<u8>,
+    local: usize,
+}
+
+// SAFETY: everything in it is atomic, or has one writer and one reader who tell each other by atomics.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Maps the file, which must be as long as [`segment_bytes`] says.
+    pub fn map(file: BorrowedFd<'_>, local: usize) -> io::Result<Segment> {
+        let bytes = segment_bytes(local);
+        if rustix::fs::fstat(file)?.st_size < bytes as i64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the shared memory is too short"));
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address that the system chooses.
+        let base = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)? };
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at nothing"))?;
+        Ok(Segment { base, local })
+    }
+
+    /// The desk of a process of this machine.
+    pub fn desk(&self, local: usize) -> &Desk {
+        assert!(local < self.local);
+        // SAFETY: within the mapping, aligned, and zero is a valid desk.
+        unsafe { self.base.cast::<Desk>().add(local).as_ref() }
+    }
+
+    /// The sending end of the channel from one process of this machine to another. Only one may exist.
+    pub fn sender(&self, from: usize, to: usize) -> Sender {
+        Sender::new(self.channel(from, to))
+    }
+
+    /// The receiving end. Only one may exist.
+    pub fn receiver(&self, from: usize, to: usize) -> Receiver {
+        Receiver::new(self.channel(from, to))
+    }
+
+    fn channel(&self, from: usize, to: usize) -> NonNull<u8> {
+        assert!(from < self.local && to < self.local);
+        let offset = segment_bytes(self.local) - CHANNEL * (self.local * (self.local - from) - to);
+        // SAFETY: within the mapping.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length; who has a channel of it has the segment too.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), segment_bytes(self.local)) };
+    }
+}
