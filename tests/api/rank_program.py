@@ -15,6 +15,8 @@ import time
 SEAT = dict(pair.split("=", 1) for pair in os.environ["PHALANX_RANK"].split())
 RANK = int(SEAT["rank"])
 JOINED, FINALIZED = b"\0\0", b"\1"
+# At port 250 of any address, with a certificate of four letters.
+LISTENS = b"\0\1\0" + b"\0\0\0\0" + b"\xfa\x01" + b"\4cert"
 
 
 def say(message: bytes) -> None:
@@ -28,18 +30,20 @@ def ring(bell: int) -> None:
 
 
 def heard() -> None:
-    """Wait for a message of the launcher, and print its kind and what of it is text."""
+    """Wait for a message of the launcher, and print its kind, what of it is text, and all of it."""
     control = int(SEAT["control"])
     length = int.from_bytes(os.read(control, 4), "little")
     message = os.read(control, length)
     kind = ["table", "lost", "abort"][message[0]]
-    print(f"{kind} {''.join(chr(byte) for byte in message if 32 <= byte < 127)}", flush=True)
+    print(f"{kind} {''.join(chr(byte) for byte in message if 32 <= byte < 127)} {message.hex()}", flush=True)
 
 
 def do(verb: str) -> None:
     name, _, value = verb.partition("=")
     if name == "join":
         say(JOINED)
+    elif name == "listen":
+        say(LISTENS)
     elif name == "finalize":
         say(FINALIZED)
     elif name == "abort":

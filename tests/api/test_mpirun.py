@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,9 @@ def test_programs_behind_colons_have_the_ranks_that_follow(run: Run, tmp_path: P
         ([], "Missing argument"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_starts_nothing(run: Run, tmp_path: Path, words: list[str], what: str) -> None:
+def test_a_command_line_that_makes_no_sense_starts_nothing(
+    run: Run, tmp_path: Path, words: list[str], what: str
+) -> None:
     (tmp_path / "plain.txt").write_text("plain")
     done = run(*words)
     assert done.returncode != 0
@@ -274,13 +277,13 @@ def test_nothing_is_left_when_the_launcher_is_killed(start: Start, eventually: E
     pids = [int(process.line(f"[{rank}] began").split()[2]) for rank in range(2)]
     process.kill()
     for pid in pids:
-        eventually(lambda pid=pid: not members(pid), what="the end of a group")
+        eventually(partial(has_ended, pid), what="the end of a group")
 
 
 def test_what_a_rank_leaves_behind_ends_with_it(run: Run, eventually: Eventually) -> None:
     done = run("-n", "1", "sh", "-c", "sleep 1000 & echo $$")
     group = int(done.stdout.split()[1])
-    eventually(lambda: not members(group), what="the end of what the rank started")
+    eventually(partial(has_ended, group), what="the end of what the rank started")
 
 
 def test_output_of_a_process_that_escaped_is_not_waited_for(run: Run) -> None:
@@ -289,15 +292,15 @@ def test_output_of_a_process_that_escaped_is_not_waited_for(run: Run) -> None:
     os.kill(int(done.stderr.split()[1]), signal.SIGKILL)
 
 
-def members(group: int) -> list[str]:
-    """The living processes of a group."""
+def has_ended(group: int) -> bool:
+    """Whether no process of the group lives."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             state, _, its_group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(its_group) == group and state != "Z":
                 found.append(folder.name)
-    return found
+    return not found
 
 
 def test_a_bsp_program_is_started_by_a_command_of_its_own(tmp_path: Path) -> None:
@@ -311,7 +314,9 @@ def test_a_terminal_shows_colours_and_questions(tmp_path: Path) -> None:
     code = "name = input('who? ')\nprint('hello', name)"
     command = [PHALANX, "mpirun", "-n", "1", sys.executable, "-c", code]
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, cwd=tmp_path, env=env, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=side, stdout=side, stderr=side, cwd=tmp_path, env=env, start_new_session=True
+    )
     os.close(side)
     seen = b""
     while b"who? " not in seen:

@@ -23,7 +23,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 OPTIONS = [
-    click.option("-n", "-np", "processes", type=click.IntRange(1, programs.MOST), help="How many; by default one a core."),
+    click.option(
+        "-n", "-np", "processes", type=click.IntRange(1, programs.MOST), help="How many; by default one a core."
+    ),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
     click.option("--per-host", type=click.IntRange(1, programs.MOST), help="At most so many on one executor."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder that executors get too."),
@@ -32,7 +34,9 @@ OPTIONS = [
     click.option("--no-prefix", is_flag=True, help="No [rank] before each line."),
     click.option("--keep-going", is_flag=True, help="The loss of a process does not end the others."),
     click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
-    click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."),
+    click.option(
+        "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+    ),
     click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="PROGRAM [ARGUMENT]..."),
 ]
 

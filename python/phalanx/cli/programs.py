@@ -48,7 +48,7 @@ def asked_variables(asked: Iterable[str]) -> dict[str, str]:
 
 
 def read_programs(processes: int | None, words: Sequence[str]) -> list[Program]:
-    """The programs between colons: ``./a : -n 2 ./b``. The options of the first one were read before. Raises LaunchError."""
+    """The programs between colons: ``./a : -n 2 ./b``. Those of the first were read before. Raises LaunchError."""
     first, *others = _between_colons(words)
     programs = [Program(processes, first)]
     for command in others:
@@ -84,7 +84,9 @@ def find_here(command: list[str]) -> list[str]:
     if path is None and program in PYTHONS:  # of an environment that is not activated
         path = sys.executable
     if path is None:
-        raise LaunchError(f"the program {program} {'may not be executed' if Path(program).is_file() else 'is not found'}")
+        raise LaunchError(
+            f"the program {program} {'may not be executed' if Path(program).is_file() else 'is not found'}"
+        )
     return [path, *arguments]
 
 

@@ -13,11 +13,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child as Process, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes read from a control socket at once.
 const AT_ONCE: usize = 16 << 10;
 /// Bytes that may wait for a process that does not read what it is told.
 const MOST_PENDING: usize = 64 << 20;
+
+/// For a program that is busy.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A living process.
 #[derive(Debug)]
@@ -61,7 +66,8 @@ impl Child {
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(move || prepare(&inherited, parent)) };
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut process = spawn(&mut command)?;
         let pipes = Pipes {
             input: process.stdin.take().map(OwnedFd::from),
             output: process.stdout.take().expect("is a pipe").into(),
@@ -147,6 +153,18 @@ impl Child {
             Err(error) => Exit::Unseen(error.to_string()),
         }
     }
+}
+
+/// A program that was just written is busy for as long as a process has its file open that another thread is starting: a
+/// copy of this one, until it becomes its own program.
+fn spawn(command: &mut Command) -> io::Result<Process> {
+    for _ in 0..BUSY_TRIES {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    command.spawn()
 }
 
 fn command(program: &Program, folder: Option<&Path>) -> io::Result<Command> {

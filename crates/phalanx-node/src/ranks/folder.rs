@@ -8,7 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path};
 use tempfile::TempDir;
 
-const PREFIX: &str = "phalanx-program-";
+/// Of its name; before it comes the executor's process number.
+const PREFIX: &str = "phalanx-";
+const WORD: &str = "-program-";
 
 /// Entered by this user only; removed when it is dropped.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ impl Folder {
     /// An empty one. What executors that were killed have left is removed.
     pub fn new() -> io::Result<Folder> {
         remove_stale(&std::env::temp_dir());
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+        let folder = tempfile::Builder::new().prefix(&format!("{PREFIX}{}{WORD}", std::process::id())).tempdir()?;
         let lock = File::open(folder.path())?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Ok(Folder { folder, _lock: lock, file: None })
@@ -62,8 +64,8 @@ impl Folder {
 
 fn remove_stale(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    for entry in ours {
+    let is_ours = |name: &str| name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(WORD));
+    for entry in entries.filter(|entry| is_ours(&entry.file_name().to_string_lossy())) {
         let Ok(opened) = File::open(entry.path()) else { continue };
         if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok() && is_old(&opened) {
             let _ = fs::remove_dir_all(entry.path());
