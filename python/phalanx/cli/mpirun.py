@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from phalanx.security import policy_words, read_policy
 
 #: Seconds after which a waiting launcher looks whether it was sent a signal.
 PATIENCE = 0.05
+#: Open files for each process: a doorbell, a control socket, two pipes, and one that tells its end.
+FILES = 6
 #: They end the program; a second one does so at once. The others are passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
@@ -63,6 +66,7 @@ def _run(
     identity: Path | None,
 ) -> int:
     asked = programs.read_programs(processes, command)
+    _allow_files(sum(program.processes or os.cpu_count() or 1 for program in asked))
     staged: dict[str, Path] = {}
     variables = programs.asked_variables(env)
     if hosts is None:
@@ -92,6 +96,14 @@ def _run(
         executors=executors,
         files=list(staged.items()),
     )
+
+
+def _allow_files(processes: int) -> None:
+    """A launcher has some files open for each process; on most systems more than a thousand must be asked for."""
+    needed, (soft, hard) = FILES * processes + 100, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _launch(commands: list[tuple[int | None, list[bytes]]], **options: Any) -> int:

@@ -2,9 +2,9 @@
 
 use phalanx_core::wire::machines::MOST_NAME;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path};
 use tempfile::TempDir;
 
@@ -26,7 +26,8 @@ impl Folder {
     /// An empty one. What executors that were killed have left is removed.
     pub fn new() -> io::Result<Folder> {
         remove_stale(&std::env::temp_dir());
-        let folder = tempfile::Builder::new().prefix(&format!("{PREFIX}{}{WORD}", std::process::id())).tempdir()?;
+        let name = format!("{PREFIX}{}{WORD}", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&name).permissions(Permissions::from_mode(0o700)).tempdir()?;
         let lock = File::open(folder.path())?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Ok(Folder { folder, _lock: lock, file: None })
@@ -83,7 +84,6 @@ fn is_old(folder: &File) -> bool {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn files_are_this_users_alone_and_go_with_the_folder() {
