@@ -1,7 +1,8 @@
 //! A launcher's side of executors: reached, asked for places, given the files, and heard until all ranks have ended.
 
 use super::credit::Credit;
-use super::launcher::Happening;
+use super::happening::Happening;
+use super::job::Staged;
 use super::machine::Event;
 use super::output::Output;
 use super::streams::Taker;
@@ -23,7 +24,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -39,23 +39,6 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// Answers that nobody has asked for yet.
 const MOST_ANSWERS: usize = 8;
-
-/// The executors that the user named, and how the user's machine deals with them.
-#[derive(Debug, Clone)]
-pub struct Hosts {
-    pub addresses: Vec<Address>,
-    pub member: Member,
-    pub policy: Policy,
-    /// At most so many ranks on each.
-    pub most: Option<u32>,
-}
-
-/// A file that goes to every machine: the name it gets there, and where it is here.
-#[derive(Debug, Clone)]
-pub struct Staged {
-    pub name: String,
-    pub path: PathBuf,
-}
 
 /// An executor that was reached; dropping it ends what runs there.
 pub struct Host {
@@ -82,7 +65,7 @@ struct Shared {
 
 impl Host {
     /// Reaches an executor and hears its offer. What its ranks do comes as happenings, their output goes to `output`.
-    pub(super) fn reach(
+    pub fn reach(
         address: &Address,
         member: &Member,
         output: Output,
@@ -305,8 +288,8 @@ impl Frames<'_> {
             FromMachine::Nonsense { rank } => Event::Nonsense { rank },
             FromMachine::Ended { rank, exit } => Event::Ended { rank, exit },
             FromMachine::Refused { reason } if self.shared.started.load(Ordering::Acquire) => {
-                let why = printable(&reason);
-                return self.happenings.send(Happening::Trouble(why)).is_ok();
+                let _ = self.happenings.send(Happening::Trouble(printable(&reason)));
+                return false; // it may have started nothing, whose end would be waited for
             }
             answer => {
                 if answer == FromMachine::Started {

@@ -1,11 +1,12 @@
 //! A program from its start to its exit code: events of its machines go to the engine, whose commands are carried out.
 
-use super::hosts::{Host, Hosts, Staged};
-use super::machine::{Event, Machine};
-use super::output::{Look, Output};
+use super::happening::Happening;
+use super::job::{Job, LaunchError};
+use super::machine::Event;
+use super::output::Output;
+use super::site::Site;
 use super::starting::Starting;
 use phalanx_core::launch::{Command, Launch};
-use phalanx_core::wire::ranks::{ToRank, frame};
 use phalanx_net::sync::lock;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
@@ -14,41 +15,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// For output that nobody takes, once the user wanted the end.
 const DRAIN: Duration = Duration::from_millis(500);
-
-/// What the user asked for.
-#[derive(Debug, Clone)]
-pub struct Job {
-    pub programs: Vec<Block>,
-    /// For every process, beside those of the process that starts it.
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    pub look: Look,
-    pub keep_going: bool,
-    /// None: this machine.
-    pub hosts: Option<Hosts>,
-    /// What every host gets.
-    pub files: Vec<Staged>,
-}
-
-/// Some processes of one program.
-#[derive(Debug, Clone)]
-pub struct Block {
-    /// None, for one of the blocks: as many as there are places.
-    pub processes: Option<u32>,
-    pub command: Vec<Vec<u8>>,
-}
-
-/// Why a program cannot be started.
-#[derive(Debug, Error)]
-pub enum LaunchError {
-    #[error("the program cannot be started: {0}")]
-    Start(#[from] io::Error),
-    #[error("{0}")]
-    Hosts(String),
-}
 
 /// A running program; dropping it ends it.
 #[derive(Debug)]
@@ -62,45 +31,6 @@ pub struct Launcher {
 struct Code {
     is: Mutex<Option<i32>>,
     known: Condvar,
-}
-
-pub(super) enum Happening {
-    Event(Event),
-    /// Why standard output, or a file for it, cannot be written.
-    OutputFailed(io::Error),
-    /// All output of a machine has been written.
-    Drained,
-    /// A machine is gone, and why.
-    Gone {
-        machine: usize,
-        why: String,
-    },
-    /// Why the program cannot go on.
-    Trouble(String),
-    /// This process was sent it.
-    Signal(i32),
-}
-
-/// One machine's ranks.
-pub(super) enum Site {
-    Here(Machine),
-    There(Host),
-}
-
-impl Site {
-    fn tell(&self, ranks: Vec<u32>, message: ToRank) {
-        match self {
-            Site::Here(machine) => machine.tell(ranks, frame(&message)),
-            Site::There(host) => host.tell_ranks(ranks, message),
-        }
-    }
-
-    fn signal(&self, number: i32) {
-        match self {
-            Site::Here(machine) => machine.signal(number),
-            Site::There(host) => host.signal(number),
-        }
-    }
 }
 
 impl Launcher {

@@ -1,6 +1,6 @@
 //! Which machine has which ranks.
 
-use super::launcher::Block;
+use super::job::Block;
 use phalanx_core::wire::machines::{Part, Program};
 
 /// More ranks would not fit into one message of the launcher.

@@ -1,12 +1,14 @@
 //! How a program is brought to its machines.
 
-use super::hosts::{Host, Hosts, Staged, levels};
+use super::happening::Happening;
+use super::hosts::{Host, levels};
 use super::input;
-use super::launcher::{Block, Happening, Job, LaunchError, Site};
+use super::job::{Block, Hosts, Job, LaunchError, Staged};
 use super::machine::{Machine, Streams};
 use super::output::Output;
 use super::placement::{fill, parts};
 use super::serve::write_all;
+use super::site::Site;
 use super::streams;
 use phalanx_core::launch::Options;
 use phalanx_core::level::{Level, Levels};
