@@ -87,6 +87,7 @@ impl World {
         let bells = seat.bells.iter().map(|file| own(*file));
         let segment = Segment::map(segment.as_fd(), local.len());
         let segment = Arc::new(segment.map_err(|error| format!("the memory of this machine's ranks: {error}"))?);
+        segment.desk(seat.rank as usize - local.start).process.store(std::process::id(), Ordering::Relaxed);
         let bells: Vec<_> = bells.map(|file| Arc::new(Bell::new(file))).collect();
         let me = rank - local.start;
         let path = |peer: usize| match peer {
