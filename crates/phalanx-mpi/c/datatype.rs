@@ -4,6 +4,7 @@ use super::argument;
 use super::argument::{Array, MPI_Aint, MPI_Count, Number, Out, OutArray, OutText, Text};
 use super::call::{Result, fail};
 use crate::abi::{self, MPI_Datatype, longest};
+use phalanx_mpi::attribute;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::datatype::{Combiner, Contents, DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use phalanx_mpi::error::Class;
@@ -136,6 +137,7 @@ mpi! {
 
     fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>) {
         give::<c_int>(newtype, Datatype::dup(&datatype_of(oldtype)?)?)?;
+        attribute::copy_all(oldtype.id(), newtype.get().id())?;
     }
 
     fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: Out<MPI_Datatype>) {
@@ -167,7 +169,10 @@ mpi! {
     }
 
     fn MPI_Type_free(datatype: Out<MPI_Datatype>) {
-        Datatype::free(datatype.get().id())?;
+        let handle = datatype.get().id();
+        Datatype::check_own(handle)?;
+        attribute::delete_all(handle)?;
+        Datatype::free(handle)?;
         datatype.put(MPI_Datatype::of(MPI_DATATYPE_NULL));
     }
 }
