@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
+    "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
         "address preamble sync",
         "body",
@@ -30,11 +30,12 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter rules",
+        "control explain files interpreter places rules",
         "door journal recruit",
         "space",
         "local remote",
         "connect",
+        "ranks",
         "manager executor hub",
         "dashboard",
         "root",

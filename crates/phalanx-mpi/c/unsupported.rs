@@ -31,20 +31,8 @@ unsupported! {
     MPI_Accumulate_c
     MPI_Close_port
     MPI_Comm_accept
-    MPI_Comm_attach_buffer
-    MPI_Comm_attach_buffer_c
     MPI_Comm_connect
-    MPI_Comm_create_from_group
-    MPI_Comm_detach_buffer
-    MPI_Comm_detach_buffer_c
-    MPI_Comm_flush_buffer
-    MPI_Comm_get_info
-    MPI_Comm_get_name
-    MPI_Comm_get_parent
-    MPI_Comm_iflush_buffer
     MPI_Comm_join
-    MPI_Comm_set_info
-    MPI_Comm_set_name
     MPI_Comm_spawn
     MPI_Comm_spawn_multiple
     MPI_Compare_and_swap
@@ -137,7 +125,6 @@ unsupported! {
     MPI_Get_accumulate
     MPI_Get_accumulate_c
     MPI_Get_c
-    MPI_Intercomm_create_from_groups
     MPI_Lookup_name
     MPI_Open_port
     MPI_Parrived

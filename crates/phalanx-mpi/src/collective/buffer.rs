@@ -73,8 +73,8 @@ impl Argument<'_> {
         };
         let elements = Elements::new(start.wrapping_offset(displacement as isize), count, datatype.clone());
         let elements = elements.map_err(|error| Error::new(error.class, format!("{}: {}", self.name, error.text)))?;
-        // Offsets of a derived datatype may be addresses (MPI_BOTTOM).
-        if start.is_null() && elements.length > 0 && datatype.predefined().is_some() {
+        // Displacements, and the offsets of a derived datatype, may be addresses (MPI_BOTTOM).
+        if elements.start.is_null() && elements.length > 0 && datatype.predefined().is_some() {
             return fail(Class::Buffer, format!("{} is NULL, but has {count} elements", self.name));
         }
         Ok(elements)

@@ -3,7 +3,7 @@
 //! Contexts are never agreed on: the first process of the new communicator chooses one that nobody else can choose, and
 //! tells the others.
 
-use super::{Comm, Remote, UNDEFINED, Use, new_context};
+use super::{COMM_WORLD, Comm, Remote, UNDEFINED, Use, new_context};
 use crate::collective::{Call, everybody_says};
 use crate::engine::{Mode, Outgoing, Target};
 use crate::error::{Class, Result, fail};
@@ -101,7 +101,7 @@ async fn split_sides(call: Call, group: Arc<Group>) -> Result<Option<Arc<Comm>>>
 }
 
 /// The communicator of a group, called by its processes alone; `tag` tells this call from others at the same time.
-pub async fn of_members(world: &'static World, comm: Arc<Comm>, group: Arc<Group>, tag: i32) -> Result<Arc<Comm>> {
+pub async fn of_members(world: &'static World, comm: &Comm, group: Arc<Group>, tag: i32) -> Result<Arc<Comm>> {
     let Some(rank) = group.rank_of(world.rank as u32) else {
         return fail(Class::Group, "this process is not in the group");
     };
@@ -110,17 +110,44 @@ pub async fn of_members(world: &'static World, comm: Arc<Comm>, group: Arc<Group
     Ok(Comm::new(context, group, rank, None))
 }
 
+/// The communicator of a group of a session, without one that it comes from (MPI_Comm_create_from_group).
+pub async fn of_session(world: &'static World, group: Arc<Group>, text: &str) -> Result<Arc<Comm>> {
+    of_members(world, &*Comm::of(COMM_WORLD)?, group, tag_of(text)).await
+}
+
+/// The intercommunicator of two groups of sessions (MPI_Intercomm_create_from_groups).
+pub async fn join_sessions(
+    world: &'static World,
+    local: (Arc<Group>, usize),
+    remote: (Arc<Group>, usize),
+    text: &str,
+) -> Result<Arc<Comm>> {
+    let home = of_members(world, &*Comm::of(COMM_WORLD)?, local.0.clone(), tag_of(text)).await?;
+    let leader = remote.0.processes[remote.1] as i32;
+    let bridge = (Comm::of(COMM_WORLD)?, Use::Aside, leader, tag_of(text));
+    join(Call::new(world, home), local.1, Some(bridge)).await
+}
+
+/// The same for all who give the same text. Two texts at the same time in the same group may meet with the probability of
+/// two hashes of 30 bits.
+fn tag_of(text: &str) -> i32 {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    (hash >> 34) as i32
+}
+
 /// An intercommunicator of two groups, whose leaders reach each other over `bridge` (MPI_Intercomm_create).
-pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, i32, i32)>) -> Result<Arc<Comm>> {
+pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, Use, i32, i32)>) -> Result<Arc<Comm>> {
     let (world, comm) = (call.world, call.comm.clone());
     let mut own = new_context(world).to_le_bytes().to_vec();
     own.extend(comm.group.processes.iter().flat_map(|process| process.to_le_bytes()));
     let mut theirs = Vec::new();
     if comm.rank == leader {
-        let Some((bridge, remote_leader, tag)) = bridge else {
+        let Some((bridge, of, remote_leader, tag)) = bridge else {
             return fail(Class::Comm, "the leader needs a communicator with the other leader");
         };
-        theirs = swap_over(world, &bridge, Use::Point, remote_leader, tag, &own).await?;
+        theirs = swap_over(world, &bridge, of, remote_leader, tag, &own).await?;
     }
     let theirs = tell_all(&call, leader, theirs).await?;
     let own = tell_all(&call, leader, own).await?;

@@ -49,8 +49,8 @@ impl Datatype {
         }
     }
 
-    /// Whether it may be freed.
-    pub fn check_own(handle: u32) -> Result<()> {
+    /// That the handle may be freed.
+    pub fn check_free(handle: u32) -> Result<()> {
         match Datatype::of(handle)?.contents.combiner.is_predefined() {
             true => fail(Class::Type, "datatype is predefined and cannot be freed"),
             false => Ok(()),
@@ -59,7 +59,7 @@ impl Datatype {
 
     /// Frees the handle; whoever uses the datatype goes on using it.
     pub fn free(handle: u32) -> Result<()> {
-        Datatype::check_own(handle)?;
+        Datatype::check_free(handle)?;
         if let Some(datatype) = MADE.take(handle) {
             let _ = datatype.handle.compare_exchange(handle, 0, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -5,7 +5,7 @@ mod moving;
 mod programs;
 
 use super::{Blocks, Call, Span};
-use crate::comm::Comm;
+use crate::comm::{Comm, Remote};
 use crate::group::Group;
 use crate::world::World;
 use std::future::Future;
@@ -24,6 +24,20 @@ impl Ranks {
         let group = Arc::new(Group { processes: (0..size as u32).collect() });
         let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
         Ranks(World::together(size).into_iter().map(comm).collect())
+    }
+
+    /// An intercommunicator: the first `here` processes, and the others.
+    fn across(here: usize, there: usize) -> Ranks {
+        let groups = [0..here, here..here + there].map(|processes| {
+            Arc::new(Group { processes: processes.map(|process| process as u32).collect() })
+        });
+        let comm = |world: &'static World| {
+            let (side, rank) = if world.rank < here { (0, world.rank) } else { (1, world.rank - here) };
+            let local = Comm::new(128 + 4 * side as u64, groups[side].clone(), rank, None);
+            let remote = Remote { group: groups[1 - side].clone(), local };
+            (world, Comm::new(64, groups[side].clone(), rank, Some(remote)))
+        };
+        Ranks(World::together(here + there).into_iter().map(comm).collect())
     }
 
     /// Everybody's outcome of `work`.
