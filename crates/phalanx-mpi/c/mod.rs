@@ -16,6 +16,7 @@ mod elements;
 mod environment;
 mod errhandler;
 mod file;
+mod generalized;
 mod group;
 mod handle;
 mod info;
