@@ -7,6 +7,8 @@
 use libfuzzer_sys::fuzz_target;
 use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Asker, Get, Limits, Options, OutOptions, Space, Template, Tuple};
+use phalanx_core::wire::machines::{FromMachine, ToMachine};
+use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, Seat, frame};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_core::wire::{FromExecutor, FromInterpreter, PREFIX, Prefix, Shape, ToExecutor, ToInterpreter, Tokens};
 use phalanx_core::wire::{decode, encode};
@@ -24,6 +26,14 @@ fuzz_target!(|bytes: &[u8]| {
     let (header, body) = rest.split_at(usize::from(*end).min(rest.len()));
     same_again::<ToExecutor>(header);
     same_again::<FromExecutor>(header);
+    same_again::<ToMachine>(header);
+    same_again::<FromMachine>(header);
+    let mut messages = Messages::new(MOST_FROM_RANK);
+    messages.feed(body);
+    while let Ok(Some(message)) = messages.next::<FromRank>() {
+        same_again::<FromRank>(&frame(&message)[4..]);
+    }
+    let _ = String::from_utf8_lossy(body).parse::<Seat>();
     if let Some(ToInterpreter::Fire { shape, .. } | ToInterpreter::Ahead { shape, .. }) = same_again(header) {
         cut(shape, body);
     }

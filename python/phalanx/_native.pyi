@@ -114,7 +114,7 @@ class Interpreter:
 class Launcher:
     def __new__(
         cls,
-        programs: list[tuple[int, list[bytes]]],
+        programs: list[tuple[int | None, list[bytes]]],
         *,
         environment: list[tuple[bytes, bytes]],
         prefix: bool,
@@ -122,6 +122,8 @@ class Launcher:
         colours: bool,
         output: str | os.PathLike[str] | None,
         keep_going: bool,
+        executors: tuple[list[str], str, _Policy, int | None] | None,
+        files: list[tuple[str, str | os.PathLike[str]]],
     ) -> Launcher: ...
     def wait(self, patience: float) -> int | None: ...
     def signal(self, number: int) -> None: ...
@@ -139,6 +141,7 @@ class Executor:
         python: str,
         policy: _Policy,
         spaces: dict[str, Any] | None,
+        environment: list[tuple[str, str]],
     ) -> Executor: ...
     @property
     def address(self) -> str: ...

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
+    "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
         "address preamble sync",
         "body",
@@ -30,11 +30,12 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter rules",
+        "control explain files interpreter places rules",
         "door journal recruit",
         "space",
         "local remote",
         "connect",
+        "ranks",
         "manager executor hub",
         "dashboard",
         "root",
@@ -60,6 +61,8 @@ CRATES: dict[str, set[str]] = {
     "phalanx-net": {"phalanx-core"},
     "phalanx-node": {"phalanx-core", "phalanx-net"},
     "phalanx-mpi": {"phalanx-core", "phalanx-net"},
+    "phalanx-mpi-standard": {"phalanx-mpi"},
+    "phalanx-mpi-mpich": {"phalanx-mpi"},
     "phalanx-py": {"phalanx-core", "phalanx-net", "phalanx-node"},
 }
 # The sentence for which a crate exists: whose business a library is, and what a crate must not name.

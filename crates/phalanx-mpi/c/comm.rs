@@ -195,7 +195,10 @@ mpi! {
     }
 
     fn MPI_Comm_get_name(comm: MPI_Comm, comm_name: OutText, resultlen: Out<c_int>) on comm {
-        let name = Comm::of(comm.id())?.name();
+        let name = match comm.id() {
+            MPI_COMM_NULL => "MPI_COMM_NULL".to_string(),
+            handle => Comm::of(handle)?.name(),
+        };
         resultlen.put(comm_name.put(&name, longest::OBJECT_NAME) as c_int);
     }
 

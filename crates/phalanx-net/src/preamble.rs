@@ -9,6 +9,7 @@ const CONTROL: u8 = 0;
 const DATA: u8 = 1;
 const SPACE: u8 = 2;
 const REPLICA: u8 = 3;
+const RANKS: u8 = 4;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Preamble {
     Space { shakes: bool },
     /// Another member of those that keep a replicated space.
     Replica,
+    /// The launcher of a message passing program that wants ranks here.
+    Ranks,
 }
 
 impl Preamble {
@@ -32,6 +35,7 @@ impl Preamble {
             Preamble::Data { token } => (DATA, token),
             Preamble::Space { shakes } => (SPACE, [u8::from(shakes); 16]),
             Preamble::Replica => (REPLICA, [0; 16]),
+            Preamble::Ranks => (RANKS, [0; 16]),
         };
         to.write_all(&[&MAGIC[..], &[kind], &token].concat())
     }
@@ -46,6 +50,7 @@ impl Preamble {
             (true, DATA) => Ok(Preamble::Data { token }),
             (true, SPACE) => Ok(Preamble::Space { shakes: token != [0; 16] }),
             (true, REPLICA) => Ok(Preamble::Replica),
+            (true, RANKS) => Ok(Preamble::Ranks),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),
         }
     }

@@ -22,24 +22,30 @@ pub struct Pulse {
     last_heard: Instant,
     last_pause: Instant,
     received: u64,
+    silence: Duration,
 }
 
 impl Pulse {
     pub fn new() -> Pulse {
         let now = Instant::now();
-        Pulse { last_beat: now, last_heard: now, last_pause: now, received: 0 }
+        Pulse { last_beat: now, last_heard: now, last_pause: now, received: 0, silence: SILENCE }
+    }
+
+    /// From now on the other end is given up after this long.
+    pub fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
     }
 
     /// To be called at every pause of the link's reader; closes the link when its other end is silent.
     pub fn pause(&mut self, link: &Link, beat: &impl Serialize) {
         let now = Instant::now();
         let received = link.counters().received.load(Ordering::Relaxed);
-        let slept = now - self.last_pause > SILENCE / 2; // it was us who did not listen
+        let slept = now - self.last_pause > self.silence / 2; // it was us who did not listen
         self.last_pause = now;
         if received != self.received || slept {
             (self.received, self.last_heard) = (received, now);
         }
-        if now - self.last_heard >= SILENCE {
+        if now - self.last_heard >= self.silence {
             return link.close();
         }
         if now - self.last_beat >= BEAT {

@@ -4,8 +4,12 @@
 use crate::control::{self, Pulse, tell};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
+use crate::places::Places;
+#[cfg(target_os = "linux")]
+use crate::ranks::serve::{Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
+use phalanx_core::wire::machines::MOST_PIECE;
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
@@ -17,12 +21,13 @@ use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// For a place to become free before an interpreter is refused.
-const PLACE_PATIENCE: Duration = Duration::from_secs(1);
+/// For programs to end when the executor does.
+const END_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
 type Token = [u8; 16];
@@ -44,6 +49,8 @@ pub struct Options {
     pub policy: Policy,
     /// How spaces are served beside; none: they are not.
     pub spaces: Option<ServerOptions>,
+    /// For the processes of message passing programs, beside the executor's own variables.
+    pub environment: Vec<(String, String)>,
 }
 
 /// A running service.
@@ -61,8 +68,9 @@ struct Service {
     /// Interpreters that wait for their data link, whose levels were agreed on for the place that it comes from.
     expecting: Mutex<HashMap<Token, Expected>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
-    running: Mutex<u32>,
-    place_free: Condvar,
+    places: Arc<Places>,
+    /// Message passing programs that have something here.
+    programs: AtomicU32,
     closed: AtomicBool,
     spaces: Option<Spaces>,
     log: Log,
@@ -118,13 +126,14 @@ impl Executor {
         if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
+        let places = Arc::new(Places::new(options.capacity));
         let service = Arc::new(Service {
             member,
             options,
             expecting: Mutex::default(),
             sessions: Mutex::default(),
-            running: Mutex::new(0),
-            place_free: Condvar::new(),
+            places,
+            programs: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             spaces,
             log: log.clone(),
@@ -149,6 +158,10 @@ impl Executor {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
         }
+        let until = Instant::now() + END_PATIENCE;
+        while self.service.programs.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -163,6 +176,10 @@ impl Service {
         match preamble {
             Preamble::Control => self.serve_user(peer),
             Preamble::Data { token } => self.pass_on(token, &peer),
+            #[cfg(target_os = "linux")]
+            Preamble::Ranks => self.serve_ranks(peer),
+            #[cfg(not(target_os = "linux"))]
+            Preamble::Ranks => Err(refused("message passing programs run on Linux")),
             Preamble::Replica => match &self.spaces {
                 Some(spaces) => spaces.serve_replica(peer),
                 None => Err(refused("no spaces are served here")),
@@ -217,6 +234,31 @@ impl Service {
         Ok(())
     }
 
+    /// The launcher of a message passing program: it has ranks here until it is gone.
+    #[cfg(target_os = "linux")]
+    fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
+        let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
+        check_accepted(&self.options.accepted, &user)?;
+        peer.proved();
+        let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
+        (self.log)(format!("serving {user}, who starts a message passing program"));
+        self.programs.fetch_add(1, Ordering::AcqRel);
+        let Options { capacity, policy, command, environment, .. } = &self.options;
+        let terms = Terms {
+            capacity: *capacity,
+            free: self.places.free(),
+            policy,
+            python: command.first().map_or("python3", String::as_str),
+            environment,
+            keep: &|count| Places::keep(&self.places, count),
+            closed: &self.closed,
+        };
+        serve_program(&link, reader, &terms);
+        (self.log)(format!("{user}'s message passing program is gone"));
+        self.programs.fetch_sub(1, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// What this machine's owner lets a user there choose from.
     fn levels_for(&self, from: IpAddr) -> [LevelSet; 3] {
         let policy = &self.options.policy;
@@ -250,21 +292,16 @@ impl Service {
             let (asked, taken) = (levels.of(mark), session.levels[mark as usize]);
             return Err(io::Error::other(format!("a data link is to be {asked}, but this machine takes {taken}")));
         }
-        // A program that has just ended may still be giving its places back.
-        let full = |running: &mut u32| *running >= self.options.capacity;
-        let waited = self.place_free.wait_timeout_while(lock(&self.running), PLACE_PATIENCE, full);
-        let mut running = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if *running >= self.options.capacity {
-            return Err(io::Error::other(format!("all {} interpreters of this machine are in use", *running)));
+        // Counted before it is started, so that nobody waits for that.
+        if let Err(taken) = self.places.take(1) {
+            return Err(io::Error::other(format!("all {taken} interpreters of this machine are in use")));
         }
-        if lock(&session.interpreters).contains_key(&request) {
-            return Err(io::Error::other("this request was made before"));
-        }
-        *running += 1; // counted before it is started, so that nobody waits for that
-        drop(running);
-        let started = self.start_process(session, request, levels);
+        let started = match lock(&session.interpreters).contains_key(&request) {
+            true => Err(io::Error::other("this request was made before")),
+            false => self.start_process(session, request, levels),
+        };
         if started.is_err() {
-            self.give_place_back();
+            self.places.give_back(1);
         }
         started
     }
@@ -287,12 +324,7 @@ impl Service {
         let Some(started) = lock(&session.interpreters).remove(&request) else { return };
         lock(&self.expecting).remove(&started.token);
         lock(&started.process).end();
-        self.give_place_back();
-    }
-
-    fn give_place_back(&self) {
-        *lock(&self.running) -= 1;
-        self.place_free.notify_all();
+        self.places.give_back(1);
     }
 
     /// Makes room for others where interpreters ended by themselves; their user sees it on their own link.

@@ -44,7 +44,8 @@ pub fn explain(policy: &Policy, executors: &[Address], takes: LevelSet) -> Vec<P
     pairs
 }
 
-fn stronger(mut one: Agreed, other: Agreed) -> Agreed {
+/// What both ends of a link agreed on, each for the other's address: what is stronger holds.
+pub(crate) fn stronger(mut one: Agreed, other: Agreed) -> Agreed {
     let levels = [
         (&mut one.levels.base, other.levels.base),
         (&mut one.levels.data, other.levels.data),

@@ -17,4 +17,5 @@ pub mod space;
 mod control;
 mod door;
 mod local;
+mod places;
 mod remote;

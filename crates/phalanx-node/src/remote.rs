@@ -15,7 +15,7 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::{Shaken, handshake};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// For reaching a machine, and for each step of a handshake with it.
-const DIAL_PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const DIAL_PATIENCE: Duration = Duration::from_secs(3);
 /// For an executor to start an interpreter.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 /// An executor that could not be reached is left alone for this long.
@@ -261,14 +261,8 @@ impl Host {
     }
 
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
-        let mut socket = Socket::dial(&self.address, DIAL_PATIENCE).map_err(|error| self.unreachable(&error))?;
-        let connection = self.client.connect()?;
-        let shake_hands = |socket: &mut Socket| {
-            let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
-            Preamble::Control.write(&mut timed)?;
-            handshake(connection, control::LEVELS, &mut timed)
-        };
-        let shaken = shake_hands(&mut socket).map_err(|error| self.unreachable(&error))?;
+        let called = call(&self.address, &self.client, Preamble::Control);
+        let (socket, shaken) = called.map_err(|error| self.unreachable(&error))?;
         let (_, name) = role_and_name(shaken.peer_certificate())?;
         let address = socket.peer()?;
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
@@ -335,12 +329,7 @@ impl Host {
     }
 
     fn unreachable(&self, error: &io::Error) -> RecruitError {
-        let what = match error.kind() {
-            ErrorKind::ConnectionRefused => "no executor listens there (start one with: phalanx executor)".to_owned(),
-            ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
-            _ => error.to_string(),
-        };
-        RecruitError::Unreachable(format!("{}: {what}", self.address))
+        RecruitError::Unreachable(unreachable(&self.address, error))
     }
 
     fn give_back(&self) {
@@ -348,8 +337,28 @@ impl Host {
     }
 }
 
+/// Connects to an executor for what the preamble says, and shakes hands with it.
+pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io::Result<(Socket, Shaken)> {
+    let mut socket = Socket::dial(address, DIAL_PATIENCE)?;
+    let connection = client.connect().map_err(io::Error::other)?;
+    let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
+    preamble.write(&mut timed)?;
+    let shaken = handshake(connection, control::LEVELS, &mut timed)?;
+    Ok((socket, shaken))
+}
+
+/// Why an executor cannot be reached, for people.
+pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
+    let what = match error.kind() {
+        ErrorKind::ConnectionRefused => "no executor listens there (start one with: phalanx executor)".to_owned(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("{address}: {what}")
+}
+
 /// A peer's words, for a terminal: short, and without anything that would steer it.
-fn printable(words: &str) -> String {
+pub(crate) fn printable(words: &str) -> String {
     words.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 

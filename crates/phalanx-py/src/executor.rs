@@ -21,7 +21,7 @@ impl Executor {
     /// Listens at `address`; what the machine's owner may want to know goes to standard error.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces))]
+    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, environment))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -31,12 +31,13 @@ impl Executor {
         python: String,
         policy: Words,
         spaces: Option<Serving<'_>>,
+        environment: Vec<(String, String)>,
     ) -> PyResult<Executor> {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
         let name = member.name.clone();
         let policy = policy.read()?;
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
-        let options = node::Options { capacity, accepted, command, python, policy, spaces };
+        let options = node::Options { capacity, accepted, command, python, policy, spaces, environment };
         let executor =
             node::Executor::start(address, member, options, |line| drop(writeln!(std::io::stderr(), "{line}")));
         let executor =

@@ -1,11 +1,19 @@
 //! The launcher of message passing programs for `phalanx mpirun`.
 
-use crate::errors::raise;
-use phalanx_node::ranks::launcher::{self as node, Block, Job};
+use crate::errors::{identity, raise};
+use crate::manager::interruptibly;
+use crate::policy::Words;
+use phalanx_net::address::Address;
+use phalanx_net::identity::{Member, Role};
+use phalanx_node::ranks::job::{Block, Hosts, Job, LaunchError, Staged};
+use phalanx_node::ranks::launcher as node;
 use phalanx_node::ranks::output::Look;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Executors: their addresses, the text of the user's identity file, the policy, and how many ranks each gets at most.
+type Executors = (Vec<String>, String, Words, Option<u32>);
 
 /// A running message passing program.
 #[pyclass(frozen)]
@@ -13,26 +21,34 @@ pub struct Launcher(node::Launcher);
 
 #[pymethods]
 impl Launcher {
-    /// `programs`: for each, how many processes and the command. `environment`: for all of them, beside this process' own.
-    /// `terminals`: whether standard output and error are ones.
+    /// `programs`: for each, how many processes and the command. `environment`: for all of them, beside that of the process
+    /// that starts it. `terminals`: whether standard output and error are ones. `files`: what every executor gets, as name
+    /// there and path here.
     #[new]
-    #[pyo3(signature = (programs, *, environment, prefix, terminals, colours, output, keep_going))]
+    #[pyo3(signature = (programs, *, environment, prefix, terminals, colours, output, keep_going, executors, files))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        programs: Vec<(u32, Vec<Vec<u8>>)>,
+        programs: Vec<(Option<u32>, Vec<Vec<u8>>)>,
         environment: Vec<(Vec<u8>, Vec<u8>)>,
         prefix: bool,
         terminals: [bool; 2],
         colours: bool,
         output: Option<PathBuf>,
         keep_going: bool,
+        executors: Option<Executors>,
+        files: Vec<(String, PathBuf)>,
     ) -> PyResult<Launcher> {
         let programs = programs.into_iter().map(|(processes, command)| Block { processes, command }).collect();
+        let files = files.into_iter().map(|(name, path)| Staged { name, path }).collect();
         let look = Look { prefix, terminals, colours, folder: output };
-        let job = Job { programs, environment, look, keep_going };
-        let launcher = py.detach(|| node::Launcher::start(job));
-        launcher.map(Launcher).map_err(|error| raise("LaunchError", format!("the program cannot be started: {error}")))
+        let hosts = executors.map(to_hosts).transpose()?;
+        let job = Job { programs, environment, look, keep_going, hosts, files };
+        match interruptibly(py, move || node::Launcher::start(job))? {
+            Ok(launcher) => Ok(Launcher(launcher)),
+            Err(error @ LaunchError::Start(_)) => Err(raise("LaunchError", error)),
+            Err(error @ LaunchError::Hosts(_)) => Err(raise("RecruitError", error)),
+        }
     }
 
     /// The program's exit code once it has ended; waits for that up to `patience` seconds.
@@ -44,4 +60,11 @@ impl Launcher {
     fn signal(&self, number: i32) {
         self.0.signal(number);
     }
+}
+
+fn to_hosts((addresses, identity_file, policy, most): Executors) -> PyResult<Hosts> {
+    let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
+    let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
+    let member = Member::parse(&identity_file, Role::User).map_err(identity)?;
+    Ok(Hosts { addresses, member, policy: policy.read()?, most })
 }

@@ -1,34 +1,51 @@
 """The command line: ``phalanx bsprun``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``,
-``phalanx mpirun``, ``phalanx space``."""
+``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx space``."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import Any
 
 import click
 
-from phalanx.cli.demo import demo
-from phalanx.cli.executor import executor
-from phalanx.cli.explain import explain
-from phalanx.cli.grid import grid
-from phalanx.cli.mpirun import bsprun, mpirun
-from phalanx.cli.space import space
 from phalanx.errors import PhalanxError
 
+#: Each command, and the module of this folder in which it is. One that is not asked for is not imported: a program on
+#: many processes is to be started in less time than all of them take.
+MODULES = {
+    "bsprun": "mpirun",
+    "demo": "demo",
+    "executor": "executor",
+    "explain": "explain",
+    "grid": "grid",
+    "mpicc": "mpicc",
+    "mpicxx": "mpicc",
+    "mpirun": "mpirun",
+    "space": "space",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(click.Group):
+    """Commands that are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; None where there is none of that name."""
+        if cmd_name not in MODULES:
+            return None
+        command: Any = getattr(importlib.import_module(f"phalanx.cli.{MODULES[cmd_name]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="phalanx")
 def commands() -> None:
     """One secure parallel computer out of the machines you already have."""
-
-
-commands.add_command(bsprun)
-commands.add_command(demo)
-commands.add_command(executor)
-commands.add_command(explain)
-commands.add_command(grid)
-commands.add_command(mpirun)
-commands.add_command(space)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from phalanx import _native
+from phalanx.cli.programs import library_variables
 from phalanx.hosts import COMMAND, PYTHON, read_identity
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -48,7 +49,8 @@ def executor(
     trusted: tuple[str, ...],
     rules: Path | None,
 ) -> None:
-    """Donate this machine: start interpreters for the users of its grid, and serve tuple spaces.
+    """Donate this machine: start interpreters and message passing processes for the users of its grid, and serve tuple
+    spaces.
 
     Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
     networks named with --trusted. A user may ask for more.
@@ -64,6 +66,7 @@ def executor(
         python=PYTHON,
         policy=policy,
         spaces=None if no_spaces else _serve.serving(accept=accept, access=access, directory=directory),
+        environment=list(library_variables().items()),
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:
         click.echo(f"links may be weaker than by default: {weaker}", err=True)

@@ -6,22 +6,10 @@ mod ending;
 #[cfg(test)]
 mod tests;
 use crate::level::Levels;
-use crate::wire::ranks::{Entry, FromRank, Listens, MOST_TEXT, ToRank};
+use crate::wire::machines::Exit;
+use crate::wire::ranks::{Entry, FromRank, Listens, MOST_CERTIFICATE, MOST_TEXT, ToRank};
 use ending::Ending;
 use std::time::Duration;
-
-/// How a process ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exit {
-    /// With this status.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It never began, and why.
-    Unstarted(String),
-    /// Nobody has seen it: its machine is gone, and why.
-    Unseen(String),
-}
 
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +104,14 @@ impl Launch {
         self.on_trouble(now, format!("{name} does not speak the launcher's language: another version of phalanx?"), 1);
     }
 
+    /// A machine is gone, and why: nobody sees any more what its ranks do.
+    pub fn on_machine_gone(&mut self, now: Duration, machine: usize, why: &str) {
+        let its = (0..).zip(&self.options.machine_of).filter(|(_, its)| **its == machine);
+        for rank in its.map(|(rank, _)| rank).collect::<Vec<u32>>() {
+            self.on_end(now, rank, &Exit::Unseen(why.to_owned()));
+        }
+    }
+
     /// A process ended.
     pub fn on_end(&mut self, now: Duration, rank: u32, exit: &Exit) {
         self.now = now;
@@ -165,6 +161,9 @@ impl Launch {
     }
 
     fn join(&mut self, rank: u32, listens: Option<Listens>) {
+        if listens.as_ref().is_some_and(|it| it.certificate.len() > MOST_CERTIFICATE) {
+            return self.on_nonsense(self.now, rank);
+        }
         self.ranks[rank as usize].listens = listens;
         self.advance(rank, Phase::Joined);
         self.check_absent();

@@ -82,7 +82,7 @@ fn a_program_that_keeps_going_does_so_without_the_rank() {
     let text = "rank 1 on lab0 was killed by signal 11 (SIGSEGV)";
     let message = ToRank::Lost { rank: 1, text: text.into() };
     assert_eq!(it.take(), [Tell { ranks: vec![0, 2], message }, Say(format!("{text}; the others go on"))]);
-    [0, 2].map(|rank| it.on_message(MS, rank, FromRank::Finalized));
+    [0, 2].into_iter().for_each(|rank| it.on_message(MS, rank, FromRank::Finalized));
     assert_eq!(end_all(&mut it, &Exit::Code(0)), [Finish { code: 0 }]);
 }
 
@@ -154,7 +154,7 @@ fn the_table_goes_out_when_all_have_joined() {
 #[test]
 fn a_rank_that_does_not_say_where_it_listens_ends_a_program_on_several_machines() {
     let mut it = launch(&[0, 1], false);
-    [0, 1].map(|rank| it.on_message(MS, rank, FromRank::Joined { listens: None }));
+    (0..2).for_each(|rank| it.on_message(MS, rank, FromRank::Joined { listens: None }));
     assert_eq!(said(&it.take()).len(), 1);
 }
 
@@ -177,4 +177,22 @@ fn a_failure_is_not_renamed_by_those_that_follow() {
     let commands = it.take();
     assert_eq!(said(&commands).len(), 1);
     assert_eq!(end_all(&mut it, &Exit::Code(1)), [Finish { code: 4 }]);
+}
+
+#[test]
+fn a_machine_that_is_gone_takes_its_ranks_with_it() {
+    let mut it = joined(&[0, 1, 1], false);
+    it.on_machine_gone(MS, 1, "it does not answer");
+    let text = "rank 1 on lab1 is lost: it does not answer";
+    assert_eq!(said(&it.take()), [text]);
+    it.on_end(2 * MS, 0, &Exit::Signal(15));
+    assert_eq!(it.take(), [Finish { code: 1 }]);
+}
+
+#[test]
+fn a_certificate_that_is_none_ends_the_program() {
+    let mut it = launch(&[0, 1], false);
+    let listens = Listens { certificate: vec![0; MOST_CERTIFICATE + 1], ..listens(0) };
+    it.on_message(MS, 0, FromRank::Joined { listens: Some(listens) });
+    assert_eq!(said(&it.take()).len(), 1);
 }

@@ -7,6 +7,7 @@
 //! Every length is checked against a limit before anything is allocated, and the bodies' own
 //! lengths are checked against the body before anybody slices it.
 
+pub mod machines;
 mod message;
 pub mod ranks;
 pub mod space;

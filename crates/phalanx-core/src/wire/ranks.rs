@@ -20,6 +20,8 @@ pub const MOST_FROM_RANK: usize = 1 << 16;
 pub const MOST_TO_RANK: usize = 1 << 26;
 /// Longest text that a process gives with an abort, in bytes; what is beyond is cut.
 pub const MOST_TEXT: usize = 4096;
+/// Longest certificate of a process, in bytes.
+pub const MOST_CERTIFICATE: usize = 2048;
 /// Most processes of a program.
 pub const MOST_RANKS: u32 = 1 << 16;
 

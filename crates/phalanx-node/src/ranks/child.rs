@@ -2,36 +2,27 @@
 
 use super::shared::Shared;
 use crate::interpreter::{end_group, is_zombie};
-use phalanx_core::launch::Exit;
-use phalanx_core::wire::ranks::{MOST_FROM_RANK, Messages, RANK, Seat};
+use phalanx_core::wire::machines::{Exit, Program};
+use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, RANK, Seat};
 use phalanx_net::socket::Socket;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child as Process, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes read from a control socket at once.
 const AT_ONCE: usize = 16 << 10;
 /// Bytes that may wait for a process that does not read what it is told.
 const MOST_PENDING: usize = 64 << 20;
 
-/// What a process is to run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Program {
-    /// Which of the programs in the command line it is, from 0.
-    pub app: u32,
-    /// The program and its arguments, as bytes: the system's words need not be UTF-8.
-    pub command: Vec<Vec<u8>>,
-    /// Beside those of the process that starts it.
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where it runs; none: where its parent does.
-    pub directory: Option<PathBuf>,
-}
+/// For a program that is busy.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A living process.
 #[derive(Debug)]
@@ -56,21 +47,27 @@ pub struct Pipes {
 }
 
 impl Child {
-    /// Starts the process. `seat` lacks the control socket and what is shared.
-    pub fn start(program: &Program, mut seat: Seat, shared: &Shared) -> io::Result<(Child, Pipes)> {
+    /// Starts the process in a folder; none: where this one is. `seat` lacks the control socket and what is shared.
+    pub fn start(
+        program: &Program,
+        folder: Option<&Path>,
+        mut seat: Seat,
+        shared: &Shared,
+    ) -> io::Result<(Child, Pipes)> {
         let (control, theirs) = Socket::pair()?;
         control.set_blocking(false)?;
         let theirs = OwnedFd::from(theirs);
         seat.control = theirs.as_raw_fd();
         (seat.segment, seat.bytes, seat.bells) = (shared.segment(), shared.bytes, shared.bells());
-        let mut command = command(program)?;
+        let mut command = command(program, folder)?;
         command.env(RANK, seat.to_string());
         command.stdin(if seat.rank == 0 { Stdio::piped() } else { Stdio::null() });
         let inherited = [&[seat.control, seat.segment][..], &seat.bells].concat();
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(move || prepare(&inherited, parent)) };
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut process = spawn(&mut command)?;
         let pipes = Pipes {
             input: process.stdin.take().map(OwnedFd::from),
             output: process.stdout.take().expect("is a pipe").into(),
@@ -123,7 +120,7 @@ impl Child {
     }
 
     /// What it says next; none: nothing for now. An error: what it says is no message.
-    pub fn hear(&mut self) -> io::Result<Option<phalanx_core::wire::ranks::FromRank>> {
+    pub fn hear(&mut self) -> io::Result<Option<FromRank>> {
         loop {
             if let Some(message) = self.messages.next().map_err(io::Error::other)? {
                 return Ok(Some(message));
@@ -158,7 +155,19 @@ impl Child {
     }
 }
 
-fn command(program: &Program) -> io::Result<Command> {
+/// A program that was just written is busy for as long as a process has its file open that another thread is starting: a
+/// copy of this one, until it becomes its own program.
+fn spawn(command: &mut Command) -> io::Result<Process> {
+    for _ in 0..BUSY_TRIES {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    command.spawn()
+}
+
+fn command(program: &Program, folder: Option<&Path>) -> io::Result<Command> {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let mut words = program.command.iter().map(|word| OsStr::from_bytes(word));
@@ -166,8 +175,8 @@ fn command(program: &Program) -> io::Result<Command> {
     command.args(words);
     let variables = program.environment.iter();
     command.envs(variables.map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
-    if let Some(directory) = &program.directory {
-        command.current_dir(directory);
+    if let Some(folder) = folder {
+        command.current_dir(folder);
     }
     Ok(command)
 }

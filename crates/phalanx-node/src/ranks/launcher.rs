@@ -1,16 +1,13 @@
 //! A program from its start to its exit code: events of its machines go to the engine, whose commands are carried out.
 
-use super::child::Program;
-use super::input;
-use super::machine::{Event, Machine, Part, Streams};
-use super::output::{Look, Output};
-use super::streams;
-use phalanx_core::launch::{Command, Launch, Options};
-use phalanx_core::level::{Level, Levels};
-use phalanx_core::wire::ranks::{MOST_RANKS, frame};
-use phalanx_net::identity::random_token;
+use super::happening::Happening;
+use super::job::{Job, LaunchError};
+use super::machine::Event;
+use super::output::Output;
+use super::site::Site;
+use super::starting::Starting;
+use phalanx_core::launch::{Command, Launch};
 use phalanx_net::sync::lock;
-use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,23 +18,6 @@ use std::time::{Duration, Instant};
 
 /// For output that nobody takes, once the user wanted the end.
 const DRAIN: Duration = Duration::from_millis(500);
-
-/// What the user asked for.
-#[derive(Debug, Clone, Default)]
-pub struct Job {
-    pub programs: Vec<Block>,
-    /// For every process, beside this process' own.
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    pub look: Look,
-    pub keep_going: bool,
-}
-
-/// Some processes of one program.
-#[derive(Debug, Clone)]
-pub struct Block {
-    pub processes: u32,
-    pub command: Vec<Vec<u8>>,
-}
 
 /// A running program; dropping it ends it.
 #[derive(Debug)]
@@ -53,35 +33,19 @@ struct Code {
     known: Condvar,
 }
 
-enum Happening {
-    Event(Event),
-    /// Of standard output, by whom it is read.
-    OutputFailed(io::Error),
-    /// All output of a machine has been written.
-    Drained,
-    /// The user wants the end, or something passed on.
-    Signal(i32),
-}
-
 impl Launcher {
-    /// Starts a program on this machine.
-    pub fn start(job: Job) -> io::Result<Launcher> {
+    /// Starts a program. Takes as long as it takes to reach its machines and to send the files.
+    pub fn start(job: Job) -> Result<Launcher, LaunchError> {
         let (happenings, happened) = channel();
-        let programs = programs(&job)?;
         let troubles = happenings.clone();
         let on_trouble = move |error: &io::Error| drop(troubles.send(Happening::OutputFailed(copy(error))));
-        let output = Output::new(job.look, programs.len() as u32, Box::new(on_trouble))?;
-        let count = programs.len();
-        let part = Part { size: count as u32, first: 0, secret: new_secret(), programs };
-        let machines = vec![rustix::system::uname().nodename().to_string_lossy().into_owned()];
-        let levels = vec![vec![Levels::all(Level::Clear)]];
-        let options = Options { machines, machine_of: vec![0; count], levels, keep_going: job.keep_going };
-        let events = happenings.clone();
-        let (machine, streams) = Machine::start(part, move |event| drop(events.send(Happening::Event(event))))?;
-        let stop = attach(streams, &output, happenings.clone())?;
-        let (code, launch, began) = (Arc::new(Code::default()), Launch::new(options), Instant::now());
-        let interrupted = false;
-        let run = Run { launch, machine, output, happened, began, interrupted, _stop: stop };
+        let output = Output::new(job.look.clone(), Box::new(on_trouble));
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let starting = Starting { job, output: output.clone(), happenings: happenings.clone(), stopped };
+        let (options, sites) = starting.run()?;
+        let (code, machine_of) = (Arc::new(Code::default()), options.machine_of.clone());
+        let (launch, began) = (Launch::new(options), Instant::now());
+        let run = Run { launch, sites, machine_of, output, happened, began, interrupted: false, _stop: stop };
         let to = code.clone();
         let work = move || to.set(run.to_end());
         let thread = thread::Builder::new().name("phalanx-launcher".into()).spawn(work)?;
@@ -121,7 +85,8 @@ impl Code {
 /// What the launcher's thread has.
 struct Run {
     launch: Launch,
-    machine: Machine,
+    sites: Vec<Site>,
+    machine_of: Vec<usize>,
     output: Output,
     happened: Receiver<Happening>,
     began: Instant,
@@ -132,17 +97,14 @@ struct Run {
 
 impl Run {
     fn to_end(mut self) -> i32 {
-        let (mut code, mut drained) = (None, false);
-        let mut last = None;
+        let (mut code, mut undrained, mut last) = (None, self.sites.len(), None);
         loop {
-            match (code, drained) {
-                (Some(code), true) => return code,
-                (Some(code), false) if last.is_some_and(|last| Instant::now() >= last) => return code,
-                _ => {}
+            if let Some(code) = code.filter(|_| undrained == 0 || last.is_some_and(|last| Instant::now() >= last)) {
+                return code;
             }
             let due = self.launch.deadline().filter(|_| code.is_none()).map(|due| self.began + due);
             match self.next(due.or(last)) {
-                Some(Happening::Drained) => drained = true,
+                Some(Happening::Drained) => undrained = undrained.saturating_sub(1),
                 Some(happening) => self.take(happening),
                 None => self.launch.on_time(self.began.elapsed()),
             }
@@ -178,8 +140,10 @@ impl Run {
                 self.launch.on_trouble(now, format!("the output cannot be written: {error}"), 1);
             }
             Happening::Signal(number) if matches!(number, libc::SIGUSR1 | libc::SIGUSR2) => {
-                self.machine.signal(number);
+                self.sites.iter().for_each(|site| site.signal(number));
             }
+            Happening::Gone { machine, why } => self.launch.on_machine_gone(now, machine, &why),
+            Happening::Trouble(what) => self.launch.on_trouble(now, what, 1),
             Happening::Signal(number) => {
                 self.interrupted = true;
                 self.launch.on_interrupt(now, number);
@@ -191,64 +155,16 @@ impl Run {
     /// The exit code, where it is known.
     fn obey(&mut self, command: Command) -> Option<i32> {
         match command {
-            Command::Tell { ranks, message } => self.machine.tell(ranks, frame(&message)),
-            Command::Signal { number } => self.machine.signal(number),
+            Command::Tell { ranks, message } => {
+                let first = ranks.first().map(|rank| self.machine_of[*rank as usize]);
+                first.into_iter().for_each(|machine| self.sites[machine].tell(ranks.clone(), message.clone()));
+            }
+            Command::Signal { number } => self.sites.iter().for_each(|site| site.signal(number)),
             Command::Say(text) => self.output.say(&text),
             Command::Finish { code } => return Some(code),
         }
         None
     }
-}
-
-/// Standard input goes to rank 0, all output to the user. What stops the former when it is dropped.
-fn attach(streams: Streams, output: &Output, happenings: Sender<Happening>) -> io::Result<OwnedFd> {
-    let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
-    if let Some(to) = streams.input {
-        input::pump(stopped, move |bytes| write_all(&to, bytes))?;
-    }
-    let output = output.clone();
-    let read = move || {
-        if let Err(error) = streams::pump(streams.outputs, output) {
-            let _ = happenings.send(Happening::OutputFailed(error));
-        }
-        let _ = happenings.send(Happening::Drained);
-    };
-    thread::Builder::new().name("phalanx-output".into()).spawn(read)?;
-    Ok(stop)
-}
-
-/// Whether somebody still reads it.
-fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match rustix::io::write(to, bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
-/// One for each rank.
-fn programs(job: &Job) -> io::Result<Vec<Program>> {
-    let count: u64 = job.programs.iter().map(|block| u64::from(block.processes)).sum();
-    if !(1..=u64::from(MOST_RANKS)).contains(&count) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{count} processes are not 1 to {MOST_RANKS}"),
-        ));
-    }
-    let program = |(app, block): (u32, &Block)| {
-        let (command, environment) = (block.command.clone(), job.environment.clone());
-        std::iter::repeat_n(Program { app, command, environment, directory: None }, block.processes as usize)
-    };
-    Ok((0..).zip(&job.programs).flat_map(program).collect())
-}
-
-fn new_secret() -> [u8; 32] {
-    let mut secret = [0; 32];
-    secret.chunks_exact_mut(16).for_each(|half| half.copy_from_slice(&random_token()));
-    secret
 }
 
 fn copy(error: &io::Error) -> io::Error {

@@ -1,30 +1,19 @@
 //! The ranks of one machine: started together, watched and obeyed for by one thread until the last has ended.
 
-use super::child::{Child, Pipes, Program};
+use super::child::{Child, Pipes};
 use super::guard::Guard;
 use super::shared::Shared;
-use super::streams::{Kind, Source, Stream};
-use phalanx_core::launch::Exit;
+use super::streams::Stream;
+use phalanx_core::wire::machines::{Exit, Kind, Part, Program, Source};
 use phalanx_core::wire::ranks::{FromRank, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-
-/// The part of a program that one machine has.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Part {
-    /// Ranks of the whole program, and the first one here.
-    pub size: u32,
-    pub first: u32,
-    pub secret: [u8; 32],
-    /// One for each rank here.
-    pub programs: Vec<Program>,
-}
 
 /// What happens to the ranks.
 #[derive(Debug)]
@@ -56,9 +45,14 @@ pub struct Streams {
 }
 
 impl Machine {
-    /// Starts the ranks; those that cannot be started end at once. `on_event` is called in the thread.
-    pub fn start(part: Part, on_event: impl FnMut(Event) + Send + 'static) -> io::Result<(Machine, Streams)> {
-        let shared = Shared::new(part.programs.len() as u32)?;
+    /// Starts the ranks in a folder; none: where this process is. Those that cannot be started end at once. `on_event` is
+    /// called in the thread.
+    pub fn start(
+        part: Part,
+        folder: Option<PathBuf>,
+        on_event: impl FnMut(Event) + Send + 'static,
+    ) -> io::Result<(Machine, Streams)> {
+        let shared = Shared::new(part.count())?;
         let guard = Guard::start()?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (orders, obeyed) = channel();
@@ -67,7 +61,7 @@ impl Machine {
         // The children end with the thread that started them, so it is the one that stays.
         let thread = thread::Builder::new().name("phalanx-ranks".into()).spawn(move || {
             let mut watch = Watch { children: Vec::new(), guard, wake: waking, orders: obeyed, on_event };
-            let _ = started.send(watch.start(&part, &shared));
+            let _ = started.send(watch.start(&part, folder.as_deref(), &shared));
             drop(shared);
             watch.run();
         })?;
@@ -109,10 +103,10 @@ struct Watch<F> {
 }
 
 impl<F: FnMut(Event)> Watch<F> {
-    fn start(&mut self, part: &Part, shared: &Shared) -> Streams {
+    fn start(&mut self, part: &Part, folder: Option<&Path>, shared: &Shared) -> Streams {
         let mut streams = Streams { input: None, outputs: Vec::new() };
-        for (rank, program) in (part.first..).zip(&part.programs) {
-            match self.start_one(rank, program, part, shared) {
+        for (rank, program) in part.ranks() {
+            match self.start_one(rank, program, part, folder, shared) {
                 Ok((pipes, ended)) => {
                     streams.input = streams.input.or(pipes.input);
                     let stream = |kind, pipe| Stream::new(Source { rank, kind }, pipe, ended.clone());
@@ -130,12 +124,13 @@ impl<F: FnMut(Event)> Watch<F> {
         rank: u32,
         program: &Program,
         part: &Part,
+        folder: Option<&Path>,
         shared: &Shared,
     ) -> io::Result<(Pipes, Arc<OwnedFd>)> {
         let Part { size, first, secret, .. } = *part;
-        let (app, local) = (program.app, part.programs.len() as u32);
+        let (app, local) = (program.app, part.count());
         let seat = Seat { rank, size, app, control: 0, segment: 0, bytes: 0, bells: Vec::new(), first, local, secret };
-        let (child, pipes) = Child::start(program, seat, shared)?;
+        let (child, pipes) = Child::start(program, folder, seat, shared)?;
         let (group, ended) = (child.group(), child.ended.clone());
         self.children.push(child); // ended with whatever goes wrong from here on
         self.guard.add(group)?;

@@ -1,12 +1,21 @@
 //! Message passing programs: their processes, called ranks, are started, watched and ended (paper 001, sections 4.2 and 4.3).
 //!
-//! [`machine`] has the ranks of one machine, [`launcher`] a whole program.
+//! [`machine`] has the ranks of one machine, [`launcher`] a whole program, on this machine or on executors ([`serve`]).
 
-pub mod child;
+mod child;
+mod credit;
+mod folder;
 mod guard;
+mod happening;
+mod hosts;
 mod input;
+pub mod job;
 pub mod launcher;
 pub mod machine;
 pub mod output;
+mod placement;
+pub mod serve;
 mod shared;
+mod site;
+mod starting;
 pub mod streams;

@@ -1,6 +1,7 @@
 //! What the user sees of the ranks' output: whole lines, each with its rank before it, and files.
 
-use super::streams::{Kind, Source, Taker};
+use super::streams::Taker;
+use phalanx_core::wire::machines::{Kind, Source};
 use phalanx_net::sync::lock;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -54,17 +55,22 @@ struct Screen {
 }
 
 impl Output {
-    /// Makes the files, empty, if a folder for them is wanted.
-    pub fn new(look: Look, ranks: u32, on_trouble: OnTrouble) -> io::Result<Output> {
-        if let Some(folder) = &look.folder {
-            fs::create_dir_all(folder)?;
-            for name in (0..ranks).flat_map(|rank| [format!("{rank}.out"), format!("{rank}.err")]) {
-                File::create(folder.join(name))?;
-            }
-        }
+    /// Nothing is written yet.
+    pub fn new(look: Look, on_trouble: OnTrouble) -> Output {
         let (begun, files, on_trouble) = (HashMap::new(), HashMap::new(), Some(on_trouble));
         let screen = Screen { look, begun, open: [None; 2], files, failed: [false; 2], on_trouble, text: Vec::new() };
-        Ok(Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() })
+        Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() }
+    }
+
+    /// Makes the files, empty, if a folder for them is wanted.
+    pub fn begin(&self, ranks: u32) -> io::Result<()> {
+        let Some(folder) = lock(&self.screen).look.folder.clone() else { return Ok(()) };
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+        fs::create_dir_all(&folder).map_err(named)?;
+        for name in (0..ranks).flat_map(|rank| [format!("{rank}.out"), format!("{rank}.err")]) {
+            File::create(folder.join(name)).map_err(named)?;
+        }
+        Ok(())
     }
 
     /// The launcher's own words, on standard error; does not wait for a screen that is busy.

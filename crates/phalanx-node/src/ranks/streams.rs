@@ -1,9 +1,9 @@
 //! Standard output and error of the ranks of one machine, read by one thread as fast as they are taken, and no faster.
 
+use phalanx_core::wire::machines::Source;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_getpipe_size;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,19 +13,6 @@ use std::time::Duration;
 const AT_ONCE: usize = 64 << 10;
 /// Without output for so long, what has come of a line is shown to whoever waits for it.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Which stream of which rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Source {
-    pub rank: u32,
-    pub kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
-    Output,
-    Error,
-}
 
 /// The reading end of one stream.
 #[derive(Debug)]

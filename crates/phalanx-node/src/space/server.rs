@@ -192,6 +192,7 @@ impl Server {
             Preamble::Space { shakes } => serving.serve(peer, shakes),
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
             Preamble::Replica => serving.serve_replica(peer),
+            Preamble::Ranks => Err(refused("no ranks are started here")),
         };
         let door = Door::open(listeners, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })

@@ -1,0 +1,114 @@
+//! The folder of a program on an executor: the user's files, for this program only, gone with it.
+
+use phalanx_core::wire::machines::MOST_NAME;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path};
+use tempfile::TempDir;
+
+/// Of its name; before it comes the executor's process number.
+const PREFIX: &str = "phalanx-";
+const WORD: &str = "-program-";
+
+/// Entered by this user only; removed when it is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    folder: TempDir,
+    /// Says to others that the folder is in use.
+    _lock: File,
+    /// The file that is being written.
+    file: Option<File>,
+}
+
+impl Folder {
+    /// An empty one. What executors that were killed have left is removed.
+    pub fn new() -> io::Result<Folder> {
+        remove_stale(&std::env::temp_dir());
+        let name = format!("{PREFIX}{}{WORD}", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&name).permissions(Permissions::from_mode(0o700)).tempdir()?;
+        let lock = File::open(folder.path())?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Ok(Folder { folder, _lock: lock, file: None })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Begins a file; an error for a name that would lead out of the folder, or that is there already.
+    pub fn begin(&mut self, name: &str, executable: bool) -> io::Result<()> {
+        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if name.is_empty() || name.len() > MOST_NAME || !inside {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file's name leads out of the program's folder"));
+        }
+        let path = self.folder.path().join(name);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mode = if executable { 0o700 } else { 0o600 };
+        self.file = Some(OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?);
+        Ok(())
+    }
+
+    /// The next bytes of the file.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file =
+            self.file.as_mut().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file was begun"))?;
+        file.write_all(bytes)
+    }
+
+    /// All files are there. A program that is still being written could not be run.
+    pub fn finish(&mut self) {
+        self.file = None;
+    }
+}
+
+fn remove_stale(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let is_ours = |name: &str| name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(WORD));
+    for entry in entries.filter(|entry| is_ours(&entry.file_name().to_string_lossy())) {
+        let Ok(opened) = File::open(entry.path()) else { continue };
+        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok() && is_old(&opened) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// One that was made a moment ago may be about to be locked.
+fn is_old(folder: &File) -> bool {
+    let age = folder.metadata().and_then(|found| found.modified()).map(|changed| changed.elapsed());
+    age.is_ok_and(|age| age.is_ok_and(|age| age.as_secs() > 60))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+    use super::*;
+
+    #[test]
+    fn files_are_this_users_alone_and_go_with_the_folder() {
+        let mut folder = Folder::new().unwrap();
+        folder.begin("bin/a.out", true).unwrap();
+        folder.write(b"one").unwrap();
+        folder.write(b"two").unwrap();
+        folder.begin("data", false).unwrap();
+        folder.finish();
+        let path = folder.path().to_owned();
+        let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(""), mode("bin/a.out"), mode("data")), (0o700, 0o700, 0o600));
+        assert_eq!(fs::read(path.join("bin/a.out")).unwrap(), b"onetwo");
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn no_name_leads_out() {
+        let mut folder = Folder::new().unwrap();
+        for name in ["", "/etc/passwd", "../x", "a/../../x", ".", "a\0b", &"a/".repeat(3000)] {
+            assert!(folder.begin(name, false).is_err(), "{name:?}");
+        }
+        folder.begin("a", false).unwrap();
+        assert!(folder.begin("a", true).is_err(), "it is there already");
+        assert!(folder.begin("a/b", true).is_err(), "a file is no folder");
+    }
+}

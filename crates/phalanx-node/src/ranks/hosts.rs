@@ -1,0 +1,331 @@
+//! A launcher's side of executors: reached, asked for places, given the files, and heard until all ranks have ended.
+
+use super::credit::Credit;
+use super::happening::Happening;
+use super::job::Staged;
+use super::machine::Event;
+use super::output::Output;
+use super::streams::Taker;
+use crate::control::{Pulse, tell};
+use crate::explain::stronger;
+use crate::remote::{DIAL_PATIENCE, call, printable, unreachable};
+use bytes::Bytes;
+use phalanx_core::level::{Agreed, LevelSet, Levels, Mark, Policy};
+use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
+use phalanx_core::wire::ranks::{FromRank, ToRank};
+use phalanx_core::wire::{VERSION, decode, encode};
+use phalanx_net::address::Address;
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::sync::lock;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+const PAUSE: Duration = Duration::from_millis(100);
+/// Of a machine that has started its ranks: with the time to tell the others, all ends within two seconds.
+const SILENCE: Duration = Duration::from_millis(1300);
+/// For places, of which some may just be becoming free.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+/// For a machine to start its ranks.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Answers that nobody has asked for yet.
+const MOST_ANSWERS: usize = 8;
+
+/// An executor that was reached; dropping it ends what runs there.
+pub struct Host {
+    pub name: String,
+    pub ip: IpAddr,
+    pub free: u32,
+    address: Address,
+    shared: Arc<Shared>,
+    answers: Mutex<Receiver<FromMachine>>,
+}
+
+/// What the host's threads have in common.
+struct Shared {
+    link: Arc<Link>,
+    /// For pieces of files and of standard input.
+    credit: Credit,
+    /// Its number in the program, and its ranks; set when they are known.
+    part: Mutex<Option<(usize, Range<u32>)>>,
+    /// Bytes of output that are here and not yet written.
+    unwritten: AtomicUsize,
+    started: AtomicBool,
+    ip: IpAddr,
+}
+
+impl Host {
+    /// Reaches an executor and hears its offer. What its ranks do comes as happenings, their output goes to `output`.
+    pub fn reach(
+        address: &Address,
+        member: &Member,
+        output: Output,
+        happenings: Sender<Happening>,
+    ) -> Result<Host, String> {
+        let failed = |error: io::Error| unreachable(address, &error);
+        let client = member.client_of(Role::Executor).map_err(|error| error.to_string())?;
+        let (socket, shaken) = call(address, &client, Preamble::Ranks).map_err(failed)?;
+        let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| error.to_string())?;
+        let ip = socket.peer().map_err(failed)?.ip();
+        let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).map_err(failed)?;
+        let (part, unwritten, started) = (Mutex::new(None), AtomicUsize::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { link, credit: Credit::new(), part, unwritten, started, ip });
+        let (answered, answers) = sync_channel(MOST_ANSWERS);
+        let (written, to_write) = channel();
+        let reading = Reading { shared: shared.clone(), answered, written, happenings: happenings.clone() };
+        thread::Builder::new().name("phalanx-host".into()).spawn(move || reading.run(reader)).map_err(failed)?;
+        let writing = shared.clone();
+        let write = move || writing.write(&to_write, output, &happenings);
+        thread::Builder::new().name("phalanx-output".into()).spawn(write).map_err(failed)?;
+        let mut host = Host { name, ip, free: 0, address: address.clone(), shared, answers: Mutex::new(answers) };
+        match host.answer(DIAL_PATIENCE) {
+            Ok(FromMachine::Offer { free, phalanx, .. }) if phalanx == VERSION => host.free = free,
+            Ok(FromMachine::Offer { phalanx, .. }) => {
+                let theirs = printable(&phalanx);
+                return Err(format!("{address} runs phalanx {theirs}, this program {VERSION}"));
+            }
+            Ok(_) => return Err(format!("{address} offers nothing")),
+            Err(_) => return Err(format!("{address} refused this user (its executor's own output says why)")),
+        }
+        Ok(host)
+    }
+
+    /// Asks for places; for each of the machines what links of its ranks with those there may have.
+    pub fn begin(&self, part: Part, number: usize, machines: &[IpAddr]) -> Result<Vec<[LevelSet; 3]>, String> {
+        *lock(&self.shared.part) = Some((number, part.first..part.first + part.count()));
+        let machines = machines.to_vec();
+        let count = machines.len();
+        self.tell(&ToMachine::Begin { part, machine: number as u32, machines });
+        match self.answer(BEGIN_PATIENCE)? {
+            FromMachine::Begun { levels } if levels.len() == count => Ok(levels),
+            _ => Err(format!("{} does not keep to the protocol", self.address)),
+        }
+    }
+
+    /// Sends the files, and lets the ranks start.
+    pub fn start(&self, files: &[Staged]) -> Result<(), String> {
+        for file in files {
+            self.send(file)
+                .map_err(|error| format!("{} does not get {}: {error}", self.address, file.path.display()))?;
+        }
+        self.tell(&ToMachine::Start);
+        match self.answer(START_PATIENCE)? {
+            FromMachine::Started => Ok(()),
+            _ => Err(format!("{} does not keep to the protocol", self.address)),
+        }
+    }
+
+    fn send(&self, file: &Staged) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let mut opened = File::open(&file.path)?;
+        let executable = opened.metadata()?.permissions().mode() & 0o111 != 0;
+        self.tell(&ToMachine::File { name: file.name.clone(), executable });
+        let mut buffer = vec![0; MOST_PIECE];
+        loop {
+            let count = opened.read(&mut buffer)?;
+            if count == 0 {
+                return Ok(());
+            }
+            if !self.shared.credit.take(count) {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            self.shared.tell_with(&ToMachine::Piece, &buffer[..count]);
+        }
+    }
+
+    /// The next answer in the conversation before the start.
+    fn answer(&self, patience: Duration) -> Result<FromMachine, String> {
+        match lock(&self.answers).recv_timeout(patience) {
+            Ok(FromMachine::Refused { reason }) => Err(format!("{}: {}", self.address, printable(&reason))),
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => Err(format!("{} does not answer", self.address)),
+            Err(RecvTimeoutError::Disconnected) => Err(format!("the connection to {} ended", self.address)),
+        }
+    }
+
+    pub fn tell_ranks(&self, ranks: Vec<u32>, message: ToRank) {
+        self.tell(&ToMachine::Tell { ranks, message });
+    }
+
+    pub fn signal(&self, number: i32) {
+        self.tell(&ToMachine::Signal { number });
+    }
+
+    /// What passes standard input on to rank 0 there; false once nobody is there.
+    pub fn input(&self) -> impl FnMut(&[u8]) -> bool + Send + 'static {
+        let shared = self.shared.clone();
+        move |bytes| {
+            let mut pieces = bytes.chunks(MOST_PIECE);
+            let sent =
+                pieces.all(|piece| shared.credit.take(piece.len()) && shared.tell_with(&ToMachine::Input, piece));
+            sent && (!bytes.is_empty() || shared.tell_with(&ToMachine::Input, &[]))
+        }
+    }
+
+    fn tell(&self, message: &ToMachine) {
+        tell(&self.shared.link, message);
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.shared.link.close();
+        self.shared.credit.close();
+    }
+}
+
+impl Shared {
+    fn tell_with(&self, message: &ToMachine, body: &[u8]) -> bool {
+        let start = encode(message, body.len() as u64);
+        let body = if body.is_empty() { Vec::new() } else { vec![Bytes::copy_from_slice(body)] };
+        self.link.send(Mark::None, start, body).is_ok()
+    }
+
+    /// Shows output as it comes, and says so; an empty piece is a stream's end. Until nothing comes any more.
+    fn write(&self, pieces: &Receiver<(Source, Bytes)>, mut output: Output, happenings: &Sender<Happening>) {
+        let mut waits = false;
+        loop {
+            let piece = match waits {
+                true => pieces.recv_timeout(PAUSE),
+                false => pieces.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match piece {
+                Ok((source, bytes)) if bytes.is_empty() => output.end(source),
+                Ok((source, bytes)) => {
+                    output.take(source, &bytes);
+                    self.unwritten.fetch_sub(bytes.len(), Ordering::Relaxed);
+                    tell(&self.link, &ToMachine::Taken { bytes: bytes.len() as u32 });
+                    waits = true;
+                }
+                Err(RecvTimeoutError::Timeout) => waits = output.pause(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if lock(&self.part).is_some() {
+            let _ = happenings.send(Happening::Drained);
+        }
+    }
+}
+
+/// What the thread has that reads a host's link.
+struct Reading {
+    shared: Arc<Shared>,
+    answered: SyncSender<FromMachine>,
+    written: Sender<(Source, Bytes)>,
+    happenings: Sender<Happening>,
+}
+
+impl Reading {
+    fn run(self, reader: Reader) {
+        let (mut pulse, mut is_patient) = (Pulse::new(), true);
+        let Reading { shared, answered, written, happenings } = self;
+        let mut written = Some(written); // the writing thread ends when it is dropped
+        let reading = Frames { shared: &shared, answered, happenings: &happenings };
+        let error = reader.run(
+            PAUSE,
+            |frame| {
+                if !reading.on_frame(frame, &mut written) {
+                    shared.link.close();
+                }
+            },
+            |link| {
+                if is_patient && shared.started.load(Ordering::Acquire) {
+                    is_patient = false;
+                    pulse.set_silence(SILENCE);
+                }
+                pulse.pause(link, &ToMachine::Beat);
+            },
+        );
+        shared.credit.close();
+        if let Some((machine, _)) = *lock(&shared.part) {
+            let why = match error {
+                phalanx_net::link::LinkError::Closed => "its machine does not answer".to_owned(),
+                error => format!("its machine is gone: {error}"),
+            };
+            let _ = happenings.send(Happening::Gone { machine, why });
+        }
+    }
+}
+
+struct Frames<'a> {
+    shared: &'a Shared,
+    answered: SyncSender<FromMachine>,
+    happenings: &'a Sender<Happening>,
+}
+
+impl Frames<'_> {
+    /// Whether the machine keeps to the protocol.
+    fn on_frame(&self, frame: Frame, written: &mut Option<Sender<(Source, Bytes)>>) -> bool {
+        let Ok(message) = decode(&frame.header) else { return false };
+        let event = match message {
+            FromMachine::Beat => return true,
+            FromMachine::Taken { bytes } => {
+                self.shared.credit.give(bytes);
+                return true;
+            }
+            FromMachine::Output { source } => {
+                return self.is_here(source.rank) && self.write(source, frame.body, written);
+            }
+            FromMachine::Drained => {
+                *written = None;
+                return true;
+            }
+            FromMachine::Said { rank, mut message } => {
+                if let FromRank::Joined { listens: Some(listens) } = &mut message {
+                    listens.address.set_ip(self.shared.ip); // as the user's machine reaches it, others do
+                }
+                Event::Said { rank, message }
+            }
+            FromMachine::Nonsense { rank } => Event::Nonsense { rank },
+            FromMachine::Ended { rank, exit } => Event::Ended { rank, exit },
+            FromMachine::Refused { reason } if self.shared.started.load(Ordering::Acquire) => {
+                let _ = self.happenings.send(Happening::Trouble(printable(&reason)));
+                return false; // it may have started nothing, whose end would be waited for
+            }
+            answer => {
+                if answer == FromMachine::Started {
+                    self.shared.started.store(true, Ordering::Release);
+                }
+                return self.answered.try_send(answer).is_ok();
+            }
+        };
+        let (Event::Said { rank, .. } | Event::Nonsense { rank } | Event::Ended { rank, .. }) = &event;
+        self.is_here(*rank) && self.happenings.send(Happening::Event(event)).is_ok()
+    }
+
+    fn is_here(&self, rank: u32) -> bool {
+        lock(&self.shared.part).as_ref().is_some_and(|(_, ranks)| ranks.contains(&rank))
+    }
+
+    fn write(&self, source: Source, bytes: Bytes, written: &Option<Sender<(Source, Bytes)>>) -> bool {
+        let unwritten = self.shared.unwritten.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        let Some(written) = written.as_ref().filter(|_| unwritten <= WINDOW) else { return false };
+        written.send((source, bytes)).is_ok()
+    }
+}
+
+/// How links between each two of the machines are protected. `offered[one][other]`: what one takes of links with the other.
+pub fn levels(policy: &Policy, ips: &[IpAddr], offered: &[Vec<[LevelSet; 3]>]) -> Result<Vec<Vec<Levels>>, String> {
+    let agree = |to: usize, takes: [LevelSet; 3]| -> Result<Agreed, String> {
+        let place = policy.place(Some(ips[to]), Role::Executor.name());
+        policy.agree(&place, takes).map_err(|conflict| format!("{}: {conflict}", ips[to]))
+    };
+    let between = |one: usize, other: usize| {
+        if one == other {
+            return Ok(Levels::all(phalanx_core::level::Level::Clear));
+        }
+        let takes = Mark::ALL.map(|mark| offered[one][other][mark as usize].both(offered[other][one][mark as usize]));
+        Ok(stronger(agree(one, takes)?, agree(other, takes)?).levels)
+    };
+    let all = 0..ips.len();
+    all.clone().map(|one| all.clone().map(|other| between(one, other)).collect()).collect()
+}

@@ -1,0 +1,57 @@
+//! What the user asked for.
+
+use super::output::Look;
+use phalanx_core::level::Policy;
+use phalanx_net::address::Address;
+use phalanx_net::identity::Member;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A program to be started.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub programs: Vec<Block>,
+    /// For every process, beside those of the process that starts it.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    pub look: Look,
+    pub keep_going: bool,
+    /// None: this machine.
+    pub hosts: Option<Hosts>,
+    /// What every host gets.
+    pub files: Vec<Staged>,
+}
+
+/// Some processes of one program.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// None, for one of the blocks: as many as there are places.
+    pub processes: Option<u32>,
+    pub command: Vec<Vec<u8>>,
+}
+
+/// Why a program cannot be started.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    #[error("the program cannot be started: {0}")]
+    Start(#[from] io::Error),
+    #[error("{0}")]
+    Hosts(String),
+}
+
+/// The executors that the user named, and how the user's machine deals with them.
+#[derive(Debug, Clone)]
+pub struct Hosts {
+    pub addresses: Vec<Address>,
+    pub member: Member,
+    pub policy: Policy,
+    /// At most so many ranks on each.
+    pub most: Option<u32>,
+}
+
+/// A file that goes to every machine: the name it gets there, and where it is here.
+#[derive(Debug, Clone)]
+pub struct Staged {
+    pub name: String,
+    pub path: PathBuf,
+}

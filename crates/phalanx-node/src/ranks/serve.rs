@@ -1,0 +1,289 @@
+//! An executor's side: the ranks of one program on this machine, for a launcher on another.
+
+use super::credit::Credit;
+use super::folder::Folder;
+use super::machine::{Event, Machine};
+use super::streams::{self, Taker};
+use crate::control::{Pulse, tell};
+use bytes::Bytes;
+use phalanx_core::level::{LevelSet, Mark, Policy};
+use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
+use phalanx_core::wire::ranks::{Entry, MOST_RANKS, ToRank, frame};
+use phalanx_core::wire::{VERSION, decode, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::Role;
+use phalanx_net::link::{Link, LinkError, Reader};
+use rustix::io::Errno;
+use std::any::Any;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the machine's owner gives to programs.
+pub struct Terms<'a> {
+    pub capacity: u32,
+    /// Of that, how much nobody has now.
+    pub free: u32,
+    /// Which levels links of ranks may have.
+    pub policy: &'a Policy,
+    /// What the words `python` and `python3` mean here.
+    pub python: &'a str,
+    /// For each process, beside the executor's own variables.
+    pub environment: &'a [(String, String)],
+    /// Keeps so many places until what it gives is dropped; an error where there are not so many.
+    pub keep: &'a dyn Fn(u32) -> io::Result<Box<dyn Any + Send>>,
+    /// The executor ends.
+    pub closed: &'a AtomicBool,
+}
+
+/// Serves a launcher until it is gone; then everything that it started has ended.
+pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
+    let (capacity, free) = (terms.capacity, terms.free);
+    tell(link, &FromMachine::Offer { capacity, free, phalanx: VERSION.to_owned() });
+    let mut serving =
+        Serving { link, terms, running: None, folder: None, part: None, machine: 0, offered: Vec::new(), places: None };
+    let mut pulse = Pulse::new();
+    let on_frame = |frame: Frame| {
+        if let Err(error) = serving.on_frame(frame) {
+            tell(link, &FromMachine::Refused { reason: error.to_string() });
+        }
+    };
+    reader.run(PAUSE, on_frame, |link| {
+        pulse.pause(link, &FromMachine::Beat);
+        if terms.closed.load(Ordering::Acquire) {
+            link.close();
+        }
+    });
+}
+
+/// What one launcher has here. What is dropped first stands first: nobody runs in a folder that is gone.
+struct Serving<'a> {
+    link: &'a Arc<Link>,
+    terms: &'a Terms<'a>,
+    running: Option<Running>,
+    folder: Option<Folder>,
+    part: Option<Part>,
+    /// Its number in the program.
+    machine: u32,
+    /// The levels that links with each of the program's machines may have.
+    offered: Vec<(IpAddr, [LevelSet; 3])>,
+    /// Until the ranks are started, whose thread has them then: who sees the last rank's end sees them free.
+    places: Option<Box<dyn Any + Send>>,
+}
+
+struct Running {
+    /// Dropped first: nobody waits for output that nobody writes any more.
+    credit: Closing,
+    machine: Machine,
+    input: Option<Sender<Bytes>>,
+    /// Bytes of input that wait for rank 0.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Closes the credit when it is dropped.
+struct Closing(Arc<Credit>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Serving<'_> {
+    fn on_frame(&mut self, frame: Frame) -> io::Result<()> {
+        match decode(&frame.header) {
+            Ok(ToMachine::Begin { part, machine, machines }) => self.begin(part, machine, machines),
+            Ok(ToMachine::File { name, executable }) => self.folder()?.begin(&name, executable),
+            Ok(ToMachine::Piece) => {
+                self.folder()?.write(&frame.body)?;
+                tell(self.link, &FromMachine::Taken { bytes: frame.body.len() as u32 });
+                Ok(())
+            }
+            Ok(ToMachine::Start) => self.start(),
+            Ok(ToMachine::Tell { ranks, message }) => self.tell_ranks(ranks, &message),
+            Ok(ToMachine::Signal { number }) => {
+                self.running.iter().for_each(|running| running.machine.signal(number));
+                Ok(())
+            }
+            Ok(ToMachine::Input) => self.take_input(frame.body),
+            Ok(ToMachine::Taken { bytes }) => {
+                self.running.iter().for_each(|running| running.credit.0.give(bytes));
+                Ok(())
+            }
+            Ok(ToMachine::Beat) => Ok(()),
+            Err(_) => {
+                self.link.close();
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>) -> io::Result<()> {
+        let last = part.first.checked_add(part.count()).filter(|last| *last <= part.size && part.size <= MOST_RANKS);
+        if self.part.is_some() || last.is_none() || part.count() == 0 || machines.len() > part.size as usize {
+            return Err(io::Error::other("that makes no sense"));
+        }
+        self.places = Some((self.terms.keep)(part.count())?);
+        self.folder = Some(Folder::new()?);
+        for (_, program) in &mut part.programs {
+            let own = self.terms.environment.iter();
+            let own = own.map(|(name, value)| (name.clone().into_bytes(), value.clone().into_bytes()));
+            program.environment.splice(0..0, own);
+            if let Some(word) = program.command.first_mut().filter(|word| matches!(&word[..], b"python" | b"python3")) {
+                *word = self.terms.python.as_bytes().to_vec();
+            }
+        }
+        (self.part, self.machine) = (Some(part), machine);
+        self.offered = machines.into_iter().map(|peer| (peer, self.levels_for(peer))).collect();
+        let levels = self.offered.iter().map(|(_, levels)| *levels).collect();
+        tell(self.link, &FromMachine::Begun { levels });
+        Ok(())
+    }
+
+    /// What this machine's owner lets a user's ranks have on links with those on that machine.
+    fn levels_for(&self, peer: IpAddr) -> [LevelSet; 3] {
+        let place = self.terms.policy.place(Some(peer), Role::User.name());
+        Mark::ALL.map(|mark| self.terms.policy.offered(&place, mark))
+    }
+
+    /// Where files can be put: between beginning and starting.
+    fn folder(&mut self) -> io::Result<&mut Folder> {
+        let folder = self.folder.as_mut().filter(|_| self.running.is_none());
+        folder.ok_or_else(|| io::Error::other("there is no place for files now"))
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        self.folder()?.finish();
+        let folder = self.folder()?.path().to_owned();
+        let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
+        let (events, places) = (self.link.clone(), self.places.take());
+        tell(self.link, &FromMachine::Started);
+        let on_event = move |event| {
+            let _kept = &places;
+            let message = match event {
+                Event::Said { rank, message } => FromMachine::Said { rank, message },
+                Event::Nonsense { rank } => FromMachine::Nonsense { rank },
+                Event::Ended { rank, exit } => FromMachine::Ended { rank, exit },
+            };
+            let _ = events.send(Mark::None, encode(&message, 0), Vec::new());
+        };
+        let (machine, streams) = Machine::start(part, Some(folder), on_event)?;
+        let credit = Arc::new(Credit::new());
+        let writer = Writer { link: self.link.clone(), credit: credit.clone() };
+        let link = self.link.clone();
+        thread::Builder::new().name("phalanx-output".into()).spawn(move || {
+            let _ = streams::pump(streams.outputs, writer);
+            tell(&link, &FromMachine::Drained);
+        })?;
+        let (waiting, link) = (Arc::new(AtomicUsize::new(0)), self.link.clone());
+        let input = streams.input.map(|to| feed(to, link, waiting.clone())).transpose()?;
+        self.running = Some(Running { credit: Closing(credit), machine, input, waiting });
+        Ok(())
+    }
+
+    fn tell_ranks(&self, ranks: Vec<u32>, message: &ToRank) -> io::Result<()> {
+        let Some(running) = &self.running else { return Ok(()) };
+        if let ToRank::Table { entries } = message {
+            entries.iter().try_for_each(|entry| self.check(entry))?;
+        }
+        running.machine.tell(ranks, frame(message));
+        Ok(())
+    }
+
+    /// A launcher that does not keep to what this machine takes is not obeyed.
+    fn check(&self, entry: &Entry) -> io::Result<()> {
+        let ip = entry.listens.address.ip();
+        let offered = self.offered.get(entry.machine as usize).filter(|(peer, _)| *peer == ip);
+        let (_, taken) = offered.ok_or_else(|| io::Error::other(format!("the program has no machine at {ip}")))?;
+        let too_weak = |mark: &Mark| !taken[*mark as usize].contains(entry.levels.of(*mark));
+        match Mark::ALL.into_iter().find(too_weak).filter(|_| entry.machine != self.machine) {
+            None => Ok(()),
+            Some(mark) => Err(io::Error::other(format!(
+                "links with {ip} are to be {}, but this machine takes {}",
+                entry.levels.of(mark),
+                taken[mark as usize]
+            ))),
+        }
+    }
+
+    fn take_input(&mut self, bytes: Bytes) -> io::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        if bytes.is_empty() {
+            running.input = None;
+            return Ok(());
+        }
+        let waiting = running.waiting.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        if waiting > WINDOW {
+            self.link.close(); // it does not wait for what it is told
+        }
+        let Some(input) = &running.input else { return Ok(()) };
+        let _ = input.send(bytes);
+        Ok(())
+    }
+}
+
+/// A thread that writes what comes to rank 0, and says so.
+fn feed(to: OwnedFd, link: Arc<Link>, waiting: Arc<AtomicUsize>) -> io::Result<Sender<Bytes>> {
+    let (sender, received): (Sender<Bytes>, Receiver<Bytes>) = channel();
+    let work = move || {
+        let mut reads = true;
+        for bytes in received {
+            reads = reads && write_all(&to, &bytes);
+            waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
+            tell(&link, &FromMachine::Taken { bytes: bytes.len() as u32 });
+        }
+    };
+    thread::Builder::new().name("phalanx-input".into()).spawn(work)?;
+    Ok(sender)
+}
+
+/// Whether somebody still reads it.
+pub fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Output on its way to the launcher, no faster than that writes it.
+struct Writer {
+    link: Arc<Link>,
+    credit: Arc<Credit>,
+}
+
+impl Writer {
+    fn send(&self, source: Source, bytes: &[u8]) -> Result<(), LinkError> {
+        let start = encode(&FromMachine::Output { source }, bytes.len() as u64);
+        let body = if bytes.is_empty() { Vec::new() } else { vec![Bytes::copy_from_slice(bytes)] };
+        self.link.send(Mark::None, start, body)
+    }
+}
+
+impl Taker for Writer {
+    fn take(&mut self, source: Source, bytes: &[u8]) {
+        for piece in bytes.chunks(MOST_PIECE) {
+            if self.credit.take(piece.len()) {
+                let _ = self.send(source, piece);
+            }
+        }
+    }
+
+    fn end(&mut self, source: Source) {
+        let _ = self.send(source, &[]);
+    }
+
+    fn pause(&mut self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,151 @@
+"""What a command line of ``phalanx mpirun`` says: programs, what they need, and where they run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import phalanx
+from phalanx.errors import LaunchError
+from phalanx.hosts import Hosts
+
+#: Where the libraries are that programs are linked against, and that mpi4py loads.
+LIBRARIES = Path(phalanx.__file__).with_name("_mpi")
+#: What an executor runs with its own Python.
+PYTHONS = ("python", "python3")
+MOST = 65536
+
+
+@dataclass
+class Program:
+    """So many processes of one command; None: as many as there are places."""
+
+    processes: int | None
+    command: list[str]
+
+
+def library_variables() -> dict[str, str]:
+    """What lets a program on this machine find the library, whichever way it looks for it."""
+    path = [str(LIBRARIES), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"MPI4PY_LIBMPI": str(LIBRARIES / "libmpi.so.12"), "LD_LIBRARY_PATH": os.pathsep.join(path)}
+
+
+def asked_variables(asked: Iterable[str]) -> dict[str, str]:
+    """The variables of ``--env``: ``NAME=VALUE``, or ``NAME`` for what it is here. Raises LaunchError."""
+    found = {} if "PYTHONUNBUFFERED" in os.environ else {"PYTHONUNBUFFERED": "1"}  # output is to be seen at once
+    for word in asked:
+        name, equals, value = word.partition("=")
+        if not name:
+            raise LaunchError(f"--env {word}: write NAME=VALUE, or NAME")
+        if equals or name in os.environ:
+            found[name] = value if equals else os.environ[name]
+    return found
+
+
+def read_programs(processes: int | None, words: Sequence[str]) -> list[Program]:
+    """The programs between colons: ``./a : -n 2 ./b``. Those of the first were read before. Raises LaunchError."""
+    first, *others = _between_colons(words)
+    programs = [Program(processes, first)]
+    for command in others:
+        count = 1
+        if command[:1] in (["-n"], ["-np"]):
+            number = command[1] if len(command) > 1 else ""
+            if not re.fullmatch("[0-9]{1,5}", number) or not 1 <= int(number) <= MOST:
+                raise LaunchError(f"behind {command[0]} comes a number of processes, from 1 to {MOST}")
+            count, command = int(number), command[2:]
+        programs.append(Program(count, command))
+    if any(not program.command or program.command[0].startswith("-") for program in programs):
+        raise LaunchError("between colons comes: -n NUMBER PROGRAM ARGUMENTS")
+    return programs
+
+
+def _between_colons(words: Sequence[str]) -> Iterator[list[str]]:
+    rest = list(words)
+    while ":" in rest:
+        at = rest.index(":")
+        yield rest[:at]
+        rest = rest[at + 1 :]
+    yield rest
+
+
+def find_here(command: list[str]) -> list[str]:
+    """A command with its program where it is on this machine. A script of Python need not be executable.
+
+    Raises LaunchError."""
+    program, *arguments = command
+    path = shutil.which(program)
+    if path is None and _is_script(program):
+        return [sys.executable, *command]
+    if path is None and program in PYTHONS:  # of an environment that is not activated
+        path = sys.executable
+    if path is None:
+        raise LaunchError(
+            f"the program {program} {'may not be executed' if Path(program).is_file() else 'is not found'}"
+        )
+    return [path, *arguments]
+
+
+def stage(command: list[str], files: dict[str, Path]) -> list[str]:
+    """A command as executors run it, in the folder of its files: the program, or the script behind it, is added to
+    ``files``, which are paths here by their names there.
+
+    What is neither a file nor a folder here is left to the executor to find. Raises LaunchError."""
+    if _is_script(command[0]):
+        command = ["python", *command]
+    program, *arguments = command
+    if "/" in program:
+        if shutil.which(program) is None:
+            find_here(command)  # says what is wrong
+        return ["./" + add_file(program, files), *arguments]
+    script = next((word for word in arguments if not word.startswith("-")), None)
+    if script is not None and arguments[0] == script and Path(script).is_file():
+        arguments[0] = add_file(script, files)
+    return [program, *arguments]
+
+
+def add_file(word: str, files: dict[str, Path]) -> str:
+    """Adds a file, or what is in a folder; its name there: the same below the current folder, else its last part.
+
+    Raises LaunchError."""
+    path = Path(word)
+    name = _name(path)
+    if path.is_dir():
+        for inner in sorted(path.rglob("*")):
+            if inner.is_file():
+                _add(str(Path(name) / inner.relative_to(path)), inner, files)
+    elif path.is_file():
+        _add(name, path, files)
+    else:
+        raise LaunchError(f"the file {word} is not found")
+    return name
+
+
+def _add(name: str, path: Path, files: dict[str, Path]) -> None:
+    if files.setdefault(name, path).resolve() != path.resolve():
+        raise LaunchError(f"{files[name]} and {path} would both be called {name} on the executors")
+
+
+def _name(path: Path) -> str:
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 names, not what links lead to
+    try:
+        name = absolute.relative_to(Path.cwd())
+    except ValueError:
+        name = Path(absolute.name)
+    return str(name)
+
+
+def _is_script(word: str) -> bool:
+    return word.endswith(".py") and Path(word).is_file()
+
+
+def read_hosts(text: str) -> tuple[list[str], list[str]]:
+    """Addresses of executors and networks that are trusted: of a hosts file, or ``one:7400,other:7400``."""
+    if Path(text).is_file() or ("," not in text and ":" not in text):
+        hosts = Hosts(text)
+        return hosts.addresses, hosts.trusted
+    return [address.strip() for address in text.split(",") if address.strip()], []
