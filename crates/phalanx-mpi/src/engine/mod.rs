@@ -212,7 +212,7 @@ impl Engine {
             let Some(sent) = peer.path.push(&waiting.header, &waiting.data, start) else { break };
             waiting.sent = sent;
             let (done, of) = (sent == waiting.data.length(), waiting.of);
-            moved = true;
+            moved |= sent != before;
             if !done {
                 break;
             }
