@@ -6,6 +6,7 @@ FUZZ_SECONDS ?= 60
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
+MPI := python/phalanx/_mpi
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -22,7 +23,7 @@ PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV)/native ## the environment in .venv, with everything built; instant when nothing changed
+setup: $(VENV)/native $(VENV)/mpi ## the environment in .venv, with everything built; instant when nothing changed
 build: setup ## the same: rebuilds the native part when a Rust file changed
 
 demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
@@ -53,6 +54,7 @@ check-docs: setup
 	$(BIN)/python -m pytest tests/docs
 
 fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person
+	$(BIN)/python tests/docs/mpi.py
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff check --fix
@@ -85,7 +87,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
     --custom-compile-command "make lock" pyproject.toml
 
 clean: ## remove what all the others made
-	rm -rf $(VENV) target fuzz/target fuzz/artifacts fuzz/corpus python/phalanx/_native*.so
+	rm -rf $(VENV) target fuzz/target fuzz/artifacts fuzz/corpus python/phalanx/_native*.so $(MPI)
 	rm -rf .mypy_cache .pytest_cache .ruff_cache demo-output bench-output
 
 # The stamps. Each is touched when what it stands for is done.
@@ -108,6 +110,19 @@ $(VENV)/package: pyproject.toml $(VENV)/dependencies
 $(VENV)/native: $(RUST) $(VENV)/package
 	rm -f python/phalanx/_native*.so
 	$(BIN)/maturin develop --quiet --release --skip-install
+	@touch $@
+
+# MPI's two libraries and its header, beside the package. The extension is named so that cargo chooses the same features
+# of what they share, and compiles nothing again.
+$(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h
+	$(PYO3) cargo build --quiet --locked --release -p phalanx-py -p phalanx-mpi-standard -p phalanx-mpi-mpich
+	rm -rf $(MPI)
+	mkdir -p $(MPI)/include
+	cp target/release/libmpi_abi.so $(MPI)/libmpi_abi.so.1
+	cp target/release/libmpi.so $(MPI)/libmpi.so.12
+	ln -s libmpi_abi.so.1 $(MPI)/libmpi_abi.so
+	ln -s libmpi.so.12 $(MPI)/libmpi.so
+	cp crates/phalanx-mpi/include/mpi.h $(MPI)/include/
 	@touch $@
 
 $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies

@@ -132,6 +132,11 @@ impl<T> Array<T> {
     pub fn pointer(self) -> *const T {
         self.0
     }
+
+    /// One that is written, for reading.
+    pub fn of(array: OutArray<T>) -> Array<T> {
+        Array(array.0)
+    }
 }
 
 /// `T[]`, to be written, as long as another argument says; may be NULL when that is nothing.

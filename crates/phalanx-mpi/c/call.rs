@@ -1,6 +1,7 @@
 //! How a C function is declared, and what happens when it fails.
 
 use crate::abi::{self, MPI_Comm, MPI_File, MPI_Session, MPI_Win};
+use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
 use phalanx_mpi::errhandler::{self, Errhandler, Kind};
 use phalanx_mpi::error::{Class, Error};
@@ -157,6 +158,11 @@ fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
     let code = match failure {
         Failure::Error(error) => codes::code_of(&error, name),
         Failure::Code(code) => code,
+    };
+    // What is no communicator has no handler.
+    let owner = match owner {
+        Owner { kind: Kind::Comm, object } if Comm::of(object).is_err() => NOBODY,
+        owner => owner,
     };
     call_handler(owner, code);
     abi::ERROR.to_c(code)

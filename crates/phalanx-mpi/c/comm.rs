@@ -1,28 +1,28 @@
 //! Communicators (MPI 5.0, chapter 7), but for their attributes, names and info.
 
-use super::argument::Out;
+use super::argument::{Number, Out, OutText, Text, count};
 use super::call::{Result, fail};
-use crate::abi::{self, MPI_Comm, MPI_Group, MPI_Info, MPI_Request};
+use crate::abi::{self, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request, longest};
 use phalanx_mpi::collective::Call;
-use phalanx_mpi::comm::{Comm, create};
+use phalanx_mpi::comm::{Comm, Use, create};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
 use phalanx_mpi::request::{Active, Request};
 use phalanx_mpi::tasks::{Task, block_on};
 use phalanx_mpi::world::world;
 use phalanx_mpi::{attribute, errhandler, groups};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// A new communicator's handle. It has the error handler of the one that it was made from.
-fn put(from: MPI_Comm, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
+pub fn put(from: MPI_Comm, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
     let handle = made.put()?;
     errhandler::inherit(from.id(), handle);
     newcomm.put(MPI_Comm::of(handle));
     Ok(())
 }
 
-fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) -> Result {
+pub fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) -> Result {
     match made {
         Some(made) => put(from, made, newcomm),
         None => {
@@ -30,6 +30,14 @@ fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Comm>) 
             Ok(())
         }
     }
+}
+
+/// With an error handler of its own.
+fn put_with(errhandler: MPI_Errhandler, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
+    let handle = made.put()?;
+    errhandler::set(handle, errhandler::Kind::Comm, errhandler.id())?;
+    newcomm.put(MPI_Comm::of(handle));
+    Ok(())
 }
 
 fn operation(comm: MPI_Comm) -> Result<Call> {
@@ -79,7 +87,7 @@ mpi! {
             newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
             return Ok(());
         }
-        put(comm, block_on(world()?, create::of_members(world()?, comm_of, group, abi::TAG.from_c(tag)))?, newcomm)?;
+        put(comm, block_on(world()?, create::of_members(world()?, &comm_of, group, abi::TAG.from_c(tag)))?, newcomm)?;
     }
 
     fn MPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: Out<MPI_Comm>) on comm {
@@ -114,10 +122,45 @@ mpi! {
             return fail(Class::Rank, format!("local_leader {local_leader} is not in 0..{}", comm.size()));
         };
         let bridge = match comm.rank == leader {
-            true => Some((Comm::of(peer_comm.id())?, abi::RANK.from_c(remote_leader), abi::TAG.from_c(tag))),
+            true => {
+                let (leader, tag) = (abi::RANK.from_c(remote_leader), abi::TAG.from_c(tag));
+                Some((Comm::of(peer_comm.id())?, Use::Point, leader, tag))
+            },
             false => None,
         };
         put(local_comm, block_on(world()?, create::join(operation(local_comm)?, leader, bridge))?, newintercomm)?;
+    }
+
+    fn MPI_Comm_create_from_group(
+        group: MPI_Group, stringtag: Text, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: Out<MPI_Comm>
+    ) {
+        phalanx_mpi::info::hints(info.id())?;
+        let (world, group) = (world()?, groups::find(group.id())?);
+        if group.size() == 0 {
+            newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
+            return Ok(());
+        }
+        let made = block_on(world, create::of_session(world, group, &stringtag.get()))?;
+        put_with(errhandler, made, newcomm)?;
+    }
+
+    fn MPI_Intercomm_create_from_groups(
+        local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int, stringtag: Text,
+        info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: Out<MPI_Comm>
+    ) {
+        phalanx_mpi::info::hints(info.id())?;
+        let side = |group: MPI_Group, leader: c_int, name: &str| -> Result<_> {
+            let group = groups::find(group.id())?;
+            match usize::try_from(leader).ok().filter(|leader| *leader < group.size()) {
+                Some(leader) => Ok((group, leader)),
+                None => fail(Class::Rank, format!("{name} {leader} is not in 0..{}", group.size())),
+            }
+        };
+        let local = side(local_group, local_leader, "local_leader")?;
+        let remote = side(remote_group, remote_leader, "remote_leader")?;
+        let world = world()?;
+        let made = block_on(world, create::join_sessions(world, local, remote, &stringtag.get()))?;
+        put_with(errhandler, made, newintercomm)?;
     }
 
     fn MPI_Intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) on intercomm {
@@ -131,8 +174,9 @@ mpi! {
     }
 
     fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>) on comm {
-        phalanx_mpi::info::hints(info.id())?;
+        let hints = phalanx_mpi::info::hints(info.id())?;
         duplicate(comm, newcomm)?;
+        Comm::of(newcomm.get().id())?.set_hints(&hints);
     }
 
     fn MPI_Comm_idup(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) on comm {
@@ -144,6 +188,52 @@ mpi! {
     ) on comm {
         phalanx_mpi::info::hints(info.id())?;
         begin_duplicate(comm, newcomm, request)?;
+    }
+
+    fn MPI_Comm_set_name(comm: MPI_Comm, comm_name: Text) on comm {
+        Comm::of(comm.id())?.set_name(&comm_name.get());
+    }
+
+    fn MPI_Comm_get_name(comm: MPI_Comm, comm_name: OutText, resultlen: Out<c_int>) on comm {
+        let name = match comm.id() {
+            MPI_COMM_NULL => "MPI_COMM_NULL".to_string(),
+            handle => Comm::of(handle)?.name(),
+        };
+        resultlen.put(comm_name.put(&name, longest::OBJECT_NAME) as c_int);
+    }
+
+    fn MPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) on comm {
+        let hints = phalanx_mpi::info::find(info.id())?;
+        Comm::of(comm.id())?.set_hints(&hints);
+    }
+
+    fn MPI_Comm_get_info(comm: MPI_Comm, info_used: Out<MPI_Info>) on comm {
+        info_used.put(MPI_Info::of(phalanx_mpi::info::put(Comm::of(comm.id())?.hints())?));
+    }
+
+    /// Programs are not spawned yet.
+    fn MPI_Comm_get_parent(parent: Out<MPI_Comm>) {
+        parent.put(MPI_Comm::of(MPI_COMM_NULL));
+    }
+
+    large_fn MPI_Comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: Count) on comm {
+        let automatic = std::ptr::eq(buffer, abi::address::BUFFER_AUTOMATIC);
+        Comm::of(comm.id())?.attached.attach(buffer as usize, count(size, "size")?, automatic)?;
+    }
+
+    large_fn MPI_Comm_detach_buffer(comm: MPI_Comm, buffer_addr: *mut c_void, size: Out<Count>) on comm {
+        let (address, bytes) = Comm::of(comm.id())?.attached.detach(world()?);
+        Out::of(buffer_addr.cast::<*mut c_void>(), "buffer_addr")?.put(address as *mut c_void);
+        size.put(Count::narrow(bytes as i64).unwrap_or(Count::MAX));
+    }
+
+    fn MPI_Comm_flush_buffer(comm: MPI_Comm) on comm {
+        Comm::of(comm.id())?.attached.flush(world()?);
+    }
+
+    fn MPI_Comm_iflush_buffer(comm: MPI_Comm, request: Out<MPI_Request>) on comm {
+        let task = Comm::of(comm.id())?.attached.begin_flush(world()?);
+        request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
     }
 
     fn MPI_Comm_free(comm: Out<MPI_Comm>) {

@@ -4,6 +4,7 @@ use super::argument;
 use super::argument::{Array, MPI_Aint, MPI_Count, Number, Out, OutArray, OutText, Text};
 use super::call::{Result, fail};
 use crate::abi::{self, MPI_Datatype, longest};
+use phalanx_mpi::attribute;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::datatype::{Combiner, Contents, DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use phalanx_mpi::error::Class;
@@ -135,7 +136,13 @@ mpi! {
     }
 
     fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>) {
-        give::<c_int>(newtype, Datatype::dup(&datatype_of(oldtype)?)?)?;
+        let made = Datatype::dup(&datatype_of(oldtype)?)?.put()?;
+        if let Err(error) = attribute::copy_all(oldtype.id(), made) {
+            attribute::delete_all(made)?;
+            Datatype::free(made)?;
+            return Err(error.into());
+        }
+        newtype.put(MPI_Datatype::of(made));
     }
 
     fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: Out<MPI_Datatype>) {
@@ -167,7 +174,10 @@ mpi! {
     }
 
     fn MPI_Type_free(datatype: Out<MPI_Datatype>) {
-        Datatype::free(datatype.get().id())?;
+        let handle = datatype.get().id();
+        Datatype::check_free(handle)?;
+        attribute::delete_all(handle)?;
+        Datatype::free(handle)?;
         datatype.put(MPI_Datatype::of(MPI_DATATYPE_NULL));
     }
 }
@@ -215,7 +225,11 @@ mpi! {
     }
 
     fn MPI_Type_get_name(datatype: MPI_Datatype, type_name: OutText, resultlen: Out<c_int>) {
-        resultlen.put(type_name.put(&datatype_of(datatype)?.name(), longest::OBJECT_NAME) as c_int);
+        let name = match datatype.id() {
+            MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_string(),
+            _ => datatype_of(datatype)?.name(),
+        };
+        resultlen.put(type_name.put(&name, longest::OBJECT_NAME) as c_int);
     }
 
     fn MPI_Type_get_envelope(

@@ -5,7 +5,7 @@ use super::call::Result;
 use crate::abi::{self, MPI_Datatype, MPI_Status};
 use phalanx_mpi::constants::MPI_SUCCESS;
 use phalanx_mpi::datatype::Datatype;
-use phalanx_mpi::engine::Status;
+use phalanx_mpi::engine::{EMPTY, Status};
 use phalanx_mpi::point::Buffer;
 use std::ffi::c_void;
 
@@ -28,6 +28,14 @@ pub fn fill_one(status: &mut MPI_Status, with: &Status) {
     status.tag = abi::TAG.to_c(with.tag);
     status.set_bytes(with.bytes);
     status.set_cancelled(with.cancelled);
+}
+
+/// The status of what was neither sent nor received.
+pub fn fill_empty(status: OutStatus) {
+    if let Some(status) = status.get() {
+        fill_one(status, &EMPTY);
+        status.error = abi::ERROR.to_c(MPI_SUCCESS);
+    }
 }
 
 /// The code of a request's failure, in canonical numbers.

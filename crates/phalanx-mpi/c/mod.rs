@@ -9,6 +9,7 @@
 mod call;
 mod argument;
 mod attribute;
+mod collective;
 mod comm;
 mod datatype;
 mod elements;

@@ -4,6 +4,7 @@ use super::argument::{Number, Out, OutStatus, count};
 use super::call::Result;
 use super::message::{buffer, fill};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Message, MPI_Request};
+use phalanx_mpi::attached::ATTACHED;
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::MPI_REQUEST_NULL;
 use phalanx_mpi::point::{self, Buffer, MESSAGE_NO_PROC, MESSAGE_NULL, Sending};
@@ -199,21 +200,21 @@ mpi! {
 
     large_fn MPI_Buffer_attach(buffer: *mut c_void, size: Count) {
         let automatic = std::ptr::eq(buffer, abi::address::BUFFER_AUTOMATIC);
-        point::attach(buffer as usize, count(size, "size")?, automatic)?;
+        ATTACHED.attach(buffer as usize, count(size, "size")?, automatic)?;
     }
 
     large_fn MPI_Buffer_detach(buffer_addr: Out<*mut c_void>, size: Out<Count>) {
-        let (address, bytes) = point::detach(world()?);
+        let (address, bytes) = ATTACHED.detach(world()?);
         buffer_addr.put(address as *mut c_void);
         size.put(Count::narrow(bytes as i64).unwrap_or(Count::MAX));
     }
 
     fn MPI_Buffer_flush() {
-        point::flush(world()?);
+        ATTACHED.flush(world()?);
     }
 
     fn MPI_Buffer_iflush(request: Out<MPI_Request>) {
-        let task = point::begin_flush(world()?);
+        let task = ATTACHED.begin_flush(world()?);
         put(request, Request::put(phalanx_mpi::comm::COMM_SELF, Active::Task(task))?)?;
     }
 }

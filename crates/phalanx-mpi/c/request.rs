@@ -2,7 +2,7 @@
 
 use super::argument::{Array, Out, OutArray, OutStatus, count};
 use super::call::{Result, fail};
-use super::message::{code, fill, fill_one};
+use super::message::{code, fill, fill_empty, fill_one};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::engine::{EMPTY, Status};
@@ -60,7 +60,7 @@ fn fill_in(status: &mut MPI_Status, with: &Status) {
 mpi! {
     fn MPI_Wait(request: Out<MPI_Request>, status: OutStatus) {
         match Request::of(request.get().id())? {
-            None => fill(status, &EMPTY),
+            None => fill_empty(status),
             Some(own) => {
                 let done = own.wait(world()?)?;
                 finish(request, &own, done, status)?;
@@ -71,7 +71,7 @@ mpi! {
     fn MPI_Test(request: Out<MPI_Request>, flag: Out<c_int>, status: OutStatus) {
         flag.put_flag(true);
         let Some(own) = Request::of(request.get().id())? else {
-            fill(status, &EMPTY);
+            fill_empty(status);
             return Ok(());
         };
         match own.test(world()?)? {
@@ -185,7 +185,7 @@ mpi! {
                 return Ok(());
             }
         }
-        fill(status, &EMPTY);
+        fill_empty(status);
     }
 
     fn MPI_Request_get_status_all(
@@ -268,7 +268,7 @@ fn any(
 ) -> Result {
     let Some((number, done)) = found else {
         index.put(abi::RANK.to_c(MPI_UNDEFINED));
-        fill(status, &EMPTY);
+        fill_empty(status);
         return Ok(());
     };
     index.put(number as c_int);

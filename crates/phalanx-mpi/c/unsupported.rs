@@ -29,71 +29,13 @@ fn refuse(name: &'static str) -> c_int {
 unsupported! {
     MPI_Accumulate
     MPI_Accumulate_c
-    MPI_Allgather
-    MPI_Allgather_c
-    MPI_Allgather_init
-    MPI_Allgather_init_c
-    MPI_Allgatherv
-    MPI_Allgatherv_c
-    MPI_Allgatherv_init
-    MPI_Allgatherv_init_c
-    MPI_Allreduce
-    MPI_Allreduce_c
-    MPI_Allreduce_init
-    MPI_Allreduce_init_c
-    MPI_Alltoall
-    MPI_Alltoall_c
-    MPI_Alltoall_init
-    MPI_Alltoall_init_c
-    MPI_Alltoallv
-    MPI_Alltoallv_c
-    MPI_Alltoallv_init
-    MPI_Alltoallv_init_c
-    MPI_Alltoallw
-    MPI_Alltoallw_c
-    MPI_Alltoallw_init
-    MPI_Alltoallw_init_c
-    MPI_Barrier
-    MPI_Barrier_init
-    MPI_Bcast
-    MPI_Bcast_c
-    MPI_Bcast_init
-    MPI_Bcast_init_c
-    MPI_Cart_coords
-    MPI_Cart_create
-    MPI_Cart_get
-    MPI_Cart_map
-    MPI_Cart_rank
-    MPI_Cart_shift
-    MPI_Cart_sub
-    MPI_Cartdim_get
     MPI_Close_port
     MPI_Comm_accept
-    MPI_Comm_attach_buffer
-    MPI_Comm_attach_buffer_c
     MPI_Comm_connect
-    MPI_Comm_create_from_group
-    MPI_Comm_detach_buffer
-    MPI_Comm_detach_buffer_c
-    MPI_Comm_flush_buffer
-    MPI_Comm_get_info
-    MPI_Comm_get_name
-    MPI_Comm_get_parent
-    MPI_Comm_iflush_buffer
     MPI_Comm_join
-    MPI_Comm_set_info
-    MPI_Comm_set_name
     MPI_Comm_spawn
     MPI_Comm_spawn_multiple
     MPI_Compare_and_swap
-    MPI_Dist_graph_create
-    MPI_Dist_graph_create_adjacent
-    MPI_Dist_graph_neighbors
-    MPI_Dist_graph_neighbors_count
-    MPI_Exscan
-    MPI_Exscan_c
-    MPI_Exscan_init
-    MPI_Exscan_init_c
     MPI_Fetch_and_op
     MPI_File_close
     MPI_File_delete
@@ -179,92 +121,14 @@ unsupported! {
     MPI_File_write_ordered_end
     MPI_File_write_shared
     MPI_File_write_shared_c
-    MPI_Gather
-    MPI_Gather_c
-    MPI_Gather_init
-    MPI_Gather_init_c
-    MPI_Gatherv
-    MPI_Gatherv_c
-    MPI_Gatherv_init
-    MPI_Gatherv_init_c
     MPI_Get
     MPI_Get_accumulate
     MPI_Get_accumulate_c
     MPI_Get_c
     MPI_Get_hw_resource_info
-    MPI_Graph_create
-    MPI_Graph_get
-    MPI_Graph_map
-    MPI_Graph_neighbors
-    MPI_Graph_neighbors_count
-    MPI_Graphdims_get
     MPI_Grequest_complete
     MPI_Grequest_start
-    MPI_Iallgather
-    MPI_Iallgather_c
-    MPI_Iallgatherv
-    MPI_Iallgatherv_c
-    MPI_Iallreduce
-    MPI_Iallreduce_c
-    MPI_Ialltoall
-    MPI_Ialltoall_c
-    MPI_Ialltoallv
-    MPI_Ialltoallv_c
-    MPI_Ialltoallw
-    MPI_Ialltoallw_c
-    MPI_Ibarrier
-    MPI_Ibcast
-    MPI_Ibcast_c
-    MPI_Iexscan
-    MPI_Iexscan_c
-    MPI_Igather
-    MPI_Igather_c
-    MPI_Igatherv
-    MPI_Igatherv_c
-    MPI_Ineighbor_allgather
-    MPI_Ineighbor_allgather_c
-    MPI_Ineighbor_allgatherv
-    MPI_Ineighbor_allgatherv_c
-    MPI_Ineighbor_alltoall
-    MPI_Ineighbor_alltoall_c
-    MPI_Ineighbor_alltoallv
-    MPI_Ineighbor_alltoallv_c
-    MPI_Ineighbor_alltoallw
-    MPI_Ineighbor_alltoallw_c
-    MPI_Intercomm_create_from_groups
-    MPI_Ireduce
-    MPI_Ireduce_c
-    MPI_Ireduce_scatter
-    MPI_Ireduce_scatter_block
-    MPI_Ireduce_scatter_block_c
-    MPI_Ireduce_scatter_c
-    MPI_Iscan
-    MPI_Iscan_c
-    MPI_Iscatter
-    MPI_Iscatter_c
-    MPI_Iscatterv
-    MPI_Iscatterv_c
     MPI_Lookup_name
-    MPI_Neighbor_allgather
-    MPI_Neighbor_allgather_c
-    MPI_Neighbor_allgather_init
-    MPI_Neighbor_allgather_init_c
-    MPI_Neighbor_allgatherv
-    MPI_Neighbor_allgatherv_c
-    MPI_Neighbor_allgatherv_init
-    MPI_Neighbor_allgatherv_init_c
-    MPI_Neighbor_alltoall
-    MPI_Neighbor_alltoall_c
-    MPI_Neighbor_alltoall_init
-    MPI_Neighbor_alltoall_init_c
-    MPI_Neighbor_alltoallv
-    MPI_Neighbor_alltoallv_c
-    MPI_Neighbor_alltoallv_init
-    MPI_Neighbor_alltoallv_init_c
-    MPI_Neighbor_alltoallw
-    MPI_Neighbor_alltoallw_c
-    MPI_Neighbor_alltoallw_init
-    MPI_Neighbor_alltoallw_init_c
     MPI_Open_port
     MPI_Parrived
     MPI_Pready
@@ -277,18 +141,6 @@ unsupported! {
     MPI_Put_c
     MPI_Raccumulate
     MPI_Raccumulate_c
-    MPI_Reduce
-    MPI_Reduce_c
-    MPI_Reduce_init
-    MPI_Reduce_init_c
-    MPI_Reduce_scatter
-    MPI_Reduce_scatter_block
-    MPI_Reduce_scatter_block_c
-    MPI_Reduce_scatter_block_init
-    MPI_Reduce_scatter_block_init_c
-    MPI_Reduce_scatter_c
-    MPI_Reduce_scatter_init
-    MPI_Reduce_scatter_init_c
     MPI_Register_datarep
     MPI_Register_datarep_c
     MPI_Rget
@@ -297,25 +149,12 @@ unsupported! {
     MPI_Rget_c
     MPI_Rput
     MPI_Rput_c
-    MPI_Scan
-    MPI_Scan_c
-    MPI_Scan_init
-    MPI_Scan_init_c
-    MPI_Scatter
-    MPI_Scatter_c
-    MPI_Scatter_init
-    MPI_Scatter_init_c
-    MPI_Scatterv
-    MPI_Scatterv_c
-    MPI_Scatterv_init
-    MPI_Scatterv_init_c
     MPI_Session_attach_buffer
     MPI_Session_attach_buffer_c
     MPI_Session_detach_buffer
     MPI_Session_detach_buffer_c
     MPI_Session_flush_buffer
     MPI_Session_iflush_buffer
-    MPI_Topo_test
     MPI_Unpublish_name
     MPI_Win_allocate
     MPI_Win_allocate_c

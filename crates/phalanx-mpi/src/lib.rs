@@ -3,6 +3,7 @@
 //! The two C interfaces, the standard one and MPICH's, are crates of their own that translate handles and constants;
 //! everything here speaks the numbers of the standard one (MPI 5.0, appendix A).
 
+pub mod attached;
 pub mod attribute;
 pub mod codes;
 pub mod collective;

@@ -1,5 +1,6 @@
 //! Point-to-point communication of a program (MPI 5.0, chapter 3), with its datatypes.
 
+use crate::attached::Attached;
 use crate::comm::{Comm, PROC_NULL, Use};
 use crate::constants::MPI_ANY_TAG;
 use crate::datatype::Datatype;
@@ -8,8 +9,7 @@ use crate::error::{Class, Error, Result, fail};
 use crate::handle::Table;
 use crate::request::Active;
 use crate::world::World;
-use phalanx_net::sync::lock;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Elements in a program's memory.
 #[derive(Clone)]
@@ -99,12 +99,12 @@ pub fn send(world: &World, comm: &Comm, buffer: &Buffer, to: i32, tag: i32, how:
     let (mode, data) = match how {
         Sending::Standard => (Mode::Standard, buffer.outgoing()),
         Sending::Synchronous => (Mode::Synchronous, buffer.outgoing()),
-        Sending::Buffered => (Mode::Standard, Outgoing::Owned(buffered(world, buffer)?)),
+        Sending::Buffered => (Mode::Standard, Outgoing::Owned(Attached::copy(world, comm, buffer)?)),
     };
     let request = world.engine().send(process, comm.envelope(Use::Point, tag), data, mode);
     if how == Sending::Buffered {
         if let Some(request) = request {
-            lock(&ATTACHED).sends.push((request, buffer.bytes()));
+            Attached::sent(comm, request, buffer.bytes());
         }
         return Ok(Active::Done(EMPTY));
     }
@@ -215,76 +215,5 @@ pub fn receive_taken(world: &World, message: u32, buffer: &Buffer) -> Result<Act
     match MESSAGES.take(message) {
         Some(message) => Ok(Active::Point(world.engine().receive_message(message.taken, buffer.target()))),
         None => fail(Class::Request, "message is MPI_MESSAGE_NULL, or was received"),
-    }
-}
-
-/// Memory for buffered sends (MPI 5.0, 3.6). Copies are kept by this library; the program's memory only says how much
-/// may be under way, and a send for which that does not suffice fails, as the standard has it.
-struct Attached {
-    address: usize,
-    bytes: usize,
-    /// None: as much as is needed (MPI_BUFFER_AUTOMATIC).
-    limit: Option<usize>,
-    sends: Vec<(usize, usize)>,
-}
-
-static ATTACHED: Mutex<Attached> = Mutex::new(Attached { address: 0, bytes: 0, limit: Some(0), sends: Vec::new() });
-
-/// MPI_Buffer_attach.
-pub fn attach(address: usize, bytes: usize, automatic: bool) -> Result<()> {
-    let mut attached = lock(&ATTACHED);
-    if attached.limit != Some(0) {
-        return fail(Class::Buffer, "a buffer is attached");
-    }
-    (attached.address, attached.bytes) = (address, bytes);
-    attached.limit = (!automatic).then_some(bytes);
-    Ok(())
-}
-
-/// MPI_Buffer_detach: waits until all of it was sent; its address and length.
-pub fn detach(world: &World) -> (usize, usize) {
-    flush(world);
-    let mut attached = lock(&ATTACHED);
-    attached.limit = Some(0);
-    (std::mem::take(&mut attached.address), std::mem::take(&mut attached.bytes))
-}
-
-/// MPI_Buffer_flush: waits until all of it was sent.
-pub fn flush(world: &World) {
-    let sends = std::mem::take(&mut lock(&ATTACHED).sends);
-    for (request, _) in sends {
-        world.wait(|engine| engine.outcome(request));
-    }
-}
-
-/// MPI_Buffer_iflush.
-pub fn begin_flush(world: &'static World) -> Arc<crate::tasks::Task> {
-    let sends = std::mem::take(&mut lock(&ATTACHED).sends);
-    crate::tasks::Task::begin(world, async move {
-        for (request, _) in sends {
-            crate::tasks::outcome(world, request).await;
-        }
-        Ok(())
-    })
-}
-
-fn buffered(world: &World, buffer: &Buffer) -> Result<Vec<u8>> {
-    world.progress();
-    let mut attached = lock(&ATTACHED);
-    let mut engine = world.engine();
-    attached.sends.retain(|(request, _)| engine.outcome(*request).is_none());
-    drop(engine);
-    // Each costs what a program was told to add for it (MPI_BSEND_OVERHEAD is more).
-    let used: usize = attached.sends.iter().map(|(_, bytes)| bytes + 64).sum();
-    match attached.limit {
-        Some(limit) if used + buffer.bytes() > limit => {
-            let left = limit.saturating_sub(used);
-            fail(Class::Buffer, format!("the attached buffer has {left} bytes left, {} are sent", buffer.bytes()))
-        }
-        _ => Ok(match buffer.outgoing() {
-            Outgoing::Owned(packed) => packed,
-            // SAFETY: the caller of the send lends the memory.
-            borrowed => unsafe { borrowed.bytes() }.to_vec(),
-        }),
     }
 }

@@ -1,6 +1,48 @@
 //! Topologies: which processes are neighbours (MPI 5.0, chapter 8).
 
+mod cartesian;
+mod graph;
+
+pub use cartesian::{Cartesian, cart_create, cart_sub};
+pub use graph::{Distributed, Graph, dist_graph_create, dist_graph_create_adjacent, graph_create};
+
+use crate::collective::Neighbours;
+use crate::comm::Comm;
 use crate::error::{Class, Result, fail};
+
+/// What a communicator's processes are arranged as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Topology {
+    Cartesian(Cartesian),
+    Graph(Graph),
+    Distributed(Distributed),
+}
+
+/// Who sends to this process in a neighbour collective, and to whom it sends (MPI 5.0, 8.6).
+pub fn neighbours(comm: &Comm) -> Result<Neighbours> {
+    match comm.topology.get() {
+        Some(Topology::Cartesian(cartesian)) => Ok(cartesian.neighbours(comm.rank)),
+        Some(Topology::Graph(graph)) => {
+            let all = ranks(graph.neighbours(comm.rank));
+            Ok(Neighbours { sources: all.clone(), destinations: all, is_cartesian: false })
+        }
+        Some(Topology::Distributed(graph)) => {
+            let (sources, destinations) = (ranks(&graph.sources), ranks(&graph.destinations));
+            Ok(Neighbours { sources, destinations, is_cartesian: false })
+        }
+        None => fail(Class::Topology, "comm has no topology"),
+    }
+}
+
+/// Ranks that were checked when the topology was made; MPI_PROC_NULL is nobody.
+fn ranks(list: &[i32]) -> Vec<Option<usize>> {
+    list.iter().map(|rank| usize::try_from(*rank).ok()).collect()
+}
+
+/// Fails for an intercommunicator, which has no topology.
+fn within_one_group(comm: &Comm) -> Result<()> {
+    if comm.remote.is_some() { fail(Class::Comm, "comm is an intercommunicator") } else { Ok(()) }
+}
 
 /// Fills the dimensions that are 0 so that their product is `nodes`, as equal as can be, the greater first
 /// (MPI_Dims_create).

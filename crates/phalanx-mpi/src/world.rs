@@ -116,6 +116,19 @@ impl World {
         })
     }
 
+    /// Processes of one program, all in this one and on one machine.
+    #[cfg(test)]
+    pub(crate) fn together(size: usize) -> Vec<&'static World> {
+        let worlds = crate::engine::tests::engines(size).into_iter().enumerate().map(|(rank, engine)| World {
+            rank,
+            size,
+            local: 0..size,
+            engine: Mutex::new(engine),
+            ..World::alone()
+        });
+        worlds.map(|world| &*Box::leak(Box::new(world))).collect()
+    }
+
     /// Ends the part in the program (MPI_Finalize): after all others have come here too, so that nobody's messages are lost.
     pub fn leave(&'static self) -> Result<()> {
         let everybody = Comm::of(COMM_WORLD)?;

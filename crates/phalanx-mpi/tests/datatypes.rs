@@ -29,6 +29,9 @@ enum Spec {
 #[derive(Debug, Clone, Default)]
 struct Naive {
     entries: Vec<(isize, usize)>,
+    /// From where to where the datatypes inside reach, with their padding (which the standard counts once, and Open MPI
+    /// at each level).
+    reaches: Vec<(isize, isize)>,
     lower_marks: Vec<isize>,
     upper_marks: Vec<isize>,
     align: usize,
@@ -41,11 +44,13 @@ impl Naive {
     }
 
     fn lower_bound(&self) -> isize {
-        self.lower_marks.iter().copied().min().unwrap_or(self.true_bounds().0)
+        let low = self.reaches.iter().map(|reach| reach.0).min().unwrap_or(0);
+        self.lower_marks.iter().copied().min().unwrap_or(low)
     }
 
     fn extent(&self) -> isize {
-        let (low, high) = self.true_bounds();
+        let low = self.reaches.iter().map(|reach| reach.0).min().unwrap_or(0);
+        let high = self.reaches.iter().map(|reach| reach.1).max().unwrap_or(0);
         let padded = low + ((high - low) as usize).next_multiple_of(self.align.max(1)) as isize;
         self.upper_marks.iter().copied().max().unwrap_or(padded) - self.lower_bound()
     }
@@ -53,6 +58,7 @@ impl Naive {
     fn at(&self, by: isize) -> Naive {
         Naive {
             entries: self.entries.iter().map(|(at, length)| (at + by, *length)).collect(),
+            reaches: self.reaches.iter().map(|(low, high)| (low + by, high + by)).collect(),
             lower_marks: self.lower_marks.iter().map(|at| at + by).collect(),
             upper_marks: self.upper_marks.iter().map(|at| at + by).collect(),
             align: self.align,
@@ -61,6 +67,7 @@ impl Naive {
 
     fn then(&mut self, other: Naive) {
         self.entries.extend(other.entries);
+        self.reaches.extend(other.reaches);
         self.lower_marks.extend(other.lower_marks);
         self.upper_marks.extend(other.upper_marks);
         self.align = self.align.max(other.align);
@@ -99,6 +106,14 @@ impl Naive {
 
 /// Both readings of a spec.
 fn made(spec: &Spec) -> (Naive, Arc<Datatype>) {
+    let (mut naive, datatype) = unpadded(spec);
+    if !naive.reaches.is_empty() {
+        naive.reaches = vec![(naive.lower_bound(), naive.lower_bound() + naive.extent())];
+    }
+    (naive, datatype)
+}
+
+fn unpadded(spec: &Spec) -> (Naive, Arc<Datatype>) {
     match spec {
         Spec::Basic(handle) => {
             let kind = Kind::of(*handle).unwrap();
@@ -107,7 +122,8 @@ fn made(spec: &Spec) -> (Naive, Arc<Datatype>) {
                 1 => vec![(0, kind.size())],
                 _ => vec![(0, first), (kind.second() as isize, kind.size() - first)],
             };
-            (Naive { entries, align: kind.align(), ..Naive::default() }, Datatype::of(*handle).unwrap())
+            let reaches = entries.iter().map(|(at, length)| (*at, at + *length as isize)).collect();
+            (Naive { entries, reaches, align: kind.align(), ..Naive::default() }, Datatype::of(*handle).unwrap())
         }
         Spec::Dup(inner) => {
             let (naive, inner) = made(inner);

@@ -1,5 +1,5 @@
 """The command line: ``phalanx bsprun``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``,
-``phalanx mpirun``, ``phalanx space``."""
+``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx space``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ MODULES = {
     "executor": "executor",
     "explain": "explain",
     "grid": "grid",
+    "mpicc": "mpicc",
+    "mpicxx": "mpicc",
     "mpirun": "mpirun",
     "space": "space",
 }

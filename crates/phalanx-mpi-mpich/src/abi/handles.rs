@@ -113,6 +113,9 @@ impl Raw for *mut c_void {
     }
 }
 
+/// C's _Float16, which the standard does not have.
+const MPIX_C_FLOAT16: u32 = 0x2cb;
+
 handles! {
     MPI_Comm: c_int {
         MPI_COMM_NULL = 0x04000000,
@@ -225,6 +228,7 @@ handles! {
         MPI_LOGICAL2 = 0x4c000248,
         MPI_INTEGER2 = 0x4c00022f,
         MPI_REAL2 = 0x4c000226,
+        MPIX_C_FLOAT16 = 0x4c000246,
         MPI_LOGICAL4 = 0x4c000449,
         MPI_INTEGER4 = 0x4c000430,
         MPI_REAL4 = 0x4c000427,

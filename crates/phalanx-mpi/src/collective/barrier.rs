@@ -1,14 +1,24 @@
-use super::Call;
+use super::{Call, Span, across};
 use crate::error::Result;
 
-/// Nobody returns before all have called: in rounds of growing distance, each hears of twice as many ("dissemination").
+/// Nobody returns before all have called, in both groups of an intercommunicator.
 pub async fn barrier(call: &Call) -> Result<()> {
+    if call.comm.remote.is_some() {
+        across::barrier(call).await
+    } else {
+        meet(call).await
+    }
+    call.outcome()
+}
+
+/// Nobody returns before all have called: in rounds of growing distance, each hears of twice as many ("dissemination",
+/// Hensgen, Finkel and Manber 1988).
+pub(super) async fn meet(call: &Call) {
     let (rank, size) = (call.rank(), call.size());
     let mut distance = 1;
     while distance < size {
         let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
-        call.exchange(to, &[], from, &mut []).await?;
+        call.swap(to, Span::EMPTY, from, Span::EMPTY).await;
         distance *= 2;
     }
-    Ok(())
 }

@@ -3,8 +3,8 @@
 //! Contexts are never agreed on: the first process of the new communicator chooses one that nobody else can choose, and
 //! tells the others.
 
-use super::{Comm, Remote, UNDEFINED, Use, new_context};
-use crate::collective::Call;
+use super::{COMM_WORLD, Comm, Remote, UNDEFINED, Use, new_context};
+use crate::collective::{Call, everybody_says};
 use crate::engine::{Mode, Outgoing, Target};
 use crate::error::{Class, Result, fail};
 use crate::group::Group;
@@ -47,7 +47,11 @@ pub async fn duplicate(call: Call) -> Result<Arc<Comm>> {
     let (comm, world) = (call.comm.clone(), call.world);
     let Some(remote) = &comm.remote else {
         let context = agree(&call, new_context(world)).await?;
-        return Ok(Comm::new(context, comm.group.clone(), comm.rank, None));
+        let made = Comm::new(context, comm.group.clone(), comm.rank, None);
+        if let Some(topology) = comm.topology.get() {
+            let _ = made.topology.set(topology.clone());
+        }
+        return Ok(made);
     };
     let local = Box::pin(duplicate(Call::new(world, remote.local.clone()))).await?;
     let context = agree_with_remote(&call, &local, &[new_context(world)]).await?[0];
@@ -97,26 +101,53 @@ async fn split_sides(call: Call, group: Arc<Group>) -> Result<Option<Arc<Comm>>>
 }
 
 /// The communicator of a group, called by its processes alone; `tag` tells this call from others at the same time.
-pub async fn of_members(world: &'static World, comm: Arc<Comm>, group: Arc<Group>, tag: i32) -> Result<Arc<Comm>> {
+pub async fn of_members(world: &'static World, comm: &Comm, group: Arc<Group>, tag: i32) -> Result<Arc<Comm>> {
     let Some(rank) = group.rank_of(world.rank as u32) else {
         return fail(Class::Group, "this process is not in the group");
     };
-    let members = Arc::new(Aside { world, context: comm.context | Use::Aside as u64, tag, group: group.clone() });
-    let context = members.first_says(new_context(world)).await?;
+    let context = comm.context | Use::Aside as u64;
+    let context = Aside { world, context, tag, group: group.clone() }.first_says(new_context(world)).await?;
     Ok(Comm::new(context, group, rank, None))
 }
 
+/// The communicator of a group of a session, without one that it comes from (MPI_Comm_create_from_group).
+pub async fn of_session(world: &'static World, group: Arc<Group>, text: &str) -> Result<Arc<Comm>> {
+    of_members(world, &*Comm::of(COMM_WORLD)?, group, tag_of(text)).await
+}
+
+/// The intercommunicator of two groups of sessions (MPI_Intercomm_create_from_groups).
+pub async fn join_sessions(
+    world: &'static World,
+    local: (Arc<Group>, usize),
+    remote: (Arc<Group>, usize),
+    text: &str,
+) -> Result<Arc<Comm>> {
+    let home = of_members(world, &*Comm::of(COMM_WORLD)?, local.0.clone(), tag_of(text)).await?;
+    let leader = remote.0.processes[remote.1] as i32;
+    let bridge = (Comm::of(COMM_WORLD)?, Use::Aside, leader, tag_of(text));
+    join(Call::new(world, home), local.1, Some(bridge)).await
+}
+
+/// The same for all who give the same text. Two texts at the same time in the same group may meet with the probability of
+/// two hashes of 30 bits.
+fn tag_of(text: &str) -> i32 {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    (hash >> 34) as i32
+}
+
 /// An intercommunicator of two groups, whose leaders reach each other over `bridge` (MPI_Intercomm_create).
-pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, i32, i32)>) -> Result<Arc<Comm>> {
+pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, Use, i32, i32)>) -> Result<Arc<Comm>> {
     let (world, comm) = (call.world, call.comm.clone());
     let mut own = new_context(world).to_le_bytes().to_vec();
     own.extend(comm.group.processes.iter().flat_map(|process| process.to_le_bytes()));
     let mut theirs = Vec::new();
     if comm.rank == leader {
-        let Some((bridge, remote_leader, tag)) = bridge else {
+        let Some((bridge, of, remote_leader, tag)) = bridge else {
             return fail(Class::Comm, "the leader needs a communicator with the other leader");
         };
-        theirs = swap_over(world, &bridge, remote_leader, tag, &own).await?;
+        theirs = swap_over(world, &bridge, of, remote_leader, tag, &own).await?;
     }
     let theirs = tell_all(&call, leader, theirs).await?;
     let own = tell_all(&call, leader, own).await?;
@@ -180,18 +211,14 @@ fn part(words: &[Word], color: i32, world: &World) -> Option<(Arc<Group>, usize,
 
 /// What everybody says, by rank.
 async fn everyone(call: &Call, own: Word) -> Result<Vec<Word>> {
-    let (size, rank) = (call.size(), call.rank());
-    let mut all = vec![0; size * WORD];
-    all[rank * WORD..][..WORD].copy_from_slice(&own.bytes());
-    allgather(call, &mut all, WORD).await?;
-    Ok(all.chunks_exact(WORD).map(Word::of).collect())
+    let words = everybody_says(call, own.bytes().to_vec()).await?;
+    Ok(words.iter().map(|bytes| Word::of(bytes)).collect())
 }
 
 /// The first process's word.
 async fn agree(call: &Call, word: u64) -> Result<u64> {
-    let mut bytes = word.to_le_bytes();
-    bcast(call, &mut bytes, 0).await?;
-    Ok(u64::from_le_bytes(bytes))
+    let first = tell_all(call, 0, word.to_le_bytes().to_vec()).await?;
+    Ok(u64::from_le_bytes(first[..].try_into().expect("eight bytes")))
 }
 
 /// The words of the side that has the lower process number, told to both.
@@ -209,26 +236,21 @@ async fn agree_with_remote(call: &Call, local: &Arc<Comm>, words: &[u64]) -> Res
 async fn swap(call: &Call, at_home: &Call, bytes: &[u8]) -> Result<Vec<u8>> {
     let mut theirs = Vec::new();
     if call.rank() == 0 {
-        let mut length = [0; 8];
-        call.exchange(0, &(bytes.len() as u64).to_le_bytes(), 0, &mut length).await?;
-        theirs.resize(u64::from_le_bytes(length) as usize, 0);
-        call.exchange(0, bytes, 0, &mut theirs).await?;
+        let comm = &call.comm;
+        theirs = swap_over(call.world, comm, Use::Collective, 0, call.tag(), bytes).await?;
     }
     tell_all(at_home, 0, theirs).await
 }
 
 /// The bytes of one process, which alone knows how many there are.
-async fn tell_all(call: &Call, root: usize, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let mut length = (bytes.len() as u64).to_le_bytes();
-    bcast(call, &mut length, root).await?;
-    bytes.resize(u64::from_le_bytes(length) as usize, 0);
-    bcast(call, &mut bytes, root).await?;
-    Ok(bytes)
+async fn tell_all(call: &Call, root: usize, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let own = if call.rank() == root { bytes } else { Vec::new() };
+    Ok(everybody_says(call, own).await?.swap_remove(root))
 }
 
 /// Two leaders exchange bytes over a communicator that both have.
-async fn swap_over(world: &'static World, bridge: &Comm, to: i32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-    let (Some(process), Some(pattern)) = (bridge.destination(to)?, bridge.pattern(Use::Point, to, tag)?) else {
+async fn swap_over(world: &'static World, bridge: &Comm, of: Use, to: i32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+    let (Some(process), Some(pattern)) = (bridge.destination(to)?, bridge.pattern(of, to, tag)?) else {
         return fail(Class::Rank, "the remote leader is MPI_PROC_NULL");
     };
     let length = (bytes.len() as u64).to_le_bytes();
@@ -238,7 +260,7 @@ async fn swap_over(world: &'static World, bridge: &Comm, to: i32, tag: i32, byte
         let into: &mut [u8] = if into.is_some() { &mut long } else { &mut theirs };
         let receive = world.engine().receive(pattern, Target::Plain(into.as_mut_ptr(), into.len()));
         let data = Outgoing::Borrowed(own.as_ptr(), own.len());
-        let send = world.engine().send(process, bridge.envelope(Use::Point, tag), data, Mode::Standard);
+        let send = world.engine().send(process, bridge.envelope(of, tag), data, Mode::Standard);
         let received = tasks::outcome(world, receive).await;
         if let Some(send) = send {
             tasks::outcome(world, send).await;
@@ -281,25 +303,4 @@ impl Aside {
         }
         Ok(word)
     }
-}
-
-async fn bcast(call: &Call, bytes: &mut [u8], root: usize) -> Result<()> {
-    if call.rank() != root {
-        return call.receive(root, bytes).await.map(drop);
-    }
-    for other in (0..call.size()).filter(|other| *other != root) {
-        call.send(other, bytes).await?;
-    }
-    Ok(())
-}
-
-async fn allgather(call: &Call, all: &mut [u8], each: usize) -> Result<()> {
-    let (rank, size) = (call.rank(), call.size());
-    for step in 0..size - 1 {
-        let (own, other) = ((rank + size - step) % size, (rank + size - step - 1) % size);
-        let block = all[own * each..][..each].to_vec();
-        let into = &mut all[other * each..][..each];
-        call.exchange((rank + 1) % size, &block, (rank + size - 1) % size, into).await?;
-    }
-    Ok(())
 }

@@ -2,16 +2,19 @@
 
 pub mod create;
 
+use crate::attached::Attached;
 use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};
 use crate::group::Group;
 use crate::groups;
 use crate::handle::Table;
+use crate::info::Info;
+use crate::topology::Topology;
 use crate::world::{World, world};
 use phalanx_core::spmd::{Envelope, Pattern};
-use std::sync::Arc;
-use std::sync::OnceLock;
+use phalanx_net::sync::lock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Canonical handles.
 pub const COMM_NULL: u32 = 0x100;
@@ -45,8 +48,14 @@ pub struct Comm {
     pub rank: usize,
     /// Of an intercommunicator: the other group, and a communicator of this one.
     pub remote: Option<Remote>,
+    /// Given to it when it is made, if it is.
+    pub topology: OnceLock<Topology>,
     /// Of the next collective operation; all processes call them in the same order.
     turn: AtomicI32,
+    /// Memory for its buffered sends.
+    pub attached: Attached,
+    name: Mutex<String>,
+    hints: Mutex<Vec<(String, String)>>,
 }
 
 /// The other side of an intercommunicator.
@@ -63,7 +72,9 @@ static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(2);
 
 impl Comm {
     pub fn new(context: u64, group: Arc<Group>, rank: usize, remote: Option<Remote>) -> Arc<Comm> {
-        Arc::new(Comm { context, group, rank, remote, turn: AtomicI32::new(0) })
+        let (topology, turn, attached) = (OnceLock::new(), AtomicI32::new(0), Attached::default());
+        let (name, hints) = (Mutex::default(), Mutex::default());
+        Arc::new(Comm { context, group, rank, remote, topology, turn, attached, name, hints })
     }
 
     /// The communicator of a handle.
@@ -132,6 +143,24 @@ impl Comm {
         Ok(Some(Pattern { context: self.context | of as u64, source, tag }))
     }
 
+    /// What the program calls it.
+    pub fn name(&self) -> String {
+        lock(&self.name).clone()
+    }
+
+    pub fn set_name(&self, name: &str) {
+        *lock(&self.name) = name.to_string();
+    }
+
+    /// What the program said of its use.
+    pub fn hints(&self) -> Info {
+        Info::of(lock(&self.hints).clone())
+    }
+
+    pub fn set_hints(&self, hints: &Info) {
+        *lock(&self.hints) = hints.pairs();
+    }
+
     /// MPI_IDENT, MPI_CONGRUENT, MPI_SIMILAR or MPI_UNEQUAL.
     pub fn compare(&self, other: &Comm) -> i32 {
         if self.context == other.context {
@@ -163,6 +192,9 @@ fn predefined(world: &World) -> &'static [Arc<Comm>; 2] {
     PREDEFINED.get_or_init(|| {
         let all = Group { processes: (0..world.size as u32).collect() };
         let own = Group { processes: vec![world.rank as u32] };
-        [Comm::new(0, Arc::new(all), world.rank, None), Comm::new(1 << 2, Arc::new(own), 0, None)]
+        let [all, own] = [Comm::new(0, Arc::new(all), world.rank, None), Comm::new(1 << 2, Arc::new(own), 0, None)];
+        all.set_name("MPI_COMM_WORLD");
+        own.set_name("MPI_COMM_SELF");
+        [all, own]
     })
 }

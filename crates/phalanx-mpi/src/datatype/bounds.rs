@@ -1,10 +1,16 @@
 //! How far an element reaches, and how far apart the elements of an array are (MPI 5.0, 4.1.6-4.1.8).
+//!
+//! The standard rounds the extent of numbers up to their alignment, but for datatypes that MPI_Type_create_resized gave
+//! bounds, or that have such parts. Here that is done at every level of a nested datatype, as Open MPI does it: an
+//! element is never smaller than what it is made of.
 
 /// Offsets in bytes from an element's origin. Arithmetic that leaves the address space gives None.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// Of the data; None when there is none.
     pub data: Option<Span>,
+    /// Of the datatypes inside, with what their own extents were rounded up by.
+    pub reach: Option<Span>,
     /// What MPI_Type_create_resized has set, here or in a part: it holds, whatever the data's bounds are.
     pub marked: Option<Span>,
     /// The strictest alignment of the numbers inside: unmarked extents are multiples of it.
@@ -19,11 +25,17 @@ pub(super) struct Span {
 }
 
 impl Bounds {
-    pub const EMPTY: Bounds = Bounds { data: None, marked: None, align: 1 };
+    pub const EMPTY: Bounds = Bounds { data: None, reach: None, marked: None, align: 1 };
+
+    /// Of a number or a pair.
+    pub fn of(high: usize, align: usize) -> Bounds {
+        let to = |high: usize| Some(Span { low: 0, high: high as isize });
+        Bounds { data: to(high), reach: to(high.next_multiple_of(align)), marked: None, align }
+    }
 
     /// Lower and upper bound.
     pub fn span(&self) -> Option<Span> {
-        match (self.marked, self.data) {
+        match (self.marked, self.reach) {
             (Some(marked), _) => Some(marked),
             (None, None) => Some(Span { low: 0, high: 0 }),
             (None, Some(Span { low, high })) => {
@@ -35,7 +47,18 @@ impl Bounds {
 
     pub fn shifted(&self, by: isize) -> Option<Bounds> {
         let shift = |span: Option<Span>| span.map(|span| span.shifted(by));
-        Some(Bounds { data: turned(shift(self.data))?, marked: turned(shift(self.marked))?, align: self.align })
+        Some(Bounds {
+            data: turned(shift(self.data))?,
+            reach: turned(shift(self.reach))?,
+            marked: turned(shift(self.marked))?,
+            align: self.align,
+        })
+    }
+
+    /// As it counts in other datatypes.
+    pub fn padded(&self) -> Option<Bounds> {
+        let reach = if self.reach.is_some() { Some(self.span()?) } else { None };
+        Some(Bounds { reach, ..*self })
     }
 
     /// `count` of it, `stride` bytes apart.
@@ -50,6 +73,7 @@ impl Bounds {
     pub fn joined(&self, other: &Bounds) -> Option<Bounds> {
         let joined = Bounds {
             data: Span::joined(self.data, other.data),
+            reach: Span::joined(self.reach, other.reach),
             marked: Span::joined(self.marked, other.marked),
             align: self.align.max(other.align),
         };

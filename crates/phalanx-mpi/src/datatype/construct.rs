@@ -26,7 +26,8 @@ impl Datatype {
     }
 
     pub(super) fn derived(map: Map, contents: Contents) -> Result<Arc<Datatype>> {
-        let datatype = Datatype::made(map, contents);
+        let bounds = map.bounds.padded().ok_or_else(too_large)?;
+        let datatype = Datatype::made(Map { bounds, ..map }, contents);
         match datatype.depth > DEEPEST {
             true => fail(Class::Type, format!("datatypes are nested more than {DEEPEST} deep")),
             false => Ok(Arc::new(datatype)),

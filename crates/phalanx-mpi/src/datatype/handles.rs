@@ -49,11 +49,17 @@ impl Datatype {
         }
     }
 
+    /// That the handle may be freed.
+    pub fn check_free(handle: u32) -> Result<()> {
+        match Datatype::of(handle)?.contents.combiner.is_predefined() {
+            true => fail(Class::Type, "datatype is predefined and cannot be freed"),
+            false => Ok(()),
+        }
+    }
+
     /// Frees the handle; whoever uses the datatype goes on using it.
     pub fn free(handle: u32) -> Result<()> {
-        if Datatype::of(handle)?.contents.combiner.is_predefined() {
-            return fail(Class::Type, "datatype is predefined and cannot be freed");
-        }
+        Datatype::check_free(handle)?;
         if let Some(datatype) = MADE.take(handle) {
             let _ = datatype.handle.compare_exchange(handle, 0, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -120,7 +120,7 @@ const fn pair(handle: u32, name: &'static str, value: Number, index: Number, ext
 }
 
 /// In the order of the handles.
-pub static KINDS: [Kind; 70] = [
+pub static KINDS: [Kind; 71] = [
     one(0x201, "MPI_AINT", Family::Address, ADDRESS, 8),
     one(0x202, "MPI_COUNT", Family::Address, I64, 8),
     one(0x203, "MPI_OFFSET", Family::Address, I64, 8),
@@ -178,6 +178,8 @@ pub static KINDS: [Kind; 70] = [
     one(0x2c8, "MPI_LOGICAL2", Family::Logical, U16, 2),
     one(0x2c9, "MPI_INTEGER2", Family::FortranInteger, I16, 2),
     one(0x2ca, "MPI_REAL2", Family::Floating, F16, 2),
+    // MPICH's, not the standard's, which leaves this number free.
+    one(0x2cb, "MPIX_C_FLOAT16", Family::Floating, F16, 2),
     one(0x2d0, "MPI_LOGICAL4", Family::Logical, U32, 4),
     one(0x2d1, "MPI_INTEGER4", Family::FortranInteger, I32, 4),
     one(0x2d2, "MPI_REAL4", Family::Floating, F32, 4),

@@ -27,9 +27,7 @@ impl Map {
             Form::Pair(_, index) => kind.second() + index.size(),
             _ => kind.size(),
         };
-        let data = Some(Span { low: 0, high: high as isize });
-        let bounds = Bounds { data, marked: None, align: kind.align() };
-        Map { layout, bounds, signature: Signature::of(kind) }
+        Map { layout, bounds: Bounds::of(high, kind.align()), signature: Signature::of(kind) }
     }
 
     /// Bytes from one element of an array to the next.

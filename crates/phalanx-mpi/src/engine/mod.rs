@@ -7,7 +7,7 @@
 mod arriving;
 mod request;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use request::{EMPTY, Outgoing, Scatter, Status, Target};
 

@@ -7,7 +7,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::AsFd;
 
-fn engines(count: usize) -> Vec<Engine> {
+pub(crate) fn engines(count: usize) -> Vec<Engine> {
     let file = memfd_create("test", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&file, segment_bytes(count) as u64).expect("memory");
     let segment = Arc::new(Segment::map(file.as_fd(), count).expect("memory"));

@@ -2,6 +2,7 @@
 //! Buffers may begin at any address.
 
 use super::Function;
+use super::half::Half;
 use super::predefined::Predefined::{self, *};
 use crate::datatype::number::Number::{self, *};
 
@@ -85,6 +86,7 @@ pub(super) fn of_numbers(op: Predefined, number: Number) -> Option<Function> {
         U32 => integer!(op, u32),
         U64 => integer!(op, u64),
         U128 => integer!(op, u128),
+        F16 => floating!(op, Half),
         F32 => floating!(op, f32),
         F64 => floating!(op, f64),
         #[cfg(any(target_arch = "x86_64", target_vendor = "apple"))]
@@ -101,6 +103,7 @@ pub(super) fn of_logical(op: Predefined, size: usize) -> Option<Function> {
 /// The same of complex numbers.
 pub(super) fn of_complex(op: Predefined, number: Number) -> Option<Function> {
     match number {
+        F16 => complex!(op, Half),
         F32 => complex!(op, f32),
         F64 => complex!(op, f64),
         #[cfg(any(target_arch = "x86_64", target_vendor = "apple"))]

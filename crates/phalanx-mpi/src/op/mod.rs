@@ -4,6 +4,7 @@
 //! fused or reordered. Which order there is, is the collective's to say.
 
 mod accumulate;
+mod half;
 mod long_double;
 mod loops;
 mod pairs;

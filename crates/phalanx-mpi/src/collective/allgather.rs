@@ -1,0 +1,65 @@
+//! Blocks of all to all.
+
+use super::{Blocks, Call, Scratch, Span};
+use crate::error::Result;
+
+/// Bytes of all blocks up to which few messages matter more than copies.
+const SHORT: usize = 64 << 10;
+
+/// Every rank has its own block, and gets the others'.
+pub async fn allgather(call: &Call, blocks: &Blocks) {
+    let size = call.size();
+    let total: usize = (0..size).map(|rank| blocks.at(rank).length()).sum();
+    if total <= SHORT && size > 2 { in_doubling_steps(call, blocks, total).await } else { around(call, blocks).await }
+}
+
+/// In a ring: each passes on what it got last.
+pub(super) async fn around(call: &Call, blocks: &Blocks) {
+    let (rank, size) = (call.rank(), call.size());
+    let (right, left) = ((rank + 1) % size, (rank + size - 1) % size);
+    for step in 0..size - 1 {
+        let (own, next) = ((rank + size - step) % size, (rank + size - step - 1) % size);
+        call.swap(right, blocks.at(own), left, blocks.at(next)).await;
+    }
+}
+
+/// Each gets, from ever farther ones, as many blocks as it has (Bruck et al. 1997, section 3).
+pub(super) async fn in_doubling_steps(call: &Call, blocks: &Blocks, total: usize) {
+    let (rank, size) = (call.rank(), call.size());
+    let mut kept = Scratch::new(total);
+    let kept = kept.span();
+    // In the order of this rank's and the following ones' blocks.
+    let block = |index: usize| blocks.at((rank + index) % size);
+    let bytes = |first: usize, count: usize| (first..first + count).map(|index| block(index).length()).sum::<usize>();
+    block(0).copy_to(kept.part(0, block(0).length()));
+    let mut have = 1;
+    while have < size {
+        let more = have.min(size - have);
+        let (to, from) = ((rank + size - have) % size, (rank + have) % size);
+        let into = kept.part(bytes(0, have), bytes(have, more));
+        call.swap(to, kept.part(0, bytes(0, more)), from, into).await;
+        have += more;
+    }
+    let mut at = 0;
+    for index in 0..size {
+        let length = block(index).length();
+        if index > 0 {
+            kept.part(at, length).copy_to(block(index));
+        }
+        at += length;
+    }
+}
+
+/// What each has to say, by rank; each alone knows how long that is.
+pub async fn everybody_says(call: &Call, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    let (rank, size) = (call.rank(), call.size());
+    let mut lengths = vec![0u8; 8 * size];
+    lengths[8 * rank..][..8].copy_from_slice(&(own.len() as u64).to_le_bytes());
+    allgather(call, &Blocks::Equal { all: Span::of(&mut lengths), each: 8 }).await;
+    call.outcome()?;
+    let length = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes")) as usize;
+    let mut all: Vec<Vec<u8>> = lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();
+    all[rank] = own;
+    allgather(call, &Blocks::Each(all.iter_mut().map(|bytes| Span::of(bytes)).collect())).await;
+    call.outcome().map(|()| all)
+}

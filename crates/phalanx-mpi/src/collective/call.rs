@@ -1,0 +1,213 @@
+//! One collective operation at one process, and the messages of it.
+
+use super::span::Span;
+use crate::comm::{Comm, Use};
+use crate::engine::{Mode, Outgoing, Status, Target};
+use crate::error::{Class, Error, Result};
+use crate::tasks;
+use crate::world::World;
+use phalanx_core::spmd::Pattern;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// Tags of operations that can be started again and again are apart from the others'.
+const PERSISTENT: i32 = 1 << 30;
+
+/// One collective operation, at this process.
+///
+/// Algorithms use [`put`](Call::put), [`get`](Call::get), [`swap`](Call::swap) and [`transfer`](Call::transfer): these
+/// do not fail but note what went wrong, so that an algorithm goes its way to the end, the others do not wait for ever for its
+/// messages, and nothing that was begun is left behind. What was noted is the [`outcome`](Call::outcome).
+pub struct Call {
+    pub world: &'static World,
+    pub comm: Arc<Comm>,
+    tag: i32,
+    /// Of an intercommunicator: the same operation among the processes of this side.
+    local: Option<Box<Call>>,
+    failure: OnceCell<Error>,
+}
+
+/// A receive that was begun, to be waited for.
+pub struct Receiving {
+    request: usize,
+    from: usize,
+    into: Span,
+}
+
+impl Call {
+    /// The communicator's next one. Made in the order of the program's calls, before anything waits.
+    #[inline]
+    pub fn new(world: &'static World, comm: Arc<Comm>) -> Call {
+        let tag = comm.next_turn() & (PERSISTENT - 1);
+        Call::with_tag(world, comm, tag)
+    }
+
+    /// Of an operation that is started again and again. Its messages have a tag of their own, so that processes may start
+    /// several in different orders.
+    pub fn persistent(world: &'static World, comm: Arc<Comm>) -> Call {
+        let tag = comm.next_turn() | PERSISTENT;
+        Call::with_tag(world, comm, tag)
+    }
+
+    #[inline]
+    fn with_tag(world: &'static World, comm: Arc<Comm>, tag: i32) -> Call {
+        let local = comm.remote.as_ref().map(|remote| Box::new(Call::with_tag(world, remote.local.clone(), tag)));
+        Call { world, comm, tag, local, failure: OnceCell::new() }
+    }
+
+    /// The same operation, started again.
+    pub fn again(&self) -> Call {
+        Call::with_tag(self.world, self.comm.clone(), self.tag)
+    }
+
+    /// What the operation's messages are told from others' by.
+    pub fn tag(&self) -> i32 {
+        self.tag
+    }
+
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.comm.rank
+    }
+
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    /// Of an intercommunicator: the operation among this side's processes.
+    pub fn local(&self) -> &Call {
+        self.local.as_deref().unwrap_or(self)
+    }
+
+    /// Notes what went wrong; the first such thing is kept.
+    pub fn note(&self, result: Result<()>) {
+        if let Err(error) = result {
+            let _ = self.failure.set(error);
+        }
+    }
+
+    /// What went wrong first, if anything did.
+    #[inline]
+    pub fn outcome(&self) -> Result<()> {
+        match (self.failure.get(), &self.local) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(local)) => local.outcome(),
+            (None, None) => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn start_put(&self, to: usize, bytes: Span) -> Option<usize> {
+        let process = self.comm.peers().processes[to];
+        let data = Outgoing::Borrowed(bytes.start(), bytes.length());
+        self.world.engine().send(process, self.comm.envelope(Use::Collective, self.tag), data, Mode::Standard)
+    }
+
+    #[inline]
+    fn start_get(&self, from: usize, into: Span) -> Receiving {
+        let context = self.comm.context | Use::Collective as u64;
+        let pattern = Pattern { context, source: Some(from as i32), tag: Some(self.tag) };
+        let request = self.world.engine().receive(pattern, Target::Plain(into.start(), into.length()));
+        Receiving { request, from, into }
+    }
+
+    #[inline]
+    async fn finish_put(&self, request: Option<usize>) {
+        if let Some(request) = request {
+            let status = tasks::outcome(self.world, request).await;
+            self.note(check(&status));
+        }
+    }
+
+    /// What did not come is zero, so that nobody computes with what was there before.
+    #[inline]
+    async fn finish_get(&self, receiving: Receiving) {
+        let Receiving { request, from, into } = receiving;
+        let status = tasks::outcome(self.world, request).await;
+        if status.error.is_some() || status.bytes != into.length() as u64 {
+            self.note(fits(&status, from, into.length()));
+            into.clear((status.bytes as usize).min(into.length()));
+        }
+    }
+
+    /// Sends to a rank of the peers (the remote group of an intercommunicator).
+    #[inline]
+    pub async fn put(&self, to: usize, bytes: Span) {
+        self.finish_put(self.start_put(to, bytes)).await;
+    }
+
+    /// Receives from a rank of the peers as many bytes as there is room for.
+    #[inline]
+    pub async fn get(&self, from: usize, into: Span) {
+        self.finish_get(self.start_get(from, into)).await;
+    }
+
+    /// Both at once.
+    #[inline]
+    pub async fn swap(&self, to: usize, bytes: Span, from: usize, into: Span) {
+        let receiving = self.start_get(from, into);
+        let sending = self.start_put(to, bytes);
+        self.finish_put(sending).await;
+        self.finish_get(receiving).await;
+    }
+
+    /// Many at once. Messages from one rank are received in their order.
+    pub async fn transfer(
+        &self,
+        sends: impl IntoIterator<Item = (usize, Span)>,
+        receives: impl IntoIterator<Item = (usize, Span)>,
+    ) {
+        let receiving: Vec<_> = receives.into_iter().map(|(from, into)| self.start_get(from, into)).collect();
+        let sending: Vec<_> = sends.into_iter().filter_map(|(to, bytes)| self.start_put(to, bytes)).collect();
+        for request in sending {
+            self.finish_put(Some(request)).await;
+        }
+        for receiving in receiving {
+            self.finish_get(receiving).await;
+        }
+    }
+
+    /// Sends a slice; for those who make communicators.
+    pub async fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the bytes are borrowed until this has waited for them; a send only reads.
+        self.put(to, unsafe { Span::new(bytes.as_ptr().cast_mut(), bytes.len()) }).await;
+        self.outcome()
+    }
+
+    /// Receives as many bytes as the slice has.
+    pub async fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<usize> {
+        self.get(from, Span::of(bytes)).await;
+        self.outcome().map(|()| bytes.len())
+    }
+
+    /// Both at once.
+    pub async fn exchange(&self, to: usize, bytes: &[u8], from: usize, into: &mut [u8]) -> Result<usize> {
+        // SAFETY: as in `send`.
+        let own = unsafe { Span::new(bytes.as_ptr().cast_mut(), bytes.len()) };
+        self.swap(to, own, from, Span::of(into)).await;
+        self.outcome().map(|()| into.len())
+    }
+}
+
+#[cold]
+fn check(status: &Status) -> Result<()> {
+    match status.error {
+        None => Ok(()),
+        Some(class) => Err(Error::new(class, class.words())),
+    }
+}
+
+#[cold]
+fn fits(status: &Status, from: usize, expected: usize) -> Result<()> {
+    match status.error {
+        Some(Class::Truncate) => {
+            Err(Error::new(Class::Truncate, format!("rank {from} sent more than the {expected} bytes expected")))
+        }
+        Some(class) => Err(Error::new(class, format!("from rank {from}: {}", class.words()))),
+        None => {
+            let text = format!("rank {from} sent {} bytes where {expected} were expected", status.bytes);
+            Err(Error::new(Class::Count, text))
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Blocks between neighbours in a topology (MPI 5.0, 8.6).
+
+use super::{Blocks, Call, Span};
+
+/// From whom a process receives, and to whom it sends; None is nobody (MPI_PROC_NULL), whose block is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Neighbours {
+    pub sources: Vec<Option<usize>>,
+    pub destinations: Vec<Option<usize>>,
+    /// Along each dimension the neighbour before, and the one after: what one sends back is received from ahead, also
+    /// where both are the same process.
+    pub is_cartesian: bool,
+}
+
+/// `own` to every destination, a block from every source.
+pub async fn neighbour_allgather(call: &Call, neighbours: &Neighbours, own: Span, receive: &Blocks) {
+    exchange(call, neighbours, |_| own, receive).await;
+}
+
+pub async fn neighbour_alltoall(call: &Call, neighbours: &Neighbours, send: &Blocks, receive: &Blocks) {
+    exchange(call, neighbours, |index| send.at(index), receive).await;
+}
+
+async fn exchange(call: &Call, neighbours: &Neighbours, send: impl Fn(usize) -> Span, receive: &Blocks) {
+    let sends = neighbours.destinations.iter().enumerate().filter_map(|(index, to)| Some(((*to)?, send(index))));
+    // Messages of one process arrive in order, so receives are posted in the order in which it sends.
+    let order = (0..neighbours.sources.len()).map(|index| if neighbours.is_cartesian { index ^ 1 } else { index });
+    let receives = order.filter_map(|index| Some((neighbours.sources[index]?, receive.at(index))));
+    call.transfer(sends, receives).await;
+}

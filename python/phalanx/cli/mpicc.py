@@ -1,0 +1,63 @@
+"""``phalanx mpicc`` and ``phalanx mpicxx``: the C and C++ compilers, told where MPI is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+
+import click
+
+from phalanx.cli.mpirun import LIBRARIES
+from phalanx.errors import PhalanxError
+
+#: With one of these nothing is linked.
+NOT_LINKED = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
+SHOW = {"-show", "--show", "-showme", "--showme"}
+
+
+def compiler_command(compiler: str, arguments: list[str]) -> list[str]:
+    """What is run to compile: the compiler with MPI's header, and with its library where something is linked."""
+    header, library = LIBRARIES / "include", LIBRARIES / "libmpi_abi.so.1"
+    if not library.exists():
+        raise PhalanxError(f"{library} does not exist: this phalanx was built without MPI; `make setup` builds it")
+    command = [compiler, f"-I{header}", *arguments]
+    inputs = [argument for argument in arguments if not argument.startswith("-")]
+    if inputs and not NOT_LINKED.intersection(arguments):
+        # The path to run with is that of this installation; `phalanx mpirun` and LD_LIBRARY_PATH say another.
+        command += [str(library), f"-Wl,-rpath,{LIBRARIES}"]
+    return command
+
+
+def _compile(compiler: str, arguments: tuple[str, ...]) -> None:
+    chosen = [argument.split("=", 1)[1] for argument in arguments if argument.startswith(("-cc=", "-cxx="))]
+    compiler = chosen[-1] if chosen else compiler
+    rest = [argument for argument in arguments if argument not in SHOW and not argument.startswith(("-cc=", "-cxx="))]
+    command = compiler_command(compiler, rest)
+    if SHOW.intersection(arguments):
+        click.echo(shlex.join(command))
+        return
+    if shutil.which(compiler) is None:
+        raise PhalanxError(f"there is no compiler {compiler!r}: install one, or name yours with -cc=NAME")
+    os.execvp(command[0], command)
+
+
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": ["--help"]}
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
+def mpicc(arguments: tuple[str, ...]) -> None:
+    """Compile a C program that uses MPI.
+
+    Calls cc (another one: -cc=NAME). -show prints the command and runs nothing. The program runs with `phalanx mpirun`,
+    and with every MPI library that has the standard's binary interface.
+    """
+    _compile("cc", arguments)
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
+def mpicxx(arguments: tuple[str, ...]) -> None:
+    """Compile a C++ program that uses MPI; as `phalanx mpicc`, with c++."""
+    _compile("c++", arguments)
