@@ -11,6 +11,7 @@ mod argument;
 mod attribute;
 mod collective;
 mod comm;
+mod contents;
 mod datatype;
 mod elements;
 mod environment;
