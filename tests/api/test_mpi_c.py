@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from phalanx.cli.mpirun import LIBRARIES, environment
+from phalanx.cli.programs import LIBRARIES, library_variables
 
 PROGRAMS = Path(__file__).parent / "mpi"
 PHALANX = [str(Path(sys.executable).with_name("phalanx"))]
@@ -108,7 +108,7 @@ for name in sys.argv[1:]:
 
 def test_the_interface_of_mpich_calls_things_the_same() -> None:
     pytest.importorskip("mpi4py", reason="comes with the other tests' requirements")
-    done = run([sys.executable, "-c", NAMES, *DATATYPES, *ERRORS], env={**os.environ, **environment()})
+    done = run([sys.executable, "-c", NAMES, *DATATYPES, *ERRORS], env={**os.environ, **library_variables()})
     assert done.returncode == 0, done.stderr
     unknown = done.stdout.split()
     assert len(unknown) < 40, "mpi4py does not know most of what the header declares"

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from phalanx.cli.mpirun import LIBRARIES
+from phalanx.cli.programs import LIBRARIES
 
 from docs import mpi
 
