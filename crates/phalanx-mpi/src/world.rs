@@ -91,6 +91,7 @@ impl World {
         let bells = seat.bells.iter().map(|file| own(*file));
         let segment = Segment::map(segment.as_fd(), local.len());
         let segment = Arc::new(segment.map_err(|error| format!("the memory of this machine's ranks: {error}"))?);
+        segment.desk(seat.rank as usize - local.start).process.store(std::process::id(), Ordering::Relaxed);
         let bells: Vec<_> = bells.map(|file| Arc::new(Bell::new(file))).collect();
         let me = rank - local.start;
         let path = |peer: usize| match peer {
@@ -202,7 +203,7 @@ impl World {
     }
 
     /// Something other than a send or a receive was completed.
-    pub(crate) fn note_completion(&self) {
+    pub fn note_completion(&self) {
         self.engine().completions += 1;
         self.tell_sleepers();
     }
