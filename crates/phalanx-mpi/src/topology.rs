@@ -85,8 +85,7 @@ fn parts(number: usize, count: usize) -> Vec<usize> {
 }
 
 fn divisors(number: usize) -> Vec<usize> {
-    let small =
-        (1..).take_while(|divisor| divisor * divisor <= number).filter(|divisor| number % divisor == 0);
+    let small = (1..).take_while(|divisor| divisor * divisor <= number).filter(|divisor| number % divisor == 0);
     let small: Vec<usize> = small.collect();
     let great = small.iter().rev().map(|divisor| number / divisor).filter(|divisor| divisor * divisor > number);
     small.iter().copied().chain(great).collect()
