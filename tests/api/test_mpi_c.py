@@ -48,6 +48,14 @@ def test_a_program_alone_and_with_others(tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == expected, done.stderr
 
 
+def test_collective_operations_of_several_numbers_of_ranks(tmp_path: Path) -> None:
+    program = tmp_path / "collectives"
+    compile_program(PROGRAMS / "collectives.c", program, *STRICT)
+    for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (2, 3, 4))):
+        done = run([*command, str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+
 def test_a_program_in_c_plus_plus(tmp_path: Path) -> None:
     source = tmp_path / "hello.cc"
     source.write_text(
