@@ -28,9 +28,8 @@ impl Ranks {
 
     /// An intercommunicator: the first `here` processes, and the others.
     fn across(here: usize, there: usize) -> Ranks {
-        let groups = [0..here, here..here + there].map(|processes| {
-            Arc::new(Group { processes: processes.map(|process| process as u32).collect() })
-        });
+        let groups = [0..here, here..here + there]
+            .map(|processes| Arc::new(Group { processes: processes.map(|process| process as u32).collect() }));
         let comm = |world: &'static World| {
             let (side, rank) = if world.rank < here { (0, world.rank) } else { (1, world.rank - here) };
             let local = Comm::new(128 + 4 * side as u64, groups[side].clone(), rank, None);
