@@ -3,11 +3,12 @@
 //! The engine decides; what it decided becomes changes, one group for one decision, and a group happens whole or not at
 //! all. A state is a list of changes too: the shortest one that leads to it. On the wire and on the disk: `postcard`.
 
+use super::once::{MOST_OPEN, Past};
 use super::reader::{Limits, Reader};
 use super::value::Tuple;
 use crate::error::EncodingError;
 use crate::ids::TransactionId;
-use crate::wire::space::{Options, RequestId};
+use crate::wire::space::{Once, Options, RequestId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -37,6 +38,14 @@ pub enum Change {
     Prepared { transaction: TransactionId, prepared: Prepared },
     /// A prepared transaction has ended: all that it did happens now, or nothing.
     Ended { transaction: TransactionId, committed: bool },
+    /// How a transaction ended whose changes are among the others: for who asks again.
+    HasEnded { transaction: TransactionId, committed: bool },
+    /// A client is registered, and what is remembered of it.
+    Client { client: u128, past: Past },
+    /// A client is not remembered any more.
+    Forgotten { client: u128 },
+    /// A client's request was done, by the changes of this group.
+    Done { once: Once, outcome: u64 },
 }
 
 /// A tuple and what was said when it was put.
@@ -80,6 +89,8 @@ pub enum ChangeError {
     Encoding(#[from] EncodingError),
     #[error("a prepared transaction of more than {MOST_PREPARED} tuples")]
     TooMany,
+    #[error("a client of whom more than {MOST_OPEN} requests are remembered")]
+    TooManyDone,
 }
 
 /// The bytes of a group.
@@ -105,6 +116,7 @@ impl Change {
             Change::Prepared { prepared, .. } => {
                 prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
             }
+            Change::Client { past, .. } => 32 + past.done.len() * 20,
             _ => 32,
         }
     }
@@ -113,6 +125,7 @@ impl Change {
         match self {
             Change::Put { record, .. } => record.check(limits),
             Change::Prepared { prepared, .. } => prepared.check(limits),
+            Change::Client { past, .. } if past.done.len() as u64 > MOST_OPEN => Err(ChangeError::TooManyDone),
             _ => Ok(()),
         }
     }
@@ -198,6 +211,15 @@ mod tests {
             (transaction(), prepared).prop_map(|(transaction, prepared)| Change::Prepared { transaction, prepared }),
             (transaction(), any::<bool>())
                 .prop_map(|(transaction, committed)| Change::Ended { transaction, committed }),
+            (transaction(), any::<bool>())
+                .prop_map(|(transaction, committed)| Change::HasEnded { transaction, committed }),
+            (any::<u128>(), any::<u64>(), proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..3))
+                .prop_map(|(client, open_from, done)| Change::Client { client, past: Past { open_from, done } }),
+            any::<u128>().prop_map(|client| Change::Forgotten { client }),
+            any::<(u128, u64, u64, u64)>().prop_map(|(client, number, open_from, outcome)| Change::Done {
+                once: Once { client, number, open_from },
+                outcome
+            }),
         ]
     }
 

@@ -100,11 +100,21 @@ impl Space {
             }
             Change::Put { number, record } => self.fill_tuple(number, record),
             Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
+            Change::Client { client, past } => {
+                self.clients.add(client, past);
+                Ok(())
+            }
+            Change::HasEnded { transaction, committed } => {
+                self.ended.remember(transaction, committed);
+                Ok(())
+            }
             Change::Gone { .. }
             | Change::Taken { .. }
             | Change::Back { .. }
             | Change::Expires { .. }
-            | Change::Ended { .. } => misfit("it is no state"),
+            | Change::Ended { .. }
+            | Change::Forgotten { .. }
+            | Change::Done { .. } => misfit("it is no state"),
         }
     }
 
@@ -235,7 +245,7 @@ impl Space {
         }
     }
 
-    fn note(&mut self, change: impl FnOnce(&Kept) -> Change) {
+    pub(super) fn note(&mut self, change: impl FnOnce(&Kept) -> Change) {
         if let Some(kept) = &mut self.kept {
             let change = change(kept);
             kept.changes.push(change);
@@ -298,6 +308,7 @@ impl Space {
         } else if committed {
             own.taken.iter().for_each(|held| self.note_gone(held));
             own.staged.iter().for_each(|held| self.note_put(held));
+            self.note(|_| Change::HasEnded { transaction: id, committed });
         }
     }
 }

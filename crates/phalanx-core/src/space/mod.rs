@@ -8,6 +8,7 @@ pub mod change;
 mod kept;
 mod log;
 mod number;
+mod once;
 mod query;
 mod reader;
 mod register;
@@ -23,8 +24,10 @@ mod transaction;
 mod value;
 mod watch;
 
-pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, Replica, RequestId};
+pub use crate::wire::space::{Cursor, Get, Info, Keeper, Keepers, Once, Options, Order, OutOptions};
+pub use crate::wire::space::{PartitionInfo, Replica, RequestId};
 pub use kept::{GRACE, HERE};
+pub use once::{MOST_CLIENTS, MOST_OPEN, Past};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
 pub use template::{Pattern, Template, Type};
@@ -38,6 +41,7 @@ use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use kept::Kept;
 use log::Log;
+use once::Clients;
 use register::{Interest, Kind, Register};
 use signature::POSITIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +49,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Extra, Held, MOST_SIDES, Place, Store};
+pub use transaction::MOST_ENDED;
 use transaction::{Ended, Transaction};
 
 /// What the driver has to do.
@@ -111,6 +116,7 @@ pub struct Space {
     session_transactions: HashMap<SessionId, u64, RandomState>,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
+    clients: Clients,
     /// What takers have not acknowledged.
     unacknowledged: BTreeMap<(SessionId, RequestId), Vec<Held>>,
     /// Tuples in transactions and on their way, and their bytes.
@@ -146,6 +152,7 @@ impl Space {
             session_transactions: HashMap::default(),
             transaction_deadlines: BTreeSet::new(),
             ended: Ended::default(),
+            clients: Clients::default(),
             unacknowledged: BTreeMap::new(),
             held: (0, 0),
             waiter_bytes: 0,
@@ -203,6 +210,9 @@ impl Space {
     ) -> Result<u64, SpaceError> {
         self.on_tick(now);
         self.open_transaction(transaction)?;
+        if let Some(first) = self.done_before(options.once.as_ref())? {
+            return Ok(first);
+        }
         let mut extra = self.extra(now, options, tuples.len(), transaction)?;
         self.check_room(tuples, extra.as_deref(), transaction)?;
         extra.iter_mut().for_each(|extra| extra.user = user.cloned());
@@ -219,6 +229,7 @@ impl Space {
                 None => self.arrive(held),
             }
         }
+        self.note_done(options.once.as_ref(), first);
         Ok(first)
     }
 
@@ -394,6 +405,7 @@ impl Space {
             takes: self.takes,
             expired: self.expired,
             looked_at: self.store.looked_at(),
+            keepers: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::staged::Staged;
 use super::store::Held;
-use super::{Space, Tuple};
+use super::{Once, Space, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
@@ -12,7 +12,7 @@ use std::hash::RandomState;
 use std::time::Duration;
 
 /// Transactions whose end is remembered, so that who lost the answer can ask again.
-const MOST_ENDED: usize = 10_000;
+pub const MOST_ENDED: usize = 10_000;
 
 /// How many sessions must come together to have all transactions.
 const SHARES: u64 = 8;
@@ -47,7 +47,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn remember(&mut self, id: TransactionId, committed: bool) {
+    pub fn remember(&mut self, id: TransactionId, committed: bool) {
         self.committed.insert(id, committed);
         self.order.push_back(id);
         if self.order.len() > MOST_ENDED {
@@ -134,6 +134,20 @@ impl Space {
             self.let_go(&held);
             self.publish(&held.tuple);
             self.restore(now, held);
+        }
+        Ok(())
+    }
+
+    /// The same for a client that asks again where it did not hear the outcome, also after another engine has taken over.
+    pub fn commit_once(
+        &mut self,
+        now: Duration,
+        transaction: TransactionId,
+        once: Option<&Once>,
+    ) -> Result<(), SpaceError> {
+        if self.done_before(once)?.is_none() {
+            self.commit(now, transaction)?;
+            self.note_done(once, 0);
         }
         Ok(())
     }

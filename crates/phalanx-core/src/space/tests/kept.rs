@@ -1,5 +1,6 @@
 //! An engine that is filled with what its changes add up to is the engine that it was.
 
+use super::super::Past;
 use super::super::change::{Change, Prepared, Record, Taker};
 use super::model::{Pair, SESSIONS, Step, step};
 use super::*;
@@ -15,6 +16,8 @@ struct State {
     next: u64,
     tuples: BTreeMap<u64, Record>,
     prepared: BTreeMap<u128, Prepared>,
+    ended: Vec<(TransactionId, bool)>,
+    clients: BTreeMap<u128, Past>,
 }
 
 impl State {
@@ -38,11 +41,16 @@ impl State {
             }
             Change::Ended { transaction, committed } => {
                 let own = self.prepared.remove(&transaction.0).unwrap();
+                self.ended.push((transaction, committed));
                 if committed {
                     own.takes.iter().for_each(|number| self.apply(Change::Gone { number: *number }));
                     own.puts.into_iter().for_each(|(number, record)| self.apply(Change::Put { number, record }));
                 }
             }
+            Change::HasEnded { transaction, committed } => self.ended.push((transaction, committed)),
+            Change::Client { client, past } => assert_eq!(self.clients.insert(client, past), None),
+            Change::Forgotten { client } => assert!(self.clients.remove(&client).is_some()),
+            Change::Done { once, outcome } => self.clients.get_mut(&once.client).unwrap().remember(&once, outcome),
         }
     }
 
@@ -55,6 +63,12 @@ impl State {
         }
         for (transaction, prepared) in self.prepared.clone() {
             space.fill(Change::Prepared { transaction: TransactionId(transaction), prepared }).unwrap();
+        }
+        for (client, past) in self.clients.clone() {
+            space.fill(Change::Client { client, past }).unwrap();
+        }
+        for (transaction, committed) in self.ended.clone() {
+            space.fill(Change::HasEnded { transaction, committed }).unwrap();
         }
         space.fill(Change::Numbered { next: self.next }).unwrap();
         space.filled(Duration::ZERO);
@@ -79,14 +93,14 @@ fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<Said>)> {
     space.store.all().into_iter().map(told).collect()
 }
 
-fn kept(options: Options) -> Bench {
+pub(super) fn kept(options: Options) -> Bench {
     let mut bench = Bench::with(options);
     bench.space.keep_changes(EPOCH, u64::MAX);
     bench
 }
 
 /// An engine like the one of `bench`, by the way of its changes.
-fn filled(bench: &mut Bench) -> Bench {
+pub(super) fn filled(bench: &mut Bench) -> Bench {
     let mut state = State::default();
     bench.space.take_changes().into_iter().for_each(|change| state.apply(change));
     Bench { space: state.fill(bench.space.options.clone(), bench.now), now: Duration::ZERO }

@@ -2,6 +2,7 @@
 
 mod kept;
 mod model;
+mod once;
 mod sessions;
 mod store;
 mod transactions;

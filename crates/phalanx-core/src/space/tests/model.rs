@@ -350,6 +350,7 @@ impl Pair {
                     key: key.map(encoded),
                     label: label.map(encoded),
                     priority: Some(priority),
+                    once: None,
                 };
                 let done = self.bench.space.out(now, &[Tuple::of(&fields)], &options, self.id(under));
                 let possible = self.model.open(under) && !key.is_some_and(|key| self.model.key_is_there(key, under));

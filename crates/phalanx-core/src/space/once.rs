@@ -1,0 +1,95 @@
+//! Requests that happen once, however often they are sent: a client that did not hear an outcome asks the next leader again
+//! (RIFL: Lee et al., "Implementing Linearizability at Large Scale and Low Latency", SOSP 2015, sections 3 and 4).
+//!
+//! A client registers under a number chosen by chance, and numbers its requests. What was done is remembered with its
+//! outcome until the client says that it has heard it. Who was forgotten meanwhile is told so, and nothing is done: so a
+//! request that is repeated never happens twice, however late it comes.
+
+use super::Space;
+use super::change::Change;
+use crate::error::SpaceError;
+use crate::wire::space::Once;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::RandomState;
+
+/// Clients that are remembered. The one that registered first is forgotten first; if it lives it registers again.
+pub const MOST_CLIENTS: usize = 4096;
+/// How far a client's requests may be ahead of its oldest one that is open.
+pub const MOST_OPEN: u64 = 256;
+
+/// What is remembered of a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// The outcomes of all requests before this one were heard, or are not asked for any more.
+    pub open_from: u64,
+    /// What was done since, by its number, and the outcome.
+    pub done: BTreeMap<u64, u64>,
+}
+
+impl Past {
+    /// The outcome of a request that was done before; none: it was not.
+    fn outcome(&self, once: &Once) -> Result<Option<u64>, SpaceError> {
+        if once.number < self.open_from {
+            return Err(SpaceError::Uncertain("the client has said that it does not ask any more".into()));
+        }
+        if once.number - self.open_from.max(once.open_from.min(once.number)) >= MOST_OPEN {
+            return Err(SpaceError::Full { what: "requests of one client that are open".into(), most: MOST_OPEN });
+        }
+        Ok(self.done.get(&once.number).copied())
+    }
+
+    /// It was done.
+    pub fn remember(&mut self, once: &Once, outcome: u64) {
+        self.open_from = self.open_from.max(once.open_from.min(once.number));
+        self.done = self.done.split_off(&self.open_from);
+        self.done.insert(once.number, outcome);
+    }
+}
+
+/// Clients that have registered.
+#[derive(Debug, Default)]
+pub struct Clients {
+    past: HashMap<u128, Past, RandomState>,
+    order: VecDeque<u128>,
+}
+
+impl Clients {
+    /// Those that are too many then are returned.
+    pub fn add(&mut self, client: u128, past: Past) -> Option<u128> {
+        if self.past.insert(client, past).is_none() {
+            self.order.push_back(client);
+        }
+        let oldest = (self.order.len() > MOST_CLIENTS).then(|| self.order.pop_front()).flatten();
+        oldest.inspect(|oldest| drop(self.past.remove(oldest)))
+    }
+}
+
+impl Space {
+    /// Requests of this client are remembered from now on. Once more, it does nothing.
+    pub fn remember_client(&mut self, client: u128) {
+        if self.clients.past.contains_key(&client) {
+            return;
+        }
+        self.note(|_| Change::Client { client, past: Past::default() });
+        if let Some(client) = self.clients.add(client, Past::default()) {
+            self.note(|_| Change::Forgotten { client });
+        }
+    }
+
+    /// The outcome of a request that was done before; none: it is to be done. An error: that is not known here any more.
+    pub(super) fn done_before(&self, once: Option<&Once>) -> Result<Option<u64>, SpaceError> {
+        let Some(once) = once else { return Ok(None) };
+        self.clients.past.get(&once.client).ok_or(SpaceError::UnknownClient)?.outcome(once)
+    }
+
+    /// It was done, now.
+    pub(super) fn note_done(&mut self, once: Option<&Once>, outcome: u64) {
+        let Some((once, past)) = once.and_then(|once| Some((*once, self.clients.past.get_mut(&once.client)?))) else {
+            return;
+        };
+        past.remember(&once, outcome);
+        self.note(|_| Change::Done { once, outcome });
+    }
+}
