@@ -97,6 +97,11 @@ class SpaceMovedError(SpaceLostError):
     """Another member leads the space now. Nothing was done; :class:`phalanx.Space` asks there by itself."""
 
 
+class SpaceForgottenError(SpaceError):
+    """The space does not remember what this client has asked before. Nothing was done; :class:`phalanx.Space` says
+    again by itself who it is."""
+
+
 class SpaceTimeoutError(SpaceError, TimeoutError):
     """No matching tuple came in time."""
 

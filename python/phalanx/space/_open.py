@@ -48,9 +48,9 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
     # Made or not, it is there now. What it is like its members know.
     words = ("identity", "policy", "trusted")
     links = {word: options[word] for word in words if word in options}
-    members = engine.members
 
-    def again(seconds: float) -> _native.RemoteSpace:
+    def again(seconds: float, lost: _native.RemoteSpace) -> _native.RemoteSpace:
+        members = sorted(lost.members, key=lambda member: member == lost.place)  # the one that led is asked last
         return reach(address, objects, create=False, members=members, seconds=seconds, **links)
 
     return Replicas(engine, again)
@@ -101,13 +101,30 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
         raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
     file, _, name = address.rpartition("/")
     machines = Hosts(file).addresses[:replicas] if Path(file).is_file() and not members else [file, *members]
-    machines = list(dict.fromkeys(machine if _PORT.search(machine) else f"{machine}:7400" for machine in machines))
+    machines = list(dict.fromkeys(with_port(machine) for machine in machines))
     if len(machines) != replicas:
         raise SpaceError(f"{replicas} replicas need {replicas} members, but there are {len(machines)}: {machines}")
     return f"{machines[0]}/{name}", machines
 
 
 _PORT = re.compile(r":\d+$")
+
+
+def with_port(machine: str) -> str:
+    """A machine's address; by default, where its executor listens."""
+    return machine if _PORT.search(machine) else f"{machine}:7400"
+
+
+def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
+    """A space that is there already. ``HOSTS_FILE/NAME``: at any of the machines that keep it."""
+    first, *others = members_of(address) or [address]
+    for other in others:
+        try:
+            return reach(first, False, create=False, **links)
+        except SpaceError:
+            first = other
+    return reach(first, False, create=False, **links)
+
 
 #: Where a space is that needs no network.
 _HERE = ("unix:", "127.", "localhost:", "[::1]:")

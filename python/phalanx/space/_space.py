@@ -16,7 +16,8 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of
+from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_port
+from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
@@ -350,6 +351,15 @@ class Space:
     def info(self) -> SpaceInfo:
         """How many tuples there are, who waits, which indexes were built, and what was done so far."""
         return SpaceInfo.of(self._engine.info())
+
+    def change_members(self, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+        """Servers at the addresses ``add`` keep a replicated space too, from now on, and those of ``remove`` not any
+        more. It goes on meanwhile; those that come have everything when this returns. The member that leads cannot be
+        removed, and all that stay must be there. Who changes members needs the right to create the space. Raises
+        SpaceError where that is not so, and then nothing has changed."""
+        if not isinstance(self._engine, Replicas):
+            raise SpaceError("this space has no members to change: it was not made with replicas=")
+        self._engine.change_members([with_port(member) for member in add], [with_port(member) for member in remove])
 
     def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
         """Serves a space of this process to others until it is closed; returns the address that they open.

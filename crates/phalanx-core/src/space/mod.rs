@@ -24,8 +24,8 @@ mod transaction;
 mod value;
 mod watch;
 
-pub use crate::wire::space::{Cursor, Get, Info, Keeper, Keepers, Once, Options, Order, OutOptions};
-pub use crate::wire::space::{PartitionInfo, Replica, RequestId};
+pub use crate::wire::space::{Cursor, Get, Info, Joining, Keeper, Keepers, Once, Options, Order, OutOptions};
+pub use crate::wire::space::{PartitionInfo, Replica, RequestId, Seat};
 pub use kept::{GRACE, HERE};
 pub use once::{MOST_CLIENTS, MOST_OPEN, Past};
 pub use query::{Comparison, Operation, Query, Step};

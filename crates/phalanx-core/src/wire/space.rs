@@ -48,7 +48,7 @@ pub struct Options {
 }
 
 /// A server that keeps a space together with others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Replica {
     /// In its certificate.
     pub name: String,
@@ -401,6 +401,13 @@ pub struct Keeper {
     pub leads: bool,
     /// Entries that it does not have, as far as is known; none: it was not heard since this one leads.
     pub behind: Option<u64>,
+}
+
+impl Keeper {
+    /// Who it is, without what is known of it now.
+    pub fn replica(&self) -> Replica {
+        Replica { name: self.name.clone(), address: self.address.clone() }
+    }
 }
 
 /// The tuples of one signature.

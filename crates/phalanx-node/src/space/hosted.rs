@@ -4,7 +4,7 @@
 use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
-use phalanx_core::space::{Command, Options, Space};
+use phalanx_core::space::{Command, Joining, Keepers, Options, Space};
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -163,6 +163,17 @@ impl Hosted {
         (done, locked.unlock())
     }
 
+    /// Some are to keep it too, and others, by their addresses, not any more. Takes as long as new members need to learn
+    /// what there is.
+    pub(super) fn change_members(self: &Arc<Self>, add: &[Joining], remove: &[String]) -> Result<(), SpaceError> {
+        let log = self.lock().state.log.clone();
+        let alone = || SpaceError::Options("its server alone keeps it: it has no members".into());
+        log.ok_or_else(alone)?.change_members(add, remove).map_err(|error| match error {
+            LogError::Misfit(why) => SpaceError::Options(why),
+            error => SpaceError::Uncertain(error.to_string()),
+        })
+    }
+
     /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back. What is kept is on the
     /// disk then.
     pub fn end(&self) {
@@ -265,6 +276,11 @@ impl Locked<'_> {
     /// Why nothing can be done any more.
     pub fn check(&self) -> Result<(), SpaceError> {
         self.state.ended.clone().map_or(Ok(()), Err)
+    }
+
+    /// The members that keep it together, and what this one knows of them; none: this server alone keeps it.
+    pub fn keepers(&self) -> Option<Keepers> {
+        self.state.log.as_ref().and_then(|log| log.keepers())
     }
 
     /// The engine; [`Locked::tick`] and [`Locked::unlock`] are to be called after it was changed.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Asker, Get, Limits, OutOptions, Page, Reader as Fields, RequestId};
+use phalanx_core::space::{Asker, Get, Keeper, Limits, OutOptions, Page, Reader as Fields, RequestId};
 use phalanx_core::space::{HERE, Pattern, Space, Template, Tuple};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
@@ -202,7 +202,11 @@ impl<'a> Session<'a> {
                 let name = self.spaces.own_name();
                 Ok(Some((FromSpace::Name { request, name }, Vec::new())))
             }
-            (ToSpace::Open { .. }, Some(_)) | (_, None) => {
+            (ToSpace::Join { request, name, seat }, None) => {
+                let joined = self.spaces.join(&name, *seat, &(self.rights)(&name));
+                joined.map(|()| Some((FromSpace::Done { request, number: 0 }, Vec::new())))
+            }
+            (ToSpace::Open { .. } | ToSpace::Join { .. }, Some(_)) | (_, None) => {
                 self.client.link.close();
                 return false;
             }
@@ -228,8 +232,9 @@ impl<'a> Session<'a> {
             locked.check()?;
             let id = locked.open(self.client.clone());
             let options = locked.engine().options();
-            let members = options.replicas.iter().map(|replica| replica.address.clone()).collect();
             let (durable, most_tuples) = (options.durable, options.most_tuples);
+            let keepers = locked.keepers().unwrap_or_default();
+            let members = keepers.members.into_iter().map(|member| member.address).collect();
             (id, locked.engine().limits(), durable, members, most_tuples)
         };
         let (user, unstable) = (self.user.clone(), Cell::default());
@@ -309,8 +314,8 @@ impl Opened {
                 self.with(|space, now| space.prepare(now, transaction))?;
                 done(request, 0)
             }
-            ToSpace::Commit { request, transaction } => {
-                self.with(|space, now| space.commit(now, transaction))?;
+            ToSpace::Commit { request, transaction, once } => {
+                self.with(|space, now| space.commit_once(now, transaction, once.as_ref()))?;
                 done(request, 0)
             }
             ToSpace::Abort { request, transaction } => {
@@ -328,6 +333,10 @@ impl Opened {
                 if self.check(Verb::Rd, None).is_err() {
                     info.partitions.clear(); // which show what tuples look like that this client may not see
                 }
+                info.keepers = self.space.lock().keepers();
+                if let Some(keepers) = &info.keepers {
+                    info.options.replicas = keepers.members.iter().map(Keeper::replica).collect();
+                }
                 Ok(Some((FromSpace::Info { request, info }, Vec::new())))
             }
             ToSpace::Known { client } => {
@@ -342,7 +351,16 @@ impl Opened {
                 self.order(|space, now| space.client_is_back(now, self.id, client, got))?;
                 done(request, 0)
             }
-            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Beat => Ok(None),
+            ToSpace::Register { request, client } => {
+                self.order(|space, _| space.remember_client(client))?;
+                done(request, 0)
+            }
+            ToSpace::Members { request, add, remove } => {
+                self.check(Verb::Create, None)?;
+                self.space.change_members(&add, &remove)?;
+                done(request, 0)
+            }
+            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Join { .. } | ToSpace::Beat => Ok(None),
         }
     }
 
@@ -476,6 +494,9 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Unwatch { request, .. }
         | ToSpace::Back { request, .. }
         | ToSpace::Name { request }
+        | ToSpace::Register { request, .. }
+        | ToSpace::Join { request, .. }
+        | ToSpace::Members { request, .. }
         | ToSpace::Info { request } => *request,
         ToSpace::Known { .. } | ToSpace::Beat => 0,
     }

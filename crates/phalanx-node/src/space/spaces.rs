@@ -3,11 +3,11 @@
 use super::hosted::Hosted;
 use super::keeping::Directory;
 use super::log::replicated::Kept;
-use super::replica::Taking;
+use super::replica::{Taking, check, founding};
 use super::{Rights, Verb, check_name};
 use crate::door::Log;
 use phalanx_core::error::SpaceError;
-use phalanx_core::space::Options;
+use phalanx_core::space::{Options, Seat};
 use phalanx_net::identity::Member;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -92,11 +92,34 @@ impl Spaces {
             self.check_creating(name, rights)?;
         }
         let create = create.map(|options| self.capped(options.clone())).filter(|_| self.creates);
-        let taking = Taking::open(&directory.replica(name)?, name, own, create.clone(), self.log.clone())?;
+        let new = create.clone().map(|options| founding(name, options, &own.name)).transpose()?;
+        let taking = Taking::open(&directory.replica(name)?, name, own, new, self.log.clone())?;
         takings.insert(name.to_owned(), taking.clone());
         drop(takings);
         create.map_or(Ok(()), |options| taking.check(&options))?;
         Ok(Some(taking))
+    }
+
+    /// This server is to be a member of a space that others keep; whoever leads it will be told so next.
+    pub fn join(&self, name: &str, seat: Seat, rights: &Rights) -> Result<(), SpaceError> {
+        check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
+        self.check_creating(name, rights)?;
+        let not_kept = |why: &str| SpaceError::NotKept(why.to_owned());
+        let directory = self.directory.as_ref().ok_or_else(|| not_kept("this server has no directory for spaces"))?;
+        let own = self.own.as_ref().ok_or_else(|| not_kept("this server has no identity: it is no member"))?;
+        check(&seat.options.replicas, &own.name)?;
+        let named = lock(&self.named);
+        let mut takings = lock(&self.takings);
+        if named.contains_key(name) || takings.contains_key(name) || directory.has(name) || directory.has_replica(name) {
+            let why = "this server has a file of a space of this name; end it, and move the file out of its directory";
+            return Err(not_kept(why));
+        }
+        if named.len() + takings.len() >= self.caps.spaces {
+            return Err(SpaceError::Full { what: "spaces".to_owned(), most: self.caps.spaces as u64 });
+        }
+        let taking = Taking::open(&directory.replica(name)?, name, own, Some(seat), self.log.clone())?;
+        takings.insert(name.to_owned(), taking);
+        Ok(())
     }
 
     fn check_creating(&self, name: &str, rights: &Rights) -> Result<(), SpaceError> {

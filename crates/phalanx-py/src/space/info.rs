@@ -24,6 +24,11 @@ pub fn to_python<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDic
     let partition = |it: &phalanx_core::space::PartitionInfo| (it.signature.clone(), it.tuples, it.indexes.clone());
     all.set_item("partitions", info.partitions.iter().map(partition).collect::<Vec<_>>())?;
     all.set_item("options", options(py, info)?)?;
+    if let Some(kept) = &info.keepers {
+        all.set_item("term", kept.term)?;
+        let replica = |it: &phalanx_core::space::Keeper| (it.address.clone(), it.name.clone(), it.leads, it.behind);
+        all.set_item("replicas", kept.members.iter().map(replica).collect::<Vec<_>>())?;
+    }
     Ok(all)
 }
 

@@ -46,6 +46,7 @@ pub fn failed(error: SpaceError) -> PyErr {
         SpaceError::TimedOut => "SpaceTimeoutError",
         SpaceError::Uncertain(_) => "SpaceLostError",
         SpaceError::Elsewhere { .. } => "SpaceMovedError",
+        SpaceError::UnknownClient => "SpaceForgottenError",
         SpaceError::Cancelled => return raise("SpaceError", "this space is closed"),
         _ => "SpaceError",
     };

@@ -9,14 +9,14 @@ use watching::call_nudge;
 use super::encode::{Encoding, encode_tuple};
 use super::info;
 use super::local::FORKS;
-use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
+use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
 use crate::errors::{identity, raise};
 use crate::policy::Words;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Get, Limits, RequestId};
+use phalanx_core::space::{Get, Limits, OutOptions, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::sync::lock;
@@ -122,6 +122,12 @@ impl RemoteSpace {
         self.client.members().to_vec()
     }
 
+    /// The address of the server that it is a connection to.
+    #[getter]
+    fn place(&self) -> String {
+        self.client.address().place.to_string()
+    }
+
     /// Looks whether the connection has ended meanwhile, for a millisecond.
     fn look(&self, py: Python<'_>) -> PyResult<()> {
         self.check()?;
@@ -141,7 +147,13 @@ impl RemoteSpace {
         self.client.mark() == Mark::Data
     }
 
-    #[pyo3(signature = (fields, lease, key, label, priority, transaction, /))]
+    /// What it asks to happen once is remembered.
+    #[pyo3(signature = (client, /))]
+    fn register(&self, py: Python<'_>, client: u128) -> PyResult<()> {
+        self.order(py, |request| ToSpace::Register { request, client })
+    }
+
+    #[pyo3(signature = (fields, lease, key, label, priority, transaction, once = None, /))]
     #[expect(clippy::too_many_arguments)]
     fn out(
         &self,
@@ -152,13 +164,16 @@ impl RemoteSpace {
         label: Option<&Bound<'_, PyAny>>,
         priority: Option<i64>,
         transaction: Option<u128>,
+        once: Option<Numbered>,
     ) -> PyResult<u64> {
         let tuple = encode_tuple(fields, &self.encoding)?;
         let options = to_out_options(lease, key, label, priority, &self.encoding)?;
+        let options = OutOptions { once: once.map(to_once), ..options };
         self.put(py, tuple, 1, options, transaction)
     }
 
-    #[pyo3(signature = (tuples, lease, label, priority, transaction, /))]
+    #[pyo3(signature = (tuples, lease, label, priority, transaction, once = None, /))]
+    #[expect(clippy::too_many_arguments)]
     fn out_many(
         &self,
         py: Python<'_>,
@@ -167,12 +182,14 @@ impl RemoteSpace {
         label: Option<&Bound<'_, PyAny>>,
         priority: Option<i64>,
         transaction: Option<u128>,
+        once: Option<Numbered>,
     ) -> PyResult<()> {
         let mut bytes = Vec::new();
         for fields in &tuples {
             bytes.extend_from_slice(&encode_tuple(fields, &self.encoding)?);
         }
         let options = to_out_options(lease, None, label, priority, &self.encoding)?;
+        let options = OutOptions { once: once.map(to_once), ..options };
         self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
@@ -331,9 +348,10 @@ impl RemoteSpace {
         self.order(py, |request| ToSpace::Prepare { request, transaction: TransactionId(transaction) })
     }
 
-    #[pyo3(signature = (transaction, /))]
-    fn commit(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
-        self.order(py, |request| ToSpace::Commit { request, transaction: TransactionId(transaction) })
+    #[pyo3(signature = (transaction, once = None, /))]
+    fn commit(&self, py: Python<'_>, transaction: u128, once: Option<Numbered>) -> PyResult<()> {
+        let (transaction, once) = (TransactionId(transaction), once.map(to_once));
+        self.order(py, |request| ToSpace::Commit { request, transaction, once })
     }
 
     #[pyo3(signature = (transaction, /))]
@@ -405,6 +423,17 @@ impl RemoteSpace {
             FromSpace::Info { info, .. } => info::to_python(py, &info),
             _ => Err(nonsense()),
         }
+    }
+
+    /// Members of a space that several keep come and go; over a connection to the one that leads.
+    #[pyo3(signature = (add, remove, /))]
+    fn change_members(&self, py: Python<'_>, add: Vec<String>, remove: Vec<String>) -> PyResult<()> {
+        self.check()?;
+        let places: Result<Vec<_>, _> = add.iter().map(|member| member.parse()).collect();
+        let places = places.map_err(|error| raise("SpaceError", error))?;
+        let client = self.client.clone();
+        let change = move || client.change_members(&places, &remove);
+        crate::manager::interruptibly(py, change)?.map_err(unusable)
     }
 
     fn close(&self, py: Python<'_>) {
