@@ -147,6 +147,31 @@ def test_a_server_finds_its_spaces_again_as_they_were(served: Served) -> None:
         assert space.count("a", int) == 3
 
 
+def test_a_commit_that_is_made_again_after_a_restart_says_how_it_ended(served: Served) -> None:
+    server = served.start()
+    numbers = {"alone": 1 << 100, "prepared": 2, "aborted": 3, "open": 4}
+    with px.Space(served.space, durable=True) as space:
+        for what, number in numbers.items():
+            space.engine.begin(number, 60)
+            space.engine.out((what,), None, None, None, None, number)
+        space.engine.prepare(numbers["prepared"])
+        space.engine.prepare(numbers["aborted"])
+        space.engine.commit(numbers["alone"])
+        space.engine.commit(numbers["prepared"])
+        space.engine.abort(numbers["aborted"])
+    server.kill()
+    for _ in range(2):  # it is kept, not only read
+        server = served.start()
+        with px.Space(served.space) as space:
+            space.engine.commit(numbers["alone"])
+            space.engine.commit(numbers["prepared"])
+            for what in ("aborted", "open"):
+                with pytest.raises(px.TransactionError):
+                    space.engine.commit(numbers[what])
+            assert sorted(space.rd_all(str)) == [("alone",), ("prepared",)]
+        server.kill()
+
+
 def test_a_full_disk_is_said_and_loses_nothing(served: Served) -> None:
     disk = served.folder / "disk"
     disk.mkdir()

@@ -1,6 +1,7 @@
 //! A client changes who keeps a replicated space: those who come are told by it, and the one that leads does the rest.
 
 use super::leader::reach_all;
+use super::replica::FIRST_JOINING;
 use super::{Client, ClientError, Place};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::{Info, Joining, Keepers, Options, Replica, Seat};
@@ -10,8 +11,6 @@ use std::time::Duration;
 
 /// For all steps of a change, at the one that leads.
 const PATIENCE: Duration = Duration::from_secs(400);
-/// Members that come have numbers from here on, by chance, so that no number is ever given twice.
-const FIRST_DRAWN: u64 = 1 << 32;
 
 impl Client {
     /// Servers at these places keep the space too, from now on, and those at these addresses not any more; over a connection
@@ -54,5 +53,5 @@ impl Client {
 
 fn draw() -> u64 {
     let token = u128::from_le_bytes(random_token());
-    (token as u64) | FIRST_DRAWN
+    (token as u64) | FIRST_JOINING
 }

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// Members that come later have numbers from here on, by chance, so that no number is ever given twice.
+pub const FIRST_JOINING: u64 = 1 << 32;
 /// Bytes of a member's name, and of its address.
 const MOST_WORD: usize = 256;
 /// How long it is waited for another leader without looking around.
@@ -34,6 +36,8 @@ pub struct Taking {
     leading: Mutex<Option<Arc<Hosted>>>,
     closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// It did not make the space with the others, but came later.
+    joined: bool,
     name: String,
     log: Log,
 }
@@ -58,9 +62,10 @@ impl Taking {
         if number == 1 {
             replicated.found(&members).map_err(not_kept)?;
         }
-        let kept = Arc::new(Kept { replicated, names });
+        let joined = number >= FIRST_JOINING;
+        let kept = Arc::new(Kept::new(replicated, names));
         let (leading, closed, thread) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
-        let taking = Arc::new(Taking { kept, group, options, leading, closed, thread, name: name.to_owned(), log });
+        let taking = Arc::new(Taking { kept, group, options, leading, closed, thread, joined, name: name.to_owned(), log });
         let running = taking.clone();
         let started = thread::Builder::new().name("phalanx-member".into()).spawn(move || running.run());
         *lock(&taking.thread) = Some(started.map_err(not_kept)?);
@@ -70,7 +75,7 @@ impl Taking {
     /// The space, where this member leads; else who does.
     pub fn space(&self) -> Result<Arc<Hosted>, SpaceError> {
         if self.replicated().is_dismissed() {
-            return Err(SpaceError::NoSpace("this server is no member of it any more".into()));
+            return Err(SpaceError::NoSpace("this server does not keep it, or not any more".into()));
         }
         let leading = lock(&self.leading).clone().filter(|space| !space.has_ended());
         leading.ok_or_else(|| SpaceError::Elsewhere { leader: self.leader() })
@@ -98,10 +103,16 @@ impl Taking {
         members
     }
 
+    /// Whether the others keep the space without it, as far as it knows: then it may be another member of it.
+    pub fn is_former(&self) -> bool {
+        let was_told = !self.replicated().members().is_empty();
+        self.replicated().is_dismissed() || self.joined && !was_told
+    }
+
     /// Takes part no more.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.replicated().stop();
+        self.kept.stop();
         let _ = lock(&self.thread).take().map(JoinHandle::join);
     }
 

@@ -3,7 +3,7 @@
 use super::hosted::Hosted;
 use super::keeping::Directory;
 use super::log::replicated::Kept;
-use super::replica::{Taking, check, founding};
+use super::replica::{FIRST_JOINING, Taking, check, founding};
 use super::{Rights, Verb, check_name};
 use crate::door::Log;
 use phalanx_core::error::SpaceError;
@@ -27,6 +27,9 @@ impl Default for Caps {
         Caps { spaces: 1000, options: Options::default() }
     }
 }
+
+/// Bytes of what members call a space among each other.
+const MOST_GROUP_NAME: usize = 8192;
 
 /// Named spaces.
 pub struct Spaces {
@@ -108,11 +111,18 @@ impl Spaces {
         let directory = self.directory.as_ref().ok_or_else(|| not_kept("this server has no directory for spaces"))?;
         let own = self.own.as_ref().ok_or_else(|| not_kept("this server has no identity: it is no member"))?;
         check(&seat.options.replicas, &own.name)?;
+        if seat.number < FIRST_JOINING || seat.group.len() > MOST_GROUP_NAME {
+            return Err(SpaceError::Options("no number or name that a member who comes later has".into()));
+        }
         let named = lock(&self.named);
         let mut takings = lock(&self.takings);
+        if let Some(former) = takings.get(name).filter(|taking| taking.is_former()) {
+            former.close();
+            directory.set_aside(name)?;
+            takings.remove(name);
+        }
         if named.contains_key(name) || takings.contains_key(name) || directory.has(name) || directory.has_replica(name) {
-            let why = "this server has a file of a space of this name; end it, and move the file out of its directory";
-            return Err(not_kept(why));
+            return Err(not_kept("this server has a space of this name already"));
         }
         if named.len() + takings.len() >= self.caps.spaces {
             return Err(SpaceError::Full { what: "spaces".to_owned(), most: self.caps.spaces as u64 });

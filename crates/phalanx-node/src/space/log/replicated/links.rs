@@ -22,7 +22,7 @@ use phalanx_net::tls::{Shaken, handshake};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -188,13 +188,26 @@ fn check_name(shaken: &Shaken, known: &str) -> io::Result<()> {
 pub struct Kept {
     pub replicated: Arc<Replicated>,
     /// The names of its members, as far as this one was told before it heard of any.
-    pub names: Vec<String>,
+    names: Vec<String>,
+    /// It takes part no more, or as another member.
+    over: AtomicBool,
 }
 
 impl Kept {
-    fn is_member(&self, name: &str) -> bool {
+    pub fn new(replicated: Arc<Replicated>, names: Vec<String>) -> Kept {
+        Kept { replicated, names, over: AtomicBool::new(false) }
+    }
+
+    /// Ends the part that this member takes.
+    pub fn stop(&self) {
+        self.over.store(true, Ordering::Release);
+        self.replicated.stop();
+    }
+
+    /// Whether who has this name is heard.
+    fn hears(&self, name: &str) -> bool {
         let told = || self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        self.replicated.has_member(name).unwrap_or_else(told)
+        !self.over.load(Ordering::Acquire) && self.replicated.has_member(name).unwrap_or_else(told)
     }
 }
 
@@ -215,13 +228,13 @@ pub(crate) fn serve(
     let mut pulse = Pulse::new();
     let on_frame = |frame: Frame| match (decode(&frame.header), &about) {
         (Ok(Said::Open { space }), None) if space.len() <= MOST_NAME => match find(&space) {
-            Some(kept) if kept.is_member(&name) => about = Some(kept),
+            Some(kept) if kept.hears(&name) => about = Some(kept),
             _ => {
                 why = Some(format!("{name} is no member of a space {space}"));
                 link.close();
             }
         },
-        (Ok(Said::Ask { request }), Some(kept)) if kept.is_member(&name) => {
+        (Ok(Said::Ask { request }), Some(kept)) if kept.hears(&name) => {
             answer(kept.replicated.clone(), request, frame.body, link.clone(), &at_once);
         }
         (Ok(Said::Beat), _) => {}

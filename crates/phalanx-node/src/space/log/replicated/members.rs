@@ -28,10 +28,11 @@ impl Replicated {
         Some(known.any(|(_, member)| member.name.eq_ignore_ascii_case(name)))
     }
 
-    /// Whether this member was told that others keep the space without it.
+    /// Whether this member was told that others keep the space without it, or has not come to keep it yet.
     pub fn is_dismissed(&self) -> bool {
-        let members = self.members();
-        !members.is_empty() && !members.contains_key(&self.member)
+        let metrics = self.raft.metrics();
+        let mut voters = metrics.borrow().membership_config.voter_ids().collect::<BTreeSet<u64>>().into_iter().peekable();
+        voters.peek().is_some() && !voters.any(|voter| voter == self.member)
     }
 
     /// What this member knows of all of them, where it leads.
@@ -66,13 +67,24 @@ impl Replicated {
                 let added = tokio::time::timeout(PATIENCE, added).await;
                 added.map_err(|_| late("a new member has not learned everything in time"))?.map_err(refused)?;
             }
+            // The library's own waiting ends while a whole short log is to be learned yet.
+            let come: Vec<u64> = add.keys().copied().collect();
+            self.wait_until_known(&come, PATIENCE).await?;
             let stay: Vec<u64> = new.iter().copied().filter(|member| *member != self.member).collect();
-            self.wait_until_known(&stay).await?;
-            self.raft.change_membership(new.clone(), false).await.map(drop).map_err(refused)
+            self.wait_until_known(&stay, self.timing.patience()).await?;
+            self.raft.change_membership(new.clone(), true).await.map(drop).map_err(refused)?;
+            // They may still learn that they are not needed any more, and ask nobody to vote for them.
+            let gone: BTreeSet<u64> = self.members().into_keys().filter(|member| !new.contains(member)).collect();
+            let _ = self.wait_until_known(&gone.iter().copied().collect::<Vec<_>>(), self.timing.beat * 4).await;
+            if gone.is_empty() {
+                return Ok(());
+            }
+            let removed = self.raft.change_membership(ChangeMembers::RemoveNodes(gone), true).await;
+            removed.map(drop).map_err(refused)
         })?;
         if changed.is_err() && !add.is_empty() {
             let unwanted = ChangeMembers::RemoveNodes(add.keys().copied().collect());
-            let removal = async { tokio::time::timeout(PATIENCE, self.raft.change_membership(unwanted, false)).await };
+            let removal = async { tokio::time::timeout(PATIENCE, self.raft.change_membership(unwanted, true)).await };
             let _ = wait_for(removal); // the first error is what is said
         }
         changed
@@ -107,15 +119,15 @@ impl Replicated {
         }
     }
 
-    /// Until these members have all entries that there are now, those about new members too.
-    async fn wait_until_known(&self, stay: &[u64]) -> Result<(), LogError> {
+    /// Until these members have all entries that there are now, those about members too.
+    async fn wait_until_known(&self, stay: &[u64], patience: Duration) -> Result<(), LogError> {
         let last = self.raft.metrics().borrow().last_log_index.unwrap_or(0);
         let has = |metrics: &Metrics, member: &u64| {
             let log = metrics.replication.as_ref().and_then(|all| all.get(member)).copied().flatten();
             log.is_some_and(|log| log.index >= last)
         };
         let known = |metrics: &Metrics| stay.iter().all(|member| has(metrics, member));
-        let waited = self.raft.wait(Some(self.timing.patience())).metrics(known, "members know of each other").await;
+        let waited = self.raft.wait(Some(patience)).metrics(known, "members know of each other").await;
         let behind = || {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow();

@@ -46,7 +46,7 @@ fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Ma
     let folder = Folder::new(&format!("links-{}", address.replace(':', "-")));
     let network = Arc::new(Links::new(own, "lab"));
     let replicated = Replicated::start(number, &folder.file(), TIMING, network).unwrap();
-    assert!(kept.set(Arc::new(Kept { replicated: replicated.clone(), names })).is_ok());
+    assert!(kept.set(Arc::new(Kept::new(replicated.clone(), names))).is_ok());
     let name = name.to_owned();
     Machine { door, replicated, name, address, log, closed, _folder: folder }
 }
