@@ -202,6 +202,7 @@ def test_a_leader_that_is_frozen_is_left_and_says_nothing_old_when_it_goes_on(gr
         until(lambda: "does not lead" in group.servers[frozen].stderr(), timeout=PATIENCE, what="it knows")
         assert space.rdp("a", int) is None
         raw.close()
+        del raw  # what was raised keeps this frame, and so its connection's socket, for a while
 
 
 def test_a_member_whose_disk_is_lost_is_replaced_and_the_space_goes_on(group: Group, tmp_path: Path) -> None:

@@ -134,9 +134,13 @@ def test_what_all_were_told_while_members_were_lost_could_have_happened_in_one_o
     assert sum(map(len, kinds.values())) > 600
     wrong = {kind: told for kind, told in kinds.items() if not is_linearizable(told)}
     assert wrong == {}
-    info = json.loads(grid.phalanx("space", "info", f"{cuts.addresses[0]}/jobs", "--json").stdout())
-    assert [member["behind"] for member in info["replicas"]] == [0, 0, 0]
-    assert info["term"] > 2
+
+    def all_have_everything() -> bool:
+        info = json.loads(grid.phalanx("space", "info", f"{cuts.addresses[0]}/jobs", "--json").stdout())
+        assert info["term"] > 2
+        return [member["behind"] for member in info["replicas"]] == [0, 0, 0]
+
+    until(all_have_everything, timeout=PATIENCE, what="members that have everything")
 
 
 def test_a_machine_that_died_is_replaced_by_another(grid: Grid) -> None:

@@ -165,3 +165,15 @@ fn a_secure_space_travels_as_marked_data_does() {
     assert_eq!(at.client("other").mark(), Mark::None);
     out(&client, tuple("a", 1)).unwrap();
 }
+
+#[test]
+fn members_are_changed_by_who_may_create_the_space() {
+    let at = AtPort::start(all_private(), Some(RULES));
+    let (ada, joe) = (user(&at, "ada", "passwords").unwrap(), user(&at, "joe", "passwords").unwrap());
+    let change = |client: &Client| {
+        let message = |request| ToSpace::Members { request, add: Vec::new(), remove: Vec::new() };
+        finish(client, client.ask(message, Vec::new()).unwrap())
+    };
+    assert!(forbidden(change(&joe)).contains("create"));
+    assert!(matches!(space_error(change(&ada)), SpaceError::Options(why) if why.contains("has no members")));
+}
