@@ -46,7 +46,7 @@ class Cable:
     def mend(self) -> None:
         """Undo `cut` and `silence`. A shape stays."""
         ip("link", "set", self.plug, "up", namespace=self.lab.switch)
-        # A port whose plug was pulled forwards by itself as soon as it has its carrier again, and cannot be told before.
+        # A port whose plug was pulled forwards by itself when it has its carrier again, and cannot be told before.
         if self._is_silent:
             self._port_state(FORWARDING)
             self._is_silent = False
