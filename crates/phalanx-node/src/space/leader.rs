@@ -117,11 +117,7 @@ pub(super) fn is_led_elsewhere(client: &Client) -> bool {
 type Named = (Client, String);
 
 /// Reaches all, at the same time, and asks for their names.
-pub(super) fn reach_all(
-    places: &[Place],
-    space: &SpaceAddress,
-    connect: &Connect,
-) -> Vec<Result<Named, ClientError>> {
+pub(super) fn reach_all(places: &[Place], space: &SpaceAddress, connect: &Connect) -> Vec<Result<Named, ClientError>> {
     let ask = |address: SpaceAddress| {
         let client = Client::reach(address.clone(), connect)?;
         match client.ask_name()? {

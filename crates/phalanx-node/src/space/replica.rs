@@ -65,7 +65,8 @@ impl Taking {
         let joined = number >= FIRST_JOINING;
         let kept = Arc::new(Kept::new(replicated, names));
         let (leading, closed, thread) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
-        let taking = Arc::new(Taking { kept, group, options, leading, closed, thread, joined, name: name.to_owned(), log });
+        let taking =
+            Arc::new(Taking { kept, group, options, leading, closed, thread, joined, name: name.to_owned(), log });
         let running = taking.clone();
         let started = thread::Builder::new().name("phalanx-member".into()).spawn(move || running.run());
         *lock(&taking.thread) = Some(started.map_err(not_kept)?);

@@ -121,7 +121,8 @@ impl Spaces {
             directory.set_aside(name)?;
             takings.remove(name);
         }
-        if named.contains_key(name) || takings.contains_key(name) || directory.has(name) || directory.has_replica(name) {
+        if named.contains_key(name) || takings.contains_key(name) || directory.has(name) || directory.has_replica(name)
+        {
             return Err(not_kept("this server has a space of this name already"));
         }
         if named.len() + takings.len() >= self.caps.spaces {

@@ -5,7 +5,10 @@ use super::store::Store;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::space::change::{Change, Prepared, Record};
 use phalanx_core::space::{Limits, MOST_ENDED, Options, Past};
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError,
+    WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -30,9 +30,8 @@ impl Replicated {
 
     /// Whether this member was told that others keep the space without it, or has not come to keep it yet.
     pub fn is_dismissed(&self) -> bool {
-        let metrics = self.raft.metrics();
-        let mut voters = metrics.borrow().membership_config.voter_ids().collect::<BTreeSet<u64>>().into_iter().peekable();
-        voters.peek().is_some() && !voters.any(|voter| voter == self.member)
+        let voters: BTreeSet<u64> = self.raft.metrics().borrow().membership_config.voter_ids().collect();
+        !voters.is_empty() && !voters.contains(&self.member)
     }
 
     /// What this member knows of all of them, where it leads.
@@ -98,7 +97,7 @@ impl Replicated {
         remove: &[String],
     ) -> Result<BTreeSet<u64>, LogError> {
         let wrong = |what: String| Err(LogError::Misfit(what));
-        let leaves = |member: &Replica| remove.iter().any(|address| *address == member.address);
+        let leaves = |member: &Replica| remove.contains(&member.address);
         if let Some(address) = remove.iter().find(|address| !now.values().any(|member| member.address == **address)) {
             return wrong(format!("{address} is no member"));
         }

@@ -198,9 +198,9 @@ impl Replicated {
     /// The same, for a task.
     pub async fn answer_later(&self, message: &[u8]) -> Bytes {
         let refuse = |why: &dyn ToString| Answer::Refused(why.to_string());
-        let answer = match postcard::from_bytes::<(u64, Message)>(message).map(|(to, message)| (to == self.member, message)) {
+        let answer = match postcard::from_bytes::<(u64, Message)>(message) {
             Err(_) => refuse(&"a message that makes no sense, or of another version of phalanx"),
-            Ok((false, _)) => refuse(&"another member had this address, and is gone"),
+            Ok((to, _)) if to != self.member => refuse(&"another member had this address, and is gone"),
             Ok((_, Message::Append(request))) => {
                 self.raft.append_entries(request).await.map_or_else(|error| refuse(&error), Answer::Append)
             }

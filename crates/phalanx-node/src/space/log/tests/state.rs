@@ -4,8 +4,8 @@ use super::disk::Disk;
 use super::*;
 use crate::space::log::store::Store;
 use phalanx_core::ids::TransactionId;
-use phalanx_core::space::{MOST_ENDED, Once, Options, Past};
 use phalanx_core::space::change::{Prepared, Taker};
+use phalanx_core::space::{MOST_ENDED, Once, Options, Past};
 
 fn state_of(groups: Vec<Vec<Change>>) -> Vec<Change> {
     let disk = Disk::default();
