@@ -3,7 +3,7 @@
 //! The engine decides; what it decided becomes changes, one group for one decision, and a group happens whole or not at
 //! all. A state is a list of changes too: the shortest one that leads to it. On the wire and on the disk: `postcard`.
 
-use super::once::{MOST_OPEN, Past};
+use super::past::{MOST_OPEN, Past};
 use super::reader::{Limits, Reader};
 use super::value::Tuple;
 use crate::error::EncodingError;

@@ -7,47 +7,15 @@
 
 use super::Space;
 use super::change::Change;
+use super::past::Past;
 use crate::error::SpaceError;
 use crate::wire::space::Once;
 use hashbrown::HashMap;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::RandomState;
 
 /// Clients that are remembered. The one that registered first is forgotten first; if it lives it registers again.
 pub const MOST_CLIENTS: usize = 4096;
-/// How far a client's requests may be ahead of its oldest one that is open.
-pub const MOST_OPEN: u64 = 256;
-
-/// What is remembered of a client.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
-    /// The outcomes of all requests before this one were heard, or are not asked for any more.
-    pub open_from: u64,
-    /// What was done since, by its number, and the outcome.
-    pub done: BTreeMap<u64, u64>,
-}
-
-impl Past {
-    /// The outcome of a request that was done before; none: it was not.
-    fn outcome(&self, once: &Once) -> Result<Option<u64>, SpaceError> {
-        if once.number < self.open_from {
-            return Err(SpaceError::Uncertain("the client has said that it does not ask any more".into()));
-        }
-        if once.number - self.open_from.max(once.open_from.min(once.number)) >= MOST_OPEN {
-            return Err(SpaceError::Full { what: "requests of one client that are open".into(), most: MOST_OPEN });
-        }
-        Ok(self.done.get(&once.number).copied())
-    }
-
-    /// It was done.
-    pub fn remember(&mut self, once: &Once, outcome: u64) {
-        self.open_from = self.open_from.max(once.open_from.min(once.number));
-        self.done = self.done.split_off(&self.open_from);
-        self.done.insert(once.number, outcome);
-    }
-}
-
 /// Clients that have registered.
 #[derive(Debug, Default)]
 pub struct Clients {
