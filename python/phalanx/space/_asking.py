@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from threading import Condition
-from time import monotonic
 from typing import TypeAlias
 
 from phalanx.errors import SpaceError
+from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Engine, Fields, Outcome
 
 #: Begins the request at the member with this number; gives its engine, and the request's number there.
@@ -72,10 +72,10 @@ class Asking:
     def wait(self, timeout: float | None) -> None:
         """Waits until it is over. Members end their requests by themselves when their time has passed, so that this
         needs a little longer only where one of them does not answer."""
-        end = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
         with self._news:
-            while not self.is_over() and (end is None or monotonic() < end):
-                self._news.wait(None if end is None else max(end - monotonic(), 0.0))
+            while not self.is_over() and left(until) != 0:
+                self._news.wait(left(until))
 
     def first(self) -> tuple[int, Fields] | None:
         """Who had a tuple first, and the tuple."""

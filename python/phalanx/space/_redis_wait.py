@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Fields
 from phalanx.space._redis_store import Store
 
@@ -28,7 +28,7 @@ class Request:
     ) -> None:
         self._store, self._decode = store, decode
         self._take, self._wanted = take, wanted
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._until = deadline(timeout)
         self._waiter = 0
         self._lock = threading.Lock()
         self.cancelled = False
@@ -44,10 +44,10 @@ class Request:
                     self._ask()
                     if self.found is not None:
                         return self.found
-                patience = _PATIENCE if self._deadline is None else min(_PATIENCE, self._deadline - time.monotonic())
-                if patience <= 0:
+                rest = left(self._until)
+                if rest == 0:
                     return None
-                if self._is_sent(patience):
+                if self._is_sent(_PATIENCE if rest is None else min(_PATIENCE, rest)):
                     return self.found
         finally:
             if self._waiter and self.found is None and not self._store.closed:

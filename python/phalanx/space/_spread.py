@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from threading import Lock, Thread
-from time import monotonic
 from typing import Any, NamedTuple
 
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._asking import Asking
 from phalanx.space._commit import commit_all
+from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Cursor, Engine, Fields, Outcome
 from phalanx.space._members import Members
 from phalanx.space._merged import MergedEvents
@@ -202,13 +202,13 @@ class Spread:
 
     def _wait_in_turn(self, request: Request, members: list[int]) -> Fields | None:
         """Waits until somebody has a tuple, and takes it there; and again, if somebody else was faster."""
-        end = None if request.timeout is None else monotonic() + request.timeout
+        until = deadline(request.timeout)
         while True:
             found = self._take_in_turn(request, members)
-            left = None if end is None else end - monotonic()
-            if found is not None or (left is not None and left <= 0):
+            rest = left(until)
+            if found is not None or rest == 0:
                 return found
-            seen = self._ask(request._replace(take=False, timeout=left), members)
+            seen = self._ask(request._replace(take=False, timeout=rest), members)
             if seen is None:
                 return None
             members = [seen[0], *(at for at in members if at != seen[0])]
