@@ -60,7 +60,7 @@ class Ocean:
         for step in range(self.steps):
             for side, neighbour, column in borders:
                 to = border(neighbour, OPPOSITE[side])
-                search.home(to, me).out("ocean_model", "border", step, to, panel[:, :, column])
+                search.home.out("ocean_model", "border", step, to, panel[:, :, column])
             sides = {}
             for side, _, _ in borders:
                 mine = border(number, side)
