@@ -37,7 +37,6 @@ _KINDS = {
     "list": b"\x0a",
     "sealed": b"\x0d",
 }
-_VALUES = {str, int, float, bytes, bool, list, type(None)}
 _OPTIONS = {"order", "lease", "indexes"}
 _COUNTED = {"encoded_bytes": 0, "outs": 0, "reads": 0, "takes": 0, "expired": 0, "looked_at": 0}
 #: What a space at Redis never has.
@@ -249,7 +248,7 @@ class RedisEngine:
             return self._nested(wanted)
         if isinstance(wanted, Query):
             raise _lacking("queries")
-        formal = None if type(wanted) in _VALUES else formal_of(wanted)
+        formal = formal_of(wanted)
         if formal is None:
             return b"=" + self._encoded((wanted,))[0]
         if isinstance(formal, str):
