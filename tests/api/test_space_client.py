@@ -246,7 +246,7 @@ def in_a_future(space: px.Space) -> tuple[Any, ...]:
 
 
 def in_a_task(space: px.Space) -> tuple[Any, ...]:
-    return asyncio.run(space.ain("x"))  # type: ignore[arg-type]
+    return asyncio.run(space.ain("x"))
 
 
 def in_a_wait(space: px.Space) -> tuple[Any, ...]:
