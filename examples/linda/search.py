@@ -47,17 +47,19 @@ class Search:
 
     def rdp(self, number: int, *template: Any) -> tuple[Any, ...]:
         """Read a tuple that is there, in one of the spaces."""
+        if self._whole is not None:
+            return self._ask_the_whole(template, self._whole.rdp, self._whole.rd)
         return self._search(number, lambda space: space.rdp, lambda space: space.rd, template)
 
     def inp(self, number: int, *template: Any) -> tuple[Any, ...]:
         """Withdraw a tuple that is there, or soon will be."""
+        if self._whole is not None:
+            return self._ask_the_whole(template, self._whole.in_)
         return self._search(number, lambda space: space.inp, lambda space: space.in_, template)
 
     def _search(
         self, number: int, now: Callable[[px.Space], Find], soon: Callable[[px.Space], Find], template: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        if self._whole is not None:
-            return self._ask_the_whole(soon(self._whole), template)
         visited, moment = 0, _MOMENT
         with px.profile.timed(SEARCH_TIME):
             likely = self._learned.get(number)
@@ -77,11 +79,11 @@ class Search:
                         found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)
                         return self._found(number, found or (), likely, visited)
 
-    def _ask_the_whole(self, find: Find, template: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _ask_the_whole(self, template: tuple[Any, ...], *finds: Find) -> tuple[Any, ...]:
         assert self._whole is not None
         before = self._whole.visits
         with px.profile.timed(SEARCH_TIME):
-            found = find(*template)
+            found = next(filter(None, (find(*template) for find in finds)), None)
         px.profile.record(VISITED, self._whole.visits - before)
         return found or ()
 
