@@ -88,10 +88,10 @@ class _Ear:
         self.kept: TupleFuture | None = None
 
     def __call__(self, outcome: Outcome) -> None:
-        future = self._future()
-        if future is not None:  # else its end gives back what came
-            with Uninterrupted():  # by which the future would never be done
-                self.kept = None
+        with Uninterrupted():  # by which the future would never be done
+            future = self._future()
+            self.kept = None
+            if future is not None:  # else its end gives back what came
                 future._settle(outcome)
 
 
@@ -111,10 +111,10 @@ async def wait(engine: Engine, request: Request) -> Fields | None:
             answer.set_result(outcome)
 
     def done(outcome: Outcome) -> None:
-        if threading.get_ident() == here:
-            resolve(outcome)
-        else:
-            with suppress(RuntimeError):  # the loop is closed: who waited was cancelled
+        with Uninterrupted(), suppress(RuntimeError):  # the loop is closed: who waited was cancelled
+            if threading.get_ident() == here:
+                resolve(outcome)
+            else:
                 loop.call_soon_threadsafe(resolve, outcome)
 
     number = engine.begin_wait(*request, done)

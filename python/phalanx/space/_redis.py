@@ -2,8 +2,8 @@
 
 The steps that must be atomic are a script that the server runs (``_redis.lua``); fields travel in phalanx's own
 encoding, so equality is as exact as in our own spaces, and the server never unpickles. Whoever waits is woken through a
-list of its own (BLPOP), and then takes: one who dies while it waits takes nothing, but may delay others who wait for the
-same tuple, by five seconds at most. Not to be had here: transactions, watches and queries.
+list of its own (BLPOP), and then takes: one who dies while it waits takes nothing, but may delay others who wait for
+the same tuple, by five seconds at most. Not to be had here: transactions, watches and queries.
 """
 
 from __future__ import annotations
