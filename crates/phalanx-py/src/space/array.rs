@@ -13,7 +13,8 @@ use pyo3::types::{PyByteArray, PyBytes, PyTuple, PyType};
 pub fn put_ndarray(to: &mut Vec<u8>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = array.py();
     let dtype = array.getattr(intern!(py, "dtype"))?;
-    let plain = dtype.getattr(intern!(py, "names"))?.is_none() && !dtype.getattr(intern!(py, "hasobject"))?.is_truthy()?;
+    let plain =
+        dtype.getattr(intern!(py, "names"))?.is_none() && !dtype.getattr(intern!(py, "hasobject"))?.is_truthy()?;
     if !plain || dtype.getattr(intern!(py, "itemsize"))?.extract::<usize>()? == 0 {
         return Err(PyTypeError::new_err(format!(
             "an array of dtype {} does not travel: its items are to be numbers, texts, bytes or times",
