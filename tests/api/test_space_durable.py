@@ -18,7 +18,7 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
-from api.conftest import Script
+from api.conftest import Script, said
 from phalanx.space import _serve
 
 from laboratory.processes import Process, until
@@ -65,12 +65,6 @@ def served(tmp_path: Path) -> Iterator[Served]:
     yield one
     for process in one.processes:
         process.kill()
-
-
-def said(process: Process, word: str) -> list[tuple[int, ...]]:
-    """What a client has said after a word; its last line may be cut off by its end."""
-    lines = (line.split() for line in process.lines())
-    return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
 
 
 def all_are_there(goals: list[tuple[Process, int]]) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
+from api.conftest import said
 from phalanx.space import _open
 
 from laboratory.processes import Process, until
@@ -102,12 +103,6 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
     yield one
     for process in one.processes:
         process.kill()
-
-
-def said(process: Process, word: str) -> list[tuple[int, ...]]:
-    """What a client has said after a word; its last line may be cut off by its end."""
-    lines = (line.split() for line in process.lines())
-    return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
 
 
 def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_back(group: Group) -> None:

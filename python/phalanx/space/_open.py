@@ -99,8 +99,9 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
     others. Raises SpaceError where they are not as many as ``replicas``."""
     if not isinstance(address, str) or address.startswith(("unix:", "redis:", "rediss:", "redis+")):
         raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
-    file, _, name = address.rpartition("/")
-    machines = Hosts(file).addresses[:replicas] if Path(file).is_file() and not members else [file, *members]
+    place, _, name = address.rpartition("/")
+    named = None if members else _named(address)
+    machines = [place, *members] if named is None else named[:replicas]
     machines = list(dict.fromkeys(with_port(machine) for machine in machines))
     if len(machines) != replicas:
         raise SpaceError(f"{replicas} replicas need {replicas} members, but there are {len(machines)}: {machines}")
@@ -133,8 +134,14 @@ _HERE = ("unix:", "127.", "localhost:", "[::1]:")
 def members_of(address: str) -> list[str] | None:
     """The addresses that ``HOSTS_FILE/NAME`` stands for: a space with this name at each of the machines; None where
     that is no file."""
-    file, _, name = address.rpartition("/")
-    return [f"{machine}/{name}" for machine in Hosts(file).addresses] if file and Path(file).is_file() else None
+    named, name = _named(address), address.rpartition("/")[2]
+    return None if named is None else [f"{machine}/{name}" for machine in named]
+
+
+def _named(address: str) -> list[str] | None:
+    """The machines that HOSTS_FILE/NAME names, as HOST:PORT; None where that is no file."""
+    file = address.rpartition("/")[0]
+    return Hosts(file).addresses if file and Path(file).is_file() else None
 
 
 def open_members(members: Sequence[str | Over], where: str, objects: bool, options: dict[str, Any]) -> Spread:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from phalanx._native import RemoteSpace
 from phalanx.errors import SpaceError, SpaceForgottenError, SpaceLostError, SpaceMovedError
-from phalanx.space._begun import Begun, left
+from phalanx.space._begun import Begun
+from phalanx.space._deadline import deadline, is_over, left
 from phalanx.space._engine import Cursor, Fields, Outcome
 from phalanx.space._once import Numbered, Numbers
 from phalanx.space._select import Selector
@@ -200,7 +201,7 @@ class Replicas:
         /,
     ) -> Fields | None:
         """Waits for a tuple, also while there is no leader."""
-        until = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
 
         def ask(engine: RemoteSpace) -> Fields | None:
             return engine.wait(template, take, select, where, transaction, left(until))
@@ -210,7 +211,7 @@ class Replicas:
         except SpaceLostError:
             raise
         except SpaceError:
-            if until is not None and monotonic() >= until:
+            if is_over(until):
                 return None
             raise
 
@@ -226,7 +227,7 @@ class Replicas:
         /,
     ) -> int:
         """The same, and goes on."""
-        until = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
         request = (template, take, select, where, transaction)
         begun = Begun(self._leading, request, until, done)
         number = next(self._numbers)

@@ -318,8 +318,8 @@ class Space:
     ) -> Future[Fields]:
         """Begins to take a tuple, and goes on (Blossom's prefetch): a :class:`concurrent.futures.Future`.
 
-        The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away unread, takes
-        nothing."""
+        The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away, takes nothing and
+        waits no longer; one with a callback is kept until it has called it."""
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request)
 

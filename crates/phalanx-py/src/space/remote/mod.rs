@@ -306,8 +306,7 @@ impl RemoteSpace {
     #[pyo3(signature = (request, kept, /))]
     fn settle(&self, py: Python<'_>, request: u64, kept: bool) -> PyResult<()> {
         self.check()?;
-        py.detach(|| self.tell_settled(request, kept));
-        Ok(())
+        self.tell_settled(py, request, kept)
     }
 
     #[pyo3(signature = (template, r#where, transaction, /))]
