@@ -150,13 +150,13 @@ impl Space {
             self.next_number = self.next_number.max(held.number.saturating_add(1));
             held.key().into_iter().for_each(|key| self.store.reserve_key(key));
         }
-        staged.iter().chain(&taken).for_each(|held| self.hold(held));
+        taken.iter().for_each(|held| self.hold(held));
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
-        let (staged, taken) = (staged.into_iter().collect(), taken.into_iter().collect());
-        let transaction =
-            Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
+        let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
+        let transaction = Transaction { owner, deadline, prepared: true, put_bytes: 0, staged: None, taken, waiters };
         self.transactions.insert(id, transaction);
+        staged.into_iter().for_each(|held| self.put_under(id, held));
         Ok(())
     }
 
@@ -279,14 +279,14 @@ impl Space {
 
     /// Whether a transaction is small enough to be kept as one change.
     pub(super) fn check_preparable(&self, own: &Transaction) -> Result<(), SpaceError> {
-        let too_many = self.kept.is_some() && own.staged.len() + own.taken.len() > MOST_PREPARED;
+        let too_many = self.kept.is_some() && own.staged_len() + own.taken.len() > MOST_PREPARED;
         let full = || SpaceError::Full { what: "tuples in a prepared transaction".into(), most: MOST_PREPARED as u64 };
         if too_many { Err(full()) } else { Ok(()) }
     }
 
     pub(super) fn note_prepared(&mut self, id: TransactionId) {
         let (Some(kept), Some(own)) = (&mut self.kept, self.transactions.get(&id)) else { return };
-        let puts = own.staged.iter().map(|held| (held.number, kept.record(held))).collect();
+        let puts = own.all_staged().iter().map(|held| (held.number, kept.record(held))).collect();
         let takes = own.taken.iter().map(|held| held.number).collect();
         let prepared = Prepared { until: kept.since_epoch(own.deadline), puts, takes };
         kept.changes.push(Change::Prepared { transaction: id, prepared });
@@ -297,7 +297,9 @@ impl Space {
             self.note(|_| Change::Ended { transaction: id, committed });
         } else if committed {
             own.taken.iter().for_each(|held| self.note_gone(held));
-            own.staged.iter().for_each(|held| self.note_put(held));
+            if self.kept.is_some() {
+                own.all_staged().iter().for_each(|held| self.note_put(held));
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ mod register;
 mod search;
 mod sessions;
 mod signature;
-mod staged;
 mod store;
+mod taken;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -27,6 +27,7 @@ pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, Part
 pub use kept::{GRACE, HERE};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
+pub use search::{Goal, Outcome, Question};
 pub use template::{Pattern, Template, Type};
 pub use value::{
     Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
@@ -39,6 +40,7 @@ use hashbrown::HashMap;
 use kept::Kept;
 use log::Log;
 use register::{Interest, Kind, Register};
+use search::Search;
 use signature::POSITIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::RandomState;
@@ -90,8 +92,8 @@ const TUPLE_BYTES: u64 = 64;
 const MOST_DECLARED: usize = 8;
 /// What `most_nesting` can be: every level takes some of the stack.
 const MOST_NESTING: u32 = 256;
-/// In a cursor: the tuples that a transaction has put.
-const STAGED: u32 = u32::MAX;
+/// In a cursor's partition: it is of the tuples that a transaction has put.
+const STAGED: u32 = 1 << 31;
 
 /// A multiset of tuples, who waits for some, and transactions over them. Times are since any fixed moment, the same in
 /// all calls. A call that fails changes nothing.
@@ -116,6 +118,8 @@ pub struct Space {
     /// Tuples in transactions and on their way, and their bytes.
     held: (u64, u64),
     waiter_bytes: u64,
+    /// Questions that were put off, by session and request.
+    searches: HashMap<(SessionId, RequestId), Search, RandomState>,
     log: Log,
     next_number: u64,
     next_interest: u64,
@@ -149,6 +153,7 @@ impl Space {
             unacknowledged: BTreeMap::new(),
             held: (0, 0),
             waiter_bytes: 0,
+            searches: HashMap::default(),
             log: Log::new(options.log_events, options.log_bytes),
             next_number: 1,
             next_interest: 0,

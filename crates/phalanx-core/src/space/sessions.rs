@@ -126,6 +126,7 @@ impl Space {
         for request in waiting {
             self.leave(session, request);
         }
+        self.forget_searches(session);
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();

@@ -46,8 +46,7 @@ fn deadlines_answer_and_cancelled_ones_do_not() {
     bench.pass(9);
     bench.out(&[int(1)]);
     assert_eq!(bench.answers(), []);
-    let at_once =
-        bench.space.wait(bench.now, asker(1, 3), Arc::new(like(&[None, None])), &taking(), Some(bench.now), None);
+    let at_once = bench.space.wait(bench.now, asker(1, 3), &like(&[None, None]), &taking(), Some(bench.now), None);
     assert_eq!(at_once, Err(SpaceError::TimedOut));
 }
 
@@ -56,8 +55,8 @@ fn waiters_are_limited_and_numbers_used_once() {
     let options = Options { most_session_waiters: 2, most_waiters: 3, ..Options::default() };
     let mut bench = Bench::with(options);
     let mut wait = |session, request| {
-        let template = Arc::new(like(&[None]));
-        bench.space.wait(bench.now, asker(session, request), template, &taking(), None, None)
+        let template = like(&[None]);
+        bench.space.wait(bench.now, asker(session, request), &template, &taking(), None, None)
     };
     assert_eq!(wait(1, 1), Ok(None));
     assert_eq!(wait(1, 1), Err(SpaceError::NumberTaken));
