@@ -156,7 +156,9 @@ impl Space {
         let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
         let transaction = Transaction { owner, deadline, prepared: true, put_bytes: 0, staged: None, taken, waiters };
         self.transactions.insert(id, transaction);
-        staged.into_iter().for_each(|held| self.put_under(id, held));
+        for held in staged {
+            self.put_under(id, held);
+        }
         Ok(())
     }
 

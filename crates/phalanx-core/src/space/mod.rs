@@ -8,6 +8,7 @@ pub mod change;
 mod kept;
 mod log;
 mod number;
+mod offers;
 mod query;
 mod reader;
 mod register;
@@ -39,6 +40,7 @@ use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use kept::Kept;
 use log::Log;
+use offers::Offer;
 use register::{Interest, Kind, Register};
 use search::Search;
 use signature::POSITIONS;
@@ -120,6 +122,10 @@ pub struct Space {
     waiter_bytes: u64,
     /// Questions that were put off, by session and request.
     searches: HashMap<(SessionId, RequestId), Search, RandomState>,
+    /// Tuples of which not all who wait were asked whether they want them.
+    offers: VecDeque<Offer>,
+    /// For how much of that there is time in this call.
+    work: u64,
     log: Log,
     next_number: u64,
     next_interest: u64,
@@ -154,6 +160,8 @@ impl Space {
             held: (0, 0),
             waiter_bytes: 0,
             searches: HashMap::default(),
+            offers: VecDeque::new(),
+            work: 0,
             log: Log::new(options.log_events, options.log_bytes),
             next_number: 1,
             next_interest: 0,
@@ -220,7 +228,7 @@ impl Space {
         for (number, tuple) in (first..).zip(tuples) {
             let held = Held { number, tuple: tuple.clone(), extra: extra.clone() };
             match transaction {
-                Some(transaction) => self.stage(transaction, held),
+                Some(_) => self.offer(held, None, transaction),
                 None => self.arrive(held),
             }
         }
@@ -296,25 +304,11 @@ impl Space {
         Ok(reader.end()?)
     }
 
-    /// A new tuple that all may see: an event, and then what a tuple is that comes back.
+    /// A new tuple that all may see.
     fn arrive(&mut self, held: Held) {
         self.note_put(&held);
-        self.publish(&held.tuple);
-        self.settle(held);
-    }
-
-    /// A tuple that all may see: who waits to read gets it, then the first who waits to take, or it is stored.
-    fn settle(&mut self, held: Held) {
-        if !self.readers.is_empty() {
-            self.serve_readers(&held, None);
-        }
-        let taker = if self.takers.is_empty() { None } else { self.takers.first(&held, None) };
-        match taker {
-            Some(taker) => self.serve_taker(taker, held),
-            None => {
-                self.keep(held);
-            }
-        }
+        let event = self.note_event(&held.tuple);
+        self.offer(held, Some(event), None);
     }
 
     fn keep(&mut self, held: Held) -> Place {
@@ -337,14 +331,14 @@ impl Space {
         held
     }
 
-    /// A tuple that was taken is there again, at its old place in the order.
-    fn restore(&mut self, now: Duration, held: Held) {
+    /// A tuple that was taken is there again, at its old place in the order; or one that a transaction put, with an event.
+    fn restore(&mut self, now: Duration, held: Held, event: Option<u64>) {
         if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
             self.expired += 1;
             self.note_gone(&held);
             return self.store.free_key(&held);
         }
-        self.settle(held);
+        self.offer(held, event, None);
     }
 
     /// A leased tuple stays for so long from now; `None`: for ever.

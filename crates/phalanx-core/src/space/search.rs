@@ -164,7 +164,7 @@ impl Space {
         }
     }
 
-    fn staged_by(&mut self, id: TransactionId) -> Option<&mut Store> {
+    pub(super) fn staged_by(&mut self, id: TransactionId) -> Option<&mut Store> {
         self.transactions.get_mut(&id)?.staged.as_deref_mut()
     }
 

@@ -144,8 +144,8 @@ impl Space {
             self.store.free_key(held);
         }
         for held in self.unstage(own.staged) {
-            self.publish(&held.tuple);
-            self.restore(now, held);
+            let event = self.note_event(&held.tuple);
+            self.restore(now, held, Some(event));
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Space {
         back.sort_unstable_by_key(|held| held.number);
         for held in back {
             self.let_go(&held);
-            self.restore(now, held);
+            self.restore(now, held, None);
         }
     }
 
@@ -232,30 +232,15 @@ impl Space {
         }
     }
 
-    /// What a transaction puts: who waits under it may have it, others see it after the commit.
-    pub(super) fn stage(&mut self, id: TransactionId, held: Held) {
-        self.serve_readers(&held, Some(id));
-        if let Some(number) = self.takers.first(&held, Some(id)) {
-            if let Some(asker) = self.takers.get(number).map(|interest| interest.asker) {
-                self.leave(asker.session, asker.request);
-                self.takes += 1;
-                self.free_staged_key(id, &held);
-                let answer = Ok(held.tuple);
-                let (session, request) = (asker.session, asker.request);
-                return self.commands.push_back(super::Command::Answer { session, request, answer });
-            }
-        }
-        self.put_under(id, held);
-    }
-
-    /// A transaction has put a tuple.
-    pub(super) fn put_under(&mut self, id: TransactionId, held: Held) {
-        let (options, Some(own)) = (&self.options, self.transactions.get_mut(&id)) else { return };
+    /// A transaction has put a tuple: others see it after the commit.
+    pub(super) fn put_under(&mut self, id: TransactionId, held: Held) -> Option<Place> {
+        let (options, own) = (&self.options, self.transactions.get_mut(&id)?);
         own.put_bytes += held.bytes();
         let staged = own.staged.get_or_insert_with(|| Box::new(Store::new(options)));
         let before = staged.bytes();
-        staged.insert(held);
+        let place = staged.insert(held);
         self.held = (self.held.0 + 1, self.held.1 + staged.bytes() - before);
+        Some(place)
     }
 
     /// What a transaction put that has ended, the oldest first.
@@ -293,7 +278,7 @@ impl Space {
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.
-    fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
+    pub(super) fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
         self.store.free_key(held);
         if let Some(key) = held.key().filter(|key| self.replaces(Some(id), key)) {
             self.store.reserve_key(key);

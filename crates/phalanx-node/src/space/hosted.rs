@@ -270,6 +270,7 @@ impl Hosted {
             } else {
                 locked.state.engine.on_tick(now);
                 let _ = locked.unlock().flush(); // after an error there is nothing more to look after
+                self.give_way();
                 locked = self.lock();
             }
         }
@@ -318,6 +319,9 @@ impl Locked<'_> {
 
     /// Tells everybody what has come out, and unlocks.
     pub fn unlock(mut self) -> Told {
+        if self.state.engine.is_behind() {
+            self.tick();
+        }
         let state = &mut *self.state;
         let mut told = Told::default();
         if let Some(log) = state.log.clone() {

@@ -13,7 +13,7 @@ mod slab;
 pub use boxes::MOST_SIDES;
 pub use entries::Extra;
 pub use partition::Wanted;
-pub use scan::{Looked, Room, Scan};
+pub use scan::{Looked, Room, Scan, step};
 
 use super::signature::Signature;
 use super::template::Template;
@@ -334,7 +334,8 @@ impl Store {
         self.has(place, number_of(order, rank))
     }
 
-    fn has(&self, place: Place, number: u64) -> bool {
+    /// Whether a place has the tuple of a number.
+    pub fn has(&self, place: Place, number: u64) -> bool {
         self.partitions.get(place.partition as usize).is_some_and(|it| it.slab().has(place.slot, number))
     }
 

@@ -8,8 +8,9 @@ use std::collections::BinaryHeap;
 
 /// What a step may cost, in [`super::super::Template::cost`]: about a millisecond.
 pub const STEP: u64 = 20_000;
+/// The same.
 #[cfg(not(test))]
-fn step() -> u64 {
+pub fn step() -> u64 {
     STEP
 }
 
@@ -20,7 +21,7 @@ thread_local! {
 }
 
 #[cfg(test)]
-fn step() -> u64 {
+pub fn step() -> u64 {
     STEP_HERE.get()
 }
 

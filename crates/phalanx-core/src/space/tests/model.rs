@@ -455,6 +455,9 @@ impl Pair {
                 self.bench.pass(seconds);
             }
         }
+        while self.bench.space.is_behind() {
+            self.bench.space.on_tick(self.bench.now);
+        }
         self.compare();
     }
 
