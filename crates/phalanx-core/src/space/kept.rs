@@ -57,8 +57,9 @@ impl Kept {
     fn record(&self, held: &Held) -> Record {
         let mut record = Record::of(held.tuple.clone());
         if let Some(extra) = &held.extra {
-            let bytes = |field: &Option<Box<[u8]>>| field.as_deref().map(Bytes::copy_from_slice);
-            (record.key, record.label, record.priority) = (bytes(&extra.key), bytes(&extra.label), extra.priority);
+            let bytes = |field: Option<&[u8]>| field.map(Bytes::copy_from_slice);
+            (record.key, record.label) = (bytes(extra.key.as_deref()), bytes(extra.label.as_deref()));
+            record.priority = extra.priority;
             record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
         }
         record
@@ -69,9 +70,14 @@ impl Kept {
         if key.is_none() && label.is_none() && priority == 0 && expires.is_none() {
             return Held { number, tuple, extra: None };
         }
-        let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
         let deadline = expires.map(|time| self.since_zero(time));
-        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline, user: None };
+        let extra = Extra {
+            key: key.map(|bytes| bytes[..].into()),
+            label: label.map(|bytes| bytes[..].into()),
+            priority,
+            deadline,
+            user: None,
+        };
         Held { number, tuple, extra: Some(Box::new(extra)) }
     }
 }

@@ -41,10 +41,9 @@ pub struct Wanted<'a> {
 impl Wanted<'_> {
     /// Whether a tuple with these extras is one.
     pub fn accepts(&self, tuple: &[u8], extra: Option<&Extra>) -> bool {
-        let has =
-            |asked: Option<&[u8]>, is: Option<&Box<[u8]>>| asked.is_none_or(|it| is.is_some_and(|is| **is == *it));
-        has(self.key, extra.and_then(|extra| extra.key.as_ref()))
-            && has(self.label, extra.and_then(|extra| extra.label.as_ref()))
+        let has = |asked: Option<&[u8]>, is: Option<&[u8]>| asked.is_none() || asked == is;
+        has(self.key, extra.and_then(|extra| extra.key.as_deref()))
+            && has(self.label, extra.and_then(|extra| extra.label.as_deref()))
             && self.template.matches(tuple)
     }
 
