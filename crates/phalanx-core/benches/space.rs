@@ -10,7 +10,6 @@ use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Space, Templ
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
