@@ -34,6 +34,8 @@ pub enum Goal {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Found(Page),
+    /// Of what asks for one tuple.
+    One(Option<Tuple>),
     Counted(u64),
     /// A [`Command::Answer`](super::Command) follows, or has come out already; by the deadline, see [`Space::on_tick`].
     Waits,
@@ -142,7 +144,7 @@ impl Space {
         };
         match outcome {
             Outcome::Waits if !search.waits => return Err(SpaceError::TimedOut),
-            Outcome::Found(_) if search.waits => drop(self.leave(asker.session, asker.request)),
+            Outcome::One(_) if search.waits => drop(self.leave(asker.session, asker.request)),
             _ => {}
         }
         Ok(outcome)
@@ -183,7 +185,7 @@ impl Space {
                 let tuple = found.and_then(|found| self.give_found(found, question));
                 Some(match (tuple, goal) {
                     (None, Goal::Wait(_)) => Outcome::Waits,
-                    (tuple, _) => Outcome::Found(Page { tuples: tuple.into_iter().collect(), next: None }),
+                    (tuple, _) => Outcome::One(tuple),
                 })
             }
         }
@@ -373,6 +375,7 @@ impl Space {
     ) -> Result<Page, SpaceError> {
         match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Page })? {
             Outcome::Found(page) => Ok(page),
+            Outcome::One(tuple) => Ok(Page { tuples: tuple.into_iter().collect(), next: None }),
             _ => Ok(Page::default()),
         }
     }
@@ -386,7 +389,10 @@ impl Space {
         get: &Get,
         transaction: Option<TransactionId>,
     ) -> Result<Option<Tuple>, SpaceError> {
-        self.get(now, asker, template, get, transaction).map(|mut page| page.tuples.pop())
+        match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Page })? {
+            Outcome::One(tuple) => Ok(tuple),
+            _ => Ok(None),
+        }
     }
 
     /// One tuple that matches: at once, or, with `None`, by a [`Command::Answer`](super::Command).
@@ -400,7 +406,7 @@ impl Space {
         transaction: Option<TransactionId>,
     ) -> Result<Option<Tuple>, SpaceError> {
         match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Wait(deadline) })? {
-            Outcome::Found(mut page) => Ok(page.tuples.pop()),
+            Outcome::One(tuple) => Ok(tuple),
             _ => Ok(None),
         }
     }

@@ -452,6 +452,10 @@ impl Opened {
 fn answer(request: RequestId, outcome: Outcome) -> Option<Said> {
     match outcome {
         Outcome::Found(page) => Some(got(request, page)),
+        Outcome::One(tuple) => {
+            let got = FromSpace::Got { request, tuples: u32::from(tuple.is_some()), next: None };
+            Some((got, tuple.into_iter().map(Tuple::into_bytes).collect()))
+        }
         Outcome::Counted(count) => Some((FromSpace::Counted { request, count }, Vec::new())),
         Outcome::Waits | Outcome::GoesOn => None,
     }

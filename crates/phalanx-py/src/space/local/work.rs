@@ -101,6 +101,7 @@ impl LocalSpace {
         let (outcome, told) = self.ask(py, locked, &question, searches || get.limit > 1)?;
         let page = match outcome {
             Ok(Outcome::Found(page)) => Ok(page),
+            Ok(Outcome::One(tuple)) => Ok(Page { tuples: tuple.into_iter().collect(), next: None }),
             outcome => outcome.map(|_| Page::default()),
         };
         // What is taken is waited for when it is acknowledged.
@@ -225,7 +226,7 @@ impl LocalSpace {
 /// The answer to who waits for one tuple; none: it comes later.
 pub(super) fn answered(outcome: Result<Outcome, SpaceError>) -> Option<Answer> {
     match outcome {
-        Ok(Outcome::Found(mut page)) => Some(page.tuples.pop().ok_or(SpaceError::TimedOut)),
+        Ok(Outcome::One(tuple)) => Some(tuple.ok_or(SpaceError::TimedOut)),
         Ok(_) => None,
         Err(error) => Some(Err(error)),
     }
