@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow space spmd transfer", "root"],
     "phalanx-net": [
-        "address preamble sync",
+        "address forks preamble sync",
         "body",
         "frames seal sealed socket",
         "runtime tls",

@@ -57,8 +57,9 @@ impl Kept {
     fn record(&self, held: &Held) -> Record {
         let mut record = Record::of(held.tuple.clone());
         if let Some(extra) = &held.extra {
-            let bytes = |field: &Option<Box<[u8]>>| field.as_deref().map(Bytes::copy_from_slice);
-            (record.key, record.label, record.priority) = (bytes(&extra.key), bytes(&extra.label), extra.priority);
+            let bytes = |field: Option<&[u8]>| field.map(Bytes::copy_from_slice);
+            (record.key, record.label) = (bytes(extra.key.as_deref()), bytes(extra.label.as_deref()));
+            record.priority = extra.priority;
             record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
         }
         record
@@ -69,9 +70,14 @@ impl Kept {
         if key.is_none() && label.is_none() && priority == 0 && expires.is_none() {
             return Held { number, tuple, extra: None };
         }
-        let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
         let deadline = expires.map(|time| self.since_zero(time));
-        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline, user: None };
+        let extra = Extra {
+            key: key.map(|bytes| bytes[..].into()),
+            label: label.map(|bytes| bytes[..].into()),
+            priority,
+            deadline,
+            user: None,
+        };
         Held { number, tuple, extra: Some(Box::new(extra)) }
     }
 }
@@ -160,13 +166,15 @@ impl Space {
             self.next_number = self.next_number.max(held.number.saturating_add(1));
             held.key().into_iter().for_each(|key| self.store.reserve_key(key));
         }
-        staged.iter().chain(&taken).for_each(|held| self.hold(held));
+        taken.iter().for_each(|held| self.hold(held));
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
-        let (staged, taken) = (staged.into_iter().collect(), taken.into_iter().collect());
-        let transaction =
-            Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
+        let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
+        let transaction = Transaction { owner, deadline, prepared: true, put_bytes: 0, staged: None, taken, waiters };
         self.transactions.insert(id, transaction);
+        for held in staged {
+            self.put_under(id, held);
+        }
         Ok(())
     }
 
@@ -289,14 +297,14 @@ impl Space {
 
     /// Whether a transaction is small enough to be kept as one change.
     pub(super) fn check_preparable(&self, own: &Transaction) -> Result<(), SpaceError> {
-        let too_many = self.kept.is_some() && own.staged.len() + own.taken.len() > MOST_PREPARED;
+        let too_many = self.kept.is_some() && own.staged_len() + own.taken.len() > MOST_PREPARED;
         let full = || SpaceError::Full { what: "tuples in a prepared transaction".into(), most: MOST_PREPARED as u64 };
         if too_many { Err(full()) } else { Ok(()) }
     }
 
     pub(super) fn note_prepared(&mut self, id: TransactionId) {
         let (Some(kept), Some(own)) = (&mut self.kept, self.transactions.get(&id)) else { return };
-        let puts = own.staged.iter().map(|held| (held.number, kept.record(held))).collect();
+        let puts = own.all_staged().iter().map(|held| (held.number, kept.record(held))).collect();
         let takes = own.taken.iter().map(|held| held.number).collect();
         let prepared = Prepared { until: kept.since_epoch(own.deadline), puts, takes };
         kept.changes.push(Change::Prepared { transaction: id, prepared });
@@ -307,7 +315,9 @@ impl Space {
             self.note(|_| Change::Ended { transaction: id, committed });
         } else if committed {
             own.taken.iter().for_each(|held| self.note_gone(held));
-            own.staged.iter().for_each(|held| self.note_put(held));
+            if self.kept.is_some() {
+                own.all_staged().iter().for_each(|held| self.note_put(held));
+            }
             self.note(|_| Change::HasEnded { transaction: id, committed });
         }
     }

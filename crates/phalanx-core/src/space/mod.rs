@@ -8,6 +8,7 @@ pub mod change;
 mod kept;
 mod log;
 mod number;
+mod offers;
 mod once;
 mod past;
 mod query;
@@ -16,8 +17,8 @@ mod register;
 mod search;
 mod sessions;
 mod signature;
-mod staged;
 mod store;
+mod taken;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use once::MOST_CLIENTS;
 pub use past::{MOST_OPEN, Past};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
+pub use search::{Goal, Outcome, Question};
 pub use template::{Pattern, Template, Type};
 pub use value::{
     Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
@@ -43,8 +45,10 @@ use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use kept::Kept;
 use log::Log;
+use offers::Offer;
 use once::Clients;
 use register::{Interest, Kind, Register};
+use search::Search;
 use signature::POSITIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::RandomState;
@@ -97,8 +101,8 @@ const TUPLE_BYTES: u64 = 64;
 const MOST_DECLARED: usize = 8;
 /// What `most_nesting` can be: every level takes some of the stack.
 const MOST_NESTING: u32 = 256;
-/// In a cursor: the tuples that a transaction has put.
-const STAGED: u32 = u32::MAX;
+/// In a cursor's partition: it is of the tuples that a transaction has put.
+const STAGED: u32 = 1 << 31;
 
 /// A multiset of tuples, who waits for some, and transactions over them. Times are since any fixed moment, the same in
 /// all calls. A call that fails changes nothing.
@@ -124,6 +128,12 @@ pub struct Space {
     /// Tuples in transactions and on their way, and their bytes.
     held: (u64, u64),
     waiter_bytes: u64,
+    /// Questions that were put off, by session and request.
+    searches: HashMap<(SessionId, RequestId), Search, RandomState>,
+    /// Tuples of which not all who wait were asked whether they want them.
+    offers: VecDeque<Offer>,
+    /// For how much of that there is time in this call.
+    work: u64,
     log: Log,
     next_number: u64,
     next_interest: u64,
@@ -158,6 +168,9 @@ impl Space {
             unacknowledged: BTreeMap::new(),
             held: (0, 0),
             waiter_bytes: 0,
+            searches: HashMap::default(),
+            offers: VecDeque::new(),
+            work: 0,
             log: Log::new(options.log_events, options.log_bytes),
             next_number: 1,
             next_interest: 0,
@@ -227,7 +240,7 @@ impl Space {
         for (number, tuple) in (first..).zip(tuples) {
             let held = Held { number, tuple: tuple.clone(), extra: extra.clone() };
             match transaction {
-                Some(transaction) => self.stage(transaction, held),
+                Some(_) => self.offer(held, None, transaction),
                 None => self.arrive(held),
             }
         }
@@ -304,25 +317,11 @@ impl Space {
         Ok(reader.end()?)
     }
 
-    /// A new tuple that all may see: an event, and then what a tuple is that comes back.
+    /// A new tuple that all may see.
     fn arrive(&mut self, held: Held) {
         self.note_put(&held);
-        self.publish(&held.tuple);
-        self.settle(held);
-    }
-
-    /// A tuple that all may see: who waits to read gets it, then the first who waits to take, or it is stored.
-    fn settle(&mut self, held: Held) {
-        if !self.readers.is_empty() {
-            self.serve_readers(&held, None);
-        }
-        let taker = if self.takers.is_empty() { None } else { self.takers.first(&held, None) };
-        match taker {
-            Some(taker) => self.serve_taker(taker, held),
-            None => {
-                self.keep(held);
-            }
-        }
+        let event = self.note_event(&held.tuple);
+        self.offer(held, Some(event), None);
     }
 
     fn keep(&mut self, held: Held) -> Place {
@@ -345,14 +344,14 @@ impl Space {
         held
     }
 
-    /// A tuple that was taken is there again, at its old place in the order.
-    fn restore(&mut self, now: Duration, held: Held) {
+    /// A tuple that was taken is there again, at its old place in the order; or one that a transaction put, with an event.
+    fn restore(&mut self, now: Duration, held: Held, event: Option<u64>) {
         if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
             self.expired += 1;
             self.note_gone(&held);
             return self.store.free_key(&held);
         }
-        self.settle(held);
+        self.offer(held, event, None);
     }
 
     /// A leased tuple stays for so long from now; `None`: for ever.

@@ -67,17 +67,6 @@ impl Space {
         Some(interest)
     }
 
-    /// All who wait to read a tuple get it.
-    pub(super) fn serve_readers(&mut self, held: &Held, by: Option<TransactionId>) {
-        for number in self.readers.all(held, by) {
-            let Some(asker) = self.readers.get(number).map(|interest| interest.asker) else { continue };
-            self.leave(asker.session, asker.request);
-            self.reads += 1;
-            let answer = Ok(held.tuple.clone());
-            self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
-        }
-    }
-
     /// Who waits to take gets a tuple that nobody else has.
     pub(super) fn serve_taker(&mut self, number: u64, held: Held) {
         let Some(asker) = self.takers.get(number).map(|interest| interest.asker) else {
@@ -126,6 +115,7 @@ impl Space {
         for request in waiting {
             self.leave(session, request);
         }
+        self.forget_searches(session);
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
@@ -141,6 +131,7 @@ impl Space {
 
     /// Ends what is over by now: leases, deadlines, transactions. Calls that find tuples do so themselves.
     pub fn on_tick(&mut self, now: Duration) {
+        self.go_on_offering();
         while let Some((_, number)) = self.leases.first().copied().filter(|(deadline, _)| *deadline <= now) {
             self.expire(number);
         }
@@ -177,6 +168,9 @@ impl Space {
 
     /// When the next [`Space::on_tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
+        if self.is_behind() {
+            return Some(Duration::ZERO);
+        }
         let lease = self.leases.first().map(|(deadline, _)| *deadline);
         let waiter = self.waiter_deadlines.first().map(|(deadline, _)| *deadline);
         let transaction = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);

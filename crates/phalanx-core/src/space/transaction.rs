@@ -1,8 +1,8 @@
 //! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
 //! one participant of a transaction over several, which are prepared before they are committed.
 
-use super::staged::Staged;
-use super::store::Held;
+use super::store::{Held, Place, Store};
+use super::taken::Taken;
 use super::{Once, Space, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
@@ -24,15 +24,28 @@ pub struct Transaction {
     pub prepared: bool,
     /// Bytes of all that it has put so far, also of what it has taken again.
     pub put_bytes: u64,
-    /// What it put.
-    pub staged: Staged,
+    /// What it put, to be searched as what all may see is.
+    pub staged: Option<Box<Store>>,
     /// What it took of what was there before.
-    pub taken: Staged,
+    pub taken: Taken,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
 }
 
 impl Transaction {
+    /// What it put, the oldest first.
+    pub fn all_staged(&self) -> Vec<Held> {
+        self.staged.as_ref().map(|staged| staged.all()).unwrap_or_default()
+    }
+
+    pub fn staged_len(&self) -> usize {
+        self.staged.as_ref().map_or(0, |staged| staged.len() as usize)
+    }
+
+    fn has_put_key(&self, key: &[u8]) -> bool {
+        self.staged.as_ref().is_some_and(|staged| staged.has_key(key))
+    }
+
     /// Whether it ends with a session.
     pub fn is_lost_with(&self, session: SessionId) -> bool {
         self.owner == session && !self.prepared
@@ -93,8 +106,8 @@ impl Space {
             deadline,
             prepared: false,
             put_bytes: 0,
-            staged: Staged::default(),
-            taken: Staged::default(),
+            staged: None,
+            taken: Taken::default(),
             waiters: BTreeSet::new(),
         };
         self.transactions.insert(transaction, new);
@@ -130,10 +143,9 @@ impl Space {
             self.let_go(held);
             self.store.free_key(held);
         }
-        for held in own.staged {
-            self.let_go(&held);
-            self.publish(&held.tuple);
-            self.restore(now, held);
+        for held in self.unstage(own.staged) {
+            let event = self.note_event(&held.tuple);
+            self.restore(now, held, Some(event));
         }
         Ok(())
     }
@@ -173,9 +185,8 @@ impl Space {
     /// Aborts, except that what was taken is not yet back.
     pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
         let own = self.end(transaction, false)?;
-        for held in own.staged.iter() {
-            self.let_go(held);
-            self.store.free_key(held);
+        for held in self.unstage(own.staged) {
+            self.store.free_key(&held);
         }
         // Who put a tuple in the place of the one it took leaves that one its key.
         for held in own.taken.iter() {
@@ -193,7 +204,7 @@ impl Space {
         back.sort_unstable_by_key(|held| held.number);
         for held in back {
             self.let_go(&held);
-            self.restore(now, held);
+            self.restore(now, held, None);
         }
     }
 
@@ -235,37 +246,41 @@ impl Space {
         }
     }
 
-    /// What a transaction puts: who waits under it may have it, others see it after the commit.
-    pub(super) fn stage(&mut self, id: TransactionId, held: Held) {
-        self.serve_readers(&held, Some(id));
-        if let Some(number) = self.takers.first(&held, Some(id)) {
-            if let Some(asker) = self.takers.get(number).map(|interest| interest.asker) {
-                self.leave(asker.session, asker.request);
-                self.takes += 1;
-                self.free_staged_key(id, &held);
-                let answer = Ok(held.tuple);
-                let (session, request) = (asker.session, asker.request);
-                return self.commands.push_back(super::Command::Answer { session, request, answer });
-            }
-        }
-        self.held.0 += 1;
-        self.held.1 += held.bytes();
-        if let Some(own) = self.transactions.get_mut(&id) {
-            own.put_bytes += held.bytes();
-            own.staged.push(held);
-        }
+    /// A transaction has put a tuple: others see it after the commit.
+    pub(super) fn put_under(&mut self, id: TransactionId, held: Held) -> Option<Place> {
+        let (options, own) = (&self.options, self.transactions.get_mut(&id)?);
+        own.put_bytes += held.bytes();
+        let staged = own.staged.get_or_insert_with(|| Box::new(Store::new(options)));
+        let before = staged.bytes();
+        let place = staged.insert(held);
+        self.held = (self.held.0 + 1, self.held.1 + staged.bytes() - before);
+        Some(place)
+    }
+
+    /// What a transaction put that has ended, the oldest first.
+    fn unstage(&mut self, staged: Option<Box<Store>>) -> Vec<Held> {
+        let Some(staged) = staged else { return Vec::new() };
+        self.held = (self.held.0 - staged.len(), self.held.1.saturating_sub(staged.bytes()));
+        staged.all()
     }
 
     /// Gives what the transaction itself put; taken, it never was there.
-    pub(super) fn give_staged(&mut self, id: TransactionId, number: u64, take: bool) -> Option<Tuple> {
+    pub(super) fn give_staged(&mut self, id: TransactionId, place: Place, take: bool) -> Option<Tuple> {
         let own = self.transactions.get_mut(&id)?;
+        let staged = own.staged.as_mut()?;
         if !take {
             self.reads += 1;
-            return own.staged.get(number).map(|held| held.tuple.clone());
+            return Some(staged.tuple(place));
         }
-        let held = own.staged.remove(number)?;
+        let before = staged.bytes();
+        let held = staged.remove(place);
+        staged.free_key(&held);
+        let after = if staged.len() == 0 { 0 } else { staged.bytes() };
+        self.held = (self.held.0 - 1, (self.held.1 + after).saturating_sub(before));
+        if after == 0 {
+            own.staged = None;
+        }
         self.takes += 1;
-        self.let_go(&held);
         self.free_staged_key(id, &held);
         Some(held.tuple)
     }
@@ -273,11 +288,11 @@ impl Space {
     /// Whether a transaction took the tuple of a key, and has not put another one.
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
-        own.is_some_and(|own| own.taken.has_key(key) && !own.staged.has_key(key))
+        own.is_some_and(|own| own.taken.has_key(key) && !own.has_put_key(key))
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.
-    fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
+    pub(super) fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
         self.store.free_key(held);
         if let Some(key) = held.key().filter(|key| self.replaces(Some(id), key)) {
             self.store.reserve_key(key);

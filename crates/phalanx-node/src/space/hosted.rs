@@ -7,8 +7,12 @@ use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Command, Joining, Keepers, Options, Space};
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// For how long others have the space between two steps of a search.
+const TURN: Duration = Duration::from_millis(1);
 
 /// Where a session's commands go.
 pub trait Outlet: Send + Sync {
@@ -21,6 +25,8 @@ pub trait Outlet: Send + Sync {
 /// The engine, shared by threads.
 pub struct Hosted {
     state: Mutex<State>,
+    /// Threads that wait for the lock: who holds it again and again gives way to them.
+    waiting: AtomicUsize,
     began: Instant,
     /// Over networks that are not trusted, only private links reach it.
     pub secure: bool,
@@ -125,7 +131,7 @@ impl Hosted {
         let (secure, replicated) = (engine.options().secure, !engine.options().replicas.is_empty());
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
-        Arc::new(Hosted { state, began, secure, replicated, sooner, outbox })
+        Arc::new(Hosted { state, waiting: AtomicUsize::new(0), began, secure, replicated, sooner, outbox })
     }
 
     /// Time as the engine counts it.
@@ -135,7 +141,21 @@ impl Hosted {
 
     /// Waits until nobody else has it locked.
     pub fn lock(self: &Arc<Self>) -> Locked<'_> {
-        Locked { hosted: self, state: lock(&self.state) }
+        if let Some(locked) = self.try_lock() {
+            return locked;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let state = lock(&self.state);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Locked { hosted: self, state }
+    }
+
+    /// For a thread that has just unlocked it and wants it again, for long: lets those who wait have it first.
+    pub(super) fn give_way(&self) {
+        let end = Instant::now() + TURN;
+        while self.waiting.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+            std::thread::sleep(TURN / 20);
+        }
     }
 
     /// If nobody else has it locked.
@@ -261,6 +281,7 @@ impl Hosted {
             } else {
                 locked.state.engine.on_tick(now);
                 let _ = locked.unlock().flush(); // after an error there is nothing more to look after
+                self.give_way();
                 locked = self.lock();
             }
         }
@@ -314,6 +335,9 @@ impl Locked<'_> {
 
     /// Tells everybody what has come out, and unlocks.
     pub fn unlock(mut self) -> Told {
+        if self.state.engine.is_behind() {
+            self.tick();
+        }
         let state = &mut *self.state;
         let mut told = Told::default();
         if let Some(log) = state.log.clone() {

@@ -7,6 +7,7 @@ pub mod log;
 
 mod access;
 mod address;
+mod asking;
 mod client;
 mod connect;
 mod error;

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Asker, Get, Keeper, Limits, OutOptions, Page, Reader as Fields, RequestId};
+use phalanx_core::space::{Asker, Get, Goal, Keeper, Limits, OutOptions, Outcome, Page, Question};
+use phalanx_core::space::{Reader as Fields, RequestId};
 use phalanx_core::space::{HERE, Pattern, Space, Template, Tuple};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
@@ -247,7 +248,14 @@ impl<'a> Session<'a> {
 impl Opened {
     /// Does something with the engine. Where it is kept, nothing may be answered before what is unstable was waited for.
     fn with<T>(&self, work: impl FnOnce(&mut Space, Duration) -> Result<T, SpaceError>) -> Result<T, SpaceError> {
-        let (done, told) = self.space.with(work);
+        self.done(self.space.with(work))
+    }
+
+    fn ask(&self, question: &Question) -> Result<Outcome, SpaceError> {
+        self.done(self.space.ask(question))
+    }
+
+    fn done<T>(&self, (done, told): (Result<T, SpaceError>, Told)) -> Result<T, SpaceError> {
         match told.is_unstable() {
             // It waits for all that were there before, too.
             true => {
@@ -295,8 +303,9 @@ impl Opened {
             }
             ToSpace::Count { request, transaction } => {
                 let template = self.template(&body, Verb::Rd)?;
-                let count = self.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
-                Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
+                let (asker, get, goal) = (self.asker(request, transaction), &Get::default(), Goal::Count);
+                let asked = self.ask(&Question { asker, template: &template, get, transaction, goal })?;
+                Ok(answer(request, asked))
             }
             ToSpace::Renew { request, number, lease } => {
                 if !self.rights.allow_some(Verb::Out) {
@@ -398,8 +407,8 @@ impl Opened {
             asked => asked.min(MOST_PAGE_BYTES),
         };
         let asker = self.asker(request, transaction);
-        let page = self.with(|space, now| space.get(now, asker, &template, &get, transaction))?;
-        Ok(Some(got(request, page)))
+        let question = Question { asker, template: &template, get: &get, transaction, goal: Goal::Page };
+        Ok(answer(request, self.ask(&question)?))
     }
 
     fn wait(
@@ -410,16 +419,13 @@ impl Opened {
         body: &[u8],
         transaction: Option<TransactionId>,
     ) -> Answered {
-        let template = Arc::new(self.template_for(&get, body)?);
-        let asker = self.asker(request, transaction);
-        let found = self.with(|space, now| {
-            let deadline = match wait {
-                Wait::For(patience) => Some(now.saturating_add(patience)),
-                Wait::No | Wait::Forever => None,
-            };
-            space.wait(now, asker, template, &get, deadline, transaction)
-        })?;
-        Ok(found.map(|tuple| got(request, Page { tuples: vec![tuple], next: None })))
+        let template = self.template_for(&get, body)?;
+        let deadline = match wait {
+            Wait::For(patience) => Some(self.space.now().saturating_add(patience)),
+            Wait::No | Wait::Forever => None,
+        };
+        let (asker, goal) = (self.asker(request, transaction), Goal::Wait(deadline));
+        Ok(answer(request, self.ask(&Question { asker, template: &template, get: &get, transaction, goal })?))
     }
 
     fn watch(&self, request: RequestId, since: Option<u64>, body: &[u8]) -> Answered {
@@ -459,6 +465,18 @@ impl Opened {
             true => Ok(()),
             false => Err(SpaceError::Forbidden(format!("{} with this first field", verb.name()))),
         }
+    }
+}
+
+fn answer(request: RequestId, outcome: Outcome) -> Option<Said> {
+    match outcome {
+        Outcome::Found(page) => Some(got(request, page)),
+        Outcome::One(tuple) => {
+            let got = FromSpace::Got { request, tuples: u32::from(tuple.is_some()), next: None };
+            Some((got, tuple.into_iter().map(Tuple::into_bytes).collect()))
+        }
+        Outcome::Counted(count) => Some((FromSpace::Counted { request, count }, Vec::new())),
+        Outcome::Waits | Outcome::GoesOn => None,
     }
 }
 
