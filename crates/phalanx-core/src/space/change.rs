@@ -14,6 +14,8 @@ use thiserror::Error;
 
 /// Tuples that one prepared transaction puts and takes, at most.
 pub const MOST_PREPARED: usize = 1 << 20;
+/// Bytes of a user's name: a certificate has at most 63 for it.
+const MOST_USER: usize = 256;
 
 /// A fact about a space. Times are milliseconds since the Unix epoch, so that they hold on another machine and after a
 /// restart.
@@ -50,6 +52,8 @@ pub struct Record {
     pub label: Option<Bytes>,
     pub priority: i64,
     pub expires: Option<u64>,
+    /// Who put it, where users are told apart: its lease is theirs.
+    pub user: Option<String>,
     /// On its way to whom.
     pub taker: Option<Taker>,
 }
@@ -121,12 +125,12 @@ impl Change {
 impl Record {
     /// A tuple that is put without anything else said.
     pub fn of(tuple: Tuple) -> Record {
-        Record { tuple, key: None, label: None, priority: 0, expires: None, taker: None }
+        Record { tuple, key: None, label: None, priority: 0, expires: None, user: None, taker: None }
     }
 
     fn size(&self) -> usize {
         let said = self.key.iter().chain(&self.label).map(Bytes::len).sum::<usize>();
-        self.tuple.bytes().len() + said + 64
+        self.tuple.bytes().len() + said + self.user.as_ref().map_or(0, String::len) + 64
     }
 
     /// Whether bytes that came from elsewhere are what they should be.
@@ -137,7 +141,10 @@ impl Record {
             reader.check(0, limits)?;
             reader.end()?;
         }
-        Ok(())
+        match self.user.as_ref().is_some_and(|user| user.len() > MOST_USER) {
+            true => Err(ChangeError::Unknown),
+            false => Ok(()),
+        }
     }
 }
 
@@ -174,10 +181,11 @@ mod tests {
     fn record() -> impl Strategy<Value = Record> {
         let field = || proptest::option::of(any::<u64>().prop_map(|key| Value::Int(key as i64).to_bytes().into()));
         let taker = proptest::option::of(any::<(u128, u64)>().prop_map(|(client, request)| Taker { client, request }));
-        (any::<i64>(), ".{0,40}", field(), field(), any::<i64>(), any::<Option<u64>>(), taker).prop_map(
-            |(number, text, key, label, priority, expires, taker)| {
+        let user = proptest::option::of("[a-z]{1,63}");
+        (any::<i64>(), ".{0,40}", field(), field(), any::<i64>(), any::<Option<u64>>(), user, taker).prop_map(
+            |(number, text, key, label, priority, expires, user, taker)| {
                 let tuple = Tuple::of(&[Value::Int(number), Value::Str(text)]);
-                Record { tuple, key, label, priority, expires, taker }
+                Record { tuple, key, label, priority, expires, user, taker }
             },
         )
     }
@@ -247,5 +255,8 @@ mod tests {
         for no_field in [&[][..], &[77], &[0, 0], &[6, 200]] {
             assert!(decode(&put(keyed(no_field)), &Limits::default()).is_err(), "{no_field:?}");
         }
+        let by = |user: String| put(Record { user: Some(user), ..record.clone() });
+        assert!(decode(&by("ada".into()), &Limits::default()).is_ok());
+        assert_eq!(decode(&by("a".repeat(1000)), &Limits::default()), Err(ChangeError::Unknown));
     }
 }

@@ -6,9 +6,10 @@ use super::{RequestId, Space, Transaction};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// So long after its session ended, or after the space was filled, a client may come back and say which of the tuples that
@@ -29,8 +30,9 @@ pub struct Kept {
     /// Clients that did not acknowledge what they took and have not come back.
     lost: HashMap<u128, Lost, RandomState>,
     last_lost: u64,
-    /// While it is filled: where tuples are, by number.
+    /// While it is filled: where tuples are, by number, and who put some.
     places: Vec<(u64, Place)>,
+    users: HashSet<Arc<str>, RandomState>,
 }
 
 /// Whose tuples are on their way under a session that has ended, or that there never was.
@@ -43,7 +45,8 @@ struct Lost {
 impl Kept {
     fn new(epoch: u64) -> Kept {
         let (clients, lost) = (HashMap::default(), HashMap::default());
-        Kept { epoch, most_bytes: u64::MAX, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
+        let (changes, places, users) = (Vec::new(), Vec::new(), HashSet::default());
+        Kept { epoch, most_bytes: u64::MAX, changes, clients, lost, last_lost: 0, places, users }
     }
 
     fn since_epoch(&self, time: Duration) -> u64 {
@@ -60,19 +63,27 @@ impl Kept {
             let bytes = |field: &Option<Box<[u8]>>| field.as_deref().map(Bytes::copy_from_slice);
             (record.key, record.label, record.priority) = (bytes(&extra.key), bytes(&extra.label), extra.priority);
             record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
+            record.user = extra.user.as_deref().map(str::to_owned);
         }
         record
     }
 
-    fn held(&self, number: u64, record: Record) -> Held {
-        let Record { tuple, key, label, priority, expires, .. } = record;
+    fn held(&mut self, number: u64, record: Record) -> Held {
+        let Record { tuple, key, label, priority, expires, user, .. } = record;
         if key.is_none() && label.is_none() && priority == 0 && expires.is_none() {
             return Held { number, tuple, extra: None };
         }
         let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
         let deadline = expires.map(|time| self.since_zero(time));
-        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline, user: None };
+        let user = user.map(|user| self.user(user));
+        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline, user };
         Held { number, tuple, extra: Some(Box::new(extra)) }
+    }
+
+    /// Tuples of one user share the name.
+    fn user(&mut self, name: String) -> Arc<str> {
+        let name: Arc<str> = name.into();
+        self.users.get_or_insert_with(&name, |name| name.clone()).clone()
     }
 }
 
@@ -168,7 +179,7 @@ impl Space {
     /// All that was kept is there: what nobody can come back for is there again, events go on behind all that there were.
     pub fn filled(&mut self, now: Duration) {
         let Some(kept) = &mut self.kept else { return };
-        kept.places = Vec::new();
+        (kept.places, kept.users) = (Vec::new(), HashSet::default());
         kept.lost.values_mut().for_each(|lost| lost.until = now + GRACE);
         self.log.continue_after(self.next_number);
         self.find_lost(now, HERE, |_| false);

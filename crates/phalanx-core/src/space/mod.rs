@@ -158,7 +158,8 @@ impl Space {
             takes: 0,
             expired: 0,
             kept: None,
-            options,
+            // What is a group's is read by nobody on the way.
+            options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
     }
 
