@@ -15,6 +15,9 @@ pub struct Frame {
     pub body: Bytes,
 }
 
+/// Asked for each body before its first byte is taken, with its length; may wait.
+pub type Gate = Box<dyn FnMut(u64) + Send>;
+
 /// Puts frames together from bytes that come in any portions.
 #[derive(Debug)]
 pub struct Assembler {
@@ -24,17 +27,32 @@ pub struct Assembler {
     start: Vec<u8>,
     prefix: Option<Prefix>,
     body: Option<Body>,
+    gate: Guarded,
+}
+
+#[derive(Default)]
+struct Guarded(Option<Gate>);
+
+impl std::fmt::Debug for Guarded {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(if self.0.is_some() { "a gate" } else { "no gate" })
+    }
 }
 
 impl Assembler {
     /// Takes bodies of up to `most_body` bytes.
     pub fn new(most_body: u64) -> Assembler {
-        Assembler { most_body, start: Vec::new(), prefix: None, body: None }
+        Assembler { most_body, start: Vec::new(), prefix: None, body: None, gate: Guarded::default() }
     }
 
     /// From the next frame on, takes bodies of up to `most` bytes.
     pub fn set_most_body(&mut self, most: u64) {
         self.most_body = most;
+    }
+
+    /// Asks before it takes a body.
+    pub fn set_gate(&mut self, gate: Gate) {
+        self.gate = Guarded(Some(gate));
     }
 
     /// Whether a frame has begun of which not all has come.
@@ -85,6 +103,7 @@ impl Assembler {
             self.prefix = Some(prefix);
         }
         if let Some(prefix) = self.prefix.filter(|prefix| self.start.len() == PREFIX + prefix.header) {
+            self.gate.0.iter_mut().for_each(|gate| gate(prefix.body));
             self.body = Some(Body::new(prefix.body as usize));
         }
         Ok(())

@@ -57,7 +57,9 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``replicas``: so many servers keep the
+    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, the users who
+    may open it, by the name under which its server's access rules list them; it travels as with ``secure``, and others
+    get an AccessError. ``replicas``: so many servers keep the
     space together, and it goes on while most of them are there: that of the address and ``members``, others at
     ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
@@ -81,6 +83,7 @@ class Space:
         most_tuples: int | None = None,
         most_bytes: int | None = None,
         durable: bool | str | os.PathLike[str] = False,
+        group: str | None = None,
         replicas: int | None = None,
         members: Iterable[str] = (),
         **options: Any,
@@ -93,6 +96,7 @@ class Space:
             "most_tuples": most_tuples,
             "most_bytes": most_bytes,
             "durable": durable or None,
+            "group": group,
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}

@@ -17,7 +17,8 @@ class Transaction:
 
     What was put is seen by nobody else before the commit, what was taken comes back if there is none. It is aborted
     after ``timeout`` seconds, and when the process that began it ends. A context manager: commits at its end, aborts
-    after an exception. Raises TransactionError where it has ended before."""
+    after an exception. Raises TransactionError where it has ended before, SpaceFullError where this connection, this
+    user or all together have as many in a space as they may."""
 
     def __init__(self, *spaces: Over, timeout: float = 60.0) -> None:
         if not spaces:

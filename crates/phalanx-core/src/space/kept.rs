@@ -165,8 +165,8 @@ impl Space {
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
         let (staged, taken) = (staged.into_iter().collect(), taken.into_iter().collect());
-        let transaction =
-            Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
+        let (user, prepared, put_bytes, waiters) = (None, true, 0, BTreeSet::new());
+        let transaction = Transaction { owner, user, deadline, prepared, put_bytes, staged, taken, waiters };
         self.transactions.insert(id, transaction);
         Ok(())
     }

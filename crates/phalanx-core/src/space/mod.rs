@@ -20,6 +20,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod users;
 mod value;
 mod watch;
 
@@ -46,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Extra, Held, MOST_SIDES, Place, Store};
 use transaction::{Ended, Transaction};
+use users::Users;
 
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +111,7 @@ pub struct Space {
     leased: HashMap<u64, Place, RandomState>,
     transactions: HashMap<TransactionId, Transaction, RandomState>,
     session_transactions: HashMap<SessionId, u64, RandomState>,
+    users: Users,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
     /// What takers have not acknowledged.
@@ -144,6 +147,7 @@ impl Space {
             leased: HashMap::default(),
             transactions: HashMap::default(),
             session_transactions: HashMap::default(),
+            users: Users::default(),
             transaction_deadlines: BTreeSet::new(),
             ended: Ended::default(),
             unacknowledged: BTreeMap::new(),

@@ -7,6 +7,7 @@ pub mod log;
 
 mod access;
 mod address;
+mod budget;
 mod client;
 mod connect;
 mod error;
@@ -19,9 +20,10 @@ mod server;
 mod session;
 mod spaces;
 mod takes;
+mod visitor;
 mod waiting;
 
-pub use access::{Access, AccessError, Rights, Verb, Who};
+pub use access::{Access, Rights, Verb, Who};
 pub use address::{Place, SpaceAddress, SpaceAddressError, check_name};
 pub use client::Client;
 pub use connect::Connect;
