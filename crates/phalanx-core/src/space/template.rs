@@ -109,12 +109,7 @@ impl Pattern {
     }
 
     /// `actuals`: bytes of those that were read so far.
-    fn decode(
-        reader: &mut Reader,
-        depth: u32,
-        limits: &Limits,
-        actuals: &mut u64,
-    ) -> Result<Pattern, EncodingError> {
+    fn decode(reader: &mut Reader, depth: u32, limits: &Limits, actuals: &mut u64) -> Result<Pattern, EncodingError> {
         Ok(match reader.byte()? {
             0 => {
                 let start = reader.at();
@@ -274,12 +269,7 @@ impl Template {
         Ok(template)
     }
 
-    fn read(
-        reader: &mut Reader,
-        depth: u32,
-        limits: &Limits,
-        actuals: &mut u64,
-    ) -> Result<Template, EncodingError> {
+    fn read(reader: &mut Reader, depth: u32, limits: &Limits, actuals: &mut u64) -> Result<Template, EncodingError> {
         if depth > limits.nesting {
             let (is, most) = (u64::from(depth), u64::from(limits.nesting));
             return Err(EncodingError::TooMany { what: "templates inside of each other".into(), is, most });

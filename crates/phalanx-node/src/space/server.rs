@@ -1,8 +1,8 @@
 //! A server of spaces: who may come in, and over which levels.
 
+use super::budget::Budget;
 use super::log::replicated;
 use super::session::{MOST_UNOPENED, Session, turn_away};
-use super::budget::Budget;
 use super::visitor::{Visitor, share};
 use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};

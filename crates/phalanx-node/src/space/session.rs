@@ -1,8 +1,8 @@
 //! One client's conversation with one space, in a thread of its own.
 
+use super::budget::{Budget, Room};
 use super::hosted::{Hosted, Told};
 use super::outlet::Client;
-use super::budget::{Budget, Room};
 use super::spaces::Spaces;
 use super::visitor::Visitor;
 use super::waiting::number_of as answered_by;

@@ -250,7 +250,10 @@ fn without_a_list_of_groups_there_are_no_spaces_of_groups_for_users() {
 
 #[test]
 fn members_in_another_role_come_in_where_a_rule_is_about_it() {
-    let at = AtPort::start(Policy::default(), Some(&format!("{GROUPS}[[rule]]\nuser = \"ada\"\nspace = \"news\"\nmay = [\"create\"]")));
+    let at = AtPort::start(
+        Policy::default(),
+        Some(&format!("{GROUPS}[[rule]]\nuser = \"ada\"\nspace = \"news\"\nmay = [\"create\"]")),
+    );
     at.user_with("ada", all_private(), "news", Some(Options::default())).unwrap();
     let machine = at.member_as(Role::Executor, "pc", all_private(), "news", None).unwrap();
     assert_eq!(get(&machine, some("x"), false).unwrap(), None);
