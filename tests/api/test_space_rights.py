@@ -7,9 +7,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import phalanx as px
 import pytest
+from conftest import Eventually
 from phalanx import _native
 from phalanx.space import _serve
 
@@ -40,7 +42,6 @@ may = ["out", "create"]
 """
 
 Reach = Callable[..., px.Space]
-Eventually = Callable[[Callable[[], bool]], None]
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def reach(authority: str, links: px.Rules, tmp_path: Path) -> Iterator[Reach]:
     """Opens a space as a user; what was opened is closed at the end."""
     with ExitStack() as opened:
 
-        def open_as(user: str, address: str, **options: object) -> px.Space:
+        def open_as(user: str, address: str, **options: Any) -> px.Space:
             identity = tmp_path / f"{user}.pem"
             identity.write_text(_native.issue_member(authority, "user", user))
             return opened.enter_context(px.Space(address, identity=identity, policy=links, **options))
@@ -69,7 +70,7 @@ def reach(authority: str, links: px.Rules, tmp_path: Path) -> Iterator[Reach]:
         yield open_as
 
 
-def serve(authority: str, links: px.Rules, folder: Path, **options: object) -> _native.SpaceServer:
+def serve(authority: str, links: px.Rules, folder: Path, **options: Any) -> _native.SpaceServer:
     (folder / "labpc.pem").write_text(_native.issue_member(authority, "executor", "labpc"))
     (folder / "access.toml").write_text(RULES)
     options = {"access": folder / "access.toml", **options}
@@ -109,7 +110,7 @@ def test_a_space_of_a_group_is_its_members_and_stays_so(server: str, reach: Reac
     assert reach("ada", f"{server}/plans.a").info().options["group"] == "lab"
     with pytest.raises(px.AccessError, match="no member"):
         reach("mallory", f"{server}/plans.b", group="lab")
-    with pytest.raises(px.AccessError, match="lists? no group|no member"):
+    with pytest.raises(px.AccessError, match="no member"):
         reach("ada", f"{server}/plans.b", group="others")
     reach("mallory", f"{server}/plans.c")
     with pytest.raises(px.AccessError, match="is there already, and is not the group lab's"):
@@ -179,8 +180,7 @@ def _is_turned_away(reach: Reach, address: str) -> bool:
     try:
         reach("ada", address)
     except px.SpaceFullError as error:
-        assert "6 clients of one user" in str(error)
-        return True
+        return "6 clients of one user" in str(error)
     return False
 
 

@@ -57,11 +57,11 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, the users who
-    may open it, by the name under which its server's access rules list them; it travels as with ``secure``, and others
-    get an AccessError. ``replicas``: so many servers keep the
-    space together, and it goes on while most of them are there: that of the address and ``members``, others at
-    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
+    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, which its
+    members alone may open: the name that they have in its server's access rules. It travels as with ``secure``; others
+    get an AccessError. ``replicas``: so many servers keep the space together, and it goes on while most of them are
+    there: that of the address and ``members``, others at ``"host:port"``; or the first of the machines in
+    ``"hosts.txt/name"``. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
