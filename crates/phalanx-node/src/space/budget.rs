@@ -1,8 +1,9 @@
 //! Memory for messages that have begun to arrive: what all connections may hold of them together.
 //!
-//! Whoever finds no room is not read from until there is: the sender is slowed down, and nothing is lost. Room is asked for
-//! whole bodies before their first byte is read, so those who have it can always go on.
+//! Whoever finds no room is not read from until there is, but not for long, and is refused then. Room is asked for whole bodies
+//! before their first byte is read, so those who have it can always go on.
 
+use phalanx_core::error::SpaceError;
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,8 +11,10 @@ use std::time::{Duration, Instant};
 
 /// A body up to this many bytes needs no room.
 const FREE: u64 = 64 << 10;
-/// Longest that it is waited without asking whether to go on.
+/// Longest that it is waited without asking whether to go on, and at all: a system whose peer reads nothing for
+/// [`super::server::SILENCE`] takes it for dead.
 const PAUSE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// While others wait for the room that a message has, it must arrive with as many bytes in a second, after this time.
 const LEAST_RATE: u64 = 1 << 20;
 const GRACE: Duration = Duration::from_secs(60);
@@ -49,25 +52,27 @@ impl Budget {
         Arc::new(Budget { most, most_of_user, state: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// Waits until there is room for a body; none: it needs none, or `goes_on` says that nobody wants it any more.
-    /// `user`: whose share it is of; none: nobody's.
+    /// Waits until there is room for a body; none: it needs none. An error: there was none in time, or `goes_on` said that
+    /// nobody wants it any more. `user`: whose share it is of; none: nobody's.
     pub fn wait_for_room(
         self: &Arc<Budget>,
         user: Option<&Arc<str>>,
         bytes: u64,
         goes_on: impl Fn() -> bool,
-    ) -> Option<Room> {
+    ) -> Result<Option<Room>, SpaceError> {
         if bytes <= FREE {
-            return None;
+            return Ok(None);
         }
+        let until = Instant::now() + PATIENCE;
         let mut state = lock(&self.state);
         state.last += 1;
         let number = state.last;
         while !self.has_room(&mut state, number, user, bytes) {
-            if !goes_on() {
+            if !goes_on() || Instant::now() >= until {
+                let of_user = !state.waiting.contains(&number);
                 state.forget(number);
                 self.freed.notify_all();
-                return None;
+                return Err(self.no_room(of_user));
             }
             let waited = self.freed.wait_timeout(state, PAUSE);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -77,7 +82,15 @@ impl Budget {
         user.iter().for_each(|user| *state.users.entry((*user).clone()).or_default() += bytes);
         self.freed.notify_all(); // there may be room for the next one too
         let until = Instant::now() + GRACE + Duration::from_secs(bytes / LEAST_RATE);
-        Some(Room { budget: self.clone(), user: user.cloned(), bytes, until })
+        Ok(Some(Room { budget: self.clone(), user: user.cloned(), bytes, until }))
+    }
+
+    fn no_room(&self, of_user: bool) -> SpaceError {
+        let (what, most) = match of_user {
+            true => ("bytes of one user's unfinished messages; send it again later", self.most_of_user),
+            false => ("bytes of unfinished messages; send it again later", self.most),
+        };
+        SpaceError::Full { what: what.into(), most }
     }
 
     fn has_room(&self, state: &mut State, number: u64, user: Option<&Arc<str>>, bytes: u64) -> bool {
@@ -131,7 +144,7 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     fn at_once(budget: &Arc<Budget>, user: &str, bytes: u64) -> Option<Room> {
-        budget.wait_for_room(Some(&Arc::from(user)), bytes, || false)
+        budget.wait_for_room(Some(&Arc::from(user)), bytes, || false).ok().flatten()
     }
 
     #[test]
@@ -154,7 +167,7 @@ mod tests {
         let budget = Budget::new(MB, MB);
         let all = at_once(&budget, "ada", 5 * MB);
         assert!(all.is_some());
-        assert!(budget.wait_for_room(None, FREE, || panic!("waits")).is_none());
+        assert_eq!(budget.wait_for_room(None, FREE, || panic!("waits")).map(|room| room.is_some()), Ok(false));
     }
 
     #[test]
@@ -169,7 +182,7 @@ mod tests {
             }
             assert!(at_once(&budget, "eve", MB).is_none(), "bob was first");
             drop(held);
-            assert!(long.join().expect("ends").is_some());
+            assert!(long.join().expect("ends").is_ok_and(|room| room.is_some()));
         });
         assert_eq!(lock(&budget.state).bytes, 0);
     }

@@ -98,16 +98,24 @@ impl<'a> Session<'a> {
         Session { spaces, visitor, is_private, client, budget, opened: None, unsaid, unsaid_bytes }
     }
 
-    /// Waits for room before a body is taken.
+    /// Waits for room before a body is taken; says so where there is none.
     fn gate(&self, room: Arc<Mutex<Option<Room>>>) -> Gate {
         let (budget, user, client) = (self.budget.clone(), self.visitor.user().cloned(), self.client.clone());
-        Box::new(move |bytes| {
+        Box::new(move |header, bytes| {
             let goes_on = || {
                 client.write(); // what was answered before does not wait
                 !client.link.is_closed()
             };
-            let new = budget.wait_for_room(user.as_ref(), bytes, goes_on);
-            *lock(&room) = new;
+            match budget.wait_for_room(user.as_ref(), bytes, goes_on) {
+                Ok(new) => *lock(&room) = new,
+                Err(error) => {
+                    let request = decode(header).map_or(0, |message| number_of(&message));
+                    client.say(&FromSpace::Failed { request, error }, Vec::new());
+                    client.write();
+                    return false;
+                }
+            }
+            true
         })
     }
 
