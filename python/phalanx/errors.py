@@ -84,6 +84,10 @@ class SpaceError(PhalanxError):
     """A tuple space cannot do what was asked, or has ended; the message says what to do next."""
 
 
+class AccessError(SpaceError, PermissionError):
+    """The rules of the space's server, or the group that the space belongs to, do not allow this to this user."""
+
+
 class SpaceFullError(SpaceError):
     """A limit of the space is reached: take tuples out, or make it with a larger one."""
 

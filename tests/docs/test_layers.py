@@ -30,8 +30,8 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter rules",
-        "door journal recruit",
+        "control explain files interpreter tables",
+        "door journal recruit rules",
         "space",
         "local remote",
         "connect",

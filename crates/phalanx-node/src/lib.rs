@@ -16,3 +16,4 @@ mod control;
 mod door;
 mod local;
 mod remote;
+mod tables;

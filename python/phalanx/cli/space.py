@@ -55,6 +55,20 @@ def space() -> None:
     "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
 )
 @click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
+@click.option(
+    "--user-share",
+    type=click.IntRange(1, 100),
+    default=25,
+    show_default=True,
+    metavar="PERCENT",
+    help="Of clients, spaces, transactions and unfinished messages, for one user.",
+)
+@click.option(
+    "--most-unfinished",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Of messages that have begun to arrive; by default a quarter of the machine's memory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Say where it listens as JSON.")
 def serve(
     address: str,
@@ -69,6 +83,8 @@ def serve(
     clients: int,
     directory: Path | None,
     most_bytes: int | None,
+    user_share: int,
+    most_unfinished: int | None,
     as_json: bool,
 ) -> None:
     """Serve tuple spaces until Ctrl-C, without interpreters.
@@ -91,6 +107,8 @@ def serve(
         sessions=clients,
         directory=directory or _serve.directory_of(address),
         most_bytes=most_bytes,
+        user_share=user_share,
+        most_unfinished=most_unfinished,
     )
     made = [_native.LocalSpace({}, False) for _ in names]
     for name, one in zip(names, made, strict=True):
@@ -133,6 +151,7 @@ def _reaching(command: F) -> F:
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
 @click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
+@click.option("--group", help="Only its members open the space; the server's access rules list them.")
 @click.option("--durable", is_flag=True, help="What out returned from is on the server's disk.")
 @click.option(
     "--replicas",
@@ -153,6 +172,7 @@ def create(
     indexes: tuple[str, ...],
     boxes: tuple[str, ...],
     secure: bool,
+    group: str | None,
     durable: bool,
     replicas: int | None,
     members: tuple[str, ...],
@@ -169,6 +189,7 @@ def create(
         "indexes": [_positions(text) for text in indexes],
         "boxes": [_positions(text) for text in boxes],
         "secure": secure,
+        "group": group,
         "durable": durable,
         "most_tuples": most_tuples,
         "most_bytes": most_bytes,
@@ -291,8 +312,10 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     table = Table(title=address, title_justify="left", show_header=False)
     link = f"{level} ({why})" + (", weaker than by default" if weaker else "")
     together = [(f"member {it.address}", f"{it.name}, {_standing(it)}") for it in told.replicas]
+    group = told.options["group"]
     for row in (
         ("link", link),
+        *([("open to", f"members of {group}")] if group else []),
         ("kept", _kept(told.options)),
         *together,
         ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),

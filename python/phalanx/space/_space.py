@@ -58,9 +58,11 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``replicas``: so many servers keep the
-    space together, and it goes on while most of them are there: that of the address and ``members``, others at
-    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
+    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, which its
+    members alone may open: the name that they have in its server's access rules. It travels as with ``secure``; others
+    get an AccessError. ``replicas``: so many servers keep the space together, and it goes on while most of them are
+    there: that of the address and ``members``, others at ``"host:port"``; or the first of the machines in
+    ``"hosts.txt/name"``. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -82,6 +84,7 @@ class Space:
         most_tuples: int | None = None,
         most_bytes: int | None = None,
         durable: bool | str | os.PathLike[str] = False,
+        group: str | None = None,
         replicas: int | None = None,
         members: Iterable[str] = (),
         **options: Any,
@@ -94,6 +97,7 @@ class Space:
             "most_tuples": most_tuples,
             "most_bytes": most_bytes,
             "durable": durable or None,
+            "group": group,
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}

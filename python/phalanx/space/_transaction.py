@@ -20,7 +20,8 @@ class Transaction:
 
     What was put is seen by nobody else before the commit, what was taken comes back if there is none. It is aborted
     after ``timeout`` seconds, when the process that began it ends, and when it is thrown away. A context manager:
-    commits at its end, aborts after an exception. Raises TransactionError where it has ended before."""
+    commits at its end, aborts after an exception. Raises TransactionError where it has ended before, SpaceFullError
+    where this connection, this user or all together have as many in a space as they may."""
 
     _engines: Sequence[Engine] = ()
     _ended = False

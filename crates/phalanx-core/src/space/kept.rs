@@ -6,9 +6,10 @@ use super::{RequestId, Space, Transaction};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// So long after its session ended, or after the space was filled, a client may come back and say which of the tuples that
@@ -29,8 +30,9 @@ pub struct Kept {
     /// Clients that did not acknowledge what they took and have not come back.
     lost: HashMap<u128, Lost, RandomState>,
     last_lost: u64,
-    /// While it is filled: where tuples are, by number.
+    /// While it is filled: where tuples are, by number, and who put some.
     places: Vec<(u64, Place)>,
+    users: HashSet<Arc<str>, RandomState>,
 }
 
 /// Whose tuples are on their way under a session that has ended, or that there never was.
@@ -43,7 +45,8 @@ struct Lost {
 impl Kept {
     fn new(epoch: u64) -> Kept {
         let (clients, lost) = (HashMap::default(), HashMap::default());
-        Kept { epoch, most_bytes: u64::MAX, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
+        let (changes, places, users) = (Vec::new(), Vec::new(), HashSet::default());
+        Kept { epoch, most_bytes: u64::MAX, changes, clients, lost, last_lost: 0, places, users }
     }
 
     fn since_epoch(&self, time: Duration) -> u64 {
@@ -61,24 +64,32 @@ impl Kept {
             (record.key, record.label) = (bytes(extra.key.as_deref()), bytes(extra.label.as_deref()));
             record.priority = extra.priority;
             record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
+            record.user = extra.user.as_deref().map(str::to_owned);
         }
         record
     }
 
-    fn held(&self, number: u64, record: Record) -> Held {
-        let Record { tuple, key, label, priority, expires, .. } = record;
+    fn held(&mut self, number: u64, record: Record) -> Held {
+        let Record { tuple, key, label, priority, expires, user, .. } = record;
         if key.is_none() && label.is_none() && priority == 0 && expires.is_none() {
             return Held { number, tuple, extra: None };
         }
         let deadline = expires.map(|time| self.since_zero(time));
+        let user = user.map(|user| self.user(user));
         let extra = Extra {
             key: key.map(|bytes| bytes[..].into()),
             label: label.map(|bytes| bytes[..].into()),
             priority,
             deadline,
-            user: None,
+            user,
         };
         Held { number, tuple, extra: Some(Box::new(extra)) }
+    }
+
+    /// Tuples of one user share the name.
+    fn user(&mut self, name: String) -> Arc<str> {
+        let name: Arc<str> = name.into();
+        self.users.get_or_insert_with(&name, |name| name.clone()).clone()
     }
 }
 
@@ -107,7 +118,7 @@ impl Space {
             Change::Put { number, record } => self.fill_tuple(number, record),
             Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
             Change::Client { client, past } => {
-                self.clients.add(client, past);
+                self.clients.add(client, past, None);
                 Ok(())
             }
             Change::HasEnded { transaction, committed } => {
@@ -170,7 +181,8 @@ impl Space {
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
         let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
-        let transaction = Transaction { owner, deadline, prepared: true, put_bytes: 0, staged: None, taken, waiters };
+        let (user, prepared, put_bytes) = (None, true, 0);
+        let transaction = Transaction { owner, user, deadline, prepared, put_bytes, staged: None, taken, waiters };
         self.transactions.insert(id, transaction);
         for held in staged {
             self.put_under(id, held);
@@ -186,7 +198,7 @@ impl Space {
     /// All that was kept is there: what nobody can come back for is there again, events go on behind all that there were.
     pub fn filled(&mut self, now: Duration) {
         let Some(kept) = &mut self.kept else { return };
-        kept.places = Vec::new();
+        (kept.places, kept.users) = (Vec::new(), HashSet::default());
         kept.lost.values_mut().for_each(|lost| lost.until = now + GRACE);
         self.log.continue_after(self.next_number);
         self.find_lost(now, HERE, |_| false);

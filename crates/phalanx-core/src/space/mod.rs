@@ -23,6 +23,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod users;
 mod value;
 mod watch;
 
@@ -35,6 +36,7 @@ pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
 pub use search::{Goal, Outcome, Question};
 pub use template::{Pattern, Template, Type};
+pub use users::Shares;
 pub use value::{
     Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
     put_sealed, put_str, put_string,
@@ -57,6 +59,7 @@ use std::time::Duration;
 use store::{Extra, Held, MOST_SIDES, Place, Store};
 pub use transaction::MOST_ENDED;
 use transaction::{Ended, Transaction};
+use users::Users;
 
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +123,7 @@ pub struct Space {
     leased: HashMap<u64, Place, RandomState>,
     transactions: HashMap<TransactionId, Transaction, RandomState>,
     session_transactions: HashMap<SessionId, u64, RandomState>,
+    users: Users,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
     clients: Clients,
@@ -162,6 +166,7 @@ impl Space {
             leased: HashMap::default(),
             transactions: HashMap::default(),
             session_transactions: HashMap::default(),
+            users: Users::default(),
             transaction_deadlines: BTreeSet::new(),
             ended: Ended::default(),
             clients: Clients::default(),
@@ -180,7 +185,8 @@ impl Space {
             takes: 0,
             expired: 0,
             kept: None,
-            options,
+            // What is a group's is read by nobody on the way.
+            options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
     }
 

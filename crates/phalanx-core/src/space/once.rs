@@ -9,6 +9,7 @@ use super::Space;
 use super::change::Change;
 use super::past::Past;
 use crate::error::SpaceError;
+use crate::ids::SessionId;
 use crate::wire::space::Once;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -16,6 +17,7 @@ use std::hash::RandomState;
 
 /// Clients that are remembered. The one that registered first is forgotten first; if it lives it registers again.
 pub const MOST_CLIENTS: usize = 4096;
+
 /// Clients that have registered.
 #[derive(Debug, Default)]
 pub struct Clients {
@@ -24,24 +26,33 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Those that are too many then are returned.
-    pub fn add(&mut self, client: u128, past: Past) -> Option<u128> {
+    /// The one that is too many then is returned: the oldest of this user, of whom there may be so many, or of all.
+    pub fn add(&mut self, client: u128, past: Past, most_of_user: Option<u64>) -> Option<u128> {
+        let user = past.user.clone();
         if self.past.insert(client, past).is_none() {
             self.order.push_back(client);
         }
-        let oldest = (self.order.len() > MOST_CLIENTS).then(|| self.order.pop_front()).flatten();
+        let is_users = |client: &u128| self.past.get(client).is_some_and(|past| past.user == user);
+        let count = || self.order.iter().filter(|client| is_users(client)).count() as u64;
+        let at = match most_of_user.is_some_and(|most| count() > most) {
+            true => self.order.iter().position(is_users),
+            false => (self.order.len() > MOST_CLIENTS).then_some(0),
+        };
+        let oldest = at.and_then(|at| self.order.remove(at));
         oldest.inspect(|oldest| drop(self.past.remove(oldest)))
     }
 }
 
 impl Space {
-    /// Requests of this client are remembered from now on. Once more, it does nothing.
-    pub fn remember_client(&mut self, client: u128) {
+    /// Requests of this client are remembered from now on, of the share of the session's user. Once more, it does nothing.
+    pub fn remember_client(&mut self, session: SessionId, client: u128) {
         if self.clients.past.contains_key(&client) {
             return;
         }
-        self.note(|_| Change::Client { client, past: Past::default() });
-        if let Some(client) = self.clients.add(client, Past::default()) {
+        let (user, most) = self.users.share_of_clients(session).unzip();
+        let past = Past { user: user.map(|user| user.to_string()), ..Past::default() };
+        self.note(|_| Change::Client { client, past: past.clone() });
+        if let Some(client) = self.clients.add(client, past, most) {
             self.note(|_| Change::Forgotten { client });
         }
     }

@@ -11,6 +11,8 @@ pub const MOST_OPEN: u64 = 256;
 /// What is remembered of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
+    /// Who registered it, where users are told apart: of their share it is.
+    pub user: Option<String>,
     /// The outcomes of all requests before this one were heard, or are not asked for any more.
     pub open_from: u64,
     /// What was done since, by its number, and the outcome.

@@ -1,12 +1,20 @@
 //! Who waits and until when, and what ends with a session or with time.
 
 use super::register::{Interest, Kind, Register};
+use super::users::Shares;
 use super::{Command, Held, RequestId, Space};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Space {
+    /// Whose session it is, before it asks anything: of what all users have together this one may have so much, in all
+    /// sessions together.
+    pub fn add_user(&mut self, session: SessionId, name: Arc<str>, most: Shares) {
+        self.users.add(session, name, most);
+    }
+
     fn register(&mut self, kind: Kind) -> &mut Register {
         match kind {
             Kind::Taker => &mut self.takers,
@@ -32,6 +40,7 @@ impl Space {
         if self.bytes() - self.log.bytes() + interest.bytes() > self.options.most_bytes {
             return full("bytes", self.options.most_bytes);
         }
+        self.users.add_waiter(asked.0)?;
         let number = self.next_interest;
         self.next_interest += 1;
         self.waiter_bytes += interest.bytes();
@@ -52,6 +61,7 @@ impl Space {
         let (kind, number) = self.asked.remove(&(session, request))?;
         let interest = self.register(kind).remove(number)?;
         self.waiter_bytes -= interest.bytes();
+        self.users.drop_waiter(session);
         if let Some(count) = self.session_waiters.get_mut(&session) {
             *count -= 1;
             if *count == 0 {
@@ -119,6 +129,7 @@ impl Space {
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+        self.users.remove(session);
         self.lose(now, session);
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
         for request in unanswered {

@@ -9,6 +9,7 @@ use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Transactions whose end is remembered, so that who lost the answer can ask again.
@@ -20,6 +21,8 @@ const SHARES: u64 = 8;
 #[derive(Debug)]
 pub struct Transaction {
     pub owner: SessionId,
+    /// Whose share of transactions it is of.
+    pub user: Option<Arc<str>>,
     pub deadline: Duration,
     pub prepared: bool,
     /// Bytes of all that it has put so far, also of what it has taken again.
@@ -92,17 +95,18 @@ impl Space {
         if self.transactions.len() as u64 >= most {
             return Err(SpaceError::Full { what: "transactions".into(), most });
         }
-        // One session leaves room for others.
+        // One session leaves room for others, and so does one user.
         let share = most.div_ceil(SHARES);
-        let of_session = self.session_transactions.entry(session).or_default();
-        if *of_session >= share {
+        if self.session_transactions.get(&session).is_some_and(|count| *count >= share) {
             return Err(SpaceError::Full { what: "transactions of one session".into(), most: share });
         }
-        *of_session += 1;
+        let user = self.users.add_transaction(session)?;
+        *self.session_transactions.entry(session).or_default() += 1;
         let deadline = now.saturating_add(timeout);
         self.transaction_deadlines.insert((deadline, transaction));
         let new = Transaction {
             owner: session,
+            user,
             deadline,
             prepared: false,
             put_bytes: 0,
@@ -221,6 +225,7 @@ impl Space {
                 self.session_transactions.remove(&own.owner);
             }
         }
+        own.user.iter().for_each(|user| self.users.transactions.drop_one(user));
         self.ended.remember(id, committed);
         self.note_ended(id, &own, committed);
         Some(own)

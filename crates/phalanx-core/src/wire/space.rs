@@ -45,6 +45,10 @@ pub struct Options {
     pub durable: bool,
     /// The members that keep it together; none: its server alone does.
     pub replicas: Vec<Replica>,
+    /// Who opens it is a member of this group, as the server's owner lists them; it is `secure` then. None: of no group.
+    pub group: Option<String>,
+    /// The user who made it, as its server knows; none: a process of the server's own user.
+    pub maker: Option<String>,
 }
 
 /// A server that keeps a space together with others.
@@ -78,6 +82,8 @@ impl Default for Options {
             secure: false,
             durable: false,
             replicas: Vec::new(),
+            group: None,
+            maker: None,
         }
     }
 }

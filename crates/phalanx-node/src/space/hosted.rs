@@ -30,6 +30,10 @@ pub struct Hosted {
     began: Instant,
     /// Over networks that are not trusted, only private links reach it.
     pub secure: bool,
+    /// Whose members alone may open it.
+    pub group: Option<String>,
+    /// The user who made it.
+    pub maker: Option<String>,
     /// Whether other members keep it too: where it cannot go on, it goes on there.
     replicated: bool,
     /// What the ticking thread waits for.
@@ -128,10 +132,12 @@ impl Hosted {
 
     /// A space that is there, with the log of its changes; `began`: its time zero.
     pub(super) fn of(engine: Space, log: Option<Arc<dyn Log>>, began: Instant) -> Arc<Hosted> {
-        let (secure, replicated) = (engine.options().secure, !engine.options().replicas.is_empty());
+        let Options { secure, group, maker, replicas, .. } = engine.options().clone();
+        let replicated = !replicas.is_empty();
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
-        Arc::new(Hosted { state, waiting: AtomicUsize::new(0), began, secure, replicated, sooner, outbox })
+        let waiting = AtomicUsize::new(0);
+        Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox })
     }
 
     /// Time as the engine counts it.

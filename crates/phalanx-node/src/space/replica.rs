@@ -82,6 +82,11 @@ impl Taking {
         leading.ok_or_else(|| SpaceError::Elsewhere { leader: self.leader() })
     }
 
+    /// What the space is made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Whether options ask for the same members.
     pub fn check(&self, asked: &Options) -> Result<(), SpaceError> {
         let mut named: Vec<String> = addresses(asked).collect();

@@ -50,6 +50,8 @@ fn options<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     all.set_item("log_bytes", options.log_bytes)?;
     all.set_item("secure", options.secure)?;
     all.set_item("durable", options.durable)?;
+    all.set_item("group", options.group.clone())?;
+    all.set_item("maker", options.maker.clone())?;
     let replicas: Vec<&str> = options.replicas.iter().map(|replica| &replica.address[..]).collect();
     all.set_item("replicas", replicas)?;
     Ok(all)

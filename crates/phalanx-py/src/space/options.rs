@@ -42,6 +42,7 @@ pub fn to_options(words: &Bound<'_, PyDict>) -> PyResult<Options> {
             "log_bytes" => options.log_bytes = value.extract()?,
             "secure" => options.secure = value.extract()?,
             "durable" => options.durable = value.extract()?,
+            "group" => options.group = Some(value.extract()?),
             other => return Err(PyTypeError::new_err(format!("a space has no option {other}"))),
         }
     }

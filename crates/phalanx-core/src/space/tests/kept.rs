@@ -267,3 +267,21 @@ fn no_more_is_put_at_once_than_a_log_takes() {
     assert!(out(1, Some(id)).is_ok() && out(1, Some(id)).is_ok());
     assert!(matches!(out(1, Some(id)), Err(SpaceError::Full { .. })));
 }
+
+#[test]
+fn a_lease_is_its_users_also_after_a_refill() {
+    let mut space = Space::new(Options::default()).unwrap();
+    space.keep_changes(EPOCH, u64::MAX);
+    let ada: Arc<str> = "ada".into();
+    let leased = OutOptions { lease: Some(Duration::from_secs(60)), ..OutOptions::default() };
+    let number = space.out_by(Some(&ada), Duration::ZERO, &[Tuple::of(&[int(1)])], &leased, None).unwrap();
+    let mut state = State::default();
+    space.take_changes().into_iter().for_each(|change| state.apply(change));
+    let mut filled = state.fill(Options::default(), Duration::from_secs(1));
+    let by = |name: &'static str| move |user: Option<&str>, _: &Tuple| user == Some(name);
+    let lease = Some(Duration::from_secs(600));
+    assert_eq!(filled.renew_if(Duration::ZERO, number, lease, by("eve")), Err(SpaceError::NoLease));
+    filled.renew_if(Duration::ZERO, number, lease, by("ada")).unwrap();
+    filled.on_tick(Duration::from_secs(100));
+    assert_eq!(filled.count(Duration::from_secs(100), &like(&[None]), &Get::default(), None), Ok(1));
+}

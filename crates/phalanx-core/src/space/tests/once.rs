@@ -3,6 +3,7 @@
 use super::kept::{filled, kept};
 use super::*;
 
+const SESSION: SessionId = SessionId(1);
 const CLIENT: u128 = 1 << 99;
 
 fn once(number: u64, open_from: u64) -> Option<Once> {
@@ -21,7 +22,7 @@ fn tuples(bench: &Bench) -> u64 {
 #[test]
 fn an_out_that_is_repeated_happens_once_here_and_in_the_next_engine() {
     let mut bench = kept(Options::default());
-    bench.space.remember_client(CLIENT);
+    bench.space.remember_client(SESSION, CLIENT);
     let first = out(&mut bench, once(1, 1)).unwrap();
     assert_eq!(out(&mut bench, once(1, 1)), Ok(first));
     assert_eq!(tuples(&bench), 1);
@@ -36,7 +37,7 @@ fn an_out_that_is_repeated_happens_once_here_and_in_the_next_engine() {
 #[test]
 fn what_failed_was_not_done_and_may_be_asked_again() {
     let mut bench = kept(Options { most_tuples: 1, ..Options::default() });
-    bench.space.remember_client(CLIENT);
+    bench.space.remember_client(SESSION, CLIENT);
     out(&mut bench, once(1, 1)).unwrap();
     assert!(matches!(out(&mut bench, once(2, 2)), Err(SpaceError::Full { .. })));
     assert!(matches!(out(&mut bench, once(2, 2)), Err(SpaceError::Full { .. })));
@@ -47,10 +48,10 @@ fn what_failed_was_not_done_and_may_be_asked_again() {
 fn who_was_forgotten_is_told_so_and_nothing_is_done() {
     let mut bench = kept(Options::default());
     assert_eq!(out(&mut bench, once(1, 1)), Err(SpaceError::UnknownClient));
-    bench.space.remember_client(CLIENT);
+    bench.space.remember_client(SESSION, CLIENT);
     out(&mut bench, once(1, 1)).unwrap();
     for other in 0..MOST_CLIENTS as u128 {
-        bench.space.remember_client(other);
+        bench.space.remember_client(SESSION, other);
     }
     assert_eq!(out(&mut bench, once(1, 1)), Err(SpaceError::UnknownClient));
     assert_eq!(out(&mut filled(&mut bench), once(1, 1)), Err(SpaceError::UnknownClient));
@@ -58,9 +59,28 @@ fn who_was_forgotten_is_told_so_and_nothing_is_done() {
 }
 
 #[test]
+fn who_registers_many_clients_pushes_out_only_their_own() {
+    let mut bench = kept(Options::default());
+    let (ada, most) = (SessionId(2), Shares { waiters: 1, transactions: 1, clients: 3 });
+    bench.space.remember_client(SESSION, CLIENT);
+    bench.space.add_user(ada, "ada".into(), most);
+    (0..4).for_each(|client| bench.space.remember_client(ada, client));
+    let is_known = |bench: &mut Bench, client| out(bench, Some(Once { client, number: 1, open_from: 1 })).is_ok();
+    let known = |bench: &mut Bench| [0, 1, 3, CLIENT].map(|client| is_known(bench, client));
+    assert_eq!(known(&mut bench), [false, true, true, true]);
+    // The next engine knows whose they are.
+    let mut next = filled(&mut bench);
+    assert_eq!(known(&mut next), [false, true, true, true]);
+    next.space.add_user(ada, "ada".into(), most);
+    next.space.remember_client(ada, 5);
+    assert_eq!((1..4).filter(|client| is_known(&mut next, *client)).count(), 2);
+    assert!(is_known(&mut next, CLIENT) && is_known(&mut next, 5));
+}
+
+#[test]
 fn no_more_is_remembered_than_a_client_may_ask_for() {
     let mut bench = kept(Options::default());
-    bench.space.remember_client(CLIENT);
+    bench.space.remember_client(SESSION, CLIENT);
     for number in 1..=MOST_OPEN {
         out(&mut bench, once(number, 1)).unwrap();
     }
@@ -74,7 +94,7 @@ fn no_more_is_remembered_than_a_client_may_ask_for() {
 #[test]
 fn a_commit_that_is_repeated_tells_its_outcome_also_in_the_next_engine() {
     let mut bench = kept(Options::default());
-    bench.space.remember_client(CLIENT);
+    bench.space.remember_client(SESSION, CLIENT);
     let (session, second) = (SessionId(1), Duration::from_secs(1));
     for number in 0..3 {
         bench.space.begin(bench.now, session, TransactionId(number), second).unwrap();

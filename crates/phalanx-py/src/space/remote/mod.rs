@@ -18,7 +18,7 @@ use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
 use phalanx_core::space::{Get, Limits, OutOptions, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::{IdentityError, Member, Role};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
 use pyo3::prelude::*;
@@ -75,11 +75,11 @@ impl RemoteSpace {
         seconds: f64,
     ) -> PyResult<RemoteSpace> {
         let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
-        let member = identity_file.map(|text| Member::parse(&text, Role::User)).transpose().map_err(identity)?;
+        let member = identity_file.map(|text| to_member(&text)).transpose().map_err(identity)?;
         let options = to_options(options)?;
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
-        let secure = options.secure;
+        let secure = options.secure || options.group.is_some();
         let connect = Connect {
             policy: policy.read()?,
             member,
@@ -447,6 +447,14 @@ impl Drop for RemoteSpace {
         if self.forks == FORKS.load(Ordering::Relaxed) {
             self.client.close();
         }
+    }
+}
+
+/// A user, or another member of the grid: whether that is let in the server's rules say.
+fn to_member(text: &str) -> Result<Member, IdentityError> {
+    match Member::parse(text, Role::User) {
+        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
+        parsed => parsed,
     }
 }
 

@@ -82,7 +82,9 @@ fn what_was_done_for_a_client_is_kept_until_it_or_the_client_is_forgotten() {
     let done = |number, open_from| Change::Done { once: Once { client: 7, number, open_from }, outcome: number * 10 };
     let made = vec![vec![client(7, Past::default()), client(8, Past::default())], vec![put(0, "a"), done(1, 1)]];
     let of = |groups: &[Vec<Change>]| state_of(groups.to_vec()).into_iter().skip(1).collect::<Vec<_>>();
-    let past = |open_from, done: &[(u64, u64)]| client(7, Past { open_from, done: done.iter().copied().collect() });
+    let past = |open_from, done: &[(u64, u64)]| {
+        client(7, Past { open_from, done: done.iter().copied().collect(), user: None })
+    };
     let next = Change::Numbered { next: 1 };
     assert_eq!(of(&made), [past(1, &[(1, 10)]), client(8, Past::default()), next.clone()]);
     let later = [made, vec![vec![done(3, 1), done(2, 2)], vec![Change::Forgotten { client: 8 }]]].concat();
