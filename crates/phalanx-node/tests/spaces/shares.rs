@@ -4,15 +4,16 @@ use super::common::*;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::{Conflict, Mark};
-use phalanx_core::space::{Options, OutOptions, Pattern};
-use phalanx_core::wire::encode;
+use phalanx_core::space::{Options, OutOptions, Pattern, Replica, Seat};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
+use phalanx_core::wire::{decode, encode};
+use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Authority, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::choose;
-use phalanx_node::space::{Caps, Client, Place, ServerOptions};
+use phalanx_node::space::{Access, Caps, Client, Directory, Place, ServerOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -113,13 +114,15 @@ fn unfinished((link, mut reader): (Arc<Link>, Reader), bytes: u64) -> (Arc<Link>
 }
 
 /// Waits for one answer.
-fn hear(link: &Link, reader: &mut Reader) {
+fn hear(link: &Link, reader: &mut Reader) -> FromSpace {
     link.flush();
-    let mut heard = false;
+    let mut heard = None;
     until("an answer", || {
-        reader.receive(Duration::from_millis(50), &mut |_| heard = true).unwrap();
-        heard
+        let on_frame = &mut |frame: Frame| heard = Some(decode(&frame.header).unwrap());
+        reader.receive(Duration::from_millis(50), on_frame).unwrap();
+        heard.is_some()
     });
+    heard.unwrap()
 }
 
 /// Of an `out` of so many bytes, one.
@@ -185,4 +188,42 @@ fn a_message_longer_than_a_share_comes_alone() {
     let ada = at.user("ada", all_private(), "todo").unwrap();
     let large = put_large(&ada, 5);
     finish(&ada, large).unwrap();
+}
+
+/// Asks a server to be a member of a space that others keep, and of which its owner has never heard.
+fn join(at: &AtPort, user: &str, name: &str, options: Options) -> Result<(), SpaceError> {
+    let (link, mut reader) = raw(at, user);
+    let replica = |name: &str, port| Replica { name: name.into(), address: format!("127.0.0.1:{port}") };
+    let replicas = vec![replica("labpc", 1), replica("one", 2), replica("two", 3)];
+    let seat = Seat { number: 1 << 32, group: format!("{name} of them"), options: Options { replicas, ..options } };
+    let join = ToSpace::Join { request: 1, name: name.into(), seat: Box::new(seat) };
+    link.queue(Mark::None, encode(&join, 0), vec![]);
+    match hear(&link, &mut reader) {
+        FromSpace::Done { .. } => Ok(()),
+        FromSpace::Failed { error, .. } => Err(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_has_a_server_join_a_space_makes_a_space_there_of_their_own_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = "[[group]]\nname = \"lab\"\nmembers = [\"bob\"]\n[[rule]]\nmay = [\"rd\"]\n\
+        [[rule]]\nuser = [\"ada\", \"bob\"]\nmay = [\"create\"]";
+    let at = start(ServerOptions {
+        access: Some(Access::parse(rules).unwrap()),
+        caps: Caps { spaces: 8, ..Caps::default() },
+        directory: Some(Directory::new(folder.path().to_owned())),
+        ..ServerOptions::default()
+    });
+    let labs = || Options { group: Some("lab".into()), ..Options::default() };
+    let forged = || Options { maker: Some("bob".into()), ..Options::default() };
+    let forbidden = |joined| matches!(joined, Err(SpaceError::Forbidden(_)));
+    assert!(forbidden(join(&at, "mallory", "one", Options::default())));
+    assert!(forbidden(join(&at, "ada", "one", labs())));
+    join(&at, "ada", "one", forged()).unwrap();
+    join(&at, "ada", "two", forged()).unwrap();
+    let most = SpaceError::Full { what: "spaces made by one user".into(), most: 2 };
+    assert_eq!(join(&at, "ada", "three", forged()), Err(most));
+    join(&at, "bob", "three", labs()).unwrap();
 }
