@@ -111,6 +111,8 @@ def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_bac
     putting = [group.client("put", number) for number in range(2)]
     taking = [group.client("take", number) for number in range(2)]
     counting = [group.client("count", number) for number in range(2)]
+    begun = [(it, word) for its, word in ((putting, "there"), (taking, "got"), (counting, "counted")) for it in its]
+    until(lambda: all(said(it, word) for it, word in begun), timeout=PATIENCE, what="all clients at work")
     for _ in range(3):
         enough = [len(said(it, "there")) + 25 for it in putting]
 
