@@ -8,7 +8,7 @@ import shutil
 
 import click
 
-from phalanx.cli.mpirun import LIBRARIES
+from phalanx.cli.programs import LIBRARIES
 from phalanx.errors import PhalanxError
 
 #: With one of these nothing is linked.
