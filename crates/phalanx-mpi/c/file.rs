@@ -1,6 +1,6 @@
 //! Files: opened, described, seen, positioned (MPI 5.0, chapter 14). How they are read and written is in `access.rs`.
 
-use super::argument::{MPI_Offset, Number, Out, OutText, Text};
+use super::argument::{MPI_Aint, MPI_Offset, Number, Out, OutText, Text};
 use super::call::{Owner, Result, fail};
 use super::datatype::datatype_of;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_File, MPI_Group, MPI_Info, longest};
@@ -8,11 +8,13 @@ use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::errhandler::{self, Kind};
-use phalanx_mpi::error::Class;
+use phalanx_mpi::error::{Class, Error};
+use phalanx_mpi::file::representation::{self, Extent};
 use phalanx_mpi::file::{self, File, From, View};
+use phalanx_mpi::tasks::Lent;
 use phalanx_mpi::world::world;
 use phalanx_mpi::{groups, info};
-use std::ffi::{OsString, c_int};
+use std::ffi::{OsString, c_int, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +45,21 @@ impl std::convert::From<Out<MPI_File>> for Owner {
     fn from(fh: Out<MPI_File>) -> Owner {
         if fh.pointer().is_null() { Owner::from(NO_FILE) } else { Owner::from(fh.get()) }
     }
+}
+
+/// `MPI_Datarep_extent_function`: the extent of a datatype in files.
+type ExtentFunction = unsafe extern "C" fn(MPI_Datatype, *mut MPI_Aint, *mut c_void) -> c_int;
+
+fn extent_of(function: ExtentFunction, state: *mut c_void) -> Extent {
+    let state = Lent(state);
+    Box::new(move |datatype| {
+        let (mut extent, state) = (0, &state);
+        // SAFETY: the program gave this function, with its state, for this.
+        match unsafe { function(MPI_Datatype::of(datatype), &mut extent, state.0) } {
+            0 => Ok(extent),
+            code => Err(Error::new(Class::Conversion, format!("dtype_file_extent_fn returned {code}"))),
+        }
+    })
 }
 
 fn path(name: Text) -> PathBuf {
@@ -128,7 +145,7 @@ mpi! {
         disp.put(view.displacement);
         etype.put(MPI_Datatype::of(view.etype.put()?));
         filetype.put(MPI_Datatype::of(view.filetype.put()?));
-        datarep.put(view.representation, longest::DATAREP);
+        datarep.put(&view.representation, longest::DATAREP);
     }
 
     large_fn MPI_File_get_type_extent(fh: MPI_File, datatype: MPI_Datatype, extent: Out<Address>) on fh {
@@ -166,6 +183,15 @@ mpi! {
 
     fn MPI_File_get_atomicity(fh: MPI_File, flag: Out<c_int>) on fh {
         flag.put_flag(find(fh)?.is_atomic());
+    }
+
+    large_fn MPI_Register_datarep(
+        datarep: Text, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void,
+        dtype_file_extent_fn: Option<ExtentFunction>, extra_state: *mut c_void,
+    ) {
+        let Some(function) = dtype_file_extent_fn else { return fail(Class::Arg, "dtype_file_extent_fn is NULL") };
+        let converted = !read_conversion_fn.is_null() || !write_conversion_fn.is_null();
+        representation::register(&datarep.get(), converted, extent_of(function, extra_state))?;
     }
 
     fn MPI_File_sync(fh: MPI_File) on fh {

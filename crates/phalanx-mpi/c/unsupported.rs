@@ -54,8 +54,6 @@ unsupported! {
     MPI_Put_c
     MPI_Raccumulate
     MPI_Raccumulate_c
-    MPI_Register_datarep
-    MPI_Register_datarep_c
     MPI_Rget
     MPI_Rget_accumulate
     MPI_Rget_accumulate_c

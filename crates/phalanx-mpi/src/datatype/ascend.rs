@@ -6,7 +6,7 @@ use super::layout::{Layout, Shape};
 use crate::error::{Class, Result, fail};
 
 /// Parts that are looked at before it is given up: nested lists may have more than can be visited.
-const MOST_PARTS: usize = 1 << 22;
+const MOST_PARTS: usize = 1 << 26;
 
 /// Where the first and the last run of bytes begin, and where the data ends.
 #[derive(Clone, Copy)]
@@ -35,12 +35,17 @@ impl Datatype {
 
 impl Check {
     fn order(&mut self, layout: &Layout) -> Result<Order> {
-        self.left = match self.left.checked_sub(1) {
-            Some(left) => left,
-            None => return fail(Class::Type, "filetype has too many parts to be checked"),
-        };
+        self.count(1)?;
         let order = match &layout.shape {
             Shape::Run => Order { first: 0, last: 0, end: layout.size as isize },
+            Shape::Blocks { length, places } => {
+                self.count(places.len())?;
+                let one = |place: isize| Order { first: 0, last: 0, end: *length as isize }.moved(place);
+                for pair in places.windows(2) {
+                    self.follows(one(pair[0]), one(pair[1]))?;
+                }
+                Order { first: places[0], ..one(places[places.len() - 1]) }
+            }
             Shape::Loop { count, stride, inner } => {
                 let (one, all) = (self.order(inner)?, stride.wrapping_mul(*count as isize - 1));
                 self.follows(one, one.moved(*stride))?;
@@ -57,6 +62,16 @@ impl Check {
             }
         };
         Ok(order.moved(layout.at))
+    }
+
+    fn count(&mut self, parts: usize) -> Result<()> {
+        match self.left.checked_sub(parts) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => fail(Class::Type, "filetype has too many parts to be checked"),
+        }
     }
 
     fn follows(&self, one: Order, next: Order) -> Result<()> {

@@ -4,8 +4,8 @@
 //! are independent ones too, with what they need of each other: the order of ranks for the ordered ones. What does not
 //! block is done at once, but for what must ask for the shared file pointer.
 //!
-//! The atomic mode locks the whole file for each operation, against processes that have the mode as well. External
-//! representations of data are not there: "native" and "internal" are the same.
+//! The atomic mode locks the whole file for each operation, against processes that have the mode as well. Data are in
+//! files what they are in memory ([`representation`]); "external32" is not there.
 
 mod access;
 mod disk;
@@ -13,7 +13,10 @@ mod mode;
 mod moving;
 mod open;
 mod pointer;
+pub mod representation;
 mod seek;
+#[cfg(test)]
+mod tests;
 mod together;
 mod view;
 

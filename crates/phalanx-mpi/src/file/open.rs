@@ -27,7 +27,7 @@ pub fn open(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32, hin
     Ok(Arc::new(file))
 }
 
-async fn open_together(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32) -> Result<File> {
+pub(super) async fn open_together(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32) -> Result<File> {
     let comm = create::duplicate(Call::new(world, comm)).await?;
     let call = Call::new(world, comm.clone());
     let mode = Mode::new(amode);

@@ -1,6 +1,7 @@
 //! What a process sees of a file (MPI 5.0, 14.3): filetypes one after the other from a displacement on, and of them only
 //! the bytes of their data. Those are numbered in a row; offsets count them in etypes.
 
+use super::representation;
 use crate::constants::MPI_BYTE;
 use crate::datatype::Datatype;
 use crate::error::{Class, Error, Result, fail};
@@ -12,14 +13,15 @@ pub struct View {
     pub displacement: i64,
     pub etype: Arc<Datatype>,
     pub filetype: Arc<Datatype>,
-    pub representation: &'static str,
+    /// How numbers are written: its name.
+    pub representation: String,
 }
 
 impl View {
     /// Of a file that was just opened: all bytes.
     pub fn of_bytes() -> Result<View> {
         let byte = Datatype::of(MPI_BYTE)?;
-        Ok(View { displacement: 0, etype: byte.clone(), filetype: byte, representation: "native" })
+        Ok(View { displacement: 0, etype: byte.clone(), filetype: byte, representation: "native".to_string() })
     }
 
     /// `written` tells whether the file may be written.
@@ -30,11 +32,6 @@ impl View {
         representation: &str,
         written: bool,
     ) -> Result<View> {
-        let representation = match representation {
-            "native" => "native",
-            "internal" => "internal", // all our processes have one way to write numbers
-            other => return fail(Class::UnsupportedDatarep, format!("datarep is {other:?}")),
-        };
         if displacement < 0 {
             return fail(Class::Arg, format!("disp is {displacement}"));
         }
@@ -52,7 +49,8 @@ impl View {
             return fail(Class::Arg, format!("filetype has the extent {}", filetype.extent()));
         }
         filetype.check_ascends(!written)?;
-        Ok(View { displacement, etype, filetype, representation })
+        representation::check(representation, &etype)?;
+        Ok(View { displacement, etype, filetype, representation: representation.to_string() })
     }
 
     /// How many etypes these bytes are.
