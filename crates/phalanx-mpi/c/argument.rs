@@ -178,8 +178,13 @@ impl Argument for Text {
 impl Text {
     /// What is no UTF-8 becomes the replacement character.
     pub fn get(self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    /// As it is, for names of files.
+    pub fn bytes(self) -> Vec<u8> {
         // SAFETY: not NULL (checked), so C promises that a zero ends it.
-        unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(self.0) }.to_bytes().to_vec()
     }
 }
 

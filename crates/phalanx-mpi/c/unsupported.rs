@@ -37,90 +37,6 @@ unsupported! {
     MPI_Comm_spawn_multiple
     MPI_Compare_and_swap
     MPI_Fetch_and_op
-    MPI_File_close
-    MPI_File_delete
-    MPI_File_get_amode
-    MPI_File_get_atomicity
-    MPI_File_get_byte_offset
-    MPI_File_get_group
-    MPI_File_get_info
-    MPI_File_get_position
-    MPI_File_get_position_shared
-    MPI_File_get_size
-    MPI_File_get_type_extent
-    MPI_File_get_type_extent_c
-    MPI_File_get_view
-    MPI_File_iread
-    MPI_File_iread_all
-    MPI_File_iread_all_c
-    MPI_File_iread_at
-    MPI_File_iread_at_all
-    MPI_File_iread_at_all_c
-    MPI_File_iread_at_c
-    MPI_File_iread_c
-    MPI_File_iread_shared
-    MPI_File_iread_shared_c
-    MPI_File_iwrite
-    MPI_File_iwrite_all
-    MPI_File_iwrite_all_c
-    MPI_File_iwrite_at
-    MPI_File_iwrite_at_all
-    MPI_File_iwrite_at_all_c
-    MPI_File_iwrite_at_c
-    MPI_File_iwrite_c
-    MPI_File_iwrite_shared
-    MPI_File_iwrite_shared_c
-    MPI_File_open
-    MPI_File_preallocate
-    MPI_File_read
-    MPI_File_read_all
-    MPI_File_read_all_begin
-    MPI_File_read_all_begin_c
-    MPI_File_read_all_c
-    MPI_File_read_all_end
-    MPI_File_read_at
-    MPI_File_read_at_all
-    MPI_File_read_at_all_begin
-    MPI_File_read_at_all_begin_c
-    MPI_File_read_at_all_c
-    MPI_File_read_at_all_end
-    MPI_File_read_at_c
-    MPI_File_read_c
-    MPI_File_read_ordered
-    MPI_File_read_ordered_begin
-    MPI_File_read_ordered_begin_c
-    MPI_File_read_ordered_c
-    MPI_File_read_ordered_end
-    MPI_File_read_shared
-    MPI_File_read_shared_c
-    MPI_File_seek
-    MPI_File_seek_shared
-    MPI_File_set_atomicity
-    MPI_File_set_info
-    MPI_File_set_size
-    MPI_File_set_view
-    MPI_File_sync
-    MPI_File_write
-    MPI_File_write_all
-    MPI_File_write_all_begin
-    MPI_File_write_all_begin_c
-    MPI_File_write_all_c
-    MPI_File_write_all_end
-    MPI_File_write_at
-    MPI_File_write_at_all
-    MPI_File_write_at_all_begin
-    MPI_File_write_at_all_begin_c
-    MPI_File_write_at_all_c
-    MPI_File_write_at_all_end
-    MPI_File_write_at_c
-    MPI_File_write_c
-    MPI_File_write_ordered
-    MPI_File_write_ordered_begin
-    MPI_File_write_ordered_begin_c
-    MPI_File_write_ordered_c
-    MPI_File_write_ordered_end
-    MPI_File_write_shared
-    MPI_File_write_shared_c
     MPI_Get
     MPI_Get_accumulate
     MPI_Get_accumulate_c
@@ -132,8 +48,6 @@ unsupported! {
     MPI_Put_c
     MPI_Raccumulate
     MPI_Raccumulate_c
-    MPI_Register_datarep
-    MPI_Register_datarep_c
     MPI_Rget
     MPI_Rget_accumulate
     MPI_Rget_accumulate_c

@@ -15,6 +15,7 @@ pub mod engine;
 pub mod environment;
 pub mod errhandler;
 pub mod error;
+pub mod file;
 pub mod group;
 pub mod groups;
 pub mod handle;

@@ -4,6 +4,7 @@
 //! for being committed and named. Whoever uses one holds an `Arc` of it, so that freeing its handle ends nothing.
 
 mod array;
+mod ascend;
 mod bounds;
 mod construct;
 mod contents;

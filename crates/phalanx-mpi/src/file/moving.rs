@@ -1,0 +1,142 @@
+//! Moving data between a program's memory and the runs of a view.
+//!
+//! What lies in one run of memory goes from there and to there; other memory is packed into pieces. Each run of the file
+//! is read or written by itself, unless runs that are read are short and close together: then what lies between them is
+//! read as well, and left aside ("data sieving", Thakur et al. 1999). Nothing but the runs is ever written.
+
+use super::disk::Disk;
+use super::view::View;
+use crate::error::{Error, Result};
+use crate::point::Buffer;
+
+/// Bytes of data that are looked at together.
+const PIECE: usize = 4 << 20;
+/// Runs that are shorter in the mean are read together, if there are no more than this many bytes for one of theirs.
+const SHORT_RUN: usize = 4 << 10;
+const MOST_WASTE: usize = 4;
+
+/// Reads into the buffer; how many bytes there were up to the end of the file. The position was checked.
+pub fn read(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<usize> {
+    let mut done = 0;
+    while done < buffer.bytes() {
+        let length = piece(view, buffer, done);
+        let got = match in_one_run(buffer) {
+            // SAFETY: the caller lends the buffer, which has room for this.
+            Some(start) => read_piece(disk, view, position + done, unsafe {
+                std::slice::from_raw_parts_mut(start.add(done), length)
+            })?,
+            None => {
+                let mut packed = vec![0; length];
+                let got = read_piece(disk, view, position + done, &mut packed)?;
+                // SAFETY: as above.
+                unsafe { buffer.datatype.unpack(buffer.start, buffer.count, done, &packed[..got]) };
+                got
+            }
+        };
+        done += got;
+        if got < length {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Writes the buffer. The position was checked.
+pub fn write(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<()> {
+    let mut done = 0;
+    while done < buffer.bytes() {
+        let length = piece(view, buffer, done);
+        match in_one_run(buffer) {
+            // SAFETY: the caller lends the buffer, which holds this.
+            Some(start) => write_piece(disk, view, position + done, unsafe {
+                std::slice::from_raw_parts(start.add(done), length)
+            })?,
+            None => {
+                let mut packed = vec![0; length];
+                // SAFETY: as above.
+                unsafe { buffer.datatype.pack(buffer.start, buffer.count, done, &mut packed) };
+                write_piece(disk, view, position + done, &packed)?;
+            }
+        }
+        done += length;
+    }
+    Ok(())
+}
+
+/// What is done next: all at once where it is one run on both sides.
+fn piece(view: &View, buffer: &Buffer, done: usize) -> usize {
+    let left = buffer.bytes() - done;
+    let whole = view.filetype.is_contiguous() && in_one_run(buffer).is_some();
+    if whole { left } else { left.min(PIECE) }
+}
+
+fn in_one_run(buffer: &Buffer) -> Option<*mut u8> {
+    buffer.datatype.contiguous_at(buffer.count).map(|at| buffer.start.wrapping_offset(at))
+}
+
+fn read_piece(disk: &Disk, view: &View, position: usize, into: &mut [u8]) -> Result<usize> {
+    if let Some(runs) = close_together(view, position, into.len()) {
+        return read_around(disk, &runs, into);
+    }
+    let (mut done, mut ended, mut failure) = (0, false, None);
+    view.each_run(position, into.len(), |at, length| {
+        if !ended {
+            match disk.read(at, &mut into[done..done + length]) {
+                Ok(got) => (done, ended) = (done + got, got < length),
+                Err(error) => (ended, failure) = (true, Some(error)),
+            }
+        }
+    });
+    outcome(done, failure)
+}
+
+fn write_piece(disk: &Disk, view: &View, position: usize, bytes: &[u8]) -> Result<()> {
+    let (mut done, mut failure) = (0, None);
+    view.each_run(position, bytes.len(), |at, length| {
+        if failure.is_none() {
+            failure = disk.write(at, &bytes[done..done + length]).err();
+            done += length;
+        }
+    });
+    outcome((), failure)
+}
+
+fn outcome<T>(value: T, failure: Option<Error>) -> Result<T> {
+    failure.map_or(Ok(value), Err)
+}
+
+/// The runs, if it pays to read them together.
+fn close_together(view: &View, position: usize, length: usize) -> Option<Vec<(u64, usize)>> {
+    if view.filetype.is_contiguous() {
+        return None;
+    }
+    let (mut count, mut start, mut end, mut ascends) = (0, 0, 0, true);
+    view.each_run(position, length, |at, length| {
+        start = if count == 0 { at } else { start };
+        ascends &= count == 0 || at >= end;
+        (count, end) = (count + 1, at + length as u64);
+    });
+    let pays = ascends && count > 1 && length / count < SHORT_RUN && end - start <= (length * MOST_WASTE) as u64;
+    pays.then(|| {
+        let mut runs = Vec::with_capacity(count);
+        view.each_run(position, length, |at, length| runs.push((at, length)));
+        runs
+    })
+}
+
+fn read_around(disk: &Disk, runs: &[(u64, usize)], into: &mut [u8]) -> Result<usize> {
+    let (start, last) = (runs[0].0, runs[runs.len() - 1]);
+    let mut all = vec![0; (last.0 - start) as usize + last.1];
+    let got = disk.read(start, &mut all)?;
+    let mut done = 0;
+    for (at, length) in runs {
+        let from = (at - start) as usize;
+        let there = got.saturating_sub(from).min(*length);
+        into[done..done + there].copy_from_slice(&all[from..from + there]);
+        done += there;
+        if there < *length {
+            break;
+        }
+    }
+    Ok(done)
+}

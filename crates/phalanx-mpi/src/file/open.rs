@@ -1,0 +1,82 @@
+//! Opening, closing and deleting files (MPI 5.0, 14.2).
+
+use super::access::Begun;
+use super::disk::{Create, Disk};
+use super::mode::Mode;
+use super::pointer::Pointer;
+use super::together::{agree, first_does};
+use super::{File, View};
+use crate::collective::Call;
+use crate::comm::{Comm, create};
+use crate::constants::{MPI_MODE_APPEND, MPI_MODE_DELETE_ON_CLOSE};
+use crate::error::{Class, Error, Result, fail};
+use crate::info::Info;
+use crate::tasks::block_on;
+use crate::world::World;
+use std::path::{Path, absolute};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+/// Collective over the communicator: with the same mode everywhere, and a name that means the same file everywhere.
+pub fn open(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32, hints: &Info) -> Result<Arc<File>> {
+    if comm.remote.is_some() {
+        return fail(Class::Comm, "comm is an intercommunicator");
+    }
+    let file = block_on(world, open_together(world, comm, name, amode))?;
+    file.add_hints(hints);
+    Ok(Arc::new(file))
+}
+
+pub(super) async fn open_together(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32) -> Result<File> {
+    let comm = create::duplicate(Call::new(world, comm)).await?;
+    let call = Call::new(world, comm.clone());
+    let mode = Mode::new(amode);
+    agree(&call, mode.clone().map(|_| amode.to_le_bytes().to_vec())).await?;
+    let mode = mode?;
+    // The first one makes the file, the others find it.
+    let (mut disk, mut outcome) = (None, Ok(()));
+    for first in [true, false] {
+        if (comm.rank == 0) == first {
+            let create = if first { mode.create() } else { Create::Never };
+            match Disk::open(name, mode, create) {
+                Ok(opened) => disk = Some(opened),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        agree(&call, outcome.clone().map(|()| Vec::new())).await?;
+    }
+    let disk = disk.ok_or_else(|| Error::new(Class::Intern, "the file was not opened"))?;
+    let end = if mode.has(MPI_MODE_APPEND) { disk.size() } else { Ok(0) };
+    agree(&call, end.clone().map(|_| Vec::new())).await?;
+    let end = i64::try_from(end?).unwrap_or(i64::MAX);
+    Ok(File {
+        world,
+        disk,
+        path: absolute(name).unwrap_or_else(|_| name.to_path_buf()),
+        mode,
+        view: Mutex::new(Arc::new(View::of_bytes()?)),
+        own: Mutex::new(end),
+        pointer: Pointer::new(world, comm.clone(), end),
+        comm,
+        atomic: AtomicBool::new(false),
+        turn: Mutex::new(()),
+        split: Mutex::new(None::<Begun>),
+        hints: Mutex::default(),
+    })
+}
+
+/// Collective. What was begun on the file must be done.
+pub fn close(file: Arc<File>) -> Result<()> {
+    let delete = || match file.mode.has(MPI_MODE_DELETE_ON_CLOSE) {
+        true => Disk::delete(&file.path),
+        false => Ok(()),
+    };
+    let outcome = block_on(file.world, first_does(&file.call(), Ok(Vec::new()), delete));
+    file.pointer.end();
+    outcome
+}
+
+/// Deletes a file that nobody needs to have opened.
+pub fn delete(name: &Path) -> Result<()> {
+    Disk::delete(name)
+}

@@ -1,0 +1,142 @@
+//! Several processes in one thread: everybody's operation goes on in turn.
+
+use super::access::{Place, Way};
+use super::open::open_together;
+use super::pointer::Ask;
+use super::together::{agree, first_does};
+use super::*;
+use crate::constants::*;
+use crate::datatype::Datatype;
+use crate::group::Group;
+use crate::point::Buffer;
+use crate::tasks;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+const EVERYTHING: i32 = MPI_MODE_RDWR | MPI_MODE_CREATE;
+
+/// Everybody's outcome of `work`.
+fn everybody<S, T>(sides: &[S], world: impl Fn(&S) -> &'static World, work: impl AsyncFn(&S) -> T) -> Vec<T> {
+    let future = |side| Box::pin(work(side)) as Pin<Box<dyn Future<Output = T> + '_>>;
+    let mut futures: Vec<_> = sides.iter().map(future).collect();
+    let mut outcomes: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    let end = Instant::now() + Duration::from_secs(20);
+    while outcomes.iter().any(Option::is_none) {
+        assert!(Instant::now() < end, "nobody can go on");
+        for ((side, future), outcome) in sides.iter().zip(&mut futures).zip(&mut outcomes) {
+            world(side).progress();
+            if outcome.is_none() {
+                if let Poll::Ready(ready) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    *outcome = Some(ready);
+                }
+            }
+        }
+    }
+    outcomes.into_iter().flatten().collect()
+}
+
+fn comms(size: usize) -> Vec<(&'static World, Arc<Comm>)> {
+    let group = Arc::new(Group { processes: (0..size as u32).collect() });
+    let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
+    World::together(size).into_iter().map(comm).collect()
+}
+
+/// A file opened by so many, and then deleted.
+fn opened(size: usize) -> (Vec<Arc<File>>, PathBuf) {
+    let path = std::env::temp_dir().join(format!("phalanx-file-{}-{size}", std::process::id()));
+    let work = async |side: &(&'static World, Arc<Comm>)| {
+        open_together(side.0, side.1.clone(), &path, EVERYTHING | MPI_MODE_EXCL).await.expect("it is made")
+    };
+    (everybody(&comms(size), |side| side.0, work).into_iter().map(Arc::new).collect(), path)
+}
+
+fn end(files: Vec<Arc<File>>, path: PathBuf) {
+    files.iter().for_each(|file| file.pointer.end());
+    tasks::poll(files[0].world);
+    std::fs::remove_file(path).expect("it is there");
+}
+
+/// Bytes that last as long as the program.
+fn bytes(memory: Vec<u8>) -> Buffer {
+    let memory = Vec::leak(memory);
+    Buffer::new(memory.as_mut_ptr(), memory.len(), Datatype::of(MPI_BYTE).expect("predefined")).expect("a buffer")
+}
+
+#[test]
+fn ordered_operations_are_in_the_order_of_ranks() {
+    let (files, path) = opened(4);
+    for _ in 0..2 {
+        everybody(&files, |file| file.world, async |file: &Arc<File>| {
+            let rank = file.comm.rank;
+            let own = bytes(vec![rank as u8; 3 - rank]);
+            file.clone().work(Way::Write, Place::Ordered, own).await.expect("written")
+        });
+    }
+    assert_eq!(std::fs::read(&path).expect("it is there"), [0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 2]);
+    let at = everybody(&files, |file| file.world, async |file: &Arc<File>| file.pointer.ask(Ask::Get).await);
+    assert_eq!(at, [Ok(12), Ok(12), Ok(12), Ok(12)]);
+    end(files, path);
+}
+
+#[test]
+fn a_rank_that_fails_in_an_ordered_operation_keeps_nobody() {
+    let (files, path) = opened(3);
+    let failing = |file: &Arc<File>| if file.comm.rank == 1 { Way::Read } else { Way::Write };
+    let wrong = Arc::new(View { etype: Datatype::of(MPI_INT).expect("predefined"), ..View::of_bytes().expect("bytes") });
+    *lock(&files[1].view) = wrong;
+    let outcomes = everybody(&files, |file| file.world, async |file: &Arc<File>| {
+        file.clone().work(failing(file), Place::Ordered, bytes(vec![7; 2])).await.map(|status| status.bytes)
+    });
+    assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(2), &Ok(2)));
+    assert_eq!(outcomes[1].as_ref().expect_err("no number of etypes").class, Class::Io);
+    assert_eq!(std::fs::read(&path).expect("it is there"), [7; 4]);
+    end(files, path);
+}
+
+#[test]
+fn what_is_written_at_the_shared_pointer_is_there_once() {
+    const EACH: usize = 50;
+    let (files, path) = opened(5);
+    everybody(&files, |file| file.world, async |file: &Arc<File>| {
+        for number in 0..EACH {
+            let own = bytes(vec![(file.comm.rank * EACH + number) as u8; 4]);
+            assert_eq!(file.clone().work(Way::Write, Place::Shared, own).await.expect("written").bytes, 4);
+        }
+    });
+    let all = std::fs::read(&path).expect("it is there");
+    let mut records: Vec<_> = all.chunks(4).map(|record| (record[0], record == [record[0]; 4])).collect();
+    records.sort();
+    assert_eq!(records, (0..5 * EACH).map(|number| (number as u8, true)).collect::<Vec<_>>());
+    let moved = everybody(&files, |file| file.world, async |file: &Arc<File>| {
+        file.pointer.ask(Ask::Move(i64::MAX)).await.expect_err("too far").class
+    });
+    assert_eq!(moved, [Class::Arg; 5]);
+    end(files, path);
+}
+
+#[test]
+fn what_fails_at_one_rank_fails_everywhere() {
+    let sides = comms(3);
+    let path = std::env::temp_dir().join(format!("phalanx-no-file-{}", std::process::id()));
+    let open = async |side: &(&'static World, Arc<Comm>), amodes: [i32; 3]| {
+        open_together(side.0, side.1.clone(), &path, amodes[side.1.rank]).await.map(drop).expect_err("refused")
+    };
+    let differ = [MPI_MODE_RDONLY, MPI_MODE_RDWR, MPI_MODE_RDONLY];
+    let errors = everybody(&sides, |side| side.0, async |side: &_| open(side, differ).await.class);
+    assert_eq!(errors, [Class::NotSame; 3]);
+    let errors = everybody(&sides, |side| side.0, async |side: &_| open(side, [MPI_MODE_RDONLY; 3]).await.class);
+    assert_eq!(errors, [Class::NoSuchFile; 3]);
+    let errors = everybody(&sides, |side| side.0, async |side: &_| {
+        let (world, comm): &(&'static World, Arc<Comm>) = side;
+        let call = Call::new(world, comm.clone());
+        let own = if comm.rank == 2 { fail(Class::Quota, "too much") } else { Ok(Vec::new()) };
+        let first = agree(&call, own).await.expect_err("one failed");
+        let second = first_does(&call, Ok(Vec::new()), || fail(Class::NoSpace, "full")).await.expect_err("it failed");
+        (first, second)
+    });
+    assert_eq!(errors[0].0, Error::new(Class::Quota, "at rank 2: too much"));
+    assert_eq!(errors[2].0, Error::new(Class::Quota, "too much"));
+    assert_eq!((errors[0].1.class, errors[1].1.text.as_str()), (Class::NoSpace, "at rank 0: full"));
+}
