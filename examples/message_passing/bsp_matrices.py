@@ -1,7 +1,7 @@
 """Matrix multiplication in supersteps, as in paper 001, section 5.
 
 Process 0 gives each other process the whole of B and some rows of A; all synchronize; each computes its rows of the
-product and puts them back; all synchronize again. Process 0 distributes and collects, and computes only when it is alone.
+product and puts them back; all synchronize again. Process 0 distributes and collects; alone it computes, too.
 
     phalanx bsprun -n 3 examples/message_passing/bsp_matrices.py 1500
 """
@@ -61,7 +61,7 @@ def main(size: int) -> None:
         begun = bsp.time()
         product = multiply(a, b, size)
         seconds = bsp.time() - begun
-        if a is not None and b is not None:
+        if a is not None and b is not None and product is not None:
             assert np.array_equal(product, a @ b), "the product is wrong"
             print(f"{size} x {size} on {bsp.nprocs()} processes: {seconds:.3f} s")
 

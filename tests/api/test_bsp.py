@@ -149,7 +149,9 @@ def test_arrays_of_every_kind_are_put(program: Program) -> None:
         if p == 1:
             print(areas[0], areas[1], areas[2].tolist(), areas[4].tolist(), sep=";")
     """
-    expected = "bytearray(b'\\x00xy\\x00');array('d', [0.0, 2.5]);[[0.0, 0.0, 0.0], [0.0, 0.0, 4.0]];[(0, 0.0), (1, 2.0)]"
+    expected = (
+        "bytearray(b'\\x00xy\\x00');array('d', [0.0, 2.5]);[[0.0, 0.0, 0.0], [0.0, 0.0, 4.0]];[(0, 0.0), (1, 2.0)]"
+    )
     assert program(2, text) == [expected]
 
 

@@ -35,8 +35,8 @@ class Machine:
 class SuperstepCost:
     """A superstep over all processes.
 
-    ``work`` (w) and ``sync`` are the longest times, in seconds, of computing and at its end; ``sent`` and ``received`` are
-    the most bytes of a process to and from others.
+    ``work`` (w) and ``sync`` are the longest times, in seconds, of computing and at its end; ``sent`` and ``received``
+    are the most bytes of a process to and from others.
     """
 
     work: float
@@ -100,7 +100,7 @@ def note_costs(wanted: bool = True) -> None:
 
 
 def costs() -> Costs:
-    """The costs that were noted, the same at all processes; all call this together, having noted the same supersteps."""
+    """The costs that were noted, at all processes; all call this together, having noted the same supersteps."""
     own = b"".join(_STEP.pack(*step) for step in program().costs())
     said = [list(_STEP.iter_unpack(one)) for one in program().everybody_says(own)]
     if len({len(one) for one in said}) > 1:
@@ -117,8 +117,8 @@ _TIMES = 10
 def probe() -> Machine:
     """Measures g and l, the same at all processes; all call this together, in a superstep of its own.
 
-    The messages of a superstep go evenly from each process to all others, as many bytes as the relation has; g and l are the
-    line through the best times ("bspprobe", Bisseling, "Parallel Scientific Computation", 1.5). Takes some milliseconds.
+    Each process sends messages evenly to all others, as many bytes as the relation has; g and l are the line through
+    the best times ("bspprobe", Bisseling, "Parallel Scientific Computation", 1.5). Takes some milliseconds.
     """
     bsp = program()
     if bsp.qsize()[0]:

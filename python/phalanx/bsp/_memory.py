@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from phalanx.bsp._program import program
 from phalanx.errors import BspError
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-else:
-    Buffer = Any
+#: The buffer protocol has no type before Python 3.12.
+Buffer: TypeAlias = Any
 
 
 def push_reg(array: Buffer) -> None:
@@ -42,8 +40,8 @@ def put(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
 
 
 def hpput(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
-    """As :func:`put`, without a copy of what is long: ``source`` may be read, and the array written, at any time until the
-    next sync has ended."""
+    """As :func:`put`, without a copy of what is long: ``source`` may be read, and the array written, at any time until
+    the next sync has ended."""
     view, target = _view("hpput", "source", source), _view("hpput", "array", array)
     _check_alike("hpput", view, target)
     program().hpput(pid, _raw("hpput", "source", view), _raw("hpput", "array", target), offset * target.itemsize)
@@ -58,8 +56,8 @@ def get(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
 
 
 def hpget(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
-    """As :func:`get`, without a copy of what is long: the array may be read, and ``into`` written, at any time until the
-    next sync has ended."""
+    """As :func:`get`, without a copy of what is long: the array may be read, and ``into`` written, at any time until
+    the next sync has ended."""
     target, area = _writable("hpget", "into", into), _view("hpget", "array", array)
     _check_alike("hpget", _view("hpget", "into", into), area)
     program().hpget(pid, _raw("hpget", "array", area), offset * area.itemsize, target)
@@ -72,7 +70,9 @@ def _view(call: str, name: str, array: Buffer) -> memoryview:
         raise BspError(f"{call}: {name} is no array, but {type(array).__name__}: {error}") from None
     # Names of fields stand between colons; O is an object, & a pointer.
     if re.search("[OP&]", re.sub(":[^:]*:", "", view.format)):
-        raise BspError(f"{call}: {name} holds references to objects, which mean nothing elsewhere: send it as a message")
+        raise BspError(
+            f"{call}: {name} holds references to objects, which mean nothing elsewhere: send it as a message"
+        )
     return view
 
 

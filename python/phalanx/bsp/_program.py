@@ -18,8 +18,8 @@ _ended = False
 
 
 class Program:
-    """The program, from :func:`begin` on. As a context it ends at the end of the block, unless that raised: an exception
-    that nobody handles ends the program on all processes."""
+    """The program, from :func:`begin` on. As a context it ends at the end of the block, unless that raised: an
+    exception that nobody handles ends the program on all processes."""
 
     def __enter__(self) -> Program:
         return self
@@ -81,8 +81,8 @@ def time() -> float:
 def sync() -> None:
     """Ends the superstep: waits for all processes, and makes happen what they asked for.
 
-    At each process, in this order: what others get is read; what is put is written, that of lower pids first, that of one
-    process in the order of its calls; what this process gets is written; registrations and the size of tags change.
+    At each process, in this order: what others get is read; what is put is written, that of lower pids first, that of
+    one process in the order of its calls; what this process gets is written; registrations and the size of tags change.
     Messages that were sent are in the queue then, and those of the superstep before are gone.
     """
     program().sync()

@@ -185,7 +185,9 @@ impl Bsp {
         match u64::try_from(offset) {
             Ok(offset) if offset.checked_add(length as u64).is_some_and(|end| end <= size) => Ok((pid, slot, offset)),
             _ => {
-                let text = format!("{length} bytes at offset {offset} are not within the {size} bytes that pid {pid} registered");
+                let text = format!(
+                    "{length} bytes at offset {offset} are not within the {size} bytes that pid {pid} registered"
+                );
                 fail(Class::RmaRange, text)
             }
         }

@@ -53,7 +53,8 @@ impl Bsp {
         let mut received = self.unpack(&mut inbox)?;
         let mut got: Vec<Vec<u8>> = parcels.iter().map(|parcel| vec![0; parcel.answer()]).collect();
         let (sends, receives) = self.follow(parcels, inbox.parcels(), &answers, &mut got)?;
-        let mut sent: u64 = (0..).zip(parcels).filter(|(to, _)| *to != call.rank()).map(|(_, parcel)| parcel.data).sum();
+        let mut sent: u64 =
+            (0..).zip(parcels).filter(|(to, _)| *to != call.rank()).map(|(_, parcel)| parcel.data).sum();
         let others = |(pid, span): &(usize, Span)| if *pid == call.rank() { 0 } else { span.length() as u64 };
         let hpputs: u64 = parcels.iter().flat_map(|parcel| &parcel.hpputs).map(|span| span.length() as u64).sum();
         sent += sends.iter().map(others).sum::<u64>() - hpputs; // these were counted with their parcel
@@ -184,7 +185,10 @@ async fn barrier(call: &Call, parcels: &[Parcel], end: End, announces: bool) -> 
         let (length, flags) = (number(0), number(8) as u32);
         if flags & 1 != end as u32 {
             let other = if end == End::Program { End::Superstep } else { End::Program };
-            return fail(Class::NotSame, format!("pid {pid} called {} where this process called {}", other.call(), end.call()));
+            return fail(
+                Class::NotSame,
+                format!("pid {pid} called {} where this process called {}", other.call(), end.call()),
+            );
         }
         lengths.push(length as usize);
         announced |= flags & ANNOUNCES != 0;

@@ -115,7 +115,8 @@ fn areas_have_a_length_of_their_own_at_each_process_and_end() {
         let other = (bsp.pid() + 1) % 3;
         let data = vec![1; other + 1];
         let error = bsp.put(other as i64, &data, area, 0).expect_err("it is too long").text;
-        let expected = format!("{} bytes at offset 0 are not within the {other} bytes that pid {other} registered", other + 1);
+        let expected =
+            format!("{} bytes at offset 0 are not within the {other} bytes that pid {other} registered", other + 1);
         assert_eq!(error, expected);
         bsp.put(other as i64, &data[1..], area, 0).expect("it fits");
         assert!(bsp.put(other as i64, &[], area, -1).is_err() && bsp.put(3, &[], area, 0).is_err());
