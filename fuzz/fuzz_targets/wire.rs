@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     same_again::<FromMachine>(header);
     let mut messages = Messages::new(MOST_FROM_RANK);
     messages.feed(body);
-    while let Ok(Some(message)) = messages.next::<FromRank>() {
+    while let Ok(Some(message)) = messages.take::<FromRank>() {
         same_again::<FromRank>(&frame(&message)[4..]);
     }
     let _ = String::from_utf8_lossy(body).parse::<Seat>();

@@ -175,16 +175,18 @@ def test_everything_ends_with_the_launcher(grid: Grid, executors: list[Executor]
     finished(mpirun(grid, executors, "-n", "4", "true"))  # all places are free again
 
 
-def test_the_ranks_end_with_their_executor(grid: Grid, executors: list[Executor]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_ranks_end_with_their_executor(grid: Grid, executors: list[Executor], number: signal.Signals) -> None:
     process = mpirun(grid, executors, "-n", "4", "sh", "-c", "echo $$; sleep 1000")
     until(lambda: len(process.lines()) == 4, timeout=PATIENCE, what="four ranks")
-    executors[1].process.kill()
+    executors[1].process.signal(number, group=True)
     assert process.wait(timeout=PATIENCE) == 1
     assert re.search("rank 2 on right is lost: its machine is gone", process.stderr()), process.report()
     until(lambda: not executors[1].host.pids(), timeout=PATIENCE, what="the end of what the executor started")
     assert_nothing_runs(executors[:1])
-    for folder in folders():  # of the executor that was killed; a later one on its machine would do this
-        shutil.rmtree(folder)
+    if number == signal.SIGKILL:
+        for folder in folders():  # a later executor on its machine would do this
+            shutil.rmtree(folder)
 
 
 def test_a_machine_that_falls_silent_is_told_and_may_be_done_without(grid: Grid, executors: list[Executor]) -> None:

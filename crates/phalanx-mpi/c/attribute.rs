@@ -6,6 +6,7 @@ use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Win};
 use phalanx_mpi::attribute::{self, Copy as CopyAttribute, Delete, Kind};
 use phalanx_mpi::comm::{Comm, TAG_MOST};
 use phalanx_mpi::constants::*;
+use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::error::Class;
 use phalanx_mpi::world::world;
 use phalanx_mpi::{codes, error};
@@ -66,6 +67,7 @@ impl Attributed for MPI_Datatype {
     }
 
     fn exists(self) -> Result<u32> {
+        Datatype::of(self.id())?;
         Ok(self.id())
     }
 }

@@ -42,11 +42,7 @@ mpi! {
     }
 
     early_fn MPI_Abort(_comm: MPI_Comm, errorcode: c_int) {
-        let text = format!("MPI_Abort was called with error code {errorcode}");
-        if let Ok(world) = world() {
-            world.tell_abort(errorcode, &text);
-        }
-        life::abort(errorcode, &text);
+        life::abort(errorcode, &format!("MPI_Abort was called with error code {errorcode}"));
     }
 
     early_fn MPI_Get_version(version: Out<c_int>, subversion: Out<c_int>) {

@@ -25,6 +25,11 @@ mpi! {
         info.put(MPI_Info::of(info::put(Info::of(info::environment().pairs()))?));
     }
 
+    /// Processes are not bound to parts of the hardware: there is nothing to say.
+    early_fn MPI_Get_hw_resource_info(hw_info: Out<MPI_Info>) {
+        hw_info.put(MPI_Info::of(info::put(Info::default())?));
+    }
+
     early_fn MPI_Info_dup(info: MPI_Info, newinfo: Out<MPI_Info>) {
         newinfo.put(MPI_Info::of(info::put(Info::of(info::find(info.id())?.pairs()))?));
     }

@@ -125,9 +125,6 @@ unsupported! {
     MPI_Get_accumulate
     MPI_Get_accumulate_c
     MPI_Get_c
-    MPI_Get_hw_resource_info
-    MPI_Grequest_complete
-    MPI_Grequest_start
     MPI_Lookup_name
     MPI_Open_port
     MPI_Parrived

@@ -33,7 +33,7 @@ impl Control {
         let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         let mut buffer = [0; 4096];
         loop {
-            if let Some(message) = messages.next().map_err(io::Error::other)? {
+            if let Some(message) = messages.take().map_err(io::Error::other)? {
                 return Ok(Some(message));
             }
             match recv(&self.socket, &mut buffer, flags) {

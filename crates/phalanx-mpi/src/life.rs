@@ -2,6 +2,7 @@
 
 use crate::constants::*;
 use crate::error::{Class, Result, fail};
+use crate::world::world;
 use phalanx_net::sync::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,6 +101,9 @@ pub fn is_main_thread() -> bool {
 /// Ends the program, with a word on why (MPI_Abort).
 pub fn abort(code: i32, text: &str) -> ! {
     eprintln!("phalanx: {text}");
+    if let Ok(world) = world() {
+        world.tell_abort(code, text);
+    }
     // What the shell sees has eight bits; failure must not become success.
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }

@@ -28,6 +28,9 @@ pub struct World {
     pub size: usize,
     /// The ranks of this machine.
     pub local: std::ops::Range<usize>,
+    /// The machine of each process, the same numbers everywhere, known before anything is sent to another machine; none when
+    /// all are on this one.
+    pub machines: Vec<u32>,
     engine: Mutex<Engine>,
     manners: Mutex<Manners>,
     segment: Option<Arc<Segment>>,
@@ -68,6 +71,7 @@ impl World {
             rank: 0,
             size: 1,
             local: 0..1,
+            machines: Vec::new(),
             engine: Mutex::new(Engine::new(0, vec![Path::Own], None)),
             manners: Mutex::default(),
             segment: None,
@@ -87,6 +91,7 @@ impl World {
         let bells = seat.bells.iter().map(|file| own(*file));
         let segment = Segment::map(segment.as_fd(), local.len());
         let segment = Arc::new(segment.map_err(|error| format!("the memory of this machine's ranks: {error}"))?);
+        segment.desk(seat.rank as usize - local.start).process.store(std::process::id(), Ordering::Relaxed);
         let bells: Vec<_> = bells.map(|file| Arc::new(Bell::new(file))).collect();
         let me = rank - local.start;
         let path = |peer: usize| match peer {
@@ -106,6 +111,7 @@ impl World {
             rank,
             size,
             app: Some(seat.app),
+            machines: Vec::new(),
             engine: Mutex::new(engine),
             manners: Mutex::new(manners),
             bell: Some(bells[me].clone()),
@@ -116,13 +122,14 @@ impl World {
         })
     }
 
-    /// Processes of one program, all in this one and on one machine.
+    /// Processes of one program, all in this one, as if they were on these machines (on one if there are none).
     #[cfg(test)]
-    pub(crate) fn together(size: usize) -> Vec<&'static World> {
+    pub(crate) fn together(size: usize, machines: &[u32]) -> Vec<&'static World> {
         let worlds = crate::engine::tests::engines(size).into_iter().enumerate().map(|(rank, engine)| World {
             rank,
             size,
             local: 0..size,
+            machines: machines.to_vec(),
             engine: Mutex::new(engine),
             ..World::alone()
         });
@@ -196,7 +203,7 @@ impl World {
     }
 
     /// Something other than a send or a receive was completed.
-    pub(crate) fn note_completion(&self) {
+    pub fn note_completion(&self) {
         self.engine().completions += 1;
         self.tell_sleepers();
     }

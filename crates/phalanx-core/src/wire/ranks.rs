@@ -94,7 +94,7 @@ impl Messages {
     }
 
     /// The next message, once it is whole. After an error nothing that comes can be understood any more.
-    pub fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, WireError> {
+    pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, WireError> {
         let Some(head) = self.bytes.first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(*head) as usize;
         if length > self.most {
@@ -231,7 +231,7 @@ mod tests {
         let (mut messages, mut got) = (Messages::new(MOST_FROM_RANK), Vec::new());
         for byte in bytes {
             messages.feed(&[byte]);
-            got.extend(messages.next::<FromRank>().expect("is a message"));
+            got.extend(messages.take::<FromRank>().expect("is a message"));
         }
         assert_eq!(got, sent);
     }
@@ -241,7 +241,7 @@ mod tests {
         for bytes in [vec![255; 4], vec![1, 0, 0, 0, 77], vec![2, 0, 0, 0, 1, 1]] {
             let mut messages = Messages::new(MOST_FROM_RANK);
             messages.feed(&bytes);
-            assert!(messages.next::<FromRank>().is_err(), "{bytes:?}");
+            assert!(messages.take::<FromRank>().is_err(), "{bytes:?}");
         }
     }
 }

@@ -1,12 +1,12 @@
-use super::{Call, Span, across};
+use super::{Call, Span, across, levels};
 use crate::error::Result;
 
 /// Nobody returns before all have called, in both groups of an intercommunicator.
 pub async fn barrier(call: &Call) -> Result<()> {
-    if call.comm.remote.is_some() {
-        across::barrier(call).await
-    } else {
-        meet(call).await
+    match call.machines() {
+        _ if call.comm.remote.is_some() => across::barrier(call).await,
+        Some(machines) => Box::pin(levels::barrier_by_levels(call, machines)).await,
+        None => meet(call).await,
     }
     call.outcome()
 }

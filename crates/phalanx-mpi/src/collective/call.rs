@@ -1,5 +1,6 @@
 //! One collective operation at one process, and the messages of it.
 
+use super::levels::Machines;
 use super::span::Span;
 use crate::comm::{Comm, Use};
 use crate::engine::{Mode, Outgoing, Status, Target};
@@ -24,6 +25,8 @@ pub struct Call {
     tag: i32,
     /// Of an intercommunicator: the same operation among the processes of this side.
     local: Option<Box<Call>>,
+    /// Those who take part, when these are not all of the communicator, and the place of this process among them.
+    members: Option<(Arc<[usize]>, usize)>,
     failure: OnceCell<Error>,
 }
 
@@ -52,7 +55,7 @@ impl Call {
     #[inline]
     fn with_tag(world: &'static World, comm: Arc<Comm>, tag: i32) -> Call {
         let local = comm.remote.as_ref().map(|remote| Box::new(Call::with_tag(world, remote.local.clone(), tag)));
-        Call { world, comm, tag, local, failure: OnceCell::new() }
+        Call { world, comm, tag, local, members: None, failure: OnceCell::new() }
     }
 
     /// The same operation, started again.
@@ -65,14 +68,38 @@ impl Call {
         self.tag
     }
 
+    /// A part of the operation that these ranks do; None for others.
+    pub(super) fn within(&self, ranks: &Arc<[usize]>) -> Option<Call> {
+        let place = ranks.iter().position(|rank| *rank == self.comm.rank)?;
+        let mut part = self.again();
+        part.members = Some((ranks.clone(), place));
+        Some(part)
+    }
+
+    /// Where the communicator's ranks live, if that makes a difference to this operation.
+    #[inline]
+    pub(super) fn machines(&self) -> Option<&Machines> {
+        if self.members.is_some() || self.world.machines.is_empty() {
+            return None;
+        }
+        self.comm.machines.get_or_init(|| Machines::of(&self.comm, self.world)).as_ref()
+    }
+
+    /// This process's place among those who take part.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.comm.rank
+        self.members.as_ref().map_or(self.comm.rank, |(_, place)| *place)
     }
 
     #[inline]
     pub fn size(&self) -> usize {
-        self.comm.size()
+        self.members.as_ref().map_or(self.comm.size(), |(ranks, _)| ranks.len())
+    }
+
+    /// The rank in the communicator's peers.
+    #[inline]
+    fn peer(&self, place: usize) -> usize {
+        self.members.as_ref().map_or(place, |(ranks, _)| ranks[place])
     }
 
     /// Of an intercommunicator: the operation among this side's processes.
@@ -99,7 +126,7 @@ impl Call {
 
     #[inline]
     fn start_put(&self, to: usize, bytes: Span) -> Option<usize> {
-        let process = self.comm.peers().processes[to];
+        let process = self.comm.peers().processes[self.peer(to)];
         let data = Outgoing::Borrowed(bytes.start(), bytes.length());
         self.world.engine().send(process, self.comm.envelope(Use::Collective, self.tag), data, Mode::Standard)
     }
@@ -107,7 +134,7 @@ impl Call {
     #[inline]
     fn start_get(&self, from: usize, into: Span) -> Receiving {
         let context = self.comm.context | Use::Collective as u64;
-        let pattern = Pattern { context, source: Some(from as i32), tag: Some(self.tag) };
+        let pattern = Pattern { context, source: Some(self.peer(from) as i32), tag: Some(self.tag) };
         let request = self.world.engine().receive(pattern, Target::Plain(into.start(), into.length()));
         Receiving { request, from, into }
     }

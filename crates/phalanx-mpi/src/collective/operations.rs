@@ -242,10 +242,12 @@ impl Operands {
 pub fn reduce_to(comm: &Comm, operands: Operands, root: i32) -> Result<impl Operation + use<>> {
     let root = Root::of(comm, root)?;
     let here = root.is_here(comm);
-    let reducer = operands.reducer()?;
+    let is_significant = !matches!(root, Root::Across(Part::Nothing));
+    let reducer = is_significant.then(|| operands.reducer()).transpose()?;
     let own = if root.takes_part() { operands.own(here)? } else { None };
     let result = here.then(|| operands.result()).transpose()?;
     Ok(async move |call: &Call| {
+        let Some(reducer) = &reducer else { return Ok(()) };
         let (mut kept, mut kept_own) = (Scratch::new(0), Scratch::new(0));
         let room = result.as_ref().map(|result| match &own {
             None => result.load(&mut kept),
@@ -253,8 +255,8 @@ pub fn reduce_to(comm: &Comm, operands: Operands, root: i32) -> Result<impl Oper
         });
         let span = own.as_ref().map(|own| own.load(&mut kept_own)).or(room).unwrap_or(Span::EMPTY);
         match root {
-            Root::Rank(root) => reduce(call, span, room, root, &reducer).await,
-            Root::Across(part) => across::reduce_across(call, span, room, part, &reducer).await,
+            Root::Rank(root) => reduce(call, span, room, root, reducer).await,
+            Root::Across(part) => across::reduce_across(call, span, room, part, reducer).await,
         }
         if let (Some(result), Some(room)) = (&result, room) {
             result.store(room);

@@ -2,7 +2,7 @@
 //!
 //! An operation is associative; if it is not commutative too, operands are combined in the order of their ranks.
 
-use super::{Blocks, Call, Reducer, Scratch, Span, gather};
+use super::{Blocks, Call, Reducer, Scratch, Span, gather, levels};
 
 /// Bytes from which on ranks, if more than two, combine a part each.
 const LONG: usize = 128 << 10;
@@ -11,6 +11,8 @@ const LONG: usize = 128 << 10;
 pub async fn reduce(call: &Call, own: Span, result: Option<Span>, root: usize, reducer: &Reducer) {
     if !reducer.is_commutative() {
         in_order(call, own, result, root, reducer).await
+    } else if let Some(machines) = call.machines() {
+        Box::pin(levels::reduce_by_levels(call, machines, own, result, root, reducer)).await
     } else if own.length() < LONG || call.size() <= 2 {
         by_tree(call, own, result, root, reducer).await
     } else {

@@ -3,6 +3,7 @@
 pub mod create;
 
 use crate::attached::Attached;
+use crate::collective::Machines;
 use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};
 use crate::group::Group;
@@ -50,6 +51,8 @@ pub struct Comm {
     pub remote: Option<Remote>,
     /// Given to it when it is made, if it is.
     pub topology: OnceLock<Topology>,
+    /// Where its processes live, once an operation has asked.
+    pub machines: OnceLock<Option<Machines>>,
     /// Of the next collective operation; all processes call them in the same order.
     turn: AtomicI32,
     /// Memory for its buffered sends.
@@ -73,8 +76,8 @@ static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(2);
 impl Comm {
     pub fn new(context: u64, group: Arc<Group>, rank: usize, remote: Option<Remote>) -> Arc<Comm> {
         let (topology, turn, attached) = (OnceLock::new(), AtomicI32::new(0), Attached::default());
-        let (name, hints) = (Mutex::default(), Mutex::default());
-        Arc::new(Comm { context, group, rank, remote, topology, turn, attached, name, hints })
+        let (machines, name, hints) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Arc::new(Comm { context, group, rank, remote, topology, machines, turn, attached, name, hints })
     }
 
     /// The communicator of a handle.

@@ -154,8 +154,9 @@ mod tests {
     /// Packed, and unpacked again.
     fn there_and_back<T: Copy + Default>(handle: u32, value: T) -> (Vec<u8>, T) {
         let (datatype, mut packed, mut back) = (Datatype::of(handle).unwrap(), [0; 32], T::default());
-        // SAFETY: one element each.
+        // SAFETY: one element.
         let length = unsafe { datatype.pack_external((&raw const value).cast(), 1, &mut packed) }.unwrap();
+        // SAFETY: one element.
         unsafe { datatype.unpack_external((&raw mut back).cast(), 1, &packed[..length]) }.unwrap();
         (packed[..length].to_vec(), back)
     }

@@ -17,6 +17,8 @@ pub(super) enum Shape {
     Run,
     /// `inner` again and again, `stride` bytes apart.
     Loop { count: usize, stride: isize, inner: Arc<Layout> },
+    /// Runs of `length` bytes each, in no regular distances.
+    Blocks { length: usize, places: Arc<[isize]> },
     /// One after the other; at least two of them, none empty.
     List(Arc<[Part]>),
 }
@@ -64,8 +66,9 @@ impl Layout {
 
     /// The parts one after the other, joined where they touch.
     pub fn list(parts: impl IntoIterator<Item = Layout>) -> Layout {
-        let mut joined: Vec<Layout> = Vec::new();
+        let (mut joined, mut same): (Vec<Layout>, _) = (Vec::new(), Same::Nothing);
         for part in parts.into_iter().filter(|part| part.size > 0) {
+            same = same.and(&part);
             match &part.shape {
                 Shape::List(inside) if joined.len() + inside.len() <= JOINED => {
                     inside.iter().for_each(|inner| append(&mut joined, inner.layout.shifted(part.at)));
@@ -78,7 +81,15 @@ impl Layout {
             [only] => only.clone(),
             [first, ..] => match common_stride(&joined) {
                 Some(stride) => first.repeated(joined.len(), stride),
-                None => Layout { at: 0, size: joined.iter().map(|part| part.size).sum(), shape: numbered(joined) },
+                None => {
+                    let size = joined.iter().map(|part| part.size).sum();
+                    let shape = if let Some(length) = same.worth(size, joined.len()) {
+                        Shape::Blocks { length, places: split(&joined, length) }
+                    } else {
+                        numbered(joined)
+                    };
+                    Layout { at: 0, size, shape }
+                }
             },
         }
     }
@@ -91,10 +102,46 @@ impl Layout {
                 (Shape::Loop { stride, inner, .. }, Shape::Loop { stride: step, inner: inside, .. }) => {
                     stride == step && Arc::ptr_eq(inner, inside)
                 }
+                (Shape::Blocks { places, .. }, Shape::Blocks { places: others, .. }) => Arc::ptr_eq(places, others),
                 (Shape::List(parts), Shape::List(others)) => Arc::ptr_eq(parts, others),
                 _ => false,
             }
     }
+}
+
+/// Whether all parts of a list are runs of one length.
+#[derive(Clone, Copy)]
+enum Same {
+    Nothing,
+    Length(usize),
+    No,
+}
+
+impl Same {
+    fn and(self, part: &Layout) -> Same {
+        match (self, &part.shape) {
+            (Same::Nothing, Shape::Run) => Same::Length(part.size),
+            (Same::Length(length), Shape::Run) if length == part.size => self,
+            _ => Same::No,
+        }
+    }
+
+    /// The length, when runs of one length are better than the few that are left of them where they touch.
+    fn worth(self, size: usize, joined: usize) -> Option<usize> {
+        match self {
+            Same::Length(length) if size / length < JOINED_IS_BETTER * joined => Some(length),
+            _ => None,
+        }
+    }
+}
+
+/// Runs of different lengths take about so many times longer.
+const JOINED_IS_BETTER: usize = 4;
+
+/// Where runs of `length` begin.
+fn split(runs: &[Layout], length: usize) -> Arc<[isize]> {
+    let places = |run: &Layout| (run.at..run.at + run.size as isize).step_by(length);
+    runs.iter().flat_map(places).collect()
 }
 
 fn append(parts: &mut Vec<Layout>, next: Layout) {

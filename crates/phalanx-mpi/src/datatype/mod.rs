@@ -95,7 +95,7 @@ impl Datatype {
     pub fn count(&self, bytes: usize) -> Option<usize> {
         match self.size() {
             0 => (bytes == 0).then_some(0),
-            size => bytes.is_multiple_of(size).then_some(bytes / size),
+            size => (bytes % size == 0).then_some(bytes / size),
         }
     }
 
@@ -111,13 +111,7 @@ impl Datatype {
     pub fn predefined(&self) -> Option<&'static Kind> {
         match (self.contents.combiner, self.contents.types.first()) {
             (Combiner::Dup, Some(original)) => original.predefined(),
-            (combiner, _) => {
-                if combiner.is_predefined() {
-                    self.basic()
-                } else {
-                    None
-                }
-            }
+            (combiner, _) => self.basic().filter(|_| combiner.is_predefined()),
         }
     }
 

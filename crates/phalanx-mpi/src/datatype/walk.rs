@@ -15,6 +15,11 @@ pub(super) trait Visit {
             at = at.wrapping_add(stride);
         }
     }
+
+    /// One run at each of these places, counted from `base`.
+    fn blocks(&mut self, base: isize, places: &[isize], length: usize) {
+        places.iter().for_each(|place| self.run(base.wrapping_add(*place), length));
+    }
 }
 
 impl Layout {
@@ -25,6 +30,7 @@ impl Layout {
         match &self.shape {
             Shape::Run => visit.run(base.wrapping_add_unsigned(skip), take),
             Shape::Loop { stride, inner, .. } => walk_loop(inner, *stride, base, skip, take, visit),
+            Shape::Blocks { length, places } => walk_blocks(places, *length, base, skip, take, visit),
             Shape::List(parts) => {
                 let (mut skip, mut take) = (skip, take);
                 let first = parts.partition_point(|part| part.start <= skip) - 1;
@@ -63,6 +69,22 @@ pub(super) fn walk_loop(inner: &Layout, stride: isize, base: isize, skip: usize,
     }
 }
 
+/// The rest of a block that was begun, whole blocks, the beginning of one.
+fn walk_blocks(places: &[isize], length: usize, base: isize, skip: usize, take: usize, visit: &mut impl Visit) {
+    let (mut index, begun) = (skip / length, skip % length);
+    let mut take = take;
+    if begun > 0 {
+        let rest = take.min(length - begun);
+        visit.run(base.wrapping_add(places[index]).wrapping_add_unsigned(begun), rest);
+        (index, take) = (index + 1, take - rest);
+    }
+    let (whole, rest) = (take / length, take % length);
+    visit.blocks(base, &places[index..index + whole], length);
+    if rest > 0 {
+        visit.run(base.wrapping_add(places[index + whole]), rest);
+    }
+}
+
 /// Reads memory around `buffer`, writes packed bytes.
 pub(super) struct Pack {
     pub buffer: *const u8,
@@ -86,10 +108,20 @@ impl Visit for Pack {
     }
 
     fn runs(&mut self, at: isize, length: usize, stride: isize, count: usize) {
-        let from = self.buffer.wrapping_offset(at);
+        let (buffer, packed) = (self.buffer.wrapping_offset(at), self.packed);
+        let offsets = (0..count as isize).map(|index| index.wrapping_mul(stride));
         // SAFETY: as in `run`.
-        unsafe { copy_runs(from, stride, self.packed, length as isize, length, count) };
-        self.packed = self.packed.wrapping_add(length * count);
+        unsafe { copy(offsets, length, |offset, done| (buffer.wrapping_offset(offset), packed.add(done))) };
+        self.packed = packed.wrapping_add(length * count);
+    }
+
+    fn blocks(&mut self, base: isize, places: &[isize], length: usize) {
+        let (buffer, packed) = (self.buffer.wrapping_offset(base), self.packed);
+        // SAFETY: as in `run`.
+        unsafe {
+            copy(places.iter().copied(), length, |place, done| (buffer.wrapping_offset(place), packed.add(done)))
+        };
+        self.packed = packed.wrapping_add(length * places.len());
     }
 }
 
@@ -104,51 +136,64 @@ impl Visit for Unpack {
     }
 
     fn runs(&mut self, at: isize, length: usize, stride: isize, count: usize) {
-        let to = self.buffer.wrapping_offset(at);
+        let (buffer, packed) = (self.buffer.wrapping_offset(at), self.packed);
+        let offsets = (0..count as isize).map(|index| index.wrapping_mul(stride));
         // SAFETY: as in `run`.
-        unsafe { copy_runs(self.packed, length as isize, to, stride, length, count) };
-        self.packed = self.packed.wrapping_add(length * count);
+        unsafe { copy(offsets, length, |offset, done| (packed.add(done), buffer.wrapping_offset(offset))) };
+        self.packed = packed.wrapping_add(length * count);
+    }
+
+    fn blocks(&mut self, base: isize, places: &[isize], length: usize) {
+        let (buffer, packed) = (self.buffer.wrapping_offset(base), self.packed);
+        // SAFETY: as in `run`.
+        unsafe {
+            copy(places.iter().copied(), length, |place, done| (packed.add(done), buffer.wrapping_offset(place)))
+        };
+        self.packed = packed.wrapping_add(length * places.len());
     }
 }
 
-/// Copies `count` runs; those of one number without a call for each.
+/// Copies runs of `length` bytes, those of a few numbers without a call for each. `ends` says of an offset, and of how
+/// many packed bytes lie before it, from where to where.
 ///
 /// # Safety
-/// Both sides must hold `count` runs of `length` bytes with their strides.
-unsafe fn copy_runs(from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, length: usize, count: usize) {
+/// Both ends of each run must be valid for `length` bytes.
+#[inline]
+unsafe fn copy(
+    offsets: impl Iterator<Item = isize>,
+    length: usize,
+    ends: impl Fn(isize, usize) -> (*const u8, *mut u8),
+) {
     // SAFETY: the caller's promise.
     unsafe {
         match length {
-            1 => copy_numbers::<1>(from, from_stride, to, to_stride, count),
-            2 => copy_numbers::<2>(from, from_stride, to, to_stride, count),
-            4 => copy_numbers::<4>(from, from_stride, to, to_stride, count),
-            8 => copy_numbers::<8>(from, from_stride, to, to_stride, count),
-            16 => copy_numbers::<16>(from, from_stride, to, to_stride, count),
-            32 => copy_numbers::<32>(from, from_stride, to, to_stride, count),
-            _ => {
-                let (mut from, mut to) = (from, to);
-                for _ in 0..count {
-                    to.copy_from_nonoverlapping(from, length);
-                    (from, to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
-                }
-            }
+            1 => copy_numbers::<1>(offsets, ends),
+            2 => copy_numbers::<2>(offsets, ends),
+            4 => copy_numbers::<4>(offsets, ends),
+            8 => copy_numbers::<8>(offsets, ends),
+            12 => copy_numbers::<12>(offsets, ends),
+            16 => copy_numbers::<16>(offsets, ends),
+            24 => copy_numbers::<24>(offsets, ends),
+            32 => copy_numbers::<32>(offsets, ends),
+            48 => copy_numbers::<48>(offsets, ends),
+            _ => offsets.enumerate().for_each(|(index, offset)| {
+                let (from, to) = ends(offset, index * length);
+                to.copy_from_nonoverlapping(from, length);
+            }),
         }
     }
 }
 
 /// # Safety
-/// As of `copy_runs`, with `length` = `BYTES`.
+/// As of `copy`, with `length` = `BYTES`.
+#[inline]
 unsafe fn copy_numbers<const BYTES: usize>(
-    from: *const u8,
-    from_stride: isize,
-    to: *mut u8,
-    to_stride: isize,
-    count: usize,
+    offsets: impl Iterator<Item = isize>,
+    ends: impl Fn(isize, usize) -> (*const u8, *mut u8),
 ) {
-    let (mut from, mut to) = (from, to);
-    for _ in 0..count {
+    for (index, offset) in offsets.enumerate() {
+        let (from, to) = ends(offset, index * BYTES);
         // SAFETY: the caller's promise; any alignment.
         unsafe { to.cast::<[u8; BYTES]>().write_unaligned(from.cast::<[u8; BYTES]>().read_unaligned()) };
-        (from, to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
     }
 }

@@ -1,9 +1,10 @@
 //! What arrives: frames of the peers, chunk by chunk.
 
-use super::request::{Content, Message, Request, Status};
+use super::request::{Content, Message, Receiving, Request, Status, Target};
 use super::{Engine, Envelope, Path, Waiting};
 use crate::error::Class;
-use crate::transport::{Chunk, Header, Kind, SYNCHRONOUS};
+use crate::transport::{Chunk, Header, Kind, SYNCHRONOUS, read_memory};
+use std::sync::atomic::Ordering;
 
 /// A frame of which more is to come.
 pub(super) struct Arriving {
@@ -18,7 +19,7 @@ enum Into {
     Receive(usize),
     Message(usize),
     /// The engine's own word, which is kept until it is whole.
-    Word([u8; 8]),
+    Word([u8; 16]),
     Nowhere,
 }
 
@@ -75,7 +76,7 @@ impl Engine {
                 Some(Request::Receive(receiving)) if !receiving.done => Into::Receive(header.id as usize),
                 _ => Into::Nowhere,
             },
-            Some(_) if header.length <= 8 => Into::Word([0; 8]),
+            Some(_) if header.length <= 16 => Into::Word([0; 16]),
             _ => Into::Nowhere,
         };
         Arriving { header, into, got: 0 }
@@ -115,29 +116,32 @@ impl Engine {
                     self.empty(message, receive);
                 }
             }
-            Into::Word(word) => self.on_word(from, &header, u64::from_le_bytes(word)),
+            Into::Word(word) => {
+                let number = |at: usize| u64::from_le_bytes(word[at..at + 8].try_into().expect("eight bytes"));
+                self.on_word(from, &header, [number(0), number(8)]);
+            }
             Into::Nowhere => {}
         }
     }
 
-    fn on_word(&mut self, from: u32, header: &Header, word: u64) {
+    fn on_word(&mut self, from: u32, header: &Header, [word, more]: [u64; 2]) {
         let id = header.id as usize;
         match Kind::of(header.kind) {
-            Some(Kind::Offer) => self.on_offer(from, header, word),
+            Some(Kind::Offer) => self.on_offer(from, header, word, more),
             Some(Kind::Wanted) => self.on_wanted(from, id, word),
             Some(Kind::Matched) if self.is_send_to(id, from) => self.advance(id),
             Some(Kind::Withdraw) => {
                 let messages = &self.messages;
                 let is_it = |message: &usize| {
                     let message = &messages[*message];
-                    message.from == from && matches!(message.content, Content::There(send) if send == header.id)
+                    message.from == from && matches!(message.content, Content::There { send, .. } if send == header.id)
                 };
                 let withdrawn = self.matching.withdraw(header.context, is_it);
                 if let Some(message) = withdrawn {
                     self.messages.remove(message);
                 }
                 let answer = Header { kind: Kind::Withdrawn as u16, length: 8, ..*header };
-                self.tell(from, answer, u64::from(withdrawn.is_some()).to_le_bytes());
+                self.tell(from, answer, [u64::from(withdrawn.is_some()), 0]);
             }
             Some(Kind::Withdrawn) if word == 1 && self.is_send_to(id, from) => {
                 if let Some(Request::Send(sending)) = self.requests.get_mut(id) {
@@ -153,24 +157,48 @@ impl Engine {
         matches!(self.requests.get(id), Some(Request::Send(sending)) if sending.to == peer && sending.left > 0)
     }
 
-    fn on_offer(&mut self, from: u32, header: &Header, length: u64) {
+    fn on_offer(&mut self, from: u32, header: &Header, length: u64, address: u64) {
         let envelope = envelope(header);
         match self.matching.arrive(&envelope) {
             Some(receive) => {
                 self.begin_receive(receive, &envelope, length);
-                self.want(from, header.id, receive);
+                self.want(from, header.id, receive, length, address);
             }
             None => {
-                let content = Content::There(header.id);
+                let content = Content::There { send: header.id, address };
                 let message = self.messages.insert(Message { from, length, content, taken: None, matched: None });
                 self.matching.keep(envelope, message);
             }
         }
     }
 
-    fn want(&mut self, from: u32, send: u64, receive: usize) {
+    /// Gets the data of a message that was offered: from the sender's memory where that can be read, else it is asked for.
+    fn want(&mut self, from: u32, send: u64, receive: usize, length: u64, address: u64) {
+        if self.read_offered(from, receive, length, address) {
+            self.complete_receive(receive);
+            let header = Header { kind: Kind::Matched as u16, id: send, ..Header::default() };
+            return self.tell(from, header, [0; 2]);
+        }
         let header = Header { kind: Kind::Wanted as u16, id: send, length: 8, ..Header::default() };
-        self.tell(from, header, (receive as u64).to_le_bytes());
+        self.tell(from, header, [receive as u64, 0]);
+    }
+
+    fn read_offered(&mut self, from: u32, receive: usize, length: u64, address: u64) -> bool {
+        let (Some(segment), Path::Shared { local, .. }) = (&self.segment, &self.peers[from as usize].path) else {
+            return false;
+        };
+        let Some(Request::Receive(Receiving { target: Target::Plain(to, capacity), .. })) = self.requests.get(receive)
+        else {
+            return false;
+        };
+        if !self.reads_memory || address == 0 {
+            return false;
+        }
+        let process = segment.desk(*local).process.load(Ordering::Relaxed);
+        // SAFETY: the memory of the receive is lent until it is done.
+        let read = unsafe { read_memory(process, address, *to, (length as usize).min(*capacity)) };
+        self.reads_memory = read; // where it is forbidden once it is forbidden
+        read
     }
 
     fn on_wanted(&mut self, by: u32, send: usize, receive: u64) {
@@ -196,14 +224,14 @@ impl Engine {
                 self.advance(send);
             } else {
                 let header = Header { kind: Kind::Matched as u16, id: send as u64, ..Header::default() };
-                self.tell(from, header, [0; 8]);
+                self.tell(from, header, [0; 2]);
             }
         }
         match &self.messages[message].content {
-            Content::There(send) => {
-                let send = *send;
+            Content::There { send, address } => {
+                let (send, address) = (*send, *address);
                 self.messages.remove(message);
-                self.want(from, send, receive);
+                self.want(from, send, receive, length, address);
             }
             Content::Here(kept) if (kept.len() as u64) < length => self.messages[message].taken = Some(receive),
             Content::Here(_) => self.empty(message, receive),
@@ -222,7 +250,7 @@ impl Engine {
     fn tell_matched(&mut self, from: u32, header: &Header) {
         if header.flags & SYNCHRONOUS != 0 {
             let header = Header { kind: Kind::Matched as u16, id: header.id, ..Header::default() };
-            self.tell(from, header, [0; 8]);
+            self.tell(from, header, [0; 2]);
         }
     }
 

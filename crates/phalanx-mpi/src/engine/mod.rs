@@ -12,7 +12,7 @@ pub(crate) mod tests;
 pub use request::{EMPTY, Outgoing, Scatter, Status, Target};
 
 use crate::error::Class;
-use crate::transport::{Bell, Header, Kind, Receiver, SYNCHRONOUS, Segment, Sender};
+use crate::transport::{Bell, CAN_READ_MEMORY, Header, Kind, Receiver, SYNCHRONOUS, Segment, Sender};
 use arriving::Arriving;
 use phalanx_core::spmd::{Envelope, Matching, Pattern};
 use request::{Content, Message, Receiving, Request, Sending};
@@ -23,6 +23,8 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Bytes of data up to which a message goes with it.
 pub const EAGER: usize = 64 << 10;
+/// The same where the receiver can read the sender's memory.
+const EAGER_BESIDE_READING: usize = 24 << 10;
 
 /// Another process, or this one.
 pub struct Peer {
@@ -74,6 +76,8 @@ pub struct Engine {
     pub completions: u64,
     /// Peers with frames that wait.
     blocked: usize,
+    /// Whether processes of this machine may read each other's memory, as far as is known.
+    reads_memory: bool,
 }
 
 impl Engine {
@@ -89,6 +93,7 @@ impl Engine {
             segment,
             completions: 0,
             blocked: 0,
+            reads_memory: CAN_READ_MEMORY,
         }
     }
 
@@ -104,7 +109,7 @@ impl Engine {
         if to == self.me {
             return self.send_to_self(envelope, data, synchronous);
         }
-        if length <= EAGER {
+        if length <= self.eager(to) {
             header.kind = Kind::Eager as u16;
             let request = synchronous.then(|| self.requests.insert(sending(2, None)));
             if let Some(id) = request {
@@ -115,10 +120,17 @@ impl Engine {
                 None => (engine.requests.insert(sending(1, None)), data),
             });
         }
+        let address = data.start() as u64;
         let id = self.requests.insert(sending(1, Some(data)));
-        header = Header { kind: Kind::Offer as u16, id: id as u64, length: 8, ..header };
-        self.tell(to, header, (length as u64).to_le_bytes());
+        header = Header { kind: Kind::Offer as u16, id: id as u64, length: 16, ..header };
+        self.tell(to, header, [length as u64, address]);
         Some(id)
+    }
+
+    /// Bytes of data up to which a message to this process goes with it: a memory that can be read saves a copy.
+    fn eager(&self, to: u32) -> usize {
+        let shared = matches!(self.peers[to as usize].path, Path::Shared { .. });
+        if shared && self.reads_memory { EAGER_BESIDE_READING } else { EAGER }
     }
 
     /// Sends a frame, or what is left of it later as part of a request.
@@ -143,8 +155,9 @@ impl Engine {
     }
 
     /// A frame of the engine's own.
-    fn tell(&mut self, to: u32, header: Header, payload: [u8; 8]) {
-        let data = Outgoing::Owned(payload[..header.length as usize].to_vec());
+    fn tell(&mut self, to: u32, header: Header, words: [u64; 2]) {
+        let payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(header.length as usize).collect();
+        let data = Outgoing::Owned(payload);
         if self.push(to, &header, &data) != Some(data.length()) {
             self.wait_for_room(to, Waiting { header, data, sent: usize::MAX, of: None });
         }
@@ -199,7 +212,7 @@ impl Engine {
             let Some(sent) = peer.path.push(&waiting.header, &waiting.data, start) else { break };
             waiting.sent = sent;
             let (done, of) = (sent == waiting.data.length(), waiting.of);
-            moved = true;
+            moved |= sent != before;
             if !done {
                 break;
             }
@@ -346,7 +359,7 @@ impl Engine {
             Request::Send(sending) if sending.data.is_some() => {
                 let (to, context) = (sending.to, sending.context);
                 let header = Header { kind: Kind::Withdraw as u16, id: id as u64, context, ..Header::default() };
-                self.tell(to, header, [0; 8]);
+                self.tell(to, header, [0; 2]);
             }
             _ => {}
         }

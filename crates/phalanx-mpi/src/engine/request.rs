@@ -141,6 +141,6 @@ pub(super) struct Message {
 pub(super) enum Content {
     /// What has come so far; it is complete when that is all.
     Here(Vec<u8>),
-    /// The data is with the sender, under this number.
-    There(u64),
+    /// The data is with the sender, under this number and at this address of its memory.
+    There { send: u64, address: u64 },
 }

@@ -7,7 +7,16 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::AsFd;
 
+pub(crate) type Make = fn(usize) -> Vec<Engine>;
+
+/// Engines that cannot read each other's memory.
 pub(crate) fn engines(count: usize) -> Vec<Engine> {
+    let mut engines = reading_engines(count);
+    engines.iter_mut().for_each(|engine| engine.reads_memory = false);
+    engines
+}
+
+fn reading_engines(count: usize) -> Vec<Engine> {
     let file = memfd_create("test", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&file, segment_bytes(count) as u64).expect("memory");
     let segment = Arc::new(Segment::map(file.as_fd(), count).expect("memory"));
@@ -21,6 +30,8 @@ pub(crate) fn engines(count: usize) -> Vec<Engine> {
             bell: bell(),
         },
     };
+    let own = std::process::id();
+    (0..count).for_each(|local| segment.desk(local).process.store(own, Ordering::Relaxed));
     let engine = |me| Engine::new(me as u32, (0..count).map(|peer| path(me, peer)).collect(), Some(segment.clone()));
     (0..count).map(engine).collect()
 }
@@ -52,8 +63,10 @@ fn room(data: &mut [u8]) -> Target {
 #[test]
 fn messages_of_every_length_arrive_whether_expected_or_not() {
     for length in [0, 1, 8, 20, 21, 100, 16384, 16385, EAGER, EAGER + 1, 1 << 20] {
-        for expected in [true, false] {
-            let mut pair = engines(2);
+        for (expected, make) in
+            [true, false].into_iter().flat_map(|expected| [(expected, engines as Make), (expected, reading_engines)])
+        {
+            let mut pair = make(2);
             let (data, mut got) = (bytes(length, 1), vec![0; length + 5]);
             let early = expected.then(|| pair[1].receive(from(0, 3), room(&mut got)));
             let send = pair[0].send(1, of(0, 3), borrowed(&data), Mode::Standard);
@@ -91,8 +104,10 @@ fn a_synchronous_send_is_done_when_it_is_matched() {
 
 #[test]
 fn what_is_too_long_is_cut_and_said() {
-    for length in [8, 50_000, 500_000] {
-        let mut pair = engines(2);
+    for (length, make) in
+        [8, 50_000, 500_000].into_iter().flat_map(|length| [(length, engines as Make), (length, reading_engines)])
+    {
+        let mut pair = make(2);
         let (data, mut got) = (bytes(length, 1), vec![0; length]);
         let send = pair[0].send(1, of(0, 3), borrowed(&data), Mode::Standard);
         let receive = pair[1].receive(from(0, 3), Target::Plain(got.as_mut_ptr(), 5));
@@ -143,8 +158,9 @@ proptest! {
     fn nothing_is_lost_altered_or_overtaken(
         sends in proptest::collection::vec((0usize..3, 0usize..3, 0i32..2, 0usize..200_000, any::<bool>()), 1..30),
         turns in proptest::collection::vec(0usize..3, 0..60),
+        reads in any::<bool>(),
     ) {
-        let mut three = engines(3);
+        let mut three = if reads { reading_engines(3) } else { engines(3) };
         let data: Vec<_> = sends.iter().enumerate().map(|(seed, send)| bytes(send.3, seed)).collect();
         let mut got: Vec<_> = sends.iter().map(|send| vec![0; send.3]).collect();
         let (mut sent, mut received, mut turns) = (Vec::new(), Vec::new(), turns.into_iter());

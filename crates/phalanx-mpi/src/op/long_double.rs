@@ -79,15 +79,19 @@ mod x87 {
 mod tests {
     use super::LongDouble;
     use std::arch::asm;
+    use std::cmp::Ordering;
 
     fn number(value: f64) -> LongDouble {
+        // SAFETY: any bytes are a number.
         let mut number = unsafe { std::mem::zeroed::<LongDouble>() };
+        // SAFETY: reads one number, writes the other.
         unsafe { asm!("fld qword ptr [{}]", "fstp tbyte ptr [{}]", in(reg) &value, in(reg) &mut number) };
         number
     }
 
     fn value(number: LongDouble) -> f64 {
         let mut value = 0.0;
+        // SAFETY: reads one number, writes the other.
         unsafe { asm!("fld tbyte ptr [{}]", "fstp qword ptr [{}]", in(reg) &number, in(reg) &mut value) };
         value
     }
@@ -101,8 +105,10 @@ mod tests {
 
     #[test]
     fn numbers_are_ordered_and_what_is_none_is_not() {
-        let (one, two, none) = (number(1.0), number(2.0), number(f64::NAN));
-        assert!(one < two && two > one && one == one && one != two && !(two < one));
-        assert!(!(one < none) && !(one > none) && one != none);
+        let compare = |one: f64, other: f64| number(one).partial_cmp(&number(other));
+        assert_eq!(compare(1.0, 2.0), Some(Ordering::Less));
+        assert_eq!(compare(2.0, 1.0), Some(Ordering::Greater));
+        assert_eq!(compare(-1.0, -1.0), Some(Ordering::Equal));
+        assert_eq!((compare(1.0, f64::NAN), compare(f64::NAN, f64::NAN)), (None, None));
     }
 }

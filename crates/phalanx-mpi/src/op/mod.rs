@@ -115,7 +115,10 @@ impl Op {
     pub fn free(handle: u32) -> Result<()> {
         match *Op::of(handle)? {
             Op::Predefined(_) => fail(Class::Op, "op is predefined and cannot be freed"),
-            Op::User { .. } => Ok(drop(MADE.take(handle))),
+            Op::User { .. } => {
+                MADE.take(handle);
+                Ok(())
+            }
         }
     }
 }

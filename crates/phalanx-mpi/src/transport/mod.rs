@@ -4,10 +4,12 @@
 
 mod bell;
 mod channel;
+mod memory;
 mod segment;
 
 pub use bell::Bell;
 pub use channel::{Chunk, Receiver, Sender};
+pub use memory::{CAN_READ_MEMORY, read_memory};
 pub use segment::{Segment, segment_bytes};
 
 /// What a frame is for.
@@ -16,13 +18,14 @@ pub use segment::{Segment, segment_bytes};
 pub enum Kind {
     /// A message with its data.
     Eager = 1,
-    /// A message whose data stays with the sender until a receive is found. Payload: the data's length; `id`: the send.
+    /// A message whose data stays with the sender until a receive is found. Payload: the data's length and its address;
+    /// `id`: the send.
     Offer = 2,
     /// A receive was found for what was offered. `id`: the send; payload: the receive.
     Wanted = 3,
     /// The data of what was offered. `id`: the receive.
     Data = 4,
-    /// A synchronous send has been matched. `id`: the send.
+    /// A synchronous send has been matched, or what was offered has been read. `id`: the send.
     Matched = 5,
     /// The sender wants its offer back. `id`: the send.
     Withdraw = 6,

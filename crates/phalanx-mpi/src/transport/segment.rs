@@ -16,6 +16,8 @@ use std::sync::atomic::AtomicU32;
 pub struct Desk {
     /// 1 while it sleeps until its bell rings.
     pub sleeps: AtomicU32,
+    /// Its number in the operating system.
+    pub process: AtomicU32,
 }
 
 /// The length of the memory for this many processes, in bytes. All of it must be zero at first.

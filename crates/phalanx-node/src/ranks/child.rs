@@ -122,7 +122,7 @@ impl Child {
     /// What it says next; none: nothing for now. An error: what it says is no message.
     pub fn hear(&mut self) -> io::Result<Option<FromRank>> {
         loop {
-            if let Some(message) = self.messages.next().map_err(io::Error::other)? {
+            if let Some(message) = self.messages.take().map_err(io::Error::other)? {
                 return Ok(Some(message));
             }
             let Some(control) = &self.control else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! Operations that compute.
 
 use super::super::{Blocks, Call, Reducer, Scan, Span, allreduce, reduce, scan};
-use super::{Ranks, blocks};
+use super::{MACHINES, Ranks, blocks};
 use crate::datatype::Datatype;
 use crate::op::Op;
 
@@ -57,8 +57,8 @@ fn combined(ranks: std::ops::Range<usize>, count: usize, commutative: bool) -> V
 const COUNTS: [usize; 7] = [0, 1, 4, 5, 100, 1030, 4200];
 
 fn everywhere(test: impl Fn(&Ranks, usize, bool, &Reducer)) {
-    for size in 1..=9 {
-        let ranks = Ranks::new(size);
+    let all = (1..=9).map(Ranks::new);
+    for ranks in all.chain(MACHINES.map(|machines| Ranks::on_machines(machines.len(), machines))) {
         for commutative in [true, false] {
             let reducer = reducer(commutative);
             COUNTS.iter().for_each(|count| test(&ranks, *count, commutative, &reducer));

@@ -16,28 +16,34 @@ use std::task::{Context, Poll, Waker};
 /// Lengths around the points where algorithms change, in bytes.
 const LENGTHS: [usize; 9] = [0, 1, 8, 200, 2048, 2049, 20_000, 70_000, 140_000];
 
+/// Where ranks may live: in order, one by one, alone.
+const MACHINES: [&[u32]; 3] = [&[0, 0, 0, 1, 1], &[0, 1, 0, 1, 2, 0, 1], &[1, 0]];
+
 /// The processes of one communicator.
 struct Ranks(Vec<(&'static World, Arc<Comm>)>);
 
 impl Ranks {
     fn new(size: usize) -> Ranks {
+        Ranks::on_machines(size, &[])
+    }
+
+    fn on_machines(size: usize, machines: &[u32]) -> Ranks {
         let group = Arc::new(Group { processes: (0..size as u32).collect() });
         let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
-        Ranks(World::together(size).into_iter().map(comm).collect())
+        Ranks(World::together(size, machines).into_iter().map(comm).collect())
     }
 
     /// An intercommunicator: the first `here` processes, and the others.
     fn across(here: usize, there: usize) -> Ranks {
-        let groups = [0..here, here..here + there].map(|processes| {
-            Arc::new(Group { processes: processes.map(|process| process as u32).collect() })
-        });
+        let groups = [0..here, here..here + there]
+            .map(|processes| Arc::new(Group { processes: processes.map(|process| process as u32).collect() }));
         let comm = |world: &'static World| {
             let (side, rank) = if world.rank < here { (0, world.rank) } else { (1, world.rank - here) };
             let local = Comm::new(128 + 4 * side as u64, groups[side].clone(), rank, None);
             let remote = Remote { group: groups[1 - side].clone(), local };
             (world, Comm::new(64, groups[side].clone(), rank, Some(remote)))
         };
-        Ranks(World::together(here + there).into_iter().map(comm).collect())
+        Ranks(World::together(here + there, &[]).into_iter().map(comm).collect())
     }
 
     /// Everybody's outcome of `work`.
@@ -91,6 +97,10 @@ fn blocks(buffer: &mut [u8], lengths: impl IntoIterator<Item = usize>) -> Blocks
 fn everywhere(test: impl Fn(&Ranks, usize)) {
     for size in 1..=9 {
         let ranks = Ranks::new(size);
+        LENGTHS.iter().for_each(|length| test(&ranks, *length));
+    }
+    for machines in MACHINES {
+        let ranks = Ranks::on_machines(machines.len(), machines);
         LENGTHS.iter().for_each(|length| test(&ranks, *length));
     }
 }

@@ -1,13 +1,14 @@
 //! Operations that move bytes.
 
 use super::super::{Blocks, Call, Span, allgather, alltoall, barrier, bcast, gather};
-use super::{Ranks, blocks, bytes, everywhere};
+use super::{MACHINES, Ranks, blocks, bytes, everywhere};
 use std::cell::Cell;
 
 #[test]
 fn nobody_leaves_a_barrier_before_all_came() {
-    for size in 1..=9 {
-        let (came, ranks) = (Cell::new(0), Ranks::new(size));
+    let all = (1..=9).map(Ranks::new);
+    for ranks in all.chain(MACHINES.map(|machines| Ranks::on_machines(machines.len(), machines))) {
+        let (came, size) = (Cell::new(0), ranks.size());
         let seen = ranks.all(async |call: Call| {
             came.set(came.get() + 1);
             assert_eq!(barrier(&call).await, Ok(()));

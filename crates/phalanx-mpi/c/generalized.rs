@@ -1,0 +1,106 @@
+//! Generalized requests: operations of the program's own that complete as MPI's do (MPI 5.0, 13.2).
+
+use super::argument::Out;
+use super::call::fail;
+use crate::abi::{self, MPI_Request, MPI_Status};
+use phalanx_mpi::codes;
+use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
+use phalanx_mpi::engine::{EMPTY, Status};
+use phalanx_mpi::error::{self, Class};
+use phalanx_mpi::request::{Active, General, Request};
+use phalanx_mpi::world::world;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+
+/// Those that the program has not completed yet, by their handles.
+static UNDER_WAY: Mutex<BTreeMap<u32, Arc<Generalized>>> = Mutex::new(BTreeMap::new());
+
+fn under_way() -> MutexGuard<'static, BTreeMap<u32, Arc<Generalized>>> {
+    UNDER_WAY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+struct Generalized {
+    query: Option<Query>,
+    free: Option<Free>,
+    cancel: Option<Cancel>,
+    extra: usize,
+    complete: AtomicBool,
+}
+
+impl Generalized {
+    fn extra(&self) -> *mut c_void {
+        with_exposed_provenance_mut(self.extra)
+    }
+}
+
+impl General for Generalized {
+    fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
+
+    fn query(&self) -> error::Result<Status> {
+        let mut status = MPI_Status::default();
+        (status.source, status.tag) = (abi::RANK.to_c(EMPTY.source), abi::TAG.to_c(EMPTY.tag));
+        if let Some(query) = self.query {
+            // SAFETY: the program gave this function for this.
+            check("query", unsafe { query(self.extra(), &mut status) })?;
+        }
+        let (source, tag) = (abi::RANK.from_c(status.source), abi::TAG.from_c(status.tag));
+        Ok(Status { source, tag, bytes: status.bytes(), cancelled: status.cancelled(), error: None })
+    }
+
+    fn cancel(&self) -> error::Result<()> {
+        match self.cancel {
+            // SAFETY: the program gave this function for this.
+            Some(cancel) => check("cancel", unsafe { cancel(self.extra(), self.is_complete() as c_int) }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Nobody will ask for its outcome any more.
+impl Drop for Generalized {
+    fn drop(&mut self) {
+        if let Some(free) = self.free {
+            // SAFETY: the program gave this function for this.
+            unsafe { free(self.extra()) };
+        }
+    }
+}
+
+fn check(function: &str, code: c_int) -> error::Result<()> {
+    if code == MPI_SUCCESS {
+        return Ok(());
+    }
+    let class = codes::class_of(abi::ERROR.from_c(code)).ok();
+    let class = Class::ALL.iter().copied().find(|known| class == Some(*known as i32)).unwrap_or(Class::Other);
+    error::fail(class, format!("the {function} function of a generalized request returned error {code}"))
+}
+
+mpi! {
+    fn MPI_Grequest_start(
+        query_fn: Option<Query>, free_fn: Option<Free>, cancel_fn: Option<Cancel>, extra_state: *mut c_void,
+        request: Out<MPI_Request>,
+    ) {
+        let (extra, complete) = (extra_state.expose_provenance(), AtomicBool::new(false));
+        let own = Arc::new(Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra, complete });
+        let handle = Request::put(MPI_COMM_SELF, Active::General(own.clone()))?;
+        under_way().insert(handle, own);
+        request.put(MPI_Request::of(handle));
+    }
+
+    fn MPI_Grequest_complete(request: MPI_Request) {
+        let Some(own) = under_way().remove(&request.id()) else {
+            return fail(Class::Request, "request is no generalized request, or was completed before");
+        };
+        own.complete.store(true, Ordering::Release);
+        world()?.note_completion();
+    }
+}
