@@ -20,8 +20,8 @@ Buffer: TypeAlias = Any
 def push_reg(array: Buffer) -> None:
     """Registers an array: from the next superstep on others may write and read it.
 
-    All processes register in the same order, each its own array, of its own length, which may be 0. An array is kept alive
-    while it is registered. ``put`` and the others name the array of another process by this process's array.
+    All processes register in the same order, each its own array, of its own length, which may be 0. An array is kept
+    alive while it is registered. ``put`` and the others name the array of another process by this process's array.
     """
     program().push_reg(_writable("push_reg", "array", array))
 
