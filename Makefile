@@ -29,7 +29,7 @@ build: setup ## the same: rebuilds the native part when a Rust file changed
 demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
 	$(BIN)/phalanx demo $(ARGS)
 
-test: setup ## every test; ARGS go to pytest
+test: setup $(VENV)/mpi4py-tests ## every test; ARGS go to pytest
 	cargo test --release --workspace --exclude phalanx-py
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -124,6 +124,15 @@ $(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/
 	ln -s libmpi.so.12 $(MPI)/libmpi.so
 	cp target/release/libphalanx_bsp.so $(MPI)/
 	cp crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/include/bsp.h $(MPI)/include/
+	@touch $@
+
+# mpi4py's own tests are in its source distribution only.
+$(VENV)/mpi4py-tests: $(VENV)/dependencies
+	rm -rf $@ && mkdir $@.new
+	$(BIN)/pip download --quiet --no-deps --no-binary mpi4py --dest $@.new \
+	    mpi4py==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
+	tar -xzf $@.new/mpi4py-*.tar.gz -C $@.new --strip-components 1
+	mv $@.new/test $@ && rm -rf $@.new
 	@touch $@
 
 $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies

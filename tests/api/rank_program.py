@@ -61,7 +61,9 @@ def do(verb: str) -> None:
         os.kill(os.getpid(), signal.Signals[value])
     elif name == "ring":  # the next rank's bell, then wait for one's own
         ring((RANK + 1) % int(SEAT["size"]))
-        select.select([int(SEAT["bells"].split(",")[RANK - int(SEAT["first"])])], [], [])
+        own = int(SEAT["bells"].split(",")[RANK - int(SEAT["first"])])
+        select.select([own], [], [])
+        os.eventfd_read(own)
     elif name == "segment":
         at = 64 * RANK
         os.pwrite(int(SEAT["segment"]), b"%d" % RANK, at)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
-        "address preamble sync",
+        "address forks preamble sync",
         "body",
         "frames seal sealed socket",
         "runtime tls",
@@ -30,8 +30,8 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter places rules",
-        "door journal recruit",
+        "control explain files interpreter places tables",
+        "door journal recruit rules",
         "space",
         "local remote",
         "connect",

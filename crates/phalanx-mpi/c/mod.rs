@@ -25,6 +25,7 @@ mod interface;
 mod message;
 mod op;
 mod pack;
+mod partitioned;
 mod point;
 mod request;
 mod session;

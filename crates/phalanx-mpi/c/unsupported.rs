@@ -127,12 +127,6 @@ unsupported! {
     MPI_Get_c
     MPI_Lookup_name
     MPI_Open_port
-    MPI_Parrived
-    MPI_Pready
-    MPI_Pready_list
-    MPI_Pready_range
-    MPI_Precv_init
-    MPI_Psend_init
     MPI_Publish_name
     MPI_Put
     MPI_Put_c

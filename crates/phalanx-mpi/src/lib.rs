@@ -23,6 +23,7 @@ pub mod info;
 pub mod life;
 pub mod memory;
 pub mod op;
+pub mod partitioned;
 pub mod point;
 pub mod request;
 pub mod session;

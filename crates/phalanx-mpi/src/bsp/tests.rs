@@ -6,7 +6,7 @@ fn together<T: Send>(size: usize, program: impl Fn(&mut Bsp) -> T + Sync) -> Vec
     let program = &program;
     std::thread::scope(|scope| {
         let run = |world: &'static World| scope.spawn(move || program(&mut Bsp::of(world, size)));
-        let running: Vec<_> = World::together(size).into_iter().map(run).collect();
+        let running: Vec<_> = World::together(size, &[]).into_iter().map(run).collect();
         running.into_iter().map(|process| process.join().expect("it ends well")).collect()
     })
 }
@@ -179,7 +179,8 @@ fn nonsense_from_another_process_is_refused() {
     let errors = together(2, |bsp| {
         let mut memory = [0; 8];
         register(bsp, &mut memory);
-        bsp.parcels[0].put(u32::from(bsp.pid() == 1), 0, &[1]);
+        let slot = u32::from(bsp.pid() == 1);
+        bsp.parcels[0].put(slot, 0, &[1]);
         bsp.sync().map_err(|error| error.text)
     });
     assert_eq!(errors[0], Err("another process names memory that is not registered".to_string()));
