@@ -112,17 +112,18 @@ $(VENV)/native: $(RUST) $(VENV)/package
 	$(BIN)/maturin develop --quiet --release --skip-install
 	@touch $@
 
-# MPI's two libraries and its header, beside the package. The extension is named so that cargo chooses the same features
+# MPI's two libraries, that of BSP, and their headers, beside the package. The extension is named so that cargo chooses the same features
 # of what they share, and compiles nothing again.
-$(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h
-	$(PYO3) cargo build --quiet --locked --release -p phalanx-py -p phalanx-mpi-standard -p phalanx-mpi-mpich
+$(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/include/bsp.h
+	$(PYO3) cargo build --quiet --locked --release -p phalanx-py -p phalanx-mpi-standard -p phalanx-mpi-mpich -p phalanx-bsp
 	rm -rf $(MPI)
 	mkdir -p $(MPI)/include
 	cp target/release/libmpi_abi.so $(MPI)/libmpi_abi.so.1
 	cp target/release/libmpi.so $(MPI)/libmpi.so.12
 	ln -s libmpi_abi.so.1 $(MPI)/libmpi_abi.so
 	ln -s libmpi.so.12 $(MPI)/libmpi.so
-	cp crates/phalanx-mpi/include/mpi.h $(MPI)/include/
+	cp target/release/libphalanx_bsp.so $(MPI)/
+	cp crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/include/bsp.h $(MPI)/include/
 	@touch $@
 
 # mpi4py's own tests are in its source distribution only.

@@ -58,6 +58,10 @@ class LaunchError(PhalanxError, ValueError):
     """A message passing program cannot be started: its command line, its files or its machines are at fault."""
 
 
+class BspError(PhalanxError):
+    """A call of a BSP program is wrong, or its processes do not agree; the message names the call and the reason."""
+
+
 class ProfileError(PhalanxError, ValueError):
     """``begin`` and ``end`` of the profiler do not pair."""
 

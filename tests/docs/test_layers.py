@@ -63,7 +63,8 @@ CRATES: dict[str, set[str]] = {
     "phalanx-mpi": {"phalanx-core", "phalanx-net"},
     "phalanx-mpi-standard": {"phalanx-mpi"},
     "phalanx-mpi-mpich": {"phalanx-mpi"},
-    "phalanx-py": {"phalanx-core", "phalanx-net", "phalanx-node"},
+    "phalanx-bsp": {"phalanx-mpi", "phalanx-net"},
+    "phalanx-py": {"phalanx-core", "phalanx-mpi", "phalanx-net", "phalanx-node"},
 }
 # The sentence for which a crate exists: whose business a library is, and what a crate must not name.
 ONLY_IN = {

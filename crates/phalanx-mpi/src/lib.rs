@@ -5,6 +5,7 @@
 
 pub mod attached;
 pub mod attribute;
+pub mod bsp;
 pub mod codes;
 pub mod collective;
 pub mod comm;
