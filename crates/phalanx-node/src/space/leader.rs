@@ -26,7 +26,7 @@ fn find(
     loop {
         let (mut left, mut asked) = (known.clone(), Vec::new());
         left.reverse();
-        let mut last = None;
+        let (mut last, mut refused) = (None, 0);
         let mut is_known = is_certain;
         while let Some(place) = left.pop().filter(|_| asked.len() < MOST_ASKED) {
             if asked.contains(&place) {
@@ -41,11 +41,16 @@ fn find(
                 // One of several: another may know it.
                 Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),
                 Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => last = Some(error),
+                // So looks a member too that dies in the handshake.
+                Err(error @ ClientError::Identity(_)) => {
+                    refused += 1;
+                    last = Some(error);
+                }
                 other => return other,
             }
         }
         match last {
-            Some(error) if !is_known => return Err(error),
+            Some(error) if !is_known || refused == asked.len() => return Err(error),
             _ if Instant::now() < until => thread::sleep(PAUSE),
             last => return Err(nobody(&address.name, asked.len(), last)),
         }
@@ -88,7 +93,9 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     for client in clients {
         match client.open(Some(create.clone())) {
             Ok(client) => leading = Some(client),
+            // One that dies now has been told, or hears of it from the others.
             Err(ClientError::Space(SpaceError::Elsewhere { .. })) => {}
+            Err(ClientError::Unreachable(_) | ClientError::Ended { .. }) => {}
             Err(error) => return Err(error),
         }
     }
