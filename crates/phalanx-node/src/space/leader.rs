@@ -26,7 +26,7 @@ fn find(
     loop {
         let (mut left, mut asked) = (known.clone(), Vec::new());
         left.reverse();
-        let (mut last, mut refused) = (None, 0);
+        let mut last = None;
         let mut is_known = is_certain;
         while let Some(place) = left.pop().filter(|_| asked.len() < MOST_ASKED) {
             if asked.contains(&place) {
@@ -41,16 +41,11 @@ fn find(
                 // One of several: another may know it.
                 Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),
                 Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => last = Some(error),
-                // So looks a member too that dies in the handshake.
-                Err(error @ ClientError::Identity(_)) => {
-                    refused += 1;
-                    last = Some(error);
-                }
                 other => return other,
             }
         }
         match last {
-            Some(error) if !is_known || refused == asked.len() => return Err(error),
+            Some(error) if !is_known => return Err(error),
             _ if Instant::now() < until => thread::sleep(PAUSE),
             last => return Err(nobody(&address.name, asked.len(), last)),
         }
