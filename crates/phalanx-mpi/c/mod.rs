@@ -7,6 +7,7 @@
 
 #[macro_use]
 mod call;
+mod access;
 mod argument;
 mod attribute;
 mod collective;
