@@ -47,6 +47,11 @@ What `mpi.h` declares (MPI 5.0), and what phalanx has of it: {there} of {all} fu
 libraries as well, so that programs which name them load and run; calling one returns
 `MPI_ERR_UNSUPPORTED_OPERATION`. Functions whose name ends in `_c` take large counts. Each function has a twin
 `PMPI_…` for profiling tools.
+
+Files: each process reads and writes by itself, so the file must be in reach of all; collective operations are
+independent ones with the synchronization that they need. Non-blocking operations and the first halves of split ones
+are done when they return, but for those at the shared file pointer. Data are in files what they are in memory:
+`"external32"` and conversion functions are refused with an error.
 """
 
 

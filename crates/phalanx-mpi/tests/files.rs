@@ -47,9 +47,8 @@ fn bytes(memory: &mut [u8]) -> Buffer {
 }
 
 fn see(file: &File, displacement: i64, etype: &Arc<Datatype>, filetype: &Arc<Datatype>) -> Class {
-    let set = file.set_view(Some(displacement), |at, written| {
-        View::new(at, etype.clone(), filetype.clone(), "native", written)
-    });
+    let set = file
+        .set_view(Some(displacement), |at, written| View::new(at, etype.clone(), filetype.clone(), "native", written));
     set.err().map_or(Class::Intern, |error| error.class)
 }
 
@@ -91,8 +90,11 @@ fn spec() -> impl Strategy<Value = Spec> {
     let etype = prop_oneof![Just(MPI_BYTE), Just(MPI_SHORT), Just(MPI_INT), Just(MPI_DOUBLE)];
     let blocks = vec((0usize..9, 1usize..5), 1..5);
     let repeated = proptest::option::of((1usize..4, 0usize..7));
-    (etype, blocks, 0usize..9, repeated).prop_map(|(etype, blocks, behind, repeated)| {
-        Spec { etype, blocks, behind, repeated }
+    (etype, blocks, 0usize..9, repeated).prop_map(|(etype, blocks, behind, repeated)| Spec {
+        etype,
+        blocks,
+        behind,
+        repeated,
     })
 }
 

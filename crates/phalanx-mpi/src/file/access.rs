@@ -83,7 +83,7 @@ impl File {
         }
     }
 
-    async fn work(self: Arc<File>, way: Way, place: Place, buffer: Buffer) -> Result<Status> {
+    pub(super) async fn work(self: Arc<File>, way: Way, place: Place, buffer: Buffer) -> Result<Status> {
         let view = self.view();
         let etypes = self.etypes(way, place, &buffer, &view);
         let offset = match place {

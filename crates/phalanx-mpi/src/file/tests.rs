@@ -40,7 +40,7 @@ fn everybody<S, T>(sides: &[S], world: impl Fn(&S) -> &'static World, work: impl
 fn comms(size: usize) -> Vec<(&'static World, Arc<Comm>)> {
     let group = Arc::new(Group { processes: (0..size as u32).collect() });
     let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
-    World::together(size).into_iter().map(comm).collect()
+    World::together(size, &[]).into_iter().map(comm).collect()
 }
 
 /// A file opened by so many, and then deleted.
@@ -68,11 +68,15 @@ fn bytes(memory: Vec<u8>) -> Buffer {
 fn ordered_operations_are_in_the_order_of_ranks() {
     let (files, path) = opened(4);
     for _ in 0..2 {
-        everybody(&files, |file| file.world, async |file: &Arc<File>| {
-            let rank = file.comm.rank;
-            let own = bytes(vec![rank as u8; 3 - rank]);
-            file.clone().work(Way::Write, Place::Ordered, own).await.expect("written")
-        });
+        everybody(
+            &files,
+            |file| file.world,
+            async |file: &Arc<File>| {
+                let rank = file.comm.rank;
+                let own = bytes(vec![rank as u8; 3 - rank]);
+                file.clone().work(Way::Write, Place::Ordered, own).await.expect("written")
+            },
+        );
     }
     assert_eq!(std::fs::read(&path).expect("it is there"), [0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 2]);
     let at = everybody(&files, |file| file.world, async |file: &Arc<File>| file.pointer.ask(Ask::Get).await);
@@ -84,11 +88,16 @@ fn ordered_operations_are_in_the_order_of_ranks() {
 fn a_rank_that_fails_in_an_ordered_operation_keeps_nobody() {
     let (files, path) = opened(3);
     let failing = |file: &Arc<File>| if file.comm.rank == 1 { Way::Read } else { Way::Write };
-    let wrong = Arc::new(View { etype: Datatype::of(MPI_INT).expect("predefined"), ..View::of_bytes().expect("bytes") });
+    let wrong =
+        Arc::new(View { etype: Datatype::of(MPI_INT).expect("predefined"), ..View::of_bytes().expect("bytes") });
     *lock(&files[1].view) = wrong;
-    let outcomes = everybody(&files, |file| file.world, async |file: &Arc<File>| {
-        file.clone().work(failing(file), Place::Ordered, bytes(vec![7; 2])).await.map(|status| status.bytes)
-    });
+    let outcomes = everybody(
+        &files,
+        |file| file.world,
+        async |file: &Arc<File>| {
+            file.clone().work(failing(file), Place::Ordered, bytes(vec![7; 2])).await.map(|status| status.bytes)
+        },
+    );
     assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(2), &Ok(2)));
     assert_eq!(outcomes[1].as_ref().expect_err("no number of etypes").class, Class::Io);
     assert_eq!(std::fs::read(&path).expect("it is there"), [7; 4]);
@@ -99,19 +108,25 @@ fn a_rank_that_fails_in_an_ordered_operation_keeps_nobody() {
 fn what_is_written_at_the_shared_pointer_is_there_once() {
     const EACH: usize = 50;
     let (files, path) = opened(5);
-    everybody(&files, |file| file.world, async |file: &Arc<File>| {
-        for number in 0..EACH {
-            let own = bytes(vec![(file.comm.rank * EACH + number) as u8; 4]);
-            assert_eq!(file.clone().work(Way::Write, Place::Shared, own).await.expect("written").bytes, 4);
-        }
-    });
+    everybody(
+        &files,
+        |file| file.world,
+        async |file: &Arc<File>| {
+            for number in 0..EACH {
+                let own = bytes(vec![(file.comm.rank * EACH + number) as u8; 4]);
+                assert_eq!(file.clone().work(Way::Write, Place::Shared, own).await.expect("written").bytes, 4);
+            }
+        },
+    );
     let all = std::fs::read(&path).expect("it is there");
     let mut records: Vec<_> = all.chunks(4).map(|record| (record[0], record == [record[0]; 4])).collect();
     records.sort();
     assert_eq!(records, (0..5 * EACH).map(|number| (number as u8, true)).collect::<Vec<_>>());
-    let moved = everybody(&files, |file| file.world, async |file: &Arc<File>| {
-        file.pointer.ask(Ask::Move(i64::MAX)).await.expect_err("too far").class
-    });
+    let moved = everybody(
+        &files,
+        |file| file.world,
+        async |file: &Arc<File>| file.pointer.ask(Ask::Move(i64::MAX)).await.expect_err("too far").class,
+    );
     assert_eq!(moved, [Class::Arg; 5]);
     end(files, path);
 }
@@ -128,14 +143,19 @@ fn what_fails_at_one_rank_fails_everywhere() {
     assert_eq!(errors, [Class::NotSame; 3]);
     let errors = everybody(&sides, |side| side.0, async |side: &_| open(side, [MPI_MODE_RDONLY; 3]).await.class);
     assert_eq!(errors, [Class::NoSuchFile; 3]);
-    let errors = everybody(&sides, |side| side.0, async |side: &_| {
-        let (world, comm): &(&'static World, Arc<Comm>) = side;
-        let call = Call::new(world, comm.clone());
-        let own = if comm.rank == 2 { fail(Class::Quota, "too much") } else { Ok(Vec::new()) };
-        let first = agree(&call, own).await.expect_err("one failed");
-        let second = first_does(&call, Ok(Vec::new()), || fail(Class::NoSpace, "full")).await.expect_err("it failed");
-        (first, second)
-    });
+    let errors = everybody(
+        &sides,
+        |side| side.0,
+        async |side: &_| {
+            let (world, comm): &(&'static World, Arc<Comm>) = side;
+            let call = Call::new(world, comm.clone());
+            let own = if comm.rank == 2 { fail(Class::Quota, "too much") } else { Ok(Vec::new()) };
+            let first = agree(&call, own).await.expect_err("one failed");
+            let second =
+                first_does(&call, Ok(Vec::new()), || fail(Class::NoSpace, "full")).await.expect_err("it failed");
+            (first, second)
+        },
+    );
     assert_eq!(errors[0].0, Error::new(Class::Quota, "at rank 2: too much"));
     assert_eq!(errors[2].0, Error::new(Class::Quota, "too much"));
     assert_eq!((errors[0].1.class, errors[1].1.text.as_str()), (Class::NoSpace, "at rank 0: full"));

@@ -84,7 +84,9 @@ impl View {
         let end = last.map(|tile| tile * self.filetype.extent() as i128 + reach + self.displacement as i128);
         match end.is_some_and(|end| end <= i64::MAX as i128) {
             true => Ok(position),
-            false => fail(Class::Arg, format!("{length} bytes from offset {offset} on reach beyond what a file can have")),
+            false => {
+                fail(Class::Arg, format!("{length} bytes from offset {offset} on reach beyond what a file can have"))
+            }
         }
     }
 
