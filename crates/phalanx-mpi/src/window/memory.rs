@@ -32,7 +32,7 @@ impl Drop for Memory {
         match *self {
             Memory::Lent => {}
             Memory::Allocated(base) => {
-                let _ = crate::memory::free(std::ptr::with_exposed_provenance_mut(base));
+                let _ = crate::memory::free(base);
             }
             // SAFETY: it was mapped so, and the window that lent it out is closed.
             Memory::Mapped { base, length } => unsafe {
