@@ -1,5 +1,7 @@
 //! Datatypes against a naive reading of the standard: a list of (offset, length) for every basic element.
 
+#![allow(clippy::unwrap_used)] // a test that panics has failed
+
 use phalanx_mpi::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Kind, Order};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Operations against plain arithmetic, for every predefined datatype, at every alignment.
 
+#![allow(clippy::unwrap_used)] // a test that panics has failed
+
 use phalanx_mpi::datatype::kind::{Family, KINDS};
 use phalanx_mpi::datatype::{Datatype, Kind};
 use phalanx_mpi::error::Class;

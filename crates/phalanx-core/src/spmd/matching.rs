@@ -187,7 +187,8 @@ mod tests {
         fn every_message_goes_where_the_standard_says(steps in proptest::collection::vec(step(), 1..60)) {
             let mut matching: Matching<usize, usize> = Matching::default();
             let (mut matched, mut history) = (Vec::new(), Vec::new());
-            let (mut waiting_sends, mut waiting_receives): (Vec<(usize, Envelope)>, Vec<(usize, Pattern)>) = Default::default();
+            let mut waiting_sends: Vec<(usize, Envelope)> = Vec::new();
+            let mut waiting_receives: Vec<(usize, Pattern)> = Vec::new();
             for (number, step) in steps.iter().enumerate() {
                 match *step {
                     Step::Send(source, tag) => {

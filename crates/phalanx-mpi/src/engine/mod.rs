@@ -355,11 +355,11 @@ impl Engine {
     /// Tries to take a request back: it is done then, with or without having been cancelled.
     pub fn cancel(&mut self, id: usize) {
         match &mut self.requests[id] {
-            Request::Receive(receiving) if !receiving.done => {
-                if self.matching.cancel(receiving.context, |receive| *receive == id).is_some() {
-                    receiving.status.cancelled = true;
-                    self.complete_receive(id);
-                }
+            Request::Receive(receiving)
+                if !receiving.done && self.matching.cancel(receiving.context, |receive| *receive == id).is_some() =>
+            {
+                receiving.status.cancelled = true;
+                self.complete_receive(id);
             }
             Request::Send(sending) if sending.data.is_some() => {
                 let (to, context) = (sending.to, sending.context);
