@@ -75,8 +75,8 @@ impl Window {
         self.begin(place, Plan { act: Act::Get, data: &[], bytes, unit: 1, result }, end).await
     }
 
-    /// MPI_Accumulate; with a result MPI_Get_accumulate, of which MPI_Fetch_and_op is one on a single number. MPI_NO_OP needs
-    /// no origin.
+    /// MPI_Accumulate; with a result MPI_Get_accumulate, of which MPI_Fetch_and_op is one on a single number. MPI_NO_OP
+    /// needs no origin.
     pub async fn accumulate(
         &self,
         origin: Option<&Buffer>,
