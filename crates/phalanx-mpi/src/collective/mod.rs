@@ -21,7 +21,7 @@ mod run;
 mod scan;
 mod span;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use allgather::everybody_says;
 pub use alltoall::alltoall;

@@ -140,9 +140,12 @@ impl Window {
             epochs.fenced = false;
             epochs.locked.insert(target);
         }
-        self.tell(target, &Word::Lock { exclusive }, &[])?;
-        self.hear_grant(target).await;
-        Ok(())
+        let told = self.tell(target, &Word::Lock { exclusive }, &[]);
+        match told {
+            Ok(()) => self.hear_grant(target).await,
+            Err(_) => _ = lock(&self.state).epochs.locked.remove(&target),
+        }
+        told
     }
 
     async fn hear_grant(&self, target: usize) {

@@ -1,8 +1,8 @@
 //! The memory of windows.
 //!
 //! Memory that is shared between processes is an anonymous file (memfd_create): it has no name that could stay behind,
-//! whenever a process dies. The first process of the window makes it, and the others open it in that process's table of
-//! open files, `/proc/<process>/fd/<file>`, which the system allows to processes of one user; that it is the same file is
+//! whenever a process dies. The first process of the window makes it, and the others open it in that process's table
+//! of open files, `/proc/<process>/fd/<file>`, which the system allows to processes of one user; that it is the same file is
 //! proved by its number. The file is closed when all have mapped it, and the memory lasts as long as the mappings.
 
 use super::Part;

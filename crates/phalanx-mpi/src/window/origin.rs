@@ -75,8 +75,8 @@ impl Window {
         self.begin(place, Plan { act: Act::Get, data: &[], bytes, unit: 1, result }, end).await
     }
 
-    /// MPI_Accumulate; with a result MPI_Get_accumulate, of which MPI_Fetch_and_op is one on a single number. MPI_NO_OP needs
-    /// no origin.
+    /// MPI_Accumulate; with a result MPI_Get_accumulate, of which MPI_Fetch_and_op is one on a single number. MPI_NO_OP
+    /// needs no origin.
     pub async fn accumulate(
         &self,
         origin: Option<&Buffer>,
@@ -85,11 +85,14 @@ impl Window {
         op: u32,
         end: Option<Arc<End>>,
     ) -> Result<()> {
-        Op::of(op)?.check_accumulate(&place.datatype)?;
+        let known = Op::of(op)?;
         let data = origin.filter(|_| op != MPI_NO_OP).map_or_else(Vec::new, bytes_of);
         let whole = capacity(place)?;
         fits(data.len(), "origin", whole, "target")?;
         let bytes = if op == MPI_NO_OP { whole } else { data.len() };
+        if bytes > 0 {
+            known.check_accumulate(&place.datatype)?;
+        }
         if let Some(result) = result {
             fits(bytes, "target", result.bytes(), "result")?;
         }
@@ -150,9 +153,21 @@ impl Window {
             };
             let (operation, position) = (id as u64, piece.position as u64);
             let displacement = place.displacement;
-            self.tell(target, &Word::Access { operation, position, act, displacement, runs: piece.runs }, data)?;
+            let word = Word::Access { operation, position, act, displacement, runs: piece.runs };
+            if let Err(error) = self.tell(target, &word, data) {
+                self.give_up(id);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// Nobody will answer an operation.
+    fn give_up(&self, id: usize) {
+        let mut state = lock(&self.state);
+        if let Some(operation) = state.operations.try_remove(id) {
+            state.pending[operation.target] -= 1;
+        }
     }
 
     fn reach_of(&self, target: usize) -> Reach<'static> {

@@ -34,7 +34,7 @@ impl Window {
                 let reach = self.reach(self.comm.rank, &state);
                 let result = total(&runs).and_then(|total| {
                     let start = reach.locate(displacement, &runs)?;
-                    // SAFETY: the runs are inside the window, which lasts as long as it is open; all accesses hold its lock.
+                    // SAFETY: the runs are inside the window, whose memory lasts as long as it is open.
                     unsafe { access(act, start, &runs, total, data) }
                 });
                 let (failure, old) = match result {

@@ -1,1 +1,258 @@
+//! Windows of several processes in one thread.
 
+use super::runs::{Reach, Runs, total};
+use super::word::{Act, Word};
+use super::{Place, Unit, Window, allocate, allocate_shared, create, create_dynamic, lock};
+use crate::collective::Call;
+use crate::collective::tests::Ranks;
+use crate::constants::*;
+use crate::datatype::Datatype;
+use crate::error::Class;
+use crate::group::Group;
+use crate::info::Info;
+use crate::point::Buffer;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn datatype(handle: u32) -> Arc<Datatype> {
+    Datatype::of(handle).expect("predefined")
+}
+
+fn ints(values: &mut [i32]) -> Buffer {
+    Buffer::new(values.as_mut_ptr().cast(), values.len(), datatype(MPI_INT)).expect("memory")
+}
+
+fn at(rank: usize, displacement: i64, count: usize) -> Place {
+    Place { rank: rank as i32, displacement, count, datatype: datatype(MPI_INT) }
+}
+
+/// A window of ints, counted in ints.
+async fn window_of(call: Call, values: &mut [i32]) -> Arc<Window> {
+    let unit = Unit::new(4).expect("positive");
+    create(call, values.as_mut_ptr().cast(), 4 * values.len(), unit, &Info::default()).await.expect("a window")
+}
+
+#[test]
+fn what_is_put_between_fences_is_there_and_can_be_got() {
+    const MANY: usize = 70_000;
+    Ranks::new(3).all(async |call| {
+        let (rank, size) = (call.rank(), call.size());
+        let mut own = vec![-1; 2 * MANY];
+        let window = window_of(call, &mut own).await;
+        window.fence(0).await.expect("a fence");
+        // Every other number of the right one, from a row here.
+        let spread = Datatype::vector(MANY as i64, 1, 2, &datatype(MPI_INT)).expect("a small datatype");
+        spread.commit();
+        let mut row: Vec<i32> = (0..MANY as i32).map(|index| index + rank as i32).collect();
+        let place = Place { rank: ((rank + 1) % size) as i32, displacement: 0, count: 1, datatype: spread };
+        window.put(&ints(&mut row), &place, None).await.expect("inside");
+        window.fence(0).await.expect("a fence");
+        let left = (rank + size - 1) % size;
+        let expected = |index: usize| if index % 2 == 0 { (index / 2 + left) as i32 } else { -1 };
+        assert!(own.iter().enumerate().all(|(index, value)| *value == expected(index)));
+        let mut back = vec![0; MANY];
+        window.get(&ints(&mut back), &place, None).await.expect("inside");
+        window.fence(MPI_MODE_NOSUCCEED).await.expect("a fence");
+        assert_eq!(back, row);
+        let error = window.put(&ints(&mut row[..1]), &at(0, 0, 1), None).await.expect_err("no epoch");
+        assert_eq!(error.class, Class::RmaSync);
+        window.close().await.expect("it ends");
+    });
+}
+
+#[test]
+fn locks_and_accumulation_lose_nothing() {
+    const TIMES: i32 = 20;
+    let fetched = Ranks::new(4).all(async |call| {
+        let (rank, size) = (call.rank(), call.size() as i32);
+        let mut own = vec![0; 3];
+        let window = window_of(call, &mut own).await;
+        let mut fetched = Vec::new();
+        for _ in 0..TIMES {
+            // Reads, then writes: nobody comes between.
+            window.lock(true, 1).await.expect("a lock");
+            let mut value = [0];
+            window.get(&ints(&mut value), &at(1, 0, 1), None).await.expect("inside");
+            window.flush(1).await.expect("it is locked");
+            value[0] += 1;
+            window.put(&ints(&mut value), &at(1, 0, 1), None).await.expect("inside");
+            window.unlock(1).await.expect("it is locked");
+            window.lock_all().await.expect("a lock");
+            let (mut one, mut old) = ([1], [0]);
+            let (one, result) = (ints(&mut one), ints(&mut old));
+            window.accumulate(Some(&one), Some(&result), &at(1, 1, 1), MPI_SUM, None).await.expect("inside");
+            window.flush_all().await.expect("locked");
+            fetched.push(old[0]);
+            // Only one of those who see the same value replaces it.
+            let (mut next, mut seen) = ([old[0] + 1], [0]);
+            let (next, compared, seen) = (ints(&mut next), result.clone(), ints(&mut seen));
+            window.compare_and_swap(&next, &compared, &seen, &at(1, 2, 1)).await.expect("inside");
+            window.unlock_all().await.expect("locked");
+        }
+        window.close().await.expect("it ends");
+        if rank == 1 {
+            assert_eq!(own[..2], [TIMES * size, TIMES * size]);
+        }
+        fetched
+    });
+    let mut fetched = fetched.concat();
+    fetched.sort_unstable();
+    assert_eq!(fetched, (0..TIMES * 4).collect::<Vec<_>>());
+}
+
+#[test]
+fn origins_wait_for_their_target_to_post() {
+    Ranks::new(3).all(async |call| {
+        let rank = call.rank();
+        let mut own = vec![0; 3];
+        let window = window_of(call, &mut own).await;
+        for turn in 1..4 {
+            if rank == 0 {
+                let others = Group { processes: vec![1, 2] };
+                window.post(&others).expect("the first");
+                assert_eq!(window.post(&others).expect_err("the second").class, Class::RmaSync);
+                window.wait().await.expect("posted");
+                assert_eq!(own, [0, turn, turn]);
+            } else {
+                window.start(&Group { processes: vec![0] }).expect("the first");
+                let mut value = [turn];
+                window.put(&ints(&mut value), &at(0, rank as i64, 1), None).await.expect("inside");
+                assert!(window.put(&ints(&mut value), &at(1, 0, 1), None).await.is_err());
+                window.complete().await.expect("started");
+            }
+        }
+        window.close().await.expect("it ends");
+    });
+}
+
+#[test]
+fn nothing_outside_of_a_window_is_touched() {
+    Ranks::new(2).all(async |call| {
+        let rank = call.rank();
+        let mut memory = vec![7; 12];
+        let window = window_of(call, &mut memory[4..8]).await;
+        window.lock_all().await.expect("a lock");
+        let mut values = [1, 2];
+        let buffer = ints(&mut values);
+        for displacement in [-1, 3, 4, i64::MIN, i64::MAX] {
+            let error = window.put(&buffer, &at(1 - rank, displacement, 2), None).await.expect_err("outside");
+            assert_eq!(error.class, Class::RmaRange);
+        }
+        assert_eq!(window.put(&buffer, &at(0, 0, 1), None).await.expect_err("too much").class, Class::Truncate);
+        assert_eq!(window.put(&buffer, &at(2, 0, 2), None).await.expect_err("no rank").class, Class::Rank);
+        let user = crate::op::Op::user(true, Box::new(|_, _, _, _| ())).put().expect("room");
+        let error = window.accumulate(Some(&buffer), None, &at(0, 0, 2), user, None).await.expect_err("not allowed");
+        assert_eq!(error.class, Class::Op);
+        // An origin that does not check.
+        let runs = |offset, length, stride, count| vec![Runs { offset, length, stride, count }];
+        for (number, runs) in
+            [runs(-4, 4, 0, 1), runs(16, 4, 0, 1), runs(0, 4, -4, 2), runs(0, 4, i64::MAX, 2), runs(0, 0, 0, u64::MAX)]
+                .into_iter()
+                .enumerate()
+        {
+            let bytes = runs[0].length.saturating_mul(runs[0].count) as usize;
+            let (operation, act) = (number as u64, Act::Put);
+            let word = Word::Access { operation, position: 0, act, displacement: 0, runs };
+            window.tell(1 - rank, &word, &vec![9; bytes]).expect("a peer");
+        }
+        let forged = Word::Done { operation: 1000, position: 1 << 60, failure: None };
+        window.tell(1 - rank, &forged, &[1, 2, 3]).expect("a peer");
+        window.world.engine().send_aside(1 - rank as u32, window.context(), rank as i32, vec![0xff; 30]);
+        window.unlock_all().await.expect("locked");
+        window.close().await.expect("it ends");
+        assert_eq!(memory, [7; 12]);
+        assert!(lock(&window.state).operations.is_empty());
+    });
+}
+
+#[test]
+fn dynamic_windows_reach_what_is_attached() {
+    Ranks::new(2).all(async |call| {
+        let rank = call.rank();
+        let window = create_dynamic(call, &Info::default()).await.expect("a window");
+        let mut memory = vec![0; 8];
+        let base: *mut u8 = memory.as_mut_ptr().cast();
+        window.attach(base, 16).expect("free");
+        assert_eq!(window.attach(base.wrapping_add(12), 16).expect_err("overlaps").class, Class::RmaAttach);
+        window.attach(base.wrapping_add(16), 0).expect("empty");
+        window.lock_all().await.expect("a lock");
+        let mut values = [5, 6];
+        let address = base.addr() as i64;
+        window.put(&ints(&mut values), &at(rank, address + 8, 2), None).await.expect("the target checks");
+        window.flush(rank as i32).await.expect("inside");
+        window.put(&ints(&mut values), &at(rank, address + 12, 2), None).await.expect("the target checks");
+        assert_eq!(window.flush(rank as i32).await.expect_err("outside").class, Class::RmaRange);
+        window.unlock_all().await.expect("told before");
+        window.detach(base).expect("attached");
+        assert_eq!(window.detach(base).expect_err("detached").class, Class::RmaAttach);
+        window.close().await.expect("it ends");
+        assert_eq!(memory, [0, 0, 5, 6, 0, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn shared_memory_is_the_same_for_all() {
+    Ranks::new(3).all(async |call| {
+        let (rank, size) = (call.rank(), call.size());
+        let unit = Unit::new(1).expect("positive");
+        let window = allocate_shared(call, 10 + rank, unit, &Info::default()).await.expect("one machine");
+        let byte = |rank: usize, index: usize| {
+            let part = window.shared(rank as i32).expect("a rank");
+            assert_eq!(part.size, 10 + rank);
+            std::ptr::with_exposed_provenance_mut::<u8>(part.base + index)
+        };
+        // SAFETY: within the parts.
+        unsafe { byte((rank + 1) % size, 9).write(rank as u8 + 1) };
+        window.fence(0).await.expect("a fence");
+        let left = (rank + size - 1) % size;
+        // SAFETY: as above.
+        assert_eq!(unsafe { byte(rank, 9).read() }, left as u8 + 1);
+        assert_eq!(window.shared(1).expect("a rank").base, window.shared(0).expect("a rank").base + 10);
+        window.close().await.expect("it ends");
+    });
+}
+
+#[test]
+fn windows_that_cannot_be_are_refused() {
+    Ranks::new(1).all(async |call| {
+        assert_eq!(Unit::new(0).expect_err("zero").class, Class::Disp);
+        let unit = Unit::new(1).expect("positive");
+        let error = allocate(call.again(), usize::MAX, unit, &Info::default()).await.err().expect("too much");
+        assert_eq!(error.class, Class::Size);
+        let window = allocate(call, 10, unit, &Info::default()).await.expect("a window");
+        window.lock(true, 0).await.expect("a lock");
+        for error in [window.close().await, window.fence(0).await, window.lock_all().await, window.complete().await] {
+            assert_eq!(error.expect_err("locked").class, Class::RmaSync);
+        }
+        window.unlock(0).await.expect("locked");
+        assert_eq!(window.unlock(0).await.expect_err("not locked").class, Class::RmaSync);
+        assert_eq!(window.attach(std::ptr::null_mut(), 0).expect_err("not dynamic").class, Class::RmaFlavor);
+        window.close().await.expect("it ends");
+    });
+}
+
+proptest! {
+    /// Whatever a word says, what is let through is inside.
+    #[test]
+    fn runs_that_are_let_through_are_inside(
+        displacement in prop_oneof![-40i64..200, any::<i64>()],
+        offset in prop_oneof![-40i64..200, any::<i64>()],
+        stride in prop_oneof![-40i64..40, any::<i64>()],
+        length in prop_oneof![0u64..50, any::<u64>()],
+        count in prop_oneof![0u64..10, any::<u64>()],
+    ) {
+        let runs = [Runs { offset, length, stride, count }];
+        let regions = BTreeMap::from([(1000, 100), (1100, 28)]);
+        prop_assume!(total(&runs).is_ok());
+        let inside = |start: i128| (0..count as i128).all(|index| {
+            let first = start + offset as i128 + index * stride as i128;
+            first >= 0 && first + length as i128 <= 128
+        });
+        let part = Reach::Part { base: 1000, size: 128, unit: 4 };
+        prop_assert_eq!(part.locate(displacement, &runs).is_ok(), inside(displacement as i128 * 4));
+        if Reach::Regions(&regions).locate(displacement, &runs).is_ok() {
+            prop_assert!(inside(displacement as i128 - 1000));
+        }
+    }
+}

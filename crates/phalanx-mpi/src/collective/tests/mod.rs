@@ -20,10 +20,10 @@ const LENGTHS: [usize; 9] = [0, 1, 8, 200, 2048, 2049, 20_000, 70_000, 140_000];
 const MACHINES: [&[u32]; 3] = [&[0, 0, 0, 1, 1], &[0, 1, 0, 1, 2, 0, 1], &[1, 0]];
 
 /// The processes of one communicator.
-struct Ranks(Vec<(&'static World, Arc<Comm>)>);
+pub(crate) struct Ranks(Vec<(&'static World, Arc<Comm>)>);
 
 impl Ranks {
-    fn new(size: usize) -> Ranks {
+    pub(crate) fn new(size: usize) -> Ranks {
         Ranks::on_machines(size, &[])
     }
 
@@ -47,7 +47,7 @@ impl Ranks {
     }
 
     /// Everybody's outcome of `work`.
-    fn all<T>(&self, work: impl AsyncFn(Call) -> T) -> Vec<T> {
+    pub(crate) fn all<T>(&self, work: impl AsyncFn(Call) -> T) -> Vec<T> {
         let work = &work;
         let future = |(world, comm): &(&'static World, Arc<Comm>)| {
             let call = Call::new(world, comm.clone());
