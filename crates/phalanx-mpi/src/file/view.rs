@@ -41,7 +41,7 @@ impl View {
         if etype.size() == 0 {
             return fail(Class::Arg, "etype has no data");
         }
-        if !filetype.size().is_multiple_of(etype.size()) {
+        if filetype.size() % etype.size() != 0 {
             let (whole, part) = (filetype.size(), etype.size());
             return fail(Class::Arg, format!("filetype has {whole} bytes of data, no multiple of etype's {part}"));
         }
@@ -55,7 +55,7 @@ impl View {
 
     /// How many etypes these bytes are.
     pub fn etypes(&self, bytes: usize) -> Result<i64> {
-        match bytes.is_multiple_of(self.etype.size()) {
+        match bytes % self.etype.size() == 0 {
             true => Ok((bytes / self.etype.size()) as i64),
             false => {
                 let etype = self.etype.size();
