@@ -29,7 +29,7 @@ build: setup ## the same: rebuilds the native part when a Rust file changed
 demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
 	$(BIN)/phalanx demo $(ARGS)
 
-test: setup ## every test; ARGS go to pytest
+test: setup $(VENV)/mpi4py-tests ## every test; ARGS go to pytest
 	cargo test --release --workspace --exclude phalanx-py
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -112,17 +112,27 @@ $(VENV)/native: $(RUST) $(VENV)/package
 	$(BIN)/maturin develop --quiet --release --skip-install
 	@touch $@
 
-# MPI's two libraries and its header, beside the package. The extension is named so that cargo chooses the same features
+# MPI's two libraries, that of BSP, and their headers, beside the package. The extension is named so that cargo chooses the same features
 # of what they share, and compiles nothing again.
-$(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h
-	$(PYO3) cargo build --quiet --locked --release -p phalanx-py -p phalanx-mpi-standard -p phalanx-mpi-mpich
+$(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/include/bsp.h
+	$(PYO3) cargo build --quiet --locked --release -p phalanx-py -p phalanx-mpi-standard -p phalanx-mpi-mpich -p phalanx-bsp
 	rm -rf $(MPI)
 	mkdir -p $(MPI)/include
 	cp target/release/libmpi_abi.so $(MPI)/libmpi_abi.so.1
 	cp target/release/libmpi.so $(MPI)/libmpi.so.12
 	ln -s libmpi_abi.so.1 $(MPI)/libmpi_abi.so
 	ln -s libmpi.so.12 $(MPI)/libmpi.so
-	cp crates/phalanx-mpi/include/mpi.h $(MPI)/include/
+	cp target/release/libphalanx_bsp.so $(MPI)/
+	cp crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/include/bsp.h $(MPI)/include/
+	@touch $@
+
+# mpi4py's own tests are in its source distribution only.
+$(VENV)/mpi4py-tests: $(VENV)/dependencies
+	rm -rf $@ && mkdir $@.new
+	$(BIN)/pip download --quiet --no-deps --no-binary mpi4py --dest $@.new \
+	    mpi4py==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
+	tar -xzf $@.new/mpi4py-*.tar.gz -C $@.new --strip-components 1
+	mv $@.new/test $@ && rm -rf $@.new
 	@touch $@
 
 $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies

@@ -26,6 +26,7 @@ class Cable:
     plug: str
     bridge: str
     _wire: Process | None = None
+    _is_silent: bool = False
 
     def connect(self, host_namespace: str, interface: str) -> None:
         """Make the pair; the host's end is called `interface`."""
@@ -40,11 +41,15 @@ class Cable:
     def silence(self) -> None:
         """Drop every frame both ways: no carrier event, no reset, no answer. What is sent is lost."""
         self._port_state(DISABLED)
+        self._is_silent = True
 
     def mend(self) -> None:
         """Undo `cut` and `silence`. A shape stays."""
         ip("link", "set", self.plug, "up", namespace=self.lab.switch)
-        self._port_state(FORWARDING)
+        # A port whose plug was pulled forwards by itself when it has its carrier again, and cannot be told before.
+        if self._is_silent:
+            self._port_state(FORWARDING)
+            self._is_silent = False
 
     def shape(self, *, delay: float = 0.0, rate: float = 0.0, loss: float = 0.0) -> None:
         """Make the line long, narrow or bad, each way, instead of the shape before.

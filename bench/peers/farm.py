@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.peers.processes import adopt_orphans, end_descendants, machine_cpu_seconds, tree_cpu_seconds
+from bench.peers.processes import Strangers, adopt_orphans, end_descendants
 from bench.peers.registry import PEERS, ROWS, missing
 from bench.peers.settings import FULL, QUICK, Settings
 from bench.peers.table import report
@@ -47,26 +47,19 @@ def _run(options: argparse.Namespace) -> tuple[dict[str, Samples], dict[str, Any
     """Return the samples of each peer and row, and what is to be known about the run."""
     settings = QUICK if options.quick else FULL
     results: dict[str, Samples] = {}
-    begin, others_before, stolen_before = time.monotonic(), *_disturbance()
+    strangers = Strangers()
     for name, rows, repeats in _plan(_present(options.peers), options.only, settings):
-        _say(f"{time.monotonic() - begin:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}")
+        _say(f"{strangers.seconds:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}")
         samples = _first(name) if rows == ["first"] else _measure(name, rows, settings._replace(repeats=repeats))
         _merge(results.setdefault(name, {}), samples)
-    seconds, others, stolen = time.monotonic() - begin, *_disturbance()
-    capacity = seconds * (os.cpu_count() or 1)
+    seconds, (others, stolen) = strangers.seconds, strangers.percents()
     return results, {
         "versions": versions(),
         "seconds": seconds,
-        "others_percent": (others - others_before) / capacity * 100,
-        "stolen_percent": (stolen - stolen_before) / capacity * 100,
+        "others_percent": others,
+        "stolen_percent": stolen,
         "settings": settings._asdict(),
     }
-
-
-def _disturbance() -> tuple[float, float]:
-    """Return the CPU seconds that strangers on this machine used, and that other machines took from it."""
-    everybody, stolen = machine_cpu_seconds()
-    return everybody - tree_cpu_seconds(), stolen
 
 
 def _options() -> argparse.Namespace:

@@ -60,6 +60,41 @@ def machine_cpu_seconds() -> tuple[float, float]:
     return (user + nice + system + interrupt + soft_interrupt) / _TICKS, stolen / _TICKS
 
 
+class Strangers:
+    """How much of this machine others use, from when this was made."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self._used, self._stolen = _strangers_cpu_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self.begun
+
+    def percents(self) -> tuple[float, float]:
+        """Of the cores' time so far: what strangers on this machine used, and what other machines took from it."""
+        used, stolen = _strangers_cpu_seconds()
+        capacity = self.seconds * (os.cpu_count() or 1)
+        return (used - self._used) / capacity * 100, (stolen - self._stolen) / capacity * 100
+
+
+#: Others' use of this machine, in percent of its cores, from which figures are called uncertain.
+DISTURBED_PERCENT = 5
+
+
+def disturbance(others_percent: float) -> str:
+    """What is to be said of figures that others disturbed; empty: nothing."""
+    if others_percent <= DISTURBED_PERCENT:
+        return ""
+    return f"the machine was not silent: others used {others_percent:.0f} % of it"
+
+
+def _strangers_cpu_seconds() -> tuple[float, float]:
+    everybody, stolen = machine_cpu_seconds()
+    return everybody - tree_cpu_seconds(), stolen
+
+
 def memory(pid: int) -> tuple[float, float]:
     """Return resident and proportional size of a process in MB (10**6 bytes): VmRSS and Pss of proc(5).
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.peers.figures import CLAIMS, FIGURES, Claim, best, measured, shown, title
+from bench.peers.processes import DISTURBED_PERCENT
 from bench.peers.registry import PEERS
-
-_DISTURBED_PERCENT = 5
 
 
 def report(results: dict[str, Any], facts: dict[str, Any]) -> str:
@@ -73,7 +72,7 @@ def _notes(results: dict[str, Any], facts: dict[str, Any]) -> list[str]:
         f"medians of {facts['settings']['repeats']}, {facts['seconds']:.0f} s; meanwhile others used "
         f"{others:.0f} % of this machine's cores, and {stolen:.0f} % was taken from outside"
     )
-    if others + stolen > _DISTURBED_PERCENT:
+    if others + stolen > DISTURBED_PERCENT:
         lines.append("The machine was not silent: uncertain figures, grain and makespan too kind to many processes.")
     if speedups := sorted(_silent_speedups(results)):
         middle = speedups[len(speedups) // 2]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +18,7 @@ from statistics import median
 import phalanx as px
 
 from bench.peers.figures import shown
-from bench.peers.processes import machine_cpu_seconds, tree_cpu_seconds
+from bench.peers.processes import Strangers, disturbance
 from bench.peers.table import grid, verdict
 from bench.peers.versions import versions
 from bench.spaces.identities import own_grid
@@ -28,7 +26,6 @@ from bench.spaces.rows import ROWS, Figure, Samples
 from bench.spaces.settings import FULL, QUICK
 from laboratory.redis_server import missing, redis_server
 
-_DISTURBED_PERCENT = 5
 _HEAD = ("what", "phalanx", "Redis", "ratio", "reach", "verdict")
 
 
@@ -37,7 +34,7 @@ def main() -> int:
     options = _options()
     settings = QUICK if options.quick else FULL
     results: dict[str, Samples] = {}
-    begin, before = time.monotonic(), _others()
+    strangers = Strangers()
     with ExitStack() as stack:
         stack.enter_context(own_grid())
         reason = missing()
@@ -45,13 +42,12 @@ def main() -> int:
         if reason:
             _say(f"without Redis: {reason}")
         for name in dict.fromkeys(options.only):
-            _say(f"{time.monotonic() - begin:5.0f} s  {name}")
+            _say(f"{strangers.seconds:5.0f} s  {name}")
             results[name] = ROWS[name].measure(settings, redis)
-    seconds = time.monotonic() - begin
-    others = (_others() - before) / seconds / (os.cpu_count() or 1) * 100
+    seconds, others = strangers.seconds, sum(strangers.percents())
     print(_report(results, f"medians of {settings.rounds}, {seconds:.0f} s; others used {others:.0f} % of the cores"))
-    if others > _DISTURBED_PERCENT:
-        print("The machine was not silent: uncertain figures.")
+    if disturbed := disturbance(others):
+        print(f"Uncertain figures: {disturbed}.")
     if options.json:
         facts = {"versions": versions(), "settings": settings._asdict(), "others_percent": others}
         options.json.write_text(json.dumps({**facts, "results": results}, indent=1) + "\n")
@@ -97,12 +93,6 @@ def _line(figure: Figure, ours: Sequence[float], theirs: Sequence[float] | None)
         "-" if figure.reach is None else f"{sign} {figure.reach:g} {figure.unit}".strip(),
         ", ".join(words) or "-",
     )
-
-
-def _others() -> float:
-    """CPU seconds that strangers on this machine used, and that were taken from it."""
-    everybody, stolen = machine_cpu_seconds()
-    return everybody - tree_cpu_seconds() + stolen
 
 
 def _say(line: str) -> None:

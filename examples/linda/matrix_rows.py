@@ -49,7 +49,7 @@ class MatrixRows:
         share = self.size // crew + (me < self.size % crew)
         for _ in range(share if self.spread else self.size if me == 0 else 0):
             _, row, values, size = owner.in_("matrix_b", int, np.ndarray, int)
-            search.home(row if self.spread else 0, me).out("matrix_b", row, values, size)
+            search.home.out("matrix_b", row, values, size)
         tasks = [owner.in_("matrix_a", int, np.ndarray, int) for _ in range(share)]
         meet(owner, "loaded", me, crew)
 

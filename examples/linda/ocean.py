@@ -19,6 +19,7 @@ from examples.linda.search import Search
 
 #: Elevation and the two currents (m, m/s) by row and column: shape (3, rows, columns).
 Water = NDArray[np.float64]
+INNER = slice(1, -1), slice(1, -1)
 OPPOSITE = {"left": "right", "right": "left"}
 GRAVITY, CELL, STEP, FRICTION, WIND = 9.81, 1000.0, 5.0, 1e-4, 1e-4  # m/s², m, s, 1/s, m²/s²
 
@@ -60,7 +61,7 @@ class Ocean:
         for step in range(self.steps):
             for side, neighbour, column in borders:
                 to = border(neighbour, OPPOSITE[side])
-                search.home(to, me).out("ocean_model", "border", step, to, panel[:, :, column])
+                search.home.out("ocean_model", "border", step, to, panel[:, :, column])
             sides = {}
             for side, _, _ in borders:
                 mine = border(number, side)
@@ -84,18 +85,28 @@ def advanced(water: Water, left: Water | None = None, right: Water | None = None
     """A panel after one step; ``left`` and ``right`` are the neighbours' columns beside it, None at the shore."""
     elevation, along, across = _widened(water, left, right)
     depth = 50.0 + elevation
-    slope_along = (elevation[1:-1, 2:] - elevation[1:-1, :-2]) / (2 * CELL)
-    slope_across = (elevation[2:, 1:-1] - elevation[:-2, 1:-1]) / (2 * CELL)
-    flow_along, flow_across = along * depth, across * depth
-    spread = (flow_along[1:-1, 2:] - flow_along[1:-1, :-2] + flow_across[2:, 1:-1] - flow_across[:-2, 1:-1]) / (
-        2 * CELL
-    )
-    inner = slice(1, -1), slice(1, -1)
     after = np.empty_like(water)
-    after[0] = elevation[inner] - STEP * spread
-    after[1] = along[inner] + STEP * (WIND / depth[inner] - GRAVITY * slope_along - FRICTION * along[inner])
-    after[2] = across[inner] - STEP * (GRAVITY * slope_across + FRICTION * across[inner])
+    # In place where it can be: new memory costs as much as the arithmetic.
+    spread = _rise_along(along * depth)
+    spread += _rise_across(across * depth)
+    spread *= STEP / (2 * CELL)
+    np.subtract(elevation[INNER], spread, out=after[0])
+    for moved, current, rise in ((after[1], along, _rise_along), (after[2], across, _rise_across)):
+        slope = rise(elevation)
+        slope *= STEP * GRAVITY / (2 * CELL)
+        np.multiply(current[INNER], 1 - STEP * FRICTION, out=moved)
+        moved -= slope
+    after[1] += STEP * WIND / depth[INNER]
     return after
+
+
+def _rise_along(field: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From the column before to the column behind each inner point."""
+    return field[1:-1, 2:] - field[1:-1, :-2]
+
+
+def _rise_across(field: NDArray[np.float64]) -> NDArray[np.float64]:
+    return field[2:, 1:-1] - field[:-2, 1:-1]
 
 
 def _widened(water: Water, left: Water | None, right: Water | None) -> Water:

@@ -52,7 +52,7 @@ class PasswordSearch:
         """Loads its portion, then takes task after task and searches in the spaces of all."""
         search = Search(spaces, me, self.order, "1")
         for hashed, password in portion:
-            search.home(int(hashed[:8], 16), me).out("hash_set", hashed, password)
+            search.home.out("hash_set", hashed, password)
         meet(owner, "loaded", me, len(spaces))
 
         _, hashed, status = owner.in_("search_task", px.ANY, str)

@@ -13,7 +13,7 @@ from typing import Any
 import phalanx as px
 
 SEARCH_TIME, VISITED = "search time", "visited nodes"
-ORDERS = ("listing", "learned", "placed", "spread")
+ORDERS = ("listing", "learned", "spread")
 #: Seconds to wait at one space before all are asked again; and between two rounds, at first and at most.
 _PATIENCE = 0.2
 _MOMENT, _LONGEST_MOMENT = 20e-6, 1e-3
@@ -26,11 +26,9 @@ class Search:
 
     - ``listing``: one's own first, then the others in turn, again and again, as the paper's listings do;
     - ``learned``: first where what has the same number was found the last time, much as Tupleware does;
-    - ``placed``: whoever put the tuple did so in the space that its number names, ``home()``, which is asked first;
-    - ``spread``: the spaces are members of one, and that finds out whom to ask. ``placing``: the fields that say where
-      a tuple is.
+    - ``spread``: the spaces are members of one, which puts each tuple where its fields ``placing`` say, and asks there.
 
-    Who knows where a tuple will be waits for it there a while; otherwise all are asked again, after a moment.
+    Who has learned where a tuple will be waits for it there a while; otherwise all are asked again, after a moment.
     """
 
     def __init__(self, spaces: Sequence[px.Space], me: int, order: str, placing: str) -> None:
@@ -42,28 +40,29 @@ class Search:
         self._places = [*range(me, len(spaces)), *range(me)]
         self._learned: dict[int, int] = {}
 
-    def home(self, number: int, me: int) -> px.Space:
-        """Where to put what has this number: into one's own space, unless tuples are ``placed``."""
-        if self._whole is not None:
-            return self._whole
-        return self.spaces[number % len(self.spaces) if self.order == "placed" else me]
+    @property
+    def home(self) -> px.Space:
+        """Where to put what others search for: one's own space, or the one that is spread over all."""
+        return self.spaces[self._places[0]] if self._whole is None else self._whole
 
     def rdp(self, number: int, *template: Any) -> tuple[Any, ...]:
         """Read a tuple that is there, in one of the spaces."""
+        if self._whole is not None:
+            return self._ask_the_whole(template, self._whole.rdp, self._whole.rd)
         return self._search(number, lambda space: space.rdp, lambda space: space.rd, template)
 
     def inp(self, number: int, *template: Any) -> tuple[Any, ...]:
         """Withdraw a tuple that is there, or soon will be."""
+        if self._whole is not None:
+            return self._ask_the_whole(template, self._whole.in_)
         return self._search(number, lambda space: space.inp, lambda space: space.in_, template)
 
     def _search(
         self, number: int, now: Callable[[px.Space], Find], soon: Callable[[px.Space], Find], template: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        if self._whole is not None:
-            return self._ask_the_whole(soon(self._whole), template)
         visited, moment = 0, _MOMENT
         with px.profile.timed(SEARCH_TIME):
-            likely = self._likely(number)
+            likely = self._learned.get(number)
             places = self._places if likely is None else [likely, *(each for each in self._places if each != likely)]
             while True:
                 for place in places:
@@ -80,18 +79,13 @@ class Search:
                         found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)
                         return self._found(number, found or (), likely, visited)
 
-    def _ask_the_whole(self, find: Find, template: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _ask_the_whole(self, template: tuple[Any, ...], *finds: Find) -> tuple[Any, ...]:
         assert self._whole is not None
         before = self._whole.visits
         with px.profile.timed(SEARCH_TIME):
-            found = find(*template)
+            found = next(filter(None, (find(*template) for find in finds)), None)
         px.profile.record(VISITED, self._whole.visits - before)
         return found or ()
-
-    def _likely(self, number: int) -> int | None:
-        if self.order == "placed":
-            return number % len(self.spaces)
-        return self._learned.get(number)
 
     def _found(self, number: int, found: tuple[Any, ...], place: int, visited: int) -> tuple[Any, ...]:
         px.profile.record(VISITED, visited)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from phalanx._results import Results
     from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
+        AccessError,
         ContractError,
         ContractWarning,
         CulpritError,
@@ -56,8 +57,8 @@ _HOMES = {
     "_results": "Results",
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError ProfileError "
-        "ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError "
+        "AccessError ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError "
+        "ProfileError ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError "
         "SpaceTimeoutError StagingError TransactionError"
     ),
     "hosts": "Hosts",
@@ -72,6 +73,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [
     "ANY",
+    "AccessError",
     "Bill",
     "BillLine",
     "ContractError",

@@ -58,6 +58,10 @@ class LaunchError(PhalanxError, ValueError):
     """A message passing program cannot be started: its command line, its files or its machines are at fault."""
 
 
+class BspError(PhalanxError):
+    """A call of a BSP program is wrong, or its processes do not agree; the message names the call and the reason."""
+
+
 class ProfileError(PhalanxError, ValueError):
     """``begin`` and ``end`` of the profiler do not pair."""
 
@@ -88,6 +92,10 @@ class SpaceError(PhalanxError):
     """A tuple space cannot do what was asked, or has ended; the message says what to do next."""
 
 
+class AccessError(SpaceError, PermissionError):
+    """The rules of the space's server, or the group that the space belongs to, do not allow this to this user."""
+
+
 class SpaceFullError(SpaceError):
     """A limit of the space is reached: take tuples out, or make it with a larger one."""
 
@@ -99,6 +107,11 @@ class SpaceLostError(SpaceError):
 
 class SpaceMovedError(SpaceLostError):
     """Another member leads the space now. Nothing was done; :class:`phalanx.Space` asks there by itself."""
+
+
+class SpaceForgottenError(SpaceError):
+    """The space does not remember what this client has asked before. Nothing was done; :class:`phalanx.Space` says
+    again by itself who it is."""
 
 
 class SpaceTimeoutError(SpaceError, TimeoutError):

@@ -29,6 +29,12 @@ def gone(processes: Iterable[Path]) -> bool:
     return all(map(ended, processes))
 
 
+def said(process: Process, word: str) -> list[tuple[int, ...]]:
+    """What a client has said after a word; its last line may be cut off by its end."""
+    lines = (line.split() for line in process.lines())
+    return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
+
+
 @pytest.fixture(scope="module")
 def manager() -> Iterator[px.Manager]:
     """One with two interpreters, for all tests of a module that end none of them."""

@@ -14,6 +14,8 @@ import time
 
 SEAT = dict(pair.split("=", 1) for pair in os.environ["PHALANX_RANK"].split())
 RANK = int(SEAT["rank"])
+#: That were heard and not yet waited for.
+rings: list[int] = []
 JOINED, FINALIZED = b"\0\0", b"\1"
 # At port 250 of any address, with a certificate of four letters.
 LISTENS = b"\0\1\0" + b"\0\0\0\0" + b"\xfa\x01" + b"\4cert"
@@ -61,7 +63,11 @@ def do(verb: str) -> None:
         os.kill(os.getpid(), signal.Signals[value])
     elif name == "ring":  # the next rank's bell, then wait for one's own
         ring((RANK + 1) % int(SEAT["size"]))
-        select.select([int(SEAT["bells"].split(",")[RANK - int(SEAT["first"])])], [], [])
+        own = int(SEAT["bells"].split(",")[RANK - int(SEAT["first"])])
+        while not rings:  # one read takes all that were rung
+            select.select([own], [], [])
+            rings.extend([own] * os.eventfd_read(own))
+        rings.pop()
     elif name == "segment":
         at = 64 * RANK
         os.pwrite(int(SEAT["segment"]), b"%d" % RANK, at)

@@ -1,8 +1,9 @@
 """A client of a replicated space whose leaders are killed: says what was promised to it.
 
-    python replicated_program.py MEMBERS put|take FOLDER NUMBER
+    python replicated_program.py MEMBERS put|take|count FOLDER NUMBER
 
-Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own. It opens the space once.
+Its lines: `put N` before an out and `there N` after it; `got K N` for a tuple that is its own; `counted N` when it has
+made one of N into N + 1, in a transaction. It opens the space once.
 It ends when FOLDER has a file `stop`, and who takes only when nothing came for a while.
 """
 
@@ -19,11 +20,23 @@ def put(space: px.Space, stop: Path, number: int) -> None:
         if stop.exists():
             return
         print("put", serial, flush=True)
-        try:
-            space.out("job", number, serial)
-        except px.SpaceLostError:
-            continue  # it may be there or not
+        space.out("job", number, serial)
         print("there", serial, flush=True)
+
+
+def count(space: px.Space, stop: Path) -> None:
+    while not stop.exists():
+        try:
+            with px.Transaction(space) as transaction:
+                found = space.inp("sum", int, transaction=transaction)
+                if found is None:
+                    continue
+                space.out("sum", found[1] + 1, transaction=transaction)
+        except px.SpaceLostError:
+            continue  # it had not come to the commit: nothing has happened
+        except px.TransactionError:
+            continue  # nor here, where it was tried
+        print("counted", found[1], flush=True)
 
 
 def take(space: px.Space, stop: Path) -> None:
@@ -43,5 +56,7 @@ if __name__ == "__main__":
     with px.Space(f"{first}/jobs", replicas=len(others) + 1, members=others) as space:
         if what == "put":
             put(space, Path(folder) / "stop", int(number))
+        elif what == "count":
+            count(space, Path(folder) / "stop")
         else:
             take(space, Path(folder) / "stop")

@@ -48,12 +48,12 @@ def test_a_program_is_right_with_its_crew_in_processes(program: Program, tmp_pat
 
 def test_where_tuples_are_placed_by_what_they_are_a_search_visits_one_space(tmp_path: Path) -> None:
     visited = {}
-    for order in ("placed", "listing"):
+    for order in ("spread", "listing"):
         run(PasswordSearch(400, 40, order), 4, Place("threads", figures=tmp_path / order))
         found = px.profile.merge(tmp_path / order)
         assert found[VISITED].count == found[SEARCH_TIME].count == 40
         visited[order] = found[VISITED]
-    assert visited["placed"].max == 1
+    assert visited["spread"].max == 1
     assert 1 < visited["listing"].mean <= 4
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from phalanx.cli.mpirun import LIBRARIES, environment
+from phalanx.cli.programs import LIBRARIES, library_variables
 
 PROGRAMS = Path(__file__).parent / "mpi"
 PHALANX = [str(Path(sys.executable).with_name("phalanx"))]
@@ -54,6 +54,14 @@ def test_files_of_several_processes(tmp_path: Path) -> None:
     done = run([*PHALANX, "mpirun", "-n", "3", "--no-prefix", str(program)])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["files"]
+
+
+def test_collective_operations_of_several_numbers_of_ranks(tmp_path: Path) -> None:
+    program = tmp_path / "collectives"
+    compile_program(PROGRAMS / "collectives.c", program, *STRICT)
+    for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (2, 3, 4))):
+        done = run([*command, str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
 
 
 def test_a_program_in_c_plus_plus(tmp_path: Path) -> None:
@@ -116,7 +124,7 @@ for name in sys.argv[1:]:
 
 def test_the_interface_of_mpich_calls_things_the_same() -> None:
     pytest.importorskip("mpi4py", reason="comes with the other tests' requirements")
-    done = run([sys.executable, "-c", NAMES, *DATATYPES, *ERRORS], env={**os.environ, **environment()})
+    done = run([sys.executable, "-c", NAMES, *DATATYPES, *ERRORS], env={**os.environ, **library_variables()})
     assert done.returncode == 0, done.stderr
     unknown = done.stdout.split()
     assert len(unknown) < 40, "mpi4py does not know most of what the header declares"

@@ -224,7 +224,7 @@ def test_the_first_failure_ends_all_and_is_the_only_one_told(run: Run, verbs: li
 
 
 def test_the_others_hear_of_a_loss_before_they_are_ended(run: Run) -> None:
-    done = run(*ranks(3, "join", "1:die=SIGKILL", "hear", "sleep=1000"))
+    done = run(*ranks(3, "join", "ring", "ring", "1:die=SIGKILL", "hear", "sleep=1000"))
     lost = [line for line in done.stdout.splitlines() if "lost" in line]
     assert len(lost) == 2
     assert all(f"rank 1 on {HERE} was killed by signal 9" in line for line in lost)

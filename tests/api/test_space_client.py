@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import fcntl
 import os
 import signal
 import socket
 import struct
+import termios
 import threading
+from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +22,8 @@ from typing import Any
 import phalanx as px
 import pytest
 from conftest import Eventually
+
+from laboratory.processes import until
 
 # What a frame begins with: length of the header, nothing, length of the body.
 PREFIX = struct.Struct("<IIQ")
@@ -233,3 +239,59 @@ def test_a_server_that_is_slow_to_cancel_does_not_end_the_connection(hostile: Ho
         assert space.inp("x", int) is None
     thread.join(10)
     assert heard.count(CANCEL) == 5
+
+
+def in_a_future(space: px.Space) -> tuple[Any, ...]:
+    return space.in_future("x").result(10)
+
+
+def in_a_task(space: px.Space) -> tuple[Any, ...]:
+    return asyncio.run(space.ain("x"))
+
+
+def in_a_wait(space: px.Space) -> tuple[Any, ...]:
+    return space.in_("x", timeout=10)
+
+
+@pytest.mark.parametrize("take", [in_a_wait, in_a_future, in_a_task])
+def test_a_tuple_is_returned_when_the_word_of_it_has_left(hostile: Hostile, take: Any) -> None:
+    """Somebody who is killed then does not get it back into the space, although much is before the word of it."""
+    returned, found = threading.Event(), []
+    in_time: list[bool] = []
+
+    def serve() -> None:
+        hostile.accept()
+        header, _ = hostile.receive()
+        putting.start()
+        assert hostile.connection is not None
+        # The socket is full when so much waits in it, and far more is to come.
+        until(lambda: unread(hostile.connection) > 100_000, timeout=10, what="a full socket")
+        hostile.send(bytes([GOT, header[1], 1, 0]), b"\x01\x06\x01x")
+        in_time.append(returned.wait(0.2))
+        while hostile.connection.recv(1 << 20):
+            pass
+
+    def put() -> None:
+        with suppress(px.SpaceError):
+            space.out("y", bytes(1_900_000))
+
+    def run() -> None:
+        found.append(take(space))
+        returned.set()
+
+    serving, putting, taking = (threading.Thread(target=it, daemon=True) for it in (serve, put, run))
+    serving.start()
+    with px.Space(f"unix:{hostile.path}/todo") as space:
+        taking.start()
+        taking.join(20)
+    serving.join(10)
+    putting.join(10)
+    assert found == [("x",)]
+    assert in_time == [False]
+
+
+def unread(connection: socket.socket | None) -> int:
+    assert connection is not None
+    count = array("i", [0])
+    fcntl.ioctl(connection, termios.FIONREAD, count)
+    return count[0]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
-from api.conftest import Script
+from api.conftest import Script, said
 from phalanx.space import _serve
 
 from laboratory.processes import Process, until
@@ -65,12 +65,6 @@ def served(tmp_path: Path) -> Iterator[Served]:
     yield one
     for process in one.processes:
         process.kill()
-
-
-def said(process: Process, word: str) -> list[tuple[int, ...]]:
-    """What a client has said after a word; its last line may be cut off by its end."""
-    lines = (line.split() for line in process.lines())
-    return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
 
 
 def all_are_there(goals: list[tuple[Process, int]]) -> bool:
@@ -145,6 +139,31 @@ def test_a_server_finds_its_spaces_again_as_they_were(served: Served) -> None:
     served.start()
     with px.Space(served.space) as space:
         assert space.count("a", int) == 3
+
+
+def test_a_commit_that_is_made_again_after_a_restart_says_how_it_ended(served: Served) -> None:
+    server = served.start()
+    numbers = {"alone": 1 << 100, "prepared": 2, "aborted": 3, "open": 4}
+    with px.Space(served.space, durable=True) as space:
+        for what, number in numbers.items():
+            space.engine.begin(number, 60)
+            space.engine.out((what,), None, None, None, None, number)
+        space.engine.prepare(numbers["prepared"])
+        space.engine.prepare(numbers["aborted"])
+        space.engine.commit(numbers["alone"])
+        space.engine.commit(numbers["prepared"])
+        space.engine.abort(numbers["aborted"])
+    server.kill()
+    for _ in range(2):  # it is kept, not only read
+        server = served.start()
+        with px.Space(served.space) as space:
+            space.engine.commit(numbers["alone"])
+            space.engine.commit(numbers["prepared"])
+            for what in ("aborted", "open"):
+                with pytest.raises(px.TransactionError):
+                    space.engine.commit(numbers[what])
+            assert sorted(space.rd_all(str)) == [("alone",), ("prepared",)]
+        server.kill()
 
 
 def test_a_full_disk_is_said_and_loses_nothing(served: Served) -> None:

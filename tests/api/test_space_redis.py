@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -196,6 +198,52 @@ def test_leases_end_and_can_be_renewed(space: px.Space, eventually: Eventually) 
     assert not short.renew(1)
     assert space.rdp("long") == ("long",)
     assert space.info().expired == 1
+
+
+def test_more_than_are_removed_at_once_are_gone_when_their_lease_has_ended(space: px.Space) -> None:
+    space.out("n", -1, key="k", lease=0.05)
+    space.out_many([("n", number) for number in range(1000)], lease=0.05)
+    space.out_many([("m", number) for number in range(1000)], lease=0.05)
+    space.out("n", 5, key="another", lease=0.05)
+    time.sleep(0.06)
+    assert space.rdp("n", int) is None
+    assert space.inp("m", 999) is None
+    assert space.count(px.ANY, px.ANY) == 0
+    assert space.info().tuples == 0
+    assert space.rdp("n", int, select=px.key("another")) is None
+    space.out("n", 6, key="another")
+    assert space.inp("n", int, select=px.key("another")) == ("n", 6)
+
+
+def test_what_a_future_took_and_nobody_read_is_where_it_was(space: px.Space, eventually: Eventually) -> None:
+    space.out("x", 1, key="k", label="l", priority=7, lease=600)
+    space.out("x", 2)
+    taken = space.in_future("x", int)
+    eventually(taken.done)
+    assert space.rdp("x", 1) is None
+    del taken
+    gc.collect()
+    assert eventually(lambda: space.rdp("x", 1, select=[px.key("k"), px.label("l")])) == ("x", 1)
+    assert [number for _, number in space.rd_all("x", int)] == [1, 2]
+    assert space.inp("x", int, select=px.priority) == ("x", 1)
+    assert space.info().takes == 1
+    # Its key may be another one's by then.
+    space.out("y", 1, key="k")
+    taken = space.in_future("y", int)
+    eventually(taken.done)
+    space.out("y", 2, key="k")
+    del taken
+    gc.collect()
+    eventually(lambda: space.count("y", int) == 2)
+    assert space.rdp("y", int, select=px.key("k")) == ("y", 2)
+
+
+def test_a_future_that_is_thrown_away_waits_no_longer(space: px.Space, eventually: Eventually) -> None:
+    future = space.in_future("x")
+    eventually(lambda: waiting(space) == 1)
+    del future
+    gc.collect()
+    eventually(lambda: waiting(space) == 0)
 
 
 def test_all_that_match_come_in_pages(space: px.Space) -> None:

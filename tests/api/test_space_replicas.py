@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
+from api.conftest import said
+from phalanx.space import _open
 
 from laboratory.processes import Process, until
 
@@ -40,9 +44,17 @@ class Group:
         self.processes.append(Process(command, title=title, files=files, cwd=self.folder, env=self.env))
         return self.processes[-1]
 
-    def command(self, *words: str) -> None:
+    def command(self, *words: str) -> str:
         process = self.process([PHALANX, *words], " ".join(words))
         assert process.wait(timeout=PATIENCE) == 0, process.report()
+        return process.stdout()
+
+    def fourth(self) -> str:
+        """One more server; its address."""
+        self.command("grid", "issue", "--role", "executor", "four", "--out", str(self.folder / "four.pem"))
+        self.ports["four"] = 0
+        self.start("four")
+        return f"127.0.0.1:{self.ports.pop('four')}"
 
     def start(self, name: str) -> Process:
         """A server, at the port that it had before."""
@@ -61,11 +73,12 @@ class Group:
     def open(self, name: str = "jobs") -> px.Space:
         return px.Space(f"{self.members[0]}/{name}", replicas=3, members=self.members[1:])
 
-    def leader(self) -> str:
-        """Whose server has said last that it leads; there is one."""
+    def leader(self, but: str = "") -> str:
+        """Whose server has said last that it leads, one that is not frozen; there is one."""
 
         def leading() -> list[str]:
-            lines = {name: [line for line in it.stderr().splitlines() if "lead" in line] for name, it in self.live()}
+            live = [(name, it) for name, it in self.live() if name != but]
+            lines = {name: [line for line in it.stderr().splitlines() if "lead" in line] for name, it in live}
             return [name for name, said in lines.items() if said and said[-1].startswith("leads the space")]
 
         return until(leading, timeout=PATIENCE, what="a leader")[-1]
@@ -92,16 +105,14 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
         process.kill()
 
 
-def said(process: Process, word: str) -> list[tuple[int, ...]]:
-    """What a client has said after a word; its last line may be cut off by its end."""
-    lines = (line.split() for line in process.lines())
-    return [tuple(map(int, line[1:])) for line in lines if line and line[0] == word]
-
-
 def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_back(group: Group) -> None:
-    group.open().close()
+    with group.open() as space:
+        space.out("sum", 0)
     putting = [group.client("put", number) for number in range(2)]
     taking = [group.client("take", number) for number in range(2)]
+    counting = [group.client("count", number) for number in range(2)]
+    begun = [(it, word) for its, word in ((putting, "there"), (taking, "got"), (counting, "counted")) for it in its]
+    until(lambda: all(said(it, word) for it, word in begun), timeout=PATIENCE, what="all clients at work")
     for _ in range(3):
         enough = [len(said(it, "there")) + 25 for it in putting]
 
@@ -112,7 +123,7 @@ def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_bac
         killed = group.kill_leader()
         group.servers[killed] = group.start(killed)
     (group.folder / "stop").touch()
-    for client in [*putting, *taking]:
+    for client in [*putting, *taking, *counting]:
         assert client.wait(timeout=PATIENCE) == 0, client.report()
     tried = {(number, *serial) for number, it in enumerate(putting) for serial in said(it, "put")}
     promised = {(number, *serial) for number, it in enumerate(putting) for serial in said(it, "there")}
@@ -120,11 +131,15 @@ def test_a_leader_that_is_killed_under_load_loses_nothing_and_brings_nothing_bac
     with group.open() as space:
         until(lambda: space.info().unacknowledged == 0, timeout=2 * PATIENCE, what="nothing on its way")
         left = Counter(job[1:] for job in space.rd_all("job", int, int))
+        sums = list(space.rd_all("sum", int))
     everything = taken + left
     assert len(promised) > 100
     assert promised - set(everything) == set(), "lost"
     assert {job: times for job, times in everything.items() if times > 1} == {}, "twice"
-    assert set(everything) <= tried
+    assert set(everything) == tried, "an out that was on its way when a leader died happens, and once"
+    counted = sorted(step for it in counting for step in said(it, "counted"))
+    assert counted == [(number,) for number in range(len(counted))], "a commit that was made says so, and once"
+    assert sums == [("sum", len(counted))]
 
 
 def test_clients_go_on_by_themselves_when_the_leader_is_gone(group: Group) -> None:
@@ -159,6 +174,101 @@ def test_a_minority_that_is_cut_off_does_not_answer_and_most_go_on(group: Group)
             for name in others:
                 group.servers[name].signal(signal.SIGCONT)
             assert reading.result(timeout=PATIENCE) == ("a", 1)
+
+
+def test_a_leader_that_is_frozen_is_left_and_says_nothing_old_when_it_goes_on(group: Group) -> None:
+    with group.open() as space, group.open() as other, ThreadPoolExecutor(4) as pool:
+        space.out("a", 1)
+        waiting = other.in_future("late", int)
+        until(lambda: space.info().takers == 1, timeout=PATIENCE, what="a taker")
+        frozen = group.leader()
+        # Over this connection the leader is asked while it is frozen, and nobody asks another one instead.
+        raw = _open.reach(f"{group.members[NAMES.index(frozen)]}/jobs", False, create=False)
+        group.servers[frozen].signal(signal.SIGSTOP)
+        old = pool.submit(raw.get, ("a", int), False, (), None, None)
+        # Nobody thaws it until all of this has come: from the next leader.
+        assert space.in_("a", int) == ("a", 1)
+        space.out("late", 2)
+        assert waiting.result(timeout=PATIENCE) == ("late", 2)
+        with group.open() as new:
+            assert new.rdp("a", int) is None
+        group.leader(but=frozen)
+        group.servers[frozen].signal(signal.SIGCONT)
+        with pytest.raises(px.SpaceLostError):
+            old.result(timeout=PATIENCE)
+        until(lambda: "does not lead" in group.servers[frozen].stderr(), timeout=PATIENCE, what="it knows")
+        assert space.rdp("a", int) is None
+        raw.close()
+        del raw  # what was raised keeps this frame, and so its connection's socket, for a while
+
+
+def test_a_member_whose_disk_is_lost_is_replaced_and_the_space_goes_on(group: Group, tmp_path: Path) -> None:
+    with group.open() as space:
+        for number in range(30):
+            space.out("n", number)
+        with pytest.raises(px.SpaceError, match="leads cannot be removed"):
+            space.change_members(remove=[group.members[NAMES.index(group.leader())]])
+        with pytest.raises(px.SpaceError, match="no server of spaces listens there"):
+            space.change_members(add=["127.0.0.1:1"])
+        with pytest.raises(px.SpaceError, match="two of its members"):
+            space.change_members(add=group.members[:1])
+        lost = next(name for name in NAMES if name != group.leader())
+        address = group.members[NAMES.index(lost)]
+        group.servers[lost].kill()
+        shutil.rmtree(tmp_path / lost)
+        group.servers[lost] = group.start(lost)
+        before = space.info()
+        assert {it.address for it in before.replicas} == set(group.members)
+        # The same machine, under the same name: its old place is gone with its disk, and it gets a new one.
+        space.change_members(add=[address], remove=[address])
+        after = space.info()
+        assert {it.address for it in after.replicas} == set(group.members)
+        assert [it.name for it in after.replicas if it.leads] == [group.leader()]
+        space.out("n", 30)
+        # It is needed now, and has everything.
+        group.kill_leader()
+        assert {fields[1] for fields in space.rd_all("n", int)} == set(range(31))
+        assert space.info().term > after.term
+        with group.open() as again:
+            assert again.count("n", int) == 31
+        with pytest.raises(px.SpaceError, match="must be there"):
+            space.change_members(add=[group.fourth()])
+        assert space.count("n", int) == 31
+    with px.Space() as alone, pytest.raises(px.SpaceError, match="no members"):
+        alone.change_members(add=["a:1"])
+
+
+def test_the_command_line_makes_a_replicated_space_and_changes_its_members(group: Group, tmp_path: Path) -> None:
+    first, *others = group.members
+    space = f"{first}/made"
+    named = [word for member in others for word in ("--member", member)]
+    made = json.loads(group.command("space", "create", space, "--replicas", "3", *named, "--order", "fifo", "--json"))
+    assert made["options"]["order"] == "fifo"
+    assert {it["address"] for it in made["replicas"]} == set(group.members)
+    assert sum(it["leads"] for it in made["replicas"]) == 1
+    again = group.process([PHALANX, "space", "create", space, "--replicas", "3", *named], "create again")
+    assert again.wait(timeout=PATIENCE) == 3, again.report()
+    shown = group.command("space", "info", space)
+    assert "together by" in shown
+    assert "leads" in shown
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text("".join(f"{member}\n" for member in ["127.0.0.1:1", *group.members]))
+    fourth = group.fourth()
+    changed = group.command("space", "members", f"{hosts}/made", "--add", fourth)
+    assert f"{fourth} four" in changed
+    assert len(changed.splitlines()) == 4
+    gone = next(line.split()[0] for line in changed.splitlines() if not line.endswith("leads"))
+    changed = group.command("space", "members", f"{hosts}/made", "--remove", gone, "--json")
+    assert gone not in changed
+    assert len(json.loads(changed)["members"]) == 3
+    # Who is no member any more says so, and is no member of anything else for it.
+    alone = group.process([PHALANX, "space", "info", f"{gone}/made"], "info")
+    assert alone.wait(timeout=PATIENCE) == 1
+    assert "does not keep it" in alone.stderr()
+    assert f"{gone} " in group.command("space", "members", f"{hosts}/made", "--add", gone)
+    wrong = group.process([PHALANX, "space", "create", f"{first}/other", "--member", others[0]], "create")
+    assert wrong.wait(timeout=PATIENCE) == 1
+    assert "--replicas" in wrong.stderr()
 
 
 def test_a_member_that_comes_back_catches_up(group: Group) -> None:

@@ -62,6 +62,34 @@ def test_a_future_that_nobody_reads_takes_nothing(space: px.Space, eventually: E
     assert space.inp("y") is None
 
 
+def test_a_future_that_is_thrown_away_waits_no_longer(space: px.Space, eventually: Eventually) -> None:
+    futures = [space.in_future("x"), space.rd_future("x")]
+    eventually(lambda: (space.info().takers, space.info().readers) == (1, 1))
+    del futures
+    gc.collect()
+    eventually(lambda: (space.info().takers, space.info().readers) == (0, 0))
+    space.out("x")
+    assert space.inp("x") == ("x",)
+    assert space.info().unacknowledged == 0
+
+
+def test_thousands_of_futures_are_thrown_away_by_one_thread(space: px.Space, eventually: Eventually) -> None:
+    threads = threading.active_count()
+    futures = [space.in_future("x", number) for number in range(3000)]
+    del futures
+    assert threading.active_count() == threads
+    eventually(lambda: space.info().takers == 0, timeout=60)
+
+
+def test_a_transaction_that_is_thrown_away_is_aborted(space: px.Space, eventually: Eventually) -> None:
+    space.out("x")
+    transaction = px.Transaction(space)
+    assert space.inp("x", transaction=transaction) == ("x",)
+    del transaction
+    assert eventually(lambda: space.inp("x")) == ("x",)
+    assert space.info().transactions == 0
+
+
 def test_a_future_is_told_when_its_time_is_over(space: px.Space) -> None:
     future = space.in_future("never", timeout=0.01)
     with pytest.raises(px.SpaceTimeoutError):

@@ -8,6 +8,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -157,8 +158,12 @@ def assert_nothing_runs(executors: Sequence[Executor]) -> None:
     """The executor itself is the only one there."""
 
     def quiet(executor: Executor) -> bool:
-        commands = [Path(f"/proc/{pid}/cmdline") for pid in executor.host.pids()]
-        return not any(b"rank_program" in path.read_bytes() or b"sleep" in path.read_bytes() for path in commands)
+        for pid in executor.host.pids():
+            with suppress(OSError):  # it has just ended
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"rank_program" in command or b"sleep" in command:
+                    return False
+        return True
 
     for executor in executors:
         until(partial(quiet, executor), timeout=PATIENCE, what=f"silence on {executor.host.name}")

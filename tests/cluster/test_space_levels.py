@@ -53,7 +53,7 @@ def test_a_secure_space_refuses_links_that_others_can_read(grid: Grid) -> None:
     rules.write_text('[[rule]]\nnever = "private"\n')
     weak = Use(grid, server.space("secret"), "put", texts=["x"], rules=str(rules))
     kind, text = weak.first("error")
-    assert kind == "SpaceError"
+    assert kind == "AccessError"
     assert "the space is secure" in text
     assert Use(grid, server.space("plain"), "put", texts=["x"], rules=str(rules)).first("level") == "safe"
 
@@ -66,7 +66,7 @@ may = ["out", "rd", "in", "create"]
 
 [[rule]]
 space = "tasks"
-users = ["bob"]
+user = ["bob"]
 first = "found"
 may = ["out", "rd"]
 """
@@ -82,8 +82,58 @@ def test_users_do_what_the_rules_say_and_nothing_else(grid: Grid) -> None:
     assert Use(grid, server.space(), "try", user="bob").first("allowed") == bobs
     for user, space in (("mallory", "tasks"), ("bob", "other")):
         kind, text = Use(grid, server.space(space), "try", user=user).first("error")
-        assert kind == "SpaceError"
+        assert kind == "AccessError"
         assert "not allowed" in text
+
+
+GROUPS = """
+[[group]]
+name = "lab"
+members = ["ada", "bob"]
+
+[[rule]]
+may = ["out", "rd", "in", "create"]
+
+[[rule]]
+space = "news"
+role = "executor"
+may = ["rd"]
+"""
+
+
+def test_a_space_of_a_group_is_for_its_members_and_read_by_nobody_on_the_way(grid: Grid) -> None:
+    access = grid.desk.home / "access.toml"
+    access.write_text(GROUPS)
+    server = serve(grid, "left", "--access", str(access))
+    marker = secrets.token_hex(500)
+    with server.host.cable.capture() as capture:
+        put = Use(grid, server.space("plans"), "put", user="ada", group="lab", texts=[marker], policy="marked")
+        assert put.first("put") == 1
+        assert Use(grid, server.space("plans"), "take", user="bob", policy="marked").first("got") == ["task", 0, marker]
+    assert put.first("level") == "private"
+    assert not capture.saw(marker[:32].encode())
+    for options in ({}, {"group": "lab"}, {"group": "others"}, {"create": False}):
+        kind, text = Use(grid, server.space("plans"), "put", user="mallory", texts=["x"], **options).first("error")
+        assert kind == "AccessError"
+        assert "mallory is no member" in text
+    assert Use(grid, server.space("open"), "put", user="mallory", texts=["x"]).first("put") == 1
+    kind, text = Use(grid, server.space("open"), "put", user="ada", group="lab", texts=["x"]).first("error")
+    assert kind == "AccessError"
+    assert "is there already, and is not the group lab's" in text
+
+
+def test_members_in_another_role_do_what_rules_for_it_say(grid: Grid) -> None:
+    access = grid.desk.home / "access.toml"
+    access.write_text(GROUPS)
+    server = serve(grid, "left", "--access", str(access))
+    assert Use(grid, server.space("news"), "put", user="ada", texts=["x"]).first("put") == 1
+    machine = str(grid.issue("far-pc", role="executor"))
+    allowed = Use(grid, server.space("news"), "try", identity=machine).first("allowed")
+    assert allowed == {"out": False, "out found": False, "rd": True, "rd found": True, "in": False, "all": True}
+    strict = serve(grid, "right")
+    kind, text = Use(grid, strict.space("news"), "try", identity=machine).first("error")
+    assert (kind, "refused" in text) == ("SpaceError", True)
+    assert "far-pc is no user but has the role executor" in strict.process.stderr()
 
 
 def test_a_server_serves_only_users_that_it_accepts(grid: Grid) -> None:

@@ -5,7 +5,7 @@ A block may have, on the line above it, a comment that says how it is run:
     <!-- run: background -->          a service: runs until the page ends, once it has printed what is shown
     <!-- run: no, because REASON -->  shows what needs a prepared environment
 
-A block whose first line is a comment with a file's name, as `# farm.py`, is that file: written, not run.
+A block whose first line is a comment with a file's name, as `# farm.py` or `// ring.c`, is that file: written, not run.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN = {"python", "console", "bash"}
-SHOWN = {"text", "json", "toml", "rust", "mermaid"}
+SHOWN = {"c", "text", "json", "toml", "rust", "mermaid"}
 BLOCK = re.compile(
     r"^(?:<!-- run: (?P<how>.*?) -->\n+)?^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 HOW = re.compile(r"background|no, because \S.{9,}")
-FILE = re.compile(r"# ([\w-]+\.\w+)\n")
+FILE = re.compile(r"(?:#|//) ([\w-]+\.\w+)\n")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
-        "address preamble sync",
+        "address forks preamble sync",
         "body",
         "frames seal sealed socket",
         "runtime tls",
@@ -30,8 +30,8 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter places rules",
-        "door journal recruit",
+        "control explain files interpreter places tables",
+        "door journal recruit rules",
         "space",
         "local remote",
         "connect",
@@ -63,7 +63,8 @@ CRATES: dict[str, set[str]] = {
     "phalanx-mpi": {"phalanx-core", "phalanx-net"},
     "phalanx-mpi-standard": {"phalanx-mpi"},
     "phalanx-mpi-mpich": {"phalanx-mpi"},
-    "phalanx-py": {"phalanx-core", "phalanx-net", "phalanx-node"},
+    "phalanx-bsp": {"phalanx-mpi", "phalanx-net"},
+    "phalanx-py": {"phalanx-core", "phalanx-mpi", "phalanx-net", "phalanx-node"},
 }
 # The sentence for which a crate exists: whose business a library is, and what a crate must not name.
 ONLY_IN = {

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from phalanx.cli.mpirun import LIBRARIES
+from phalanx.cli.programs import LIBRARIES
 
 from docs import mpi
 
@@ -52,6 +52,15 @@ def declared() -> dict[str, list[str]]:
             found[name] = parts
             if kind == "large_fn":
                 found[f"{name}_c"] = [LARGE.get(part, part) for part in parts]
+        for kind, *names, arguments in re.findall(
+            r"^    (\w*fn) (MPI_\w+) (MPI_\w+) (MPI_\w+)\s*\((.*?)\)\s*on", source, re.M | re.S
+        ):
+            parts = [part.split(":", 1)[1].strip() for part in split(arguments)]
+            ends: list[list[str]] = [[], ["Out<MPI_Request>"], ["MPI_Info", "Out<MPI_Request>"]]
+            for name, end in zip(names, ends, strict=True):
+                found[name] = parts + end
+                if kind == "large_fn":
+                    found[f"{name}_c"] = [LARGE.get(part, part) for part in parts + end]
     return found
 
 
@@ -92,6 +101,7 @@ def agree(c_type: str, rust: str) -> bool:
 def test_rust_declares_functions_as_c_does() -> None:
     rust = declared()
     assert len(rust) > 200, "the declarations were not found"
+    assert "MPI_Bcast_init_c" in rust, "the collective ones were not found"
     wrong = []
     for prototype in PROTOTYPES:
         name, types = mpi.name_of(prototype), of_c(prototype)

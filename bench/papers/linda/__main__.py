@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,15 +22,13 @@ from bench.papers.linda.cases import Case, cases
 from bench.papers.linda.figure import CaseFigure, Curve, Point
 from bench.papers.linda.in_lab import machines
 from bench.papers.muskel import drawing, writing
-from bench.peers.processes import machine_cpu_seconds, tree_cpu_seconds
+from bench.peers.processes import Strangers, disturbance
 from examples.linda.places import CrewError, Place, run
 from examples.linda.search import ORDERS
 from laboratory.namespaces import obstacle
 from laboratory.redis_server import missing, redis_server
 
 SETTINGS = ("threads", "processes", "machines")
-#: Others' use of this machine, in percent of its cores, from which the figures are called uncertain.
-_DISTURBED = 5
 
 Places = dict[Curve, Place]
 
@@ -95,7 +92,7 @@ def _places(stack: ExitStack, options: argparse.Namespace) -> Places:
 
 
 def _measure(name: str, case: Case, places: Places, options: argparse.Namespace) -> None:
-    begin, before = time.monotonic(), _others()
+    strangers = Strangers()
     points = list(_points(case, places))
     for number in range(case.rounds):
         for point in points:  # in turn, so that what is compared was measured within seconds
@@ -108,8 +105,7 @@ def _measure(name: str, case: Case, places: Places, options: argparse.Namespace)
                 if options.raw:
                     label = f"{name}-{point.size}-{point.crew}-{point.curve.title}-{number}".replace(" ", "-")
                     shutil.copytree(folder, options.raw / label, dirs_exist_ok=True)
-    seconds = time.monotonic() - begin
-    others = (_others() - before) / seconds / (os.cpu_count() or 1) * 100
+    seconds, others = strangers.seconds, sum(strangers.percents())
     facts = {"order": options.order, "rounds": case.rounds, "took_seconds": seconds, "others_percent": others}
     facts["note"] = _note(case, options.order, others)
     for path in writing.write(options.out / name, CaseFigure(case, points), facts):
@@ -125,15 +121,8 @@ def _points(case: Case, places: Places) -> Iterator[Point]:
 
 def _note(case: Case, order: str, others: float) -> str:
     sentences = [f"n = {case.rounds} on {os.cpu_count()} cores; searches visit spaces in the order: {order}"]
-    if others > _DISTURBED:
-        sentences.append(f"the machine was not silent: others used {others:.0f} % of it")
-    return "; ".join(sentences) + "."
-
-
-def _others() -> float:
-    """CPU seconds that strangers on this machine used, and that were taken from it."""
-    everybody, stolen = machine_cpu_seconds()
-    return everybody - tree_cpu_seconds() + stolen
+    sentences.append(disturbance(others))
+    return "; ".join(filter(None, sentences)) + "."
 
 
 def _say(line: str) -> None:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,10 @@ from bench.papers.muskel.in_lab import lab_place
 from bench.papers.muskel.on_hosts import hosts_place
 from bench.papers.muskel.places import Place, Unfit
 from bench.papers.muskel.settings import SIZES, Settings
-from bench.peers.processes import machine_cpu_seconds, tree_cpu_seconds
+from bench.peers.processes import Strangers, disturbance
 from laboratory.namespaces import obstacle
 
 FIGURES: dict[str, Any] = {"fig3": Figure3, "fig4-left": Bandwidth, "fig4-right": IsoGrain, "fig5": Mixes}
-#: Others' use of this machine, in percent of its cores, from which the figures are called uncertain.
-_DISTURBED = 5
 
 
 def main() -> int:
@@ -87,10 +83,9 @@ def _measure(place: Place, settings: Settings, options: argparse.Namespace) -> N
         )
     for name in dict.fromkeys(options.only):
         _say(f"{name}: {FIGURES[name].title}")
-        begin, before = time.monotonic(), _others()
+        strangers = Strangers()
         figure = FIGURES[name].measured(place, settings, lambda line: _say(f"    {line}"))
-        seconds = time.monotonic() - begin
-        others = (_others() - before) / seconds / (os.cpu_count() or 1) * 100
+        seconds, others = strangers.seconds, sum(strangers.percents())
         facts = {"place": place.title, "rounds": settings.rounds, "took_seconds": seconds, "others_percent": others}
         facts["note"] = _note(place, settings, others)
         for path in writing.write(options.out / name, figure, facts):
@@ -98,16 +93,8 @@ def _measure(place: Place, settings: Settings, options: argparse.Namespace) -> N
 
 
 def _note(place: Place, settings: Settings, others: float) -> str:
-    sentences = [f"Medians of n = {settings.rounds} on {place.title}"]
-    if others > _DISTURBED:
-        sentences.append(f"the machine was not silent: others used {others:.0f} % of it")
-    return "; ".join(sentences) + "."
-
-
-def _others() -> float:
-    """CPU seconds that strangers on this machine used, and that were taken from it."""
-    everybody, stolen = machine_cpu_seconds()
-    return everybody - tree_cpu_seconds() + stolen
+    sentences = [f"Medians of n = {settings.rounds} on {place.title}", disturbance(others)]
+    return "; ".join(filter(None, sentences)) + "."
 
 
 def _say(line: str) -> None:

@@ -10,7 +10,6 @@ use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Space, Templ
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -111,8 +110,8 @@ fn wake(space: &mut Space) -> (f64, f64) {
     let get = Get { take: true, ..Get::default() };
     for number in 0..WAITERS {
         let asker = Asker { session: SessionId(1), request: number + 1, acknowledges: false };
-        let template = Arc::new(template((1 << 40) + number));
-        assert!(space.wait(NOW, asker, template, &get, None, None).unwrap().is_none());
+        let template = template((1 << 40) + number);
+        assert!(space.wait(NOW, asker, &template, &get, None, None).unwrap().is_none());
     }
     let others: Vec<u64> = (0..WAITERS).map(|number| (1 << 41) + number).collect();
     let passing = put(space, &others);

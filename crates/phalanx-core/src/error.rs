@@ -74,4 +74,7 @@ pub enum SpaceError {
     Uncertain(String),
     #[error("there is no event {since} to go on behind, only {last} so far: the space has begun anew since then")]
     NoEvent { since: u64, last: u64 },
+    /// Nothing was done here.
+    #[error("this client is not known here, or not any more: what it asked before is forgotten")]
+    UnknownClient,
 }

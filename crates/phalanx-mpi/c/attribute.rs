@@ -82,6 +82,10 @@ impl Attributed for MPI_Win {
     fn exists(self) -> Result<u32> {
         super::window::exists(self)
     }
+
+    fn predefined(self, keyval: i32) -> Result<Option<usize>> {
+        super::window::attribute(self, keyval)
+    }
 }
 
 /// To what predefined attributes point.

@@ -5,7 +5,7 @@ use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
 use phalanx_mpi::errhandler::{self, Errhandler, Kind};
 use phalanx_mpi::error::{Class, Error};
-use phalanx_mpi::{codes, life};
+use phalanx_mpi::{codes, life, session};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -159,13 +159,18 @@ fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
         Failure::Error(error) => codes::code_of(&error, name),
         Failure::Code(code) => code,
     };
-    // What is no communicator has no handler.
-    let owner = match owner {
-        Owner { kind: Kind::Comm, object } if Comm::of(object).is_err() => NOBODY,
-        owner => owner,
-    };
-    call_handler(owner, code);
+    call_handler(if exists(&owner) { owner } else { NOBODY }, code);
     abi::ERROR.to_c(code)
+}
+
+/// Whether there is an object that may have a handler.
+fn exists(owner: &Owner) -> bool {
+    match owner.kind {
+        Kind::Comm => Comm::of(owner.object).is_ok(),
+        Kind::Session => session::find(owner.object).is_ok(),
+        Kind::Win => super::window::exists(MPI_Win::of(owner.object)).is_ok(),
+        Kind::File => true, // what is no file has the handler of MPI_FILE_NULL
+    }
 }
 
 /// Does with an error what the owner's handler says.

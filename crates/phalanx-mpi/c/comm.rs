@@ -32,6 +32,9 @@ pub fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Com
     }
 }
 
+/// The one type of hardware that is known (MPI 5.0, 7.4.2).
+const MACHINE: &str = "mpi_shared_memory";
+
 /// With an error handler of its own.
 fn put_with(errhandler: MPI_Errhandler, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
     let handle = made.put()?;
@@ -99,11 +102,15 @@ mpi! {
     }
 
     fn MPI_Comm_split_type(
-        comm: MPI_Comm, split_type: c_int, key: c_int, _info: MPI_Info, newcomm: Out<MPI_Comm>
+        comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: Out<MPI_Comm>
     ) on comm {
+        let resource = phalanx_mpi::info::hints(info.id())?.get("mpi_hw_resource_type");
         let color = match abi::SPLIT_TYPE.from_c(split_type) {
             // The ranks of one machine follow each other.
             MPI_COMM_TYPE_SHARED => world()?.local.start as i32,
+            MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED if resource.as_deref() == Some(MACHINE) => {
+                world()?.local.start as i32
+            }
             // Machines are not divided further.
             MPI_COMM_TYPE_HW_UNGUIDED | MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED | MPI_UNDEFINED => {
                 MPI_UNDEFINED

@@ -4,6 +4,7 @@ use super::argument::{MPI_Aint, Number, Out, is_in_place};
 use super::call::fail;
 use crate::abi;
 use crate::abi::MPI_Info;
+use phalanx_mpi::constants::MPI_INFO_NULL;
 use phalanx_mpi::error::Class;
 use phalanx_mpi::info::{self, Info};
 use phalanx_mpi::memory;
@@ -11,6 +12,8 @@ use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 use std::sync::Mutex;
 
+/// The sizes of Fortran's types, once somebody has told.
+static FORTRAN: Mutex<Option<Vec<(String, String)>>> = Mutex::new(None);
 /// What Fortran's `.true.` and `.false.` are, and how large a logical is, once somebody has told.
 static BOOLEANS: Mutex<Option<[Vec<u8>; 2]>> = Mutex::new(None);
 
@@ -29,16 +32,20 @@ mpi! {
         info.put(MPI_Info::of(info::put(pairs(&sizes))?));
     }
 
-    /// The sizes of Fortran's types, as its compilers have them unless they are told otherwise.
+    /// MPI_INFO_NULL until somebody who knows the Fortran compiler has told.
     early_fn MPI_Abi_get_fortran_info(info: Out<MPI_Info>) {
-        let sizes = [
-            ("mpi_logical_size", 4), ("mpi_integer_size", 4), ("mpi_real_size", 4), ("mpi_double_precision_size", 8),
-        ];
-        info.put(MPI_Info::of(info::put(pairs(&sizes))?));
+        let known = FORTRAN.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let own = known.map_or(Ok(MPI_INFO_NULL), |pairs| info::put(Info::of(pairs)))?;
+        info.put(MPI_Info::of(own));
     }
 
-    early_fn MPI_Abi_set_fortran_info(_info: MPI_Info) {
-        return fail(Class::Abi, "the sizes of Fortran's types are set already");
+    early_fn MPI_Abi_set_fortran_info(info: MPI_Info) {
+        let told = info::find(info.id())?.pairs();
+        let mut known = FORTRAN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if known.is_some() {
+            return fail(Class::Abi, "the sizes of Fortran's types are set already");
+        }
+        *known = Some(told);
     }
 
     early_fn MPI_Abi_get_fortran_booleans(
@@ -85,7 +92,7 @@ mpi! {
         if is_in_place(base) {
             return fail(Class::Base, "base is MPI_IN_PLACE");
         }
-        memory::free(base.cast())?;
+        memory::free(base.addr())?;
     }
 
     early_fn MPI_Get_address(location: *const c_void, address: Out<MPI_Aint>) {

@@ -7,7 +7,6 @@
 
 #[macro_use]
 mod call;
-mod access;
 mod argument;
 mod attribute;
 mod collective;
@@ -18,6 +17,7 @@ mod elements;
 mod environment;
 mod errhandler;
 mod file;
+mod file_access;
 mod generalized;
 mod group;
 mod handle;
@@ -26,6 +26,7 @@ mod interface;
 mod message;
 mod op;
 mod pack;
+mod partitioned;
 mod point;
 mod request;
 mod session;
@@ -34,3 +35,4 @@ mod tool;
 mod topology;
 mod unsupported;
 mod window;
+mod window_access;

@@ -135,6 +135,9 @@ pub fn remove_code(code: i32) -> Result<()> {
 }
 
 fn remove(code: i32) -> Result<()> {
+    if with_added(code, |added| added.text.is_some())? {
+        return fail(Class::Arg, format!("{code} still has a string: MPI_Remove_error_string takes it away"));
+    }
     let mut added = lock(&ADDED);
     added[(code - FIRST_ADDED) as usize] = None;
     while added.last().is_some_and(Option::is_none) {
@@ -217,6 +220,7 @@ mod tests {
         assert_eq!(text_of(code).as_deref(), Ok(""));
         assert!(set_text(code, Some("mine".to_string())).is_ok() && remove_class(class).is_err());
         assert_eq!(text_of(code).as_deref(), Ok("mine"));
+        assert!(remove_code(code).is_err() && set_text(code, None).is_ok());
         assert!(remove_code(class).is_err() && remove_code(code).is_ok() && remove_code(code).is_err());
         assert!(remove_class(class).is_ok() && add_code(class).is_err());
     }

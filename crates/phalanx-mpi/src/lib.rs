@@ -5,6 +5,7 @@
 
 pub mod attached;
 pub mod attribute;
+pub mod bsp;
 pub mod codes;
 pub mod collective;
 pub mod comm;
@@ -23,11 +24,14 @@ pub mod info;
 pub mod life;
 pub mod memory;
 pub mod op;
+pub mod partitioned;
 pub mod point;
 pub mod request;
+pub mod service;
 pub mod session;
 pub mod tasks;
 pub mod topology;
 pub mod transport;
 mod wait;
+pub mod window;
 pub mod world;

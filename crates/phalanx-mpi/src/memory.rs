@@ -25,15 +25,15 @@ pub fn allocate(bytes: usize) -> Result<*mut u8> {
     Ok(memory)
 }
 
-/// Gives memory back (MPI_Free_mem).
-pub fn free(memory: *mut u8) -> Result<()> {
-    if memory.is_null() {
+/// Gives the memory at an address back (MPI_Free_mem).
+pub fn free(address: usize) -> Result<()> {
+    if address == 0 {
         return Ok(());
     }
-    match lock(&GIVEN).remove(&memory.addr()) {
+    match lock(&GIVEN).remove(&address) {
         // SAFETY: it came from `allocate` with this layout, and is not given out any more.
         Some(layout) => unsafe {
-            dealloc(memory, layout);
+            dealloc(std::ptr::with_exposed_provenance_mut(address), layout);
             Ok(())
         },
         None => fail(Class::Base, "base is no memory of MPI_Alloc_mem"),
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn memory_is_freed_once_and_only_if_it_was_given_out() {
-        let memory = allocate(100).expect("there is memory");
-        assert_eq!(free(memory.wrapping_add(1)).expect_err("inside").class, Class::Base);
-        assert!(free(memory).is_ok() && free(memory).is_err() && free(std::ptr::null_mut()).is_ok());
+        let memory = allocate(100).expect("there is memory").addr();
+        assert_eq!(free(memory + 1).expect_err("inside").class, Class::Base);
+        assert!(free(memory).is_ok() && free(memory).is_err() && free(0).is_ok());
         assert_eq!(allocate(isize::MAX as usize).expect_err("too much").class, Class::NoMem);
     }
 }

@@ -3,6 +3,7 @@
 use crate::engine::{EMPTY, Engine, Status};
 use crate::error::{Class, Error, Result, fail};
 use crate::handle::Table;
+use crate::partitioned::Partitions;
 use crate::tasks::Task;
 use crate::world::World;
 use phalanx_net::sync::lock;
@@ -42,6 +43,8 @@ pub struct Request {
     pub comm: u32,
     active: Mutex<Active>,
     start: Option<Start>,
+    /// Of a message in partitions.
+    pub partitions: Option<Arc<Partitions>>,
 }
 
 static REQUESTS: Table<Request> = Table::new(8);
@@ -49,12 +52,17 @@ static REQUESTS: Table<Request> = Table::new(8);
 impl Request {
     /// A handle for what is under way.
     pub fn put(comm: u32, active: Active) -> Result<u32> {
-        Request::insert(Request { comm, active: Mutex::new(active), start: None })
+        Request::insert(Request { comm, active: Mutex::new(active), start: None, partitions: None })
     }
 
     /// A handle for what can be started again and again.
     pub fn put_persistent(comm: u32, start: Start) -> Result<u32> {
-        Request::insert(Request { comm, active: Mutex::new(Active::No), start: Some(start) })
+        Request::put_partitioned(comm, start, None)
+    }
+
+    /// The same of a message in partitions.
+    pub fn put_partitioned(comm: u32, start: Start, partitions: Option<Arc<Partitions>>) -> Result<u32> {
+        Request::insert(Request { comm, active: Mutex::new(Active::No), start: Some(start), partitions })
     }
 
     fn insert(request: Request) -> Result<u32> {
@@ -134,6 +142,12 @@ impl Request {
         world.progress();
         let outcome = self.look(&world.engine());
         outcome.map(Outcome::status).transpose()
+    }
+
+    /// Whether what it stands for is done, or nothing; it stays what it is.
+    pub fn is_done(&self, world: &World) -> bool {
+        world.progress();
+        self.look(&world.engine()).is_some()
     }
 
     /// Tries to take it back.

@@ -53,7 +53,7 @@ pub fn balance(nodes: usize, dims: &mut [i32]) -> Result<()> {
     let given =
         dims.iter().filter(|dim| **dim > 0).try_fold(1_usize, |product, dim| product.checked_mul(*dim as usize));
     let free = dims.iter().filter(|dim| **dim == 0).count();
-    let fits = given.filter(|given| nodes > 0 && nodes.is_multiple_of(*given) && (free > 0 || nodes == *given));
+    let fits = given.filter(|given| nodes > 0 && nodes % given == 0 && (free > 0 || nodes == *given));
     let Some(given) = fits else {
         return fail(Class::Dims, format!("{nodes} nodes cannot be divided into these dimensions"));
     };
@@ -74,7 +74,7 @@ fn parts(number: usize, count: usize) -> Vec<usize> {
     for more in (1..=count).rev() {
         // The smallest divisor whose power is enough for what is left.
         let enough = |divisor: &&usize| {
-            left.is_multiple_of(**divisor) && (divisor.checked_pow(more as u32).is_none_or(|power| power >= left))
+            left % **divisor == 0 && (divisor.checked_pow(more as u32).is_none_or(|power| power >= left))
         };
         let factor = divisors.iter().find(enough).copied().unwrap_or(left);
         left /= factor;
@@ -85,8 +85,7 @@ fn parts(number: usize, count: usize) -> Vec<usize> {
 }
 
 fn divisors(number: usize) -> Vec<usize> {
-    let small =
-        (1..).take_while(|divisor| divisor * divisor <= number).filter(|divisor| number.is_multiple_of(*divisor));
+    let small = (1..).take_while(|divisor| divisor * divisor <= number).filter(|divisor| number % divisor == 0);
     let small: Vec<usize> = small.collect();
     let great = small.iter().rev().map(|divisor| number / divisor).filter(|divisor| divisor * divisor > number);
     small.iter().copied().chain(great).collect()

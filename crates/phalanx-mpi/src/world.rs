@@ -5,6 +5,7 @@ use crate::comm::{COMM_WORLD, Comm};
 use crate::control::Control;
 use crate::engine::{Engine, Path};
 use crate::error::{Class, Result, fail};
+use crate::service::Services;
 use crate::tasks;
 use crate::transport::{Bell, Segment};
 use crate::wait::{Manners, Next, Wait};
@@ -40,6 +41,7 @@ pub struct World {
     pub app: Option<u32>,
     /// Threads of this process that sleep.
     sleepers: AtomicU32,
+    pub services: Services,
 }
 
 /// The world, once [`World::join`] was called.
@@ -79,12 +81,16 @@ impl World {
             control: None,
             app: None,
             sleepers: AtomicU32::new(0),
+            services: Services::default(),
         }
     }
 
     fn of(seat: Seat) -> std::result::Result<World, String> {
         let (rank, size) = (seat.rank as usize, seat.size as usize);
         let local = seat.first as usize..(seat.first + seat.local) as usize;
+        if local.len() < size {
+            return Err("messages between machines are not passed yet: start all ranks on one machine".to_string());
+        }
         // SAFETY: the launcher made these files for this process, which has not used them yet.
         let own = |file: i32| unsafe { OwnedFd::from_raw_fd(file) };
         let (control, segment) = (Control::new(own(seat.control)), own(seat.segment));
@@ -119,6 +125,7 @@ impl World {
             control: Some(control),
             local,
             sleepers: AtomicU32::new(0),
+            services: Services::default(),
         })
     }
 
@@ -167,10 +174,13 @@ impl World {
         let mut engine = self.engine();
         let before = engine.completions;
         engine.progress();
-        let completed = engine.completions != before;
+        let (completed, asides) = (engine.completions != before, engine.has_asides());
         drop(engine);
         if completed {
             self.tell_sleepers();
+        }
+        if asides {
+            self.serve();
         }
         tasks::poll(self);
     }
@@ -184,9 +194,13 @@ impl World {
             let before = engine.completions;
             let moved = engine.progress();
             let (now, blocked, result) = (engine.completions, engine.is_blocked(), ready(&mut engine));
+            let asides = engine.has_asides();
             drop(engine);
             if now != before {
                 self.tell_sleepers();
+            }
+            if asides {
+                self.serve();
             }
             if let Some(result) = result {
                 return result;
@@ -199,6 +213,14 @@ impl World {
             } else {
                 self.pause(&mut wait, blocked, seen);
             }
+        }
+    }
+
+    /// Gives services what has arrived for them.
+    #[cold]
+    pub(crate) fn serve(&self) {
+        if self.services.serve(self) {
+            self.note_completion();
         }
     }
 

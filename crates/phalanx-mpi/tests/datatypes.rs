@@ -107,9 +107,7 @@ impl Naive {
 /// Both readings of a spec.
 fn made(spec: &Spec) -> (Naive, Arc<Datatype>) {
     let (mut naive, datatype) = unpadded(spec);
-    if !naive.reaches.is_empty() {
-        naive.reaches = vec![(naive.lower_bound(), naive.lower_bound() + naive.extent())];
-    }
+    naive.reaches = vec![(naive.lower_bound(), naive.lower_bound() + naive.extent())];
     (naive, datatype)
 }
 

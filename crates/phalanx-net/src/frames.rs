@@ -15,6 +15,10 @@ pub struct Frame {
     pub body: Bytes,
 }
 
+/// Asked for each frame with a body before the first byte of that is taken: the header, and the body's length. It may wait.
+/// If it says no, the frame is thrown away as it comes.
+pub type Gate = Box<dyn FnMut(&[u8], u64) -> bool + Send>;
+
 /// Puts frames together from bytes that come in any portions.
 #[derive(Debug)]
 pub struct Assembler {
@@ -24,17 +28,34 @@ pub struct Assembler {
     start: Vec<u8>,
     prefix: Option<Prefix>,
     body: Option<Body>,
+    gate: Guarded,
+    /// Bytes of a body to be thrown away.
+    skip: u64,
+}
+
+#[derive(Default)]
+struct Guarded(Option<Gate>);
+
+impl std::fmt::Debug for Guarded {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(if self.0.is_some() { "a gate" } else { "no gate" })
+    }
 }
 
 impl Assembler {
     /// Takes bodies of up to `most_body` bytes.
     pub fn new(most_body: u64) -> Assembler {
-        Assembler { most_body, start: Vec::new(), prefix: None, body: None }
+        Assembler { most_body, start: Vec::new(), prefix: None, body: None, gate: Guarded::default(), skip: 0 }
     }
 
     /// From the next frame on, takes bodies of up to `most` bytes.
     pub fn set_most_body(&mut self, most: u64) {
         self.most_body = most;
+    }
+
+    /// From the next frame on, asks before it takes a body.
+    pub fn set_gate(&mut self, gate: Gate) {
+        self.gate = Guarded(Some(gate));
     }
 
     /// Whether a frame has begun of which not all has come.
@@ -48,6 +69,8 @@ impl Assembler {
             if let Some(body) = &mut self.body {
                 let taken = body.take_from(bytes);
                 bytes = &bytes[taken..];
+            } else if self.skip > 0 {
+                bytes = self.throw_away(bytes);
             } else {
                 let wanted = PREFIX + self.prefix.map_or(0, |prefix| prefix.header);
                 let taken = bytes.len().min(wanted - self.start.len());
@@ -75,6 +98,17 @@ impl Assembler {
         }
     }
 
+    /// What is left behind a body that is not wanted, or what came of it.
+    fn throw_away<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let count = bytes.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+        self.skip -= count as u64;
+        if self.skip == 0 {
+            self.start.clear();
+            self.prefix = None;
+        }
+        &bytes[count..]
+    }
+
     fn advance_start(&mut self) -> Result<(), WireError> {
         if self.prefix.is_none() && self.start.len() == PREFIX {
             let prefix: &[u8; PREFIX] = self.start[..].try_into().expect("16 bytes");
@@ -85,7 +119,11 @@ impl Assembler {
             self.prefix = Some(prefix);
         }
         if let Some(prefix) = self.prefix.filter(|prefix| self.start.len() == PREFIX + prefix.header) {
-            self.body = Some(Body::new(prefix.body as usize));
+            let gate = self.gate.0.as_mut().filter(|_| prefix.body > 0);
+            match gate.is_none_or(|gate| gate(&self.start[PREFIX..], prefix.body)) {
+                true => self.body = Some(Body::new(prefix.body as usize)),
+                false => self.skip = prefix.body,
+            }
         }
         Ok(())
     }
@@ -237,6 +275,24 @@ mod tests {
                 rest = later;
                 if rest.is_empty() { break }
             }
+            prop_assert_eq!(got, expected);
+        }
+
+        #[test]
+        fn frames_that_the_gate_does_not_take_are_thrown_away_and_the_others_come(
+            bodies in bodies(), portions in proptest::collection::vec(1usize..40, 1..50), most in 0u64..100
+        ) {
+            let (bytes, mut expected) = bytes_of(&bodies);
+            expected.retain(|frame| frame.body.len() as u64 <= most);
+            let (mut assembler, mut got, mut rest) = (Assembler::new(MAX_BODY), Vec::new(), &bytes[..]);
+            assembler.set_gate(Box::new(move |header, body| !header.is_empty() && body <= most));
+            for portion in portions.iter().cycle() {
+                let (now, later) = rest.split_at(rest.len().min(*portion));
+                assembler.feed(now, &mut |frame| got.push(frame)).unwrap();
+                rest = later;
+                if rest.is_empty() { break }
+            }
+            prop_assert!(!assembler.is_within());
             prop_assert_eq!(got, expected);
         }
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use phalanx_core::space::change::{Change, Record};
-use phalanx_core::space::{Tuple, Value};
+use phalanx_core::space::{Replica, Tuple, Value};
 use phalanx_node::space::log::replicated::{Later, Leader, Network, Replicated, Timing};
 use phalanx_node::space::log::{Durable, Log};
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ const TIME: Duration = Duration::from_secs(1);
 struct Process(Mutex<BTreeMap<String, Weak<Replicated>>>);
 
 impl Network for Process {
-    fn ask(&self, address: &str, message: Bytes, _patience: Duration) -> Later<io::Result<Bytes>> {
-        let member = self.0.lock().unwrap().get(address).and_then(Weak::upgrade);
+    fn ask(&self, to: &Replica, message: Bytes, _patience: Duration) -> Later<io::Result<Bytes>> {
+        let member = self.0.lock().unwrap().get(&to.address).and_then(Weak::upgrade);
         Box::pin(async move { Ok(member.ok_or(io::ErrorKind::NotConnected)?.answer_later(&message).await) })
     }
 }
@@ -82,7 +82,8 @@ fn main() {
     drop(durable);
 
     let network = Arc::new(Process::default());
-    let names: BTreeMap<u64, String> = (1..=3).map(|member| (member, member.to_string())).collect();
+    let replica = |member: u64| Replica { name: member.to_string(), address: member.to_string() };
+    let names: BTreeMap<u64, Replica> = (1..=3).map(|member| (member, replica(member))).collect();
     let start = |member: &u64| {
         let started =
             Replicated::start(*member, &path(&member.to_string()), Timing::default(), network.clone()).unwrap();

@@ -148,11 +148,12 @@ impl Peer {
         }
     }
 
-    /// The same, where the user chooses among the levels offered.
-    pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, String)> {
+    /// A handshake with a member in any role, which chooses among the levels offered; its role and name.
+    pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, Role, String)> {
         let connection = member.server().map_err(io::Error::other)?;
         let shaken = tls::offer(connection, offered, &mut self.socket.until(self.deadline))?;
-        user_of(shaken)
+        let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+        Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name))
     }
 
     /// It has proved who it is: no flood puts it out any more.

@@ -296,7 +296,8 @@ impl Service {
         if let Err(taken) = self.places.take(1) {
             return Err(io::Error::other(format!("all {taken} interpreters of this machine are in use")));
         }
-        let started = match lock(&session.interpreters).contains_key(&request) {
+        let made_before = lock(&session.interpreters).contains_key(&request);
+        let started = match made_before {
             true => Err(io::Error::other("this request was made before")),
             false => self.start_process(session, request, levels),
         };

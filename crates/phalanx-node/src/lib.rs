@@ -19,3 +19,4 @@ mod door;
 mod local;
 mod places;
 mod remote;
+mod tables;

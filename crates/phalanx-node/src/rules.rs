@@ -1,23 +1,10 @@
 //! The user's table of rules, as a file: which level a link gets where the defaults do not suit.
 
+use crate::tables::{self, TablesError};
 use ipnet::IpNet;
 use phalanx_core::level::{Bound, Level, Mark, Network, Rule};
+use phalanx_net::identity::Role;
 use serde::Deserialize;
-use thiserror::Error;
-
-/// Rules beyond this are a mistake; every recruit looks at all of them.
-const MOST_RULES: usize = 1000;
-
-/// What is wrong with a file of rules.
-#[derive(Debug, Error)]
-pub enum RulesError {
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    #[error("rule {number}: {what}")]
-    Rule { number: usize, what: String },
-    #[error("more than {MOST_RULES} rules")]
-    TooMany,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,13 +26,9 @@ struct Line {
 
 /// Reads TOML: tables `[[rule]]` with `network`, `role` and `mark`, each optional, and one of `required`, `preferred` and
 /// `never`.
-pub fn parse(text: &str) -> Result<Vec<Rule>, RulesError> {
-    let file: File = toml::from_str(text)?;
-    if file.rule.len() > MOST_RULES {
-        return Err(RulesError::TooMany);
-    }
-    let rule = |(line, number): (Line, usize)| line.rule().map_err(|what| RulesError::Rule { number, what });
-    file.rule.into_iter().zip(1..).map(rule).collect()
+pub fn parse(text: &str) -> Result<Vec<Rule>, TablesError> {
+    let file: File = tables::parse(text)?;
+    tables::each("rule", file.rule, Line::rule)
 }
 
 /// A network as users write it: `10.1.0.0/16`, or one address.
@@ -62,9 +45,7 @@ impl Line {
             Some("trusted") => Network::Trusted,
             Some(range) => Network::Range(parse_network(range)?),
         };
-        if let Some(role) = self.role.as_deref().filter(|role| !["user", "executor"].contains(role)) {
-            return Err(format!("{role:?} is no role: write user or executor"));
-        }
+        self.role.as_deref().map_or(Ok(()), |role| role.parse::<Role>().map(drop))?;
         let bound = match (self.required, self.preferred, self.never) {
             (Some(level), None, None) => Bound::Required(level),
             (None, Some(level), None) => Bound::Preferred(level),

@@ -6,6 +6,7 @@ mod spaces {
     pub mod common;
     mod hostile;
     mod rights;
+    mod shares;
     mod sharing;
     mod slow;
 }

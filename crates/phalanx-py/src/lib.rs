@@ -1,5 +1,6 @@
 //! `phalanx._native`: the engines and drivers as Python sees them. Conversions and errors, no logic.
 
+mod bsp;
 mod buffers;
 mod errors;
 mod executor;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::Region>()?;
+    module.add_class::<bsp::Bsp>()?;
     module.add_class::<executor::Executor>()?;
     module.add_class::<interpreter::Interpreter>()?;
     module.add_class::<ranks::Launcher>()?;

@@ -1,5 +1,5 @@
-"""The command line: ``phalanx bsprun``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``,
-``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx space``."""
+"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``,
+``phalanx grid``, ``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx space``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from phalanx.errors import PhalanxError
 #: Each command, and the module of this folder in which it is. One that is not asked for is not imported: a program on
 #: many processes is to be started in less time than all of them take.
 MODULES = {
+    "bspcc": "mpicc",
     "bsprun": "mpirun",
     "demo": "demo",
     "executor": "executor",

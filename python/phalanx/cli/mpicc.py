@@ -1,4 +1,4 @@
-"""``phalanx mpicc`` and ``phalanx mpicxx``: the C and C++ compilers, told where MPI is."""
+"""``phalanx mpicc``, ``phalanx mpicxx`` and ``phalanx bspcc``: the C and C++ compilers, told where MPI and BSP are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import click
 from phalanx.cli.programs import LIBRARIES
 from phalanx.errors import PhalanxError
 
+MPI, BSP = "libmpi_abi.so.1", "libphalanx_bsp.so"
 #: With one of these nothing is linked.
 NOT_LINKED = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 SHOW = {"-show", "--show", "-showme", "--showme"}
 
 
-def compiler_command(compiler: str, arguments: list[str]) -> list[str]:
-    """What is run to compile: the compiler with MPI's header, and with its library where something is linked."""
-    header, library = LIBRARIES / "include", LIBRARIES / "libmpi_abi.so.1"
+def compiler_command(compiler: str, arguments: list[str], library_name: str = MPI) -> list[str]:
+    """What is run to compile: the compiler with the headers, and with the library where something is linked."""
+    header, library = LIBRARIES / "include", LIBRARIES / library_name
     if not library.exists():
         raise PhalanxError(f"{library} does not exist: this phalanx was built without MPI; `make setup` builds it")
     command = [compiler, f"-I{header}", *arguments]
@@ -29,11 +30,11 @@ def compiler_command(compiler: str, arguments: list[str]) -> list[str]:
     return command
 
 
-def _compile(compiler: str, arguments: tuple[str, ...]) -> None:
+def _compile(compiler: str, arguments: tuple[str, ...], library_name: str = MPI) -> None:
     chosen = [argument.split("=", 1)[1] for argument in arguments if argument.startswith(("-cc=", "-cxx="))]
     compiler = chosen[-1] if chosen else compiler
     rest = [argument for argument in arguments if argument not in SHOW and not argument.startswith(("-cc=", "-cxx="))]
-    command = compiler_command(compiler, rest)
+    command = compiler_command(compiler, rest, library_name)
     if SHOW.intersection(arguments):
         click.echo(shlex.join(command))
         return
@@ -61,3 +62,10 @@ def mpicc(arguments: tuple[str, ...]) -> None:
 def mpicxx(arguments: tuple[str, ...]) -> None:
     """Compile a C++ program that uses MPI; as `phalanx mpicc`, with c++."""
     _compile("c++", arguments)
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
+def bspcc(arguments: tuple[str, ...]) -> None:
+    """Compile a C program that uses BSPlib; as `phalanx mpicc`. The program runs with `phalanx bsprun`."""
+    _compile("cc", arguments, BSP)

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
-from phalanx.errors import PhalanxError
+from phalanx.errors import PhalanxError, SpaceError
 from phalanx.security import Rules, policy_words, read_policy
-from phalanx.space import SpaceInfo, _open, _serve
+from phalanx.space import Replica, SpaceInfo, _open, _serve
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +55,20 @@ def space() -> None:
     "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
 )
 @click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
+@click.option(
+    "--user-share",
+    type=click.IntRange(1, 100),
+    default=25,
+    show_default=True,
+    metavar="PERCENT",
+    help="Of clients, spaces, transactions and unfinished messages, for one user.",
+)
+@click.option(
+    "--most-unfinished",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Of messages that have begun to arrive; by default a quarter of the machine's memory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Say where it listens as JSON.")
 def serve(
     address: str,
@@ -69,6 +83,8 @@ def serve(
     clients: int,
     directory: Path | None,
     most_bytes: int | None,
+    user_share: int,
+    most_unfinished: int | None,
     as_json: bool,
 ) -> None:
     """Serve tuple spaces until Ctrl-C, without interpreters.
@@ -91,6 +107,8 @@ def serve(
         sessions=clients,
         directory=directory or _serve.directory_of(address),
         most_bytes=most_bytes,
+        user_share=user_share,
+        most_unfinished=most_unfinished,
     )
     made = [_native.LocalSpace({}, False) for _ in names]
     for name, one in zip(names, made, strict=True):
@@ -133,7 +151,14 @@ def _reaching(command: F) -> F:
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
 @click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
+@click.option("--group", help="Only its members open the space; the server's access rules list them.")
 @click.option("--durable", is_flag=True, help="What out returned from is on the server's disk.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(3, 9),
+    help="So many servers keep it together: that of ADDRESS and each --member; or ADDRESS is HOSTS_FILE/NAME.",
+)
+@click.option("--member", "members", multiple=True, metavar="HOST:PORT", help="Another one of them (may be repeated).")
 @click.option("--most-tuples", type=click.IntRange(1))
 @click.option("--most-bytes", type=click.IntRange(1))
 def create(
@@ -147,7 +172,10 @@ def create(
     indexes: tuple[str, ...],
     boxes: tuple[str, ...],
     secure: bool,
+    group: str | None,
     durable: bool,
+    replicas: int | None,
+    members: tuple[str, ...],
     most_tuples: int | None,
     most_bytes: int | None,
 ) -> None:
@@ -161,13 +189,21 @@ def create(
         "indexes": [_positions(text) for text in indexes],
         "boxes": [_positions(text) for text in boxes],
         "secure": secure,
+        "group": group,
         "durable": durable,
         "most_tuples": most_tuples,
         "most_bytes": most_bytes,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    engine = _open.reach(address, False, identity=identity, policy=read_policy(policy), trusted=trusted, **given)
-    created = engine.created
+    links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
+    place, kept = address, dict[str, Any]()
+    if replicas:
+        place, kept["members"] = _open.replicas_of(address, replicas, members)
+    elif members:
+        raise PhalanxError("--member is for a replicated space: say how many there are with --replicas")
+    was_there = bool(replicas) and _is_there(place, links)
+    engine = _open.reach(place, False, **links, **kept, **given)
+    created = not was_there if replicas else engine.created
     _show(address, engine, as_json)
     engine.close()
     if not created:
@@ -182,10 +218,61 @@ def create(
 def info(
     address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None, rates: float | None
 ) -> None:
-    """Show the space ADDRESS: tuples, who waits, indexes, rates."""
-    engine = _open.reach(address, False, identity=identity, policy=read_policy(policy), trusted=trusted, create=False)
+    """Show the space ADDRESS: tuples, who waits, indexes, rates; of a replicated one, who leads and who is behind.
+
+    HOSTS_FILE/NAME: a replicated space that some of these machines keep.
+    """
+    engine = _open.reach_any(address, identity=identity, policy=read_policy(policy), trusted=trusted)
     _show(address, engine, as_json, _rates(engine, rates) if rates else None)
     engine.close()
+
+
+@space.command()
+@click.argument("address")
+@_reaching
+@click.option("--add", multiple=True, metavar="HOST:PORT", help="This server keeps it too (may be repeated).")
+@click.option("--remove", multiple=True, metavar="HOST:PORT", help="This one does not any more (may be repeated).")
+def members(
+    address: str,
+    as_json: bool,
+    trusted: tuple[str, ...],
+    policy: str,
+    identity: Path | None,
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+) -> None:
+    """Show or change the members of the replicated space ADDRESS, or HOSTS_FILE/NAME.
+
+    A dead machine is replaced with --remove and --add at once. The space goes on meanwhile; a member that comes has
+    everything when this ends. All members that stay must be there, and the one that leads stays.
+    """
+    links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
+    engine = _open.reach_any(address, **links)
+    if not engine.members:
+        raise PhalanxError(f"{address} is not replicated: it has no members")
+    if add or remove:
+        engine.change_members([_open.with_port(one) for one in add], [_open.with_port(one) for one in remove])
+    told = SpaceInfo.of(engine.info())
+    engine.close()
+    if as_json:
+        click.echo(json.dumps({"term": told.term, "members": [dataclasses.asdict(one) for one in told.replicas]}))
+        return
+    for one in told.replicas:
+        click.echo(f"{one.address} {one.name} {_standing(one)}")
+
+
+def _standing(replica: Replica) -> str:
+    if replica.leads:
+        return "leads"
+    return "not heard" if replica.behind is None else f"{replica.behind} behind"
+
+
+def _is_there(address: str, links: dict[str, Any]) -> bool:
+    try:
+        _open.reach(address, False, create=False, **links).close()
+    except SpaceError:
+        return False
+    return True
 
 
 def _positions(text: str) -> list[int]:
@@ -224,9 +311,13 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
         console = Console(width=120)
     table = Table(title=address, title_justify="left", show_header=False)
     link = f"{level} ({why})" + (", weaker than by default" if weaker else "")
+    together = [(f"member {it.address}", f"{it.name}, {_standing(it)}") for it in told.replicas]
+    group = told.options["group"]
     for row in (
         ("link", link),
+        *([("open to", f"members of {group}")] if group else []),
         ("kept", _kept(told.options)),
+        *together,
         ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),
         ("waiting", f"{told.takers} to take, {told.readers} to read, {told.watches} watching"),
         ("on their way", f"{told.unacknowledged} tuples, {told.transactions} transactions"),

@@ -1,7 +1,7 @@
 """Tuple spaces: Linda's ``out``, ``in_``, ``rd``, ``inp``, ``rdp`` and ``eval`` (paper 002)."""
 
 from phalanx.space._events import Event, Events
-from phalanx.space._info import Partition, SpaceInfo
+from phalanx.space._info import Partition, Replica, SpaceInfo
 from phalanx.space._records import Record, Sealed
 from phalanx.space._sealing import SealingKey
 from phalanx.space._select import Selector, fifo, key, label, lifo, priority
@@ -18,6 +18,7 @@ __all__ = [
     "Partition",
     "Query",
     "Record",
+    "Replica",
     "Sealed",
     "SealingKey",
     "Selector",

@@ -1,19 +1,21 @@
 """One request of several members at once: the first tuple wins, what others took goes back.
 
 The members' callbacks come in their own threads, and may not wait for anybody. So they only note what has happened;
-whoever waits does what is to be done: ends the requests that have lost, and gives back what they took.
+whoever waits does what is to be done: ends the requests that have lost, and gives back what they took. That is not
+interrupted: a tuple that nobody settles would be lost, a request that nobody ends would take one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from threading import Condition
-from time import monotonic
+from threading import Condition, Lock
 from typing import TypeAlias
 
 from phalanx.errors import SpaceError
+from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Engine, Fields, Outcome
+from phalanx.space._uninterrupted import Uninterrupted
 
 #: Begins the request at the member with this number; gives its engine, and the request's number there.
 Ask: TypeAlias = Callable[[int, Callable[[Outcome], None]], tuple[Engine, int]]
@@ -30,6 +32,7 @@ class Asking:
 
     def __init__(self, changed: Callable[[], object] | None = None) -> None:
         self._news = Condition()
+        self._ending = Lock()
         self._changed = changed
         #: Where it was begun: the member, and the request's number there.
         self._begun: dict[int, tuple[Engine, int]] = {}
@@ -54,14 +57,15 @@ class Asking:
         return asked
 
     def _note(self, number: int, outcome: Outcome) -> None:
-        with self._news:
-            self._outcomes[number] = outcome
-            if self._first is None and isinstance(outcome, tuple):
-                self._first = number
-            self._news.notify_all()
-        changed = self._changed
-        if changed is not None:
-            changed()
+        with Uninterrupted():  # whoever calls could do nothing with a Ctrl-C
+            with self._news:
+                self._outcomes[number] = outcome
+                if self._first is None and isinstance(outcome, tuple):
+                    self._first = number
+                self._news.notify_all()
+            changed = self._changed
+            if changed is not None:
+                changed()
 
     def is_over(self) -> bool:
         """Whether somebody had a tuple, or everybody has answered."""
@@ -72,10 +76,10 @@ class Asking:
     def wait(self, timeout: float | None) -> None:
         """Waits until it is over. Members end their requests by themselves when their time has passed, so that this
         needs a little longer only where one of them does not answer."""
-        end = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
         with self._news:
-            while not self.is_over() and (end is None or monotonic() < end):
-                self._news.wait(None if end is None else max(end - monotonic(), 0.0))
+            while not self.is_over() and left(until) != 0:
+                self._news.wait(left(until))
 
     def first(self) -> tuple[int, Fields] | None:
         """Who had a tuple first, and the tuple."""
@@ -92,14 +96,14 @@ class Asking:
         if failure is not None:
             raise type(failure)(*failure.args)  # another one, that nothing here refers to
 
-    def request_of(self, number: int) -> tuple[Engine, int]:
-        """The member, and the request's number there."""
-        return self._begun[number]
-
     def end(self, *, take: bool, keep: bool | None) -> None:
-        """Ends what still waits, and settles what was taken: the first tuple as ``keep`` says, or, with None, later by
-        somebody else; the others go back. A member that is gone has ended its requests itself."""
+        """Ends what still waits, and settles what was taken: the first tuple as ``keep`` says, or, with None, when this
+        is called again; the others go back. A member that is gone has ended its requests itself."""
         self._changed = None  # which refers to this: an end without the garbage collector
+        with self._ending:
+            self._end(take, keep)
+
+    def _end(self, take: bool, keep: bool | None) -> None:
         for number, (member, request) in self._begun.items():
             try:
                 if not self._has_answered(number) and member.cancel(request):

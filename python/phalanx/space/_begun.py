@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock, Thread
-from time import monotonic
 
 from phalanx._native import RemoteSpace
 from phalanx.errors import SpaceLostError, SpaceMovedError
+from phalanx.space._deadline import is_over, left
 from phalanx.space._engine import Fields, Outcome
 from phalanx.space._select import Selector
 from phalanx.space._where import Query
@@ -107,9 +107,4 @@ class Begun:
             cancelled, self._cancelled, self._looking = self._cancelled, True, False
         if not cancelled:
             self.over = True
-            self._done(None if self._until is not None and monotonic() >= self._until else error)
-
-
-def left(until: float | None) -> float | None:
-    """Seconds until then."""
-    return None if until is None else max(0.0, until - monotonic())
+            self._done(None if is_over(self._until) else error)

@@ -125,7 +125,8 @@ class Engine(Protocol):
 
     def settle(self, request: int, kept: bool, /) -> None:
         """Of a take that was not cancelled any more: kept, the tuple is ours; not kept, it is back in the space as it
-        was, also where ``done`` is to be called yet. Until then it is nobody's, and it is back when this process ends.
+        was, also where ``done`` is to be called yet. Kept, this returns when the word of it has left this process:
+        nobody else gets the tuple if it is killed then. Until then it is nobody's, and back when this process ends.
         A second call for the same request does nothing, nor does one for what was taken under a transaction: that
         decides."""
         ...

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Condition
-from time import monotonic
 
 from phalanx.errors import SpaceError
+from phalanx.space._deadline import deadline, is_over, left
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._where import Query
 
@@ -53,7 +53,7 @@ class MergedEvents:
 
     def next(self, timeout: float | None) -> list[tuple[int, Fields]]:
         """Events, each with the sequence number of the whole; none when the time has passed. Raises SpaceError."""
-        end = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
         while True:
             with self._news:
                 self._is_news = False
@@ -66,10 +66,10 @@ class MergedEvents:
                 return events
             with self._news:
                 if not self._is_news:
-                    self._news.wait(None if end is None else max(end - monotonic(), 0.0))
+                    self._news.wait(left(until))
                 if self._closed:
                     raise SpaceError("the watch has ended")
-                if not self._is_news and end is not None and monotonic() >= end:
+                if not self._is_news and is_over(until):
                     return []
 
     def _sequence(self, at: int, number: int) -> int:

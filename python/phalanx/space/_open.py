@@ -48,9 +48,9 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
     # Made or not, it is there now. What it is like its members know.
     words = ("identity", "policy", "trusted")
     links = {word: options[word] for word in words if word in options}
-    members = engine.members
 
-    def again(seconds: float) -> _native.RemoteSpace:
+    def again(seconds: float, lost: _native.RemoteSpace) -> _native.RemoteSpace:
+        members = sorted(lost.members, key=lambda member: member == lost.place)  # the one that led is asked last
         return reach(address, objects, create=False, members=members, seconds=seconds, **links)
 
     return Replicas(engine, again)
@@ -99,15 +99,33 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
     others. Raises SpaceError where they are not as many as ``replicas``."""
     if not isinstance(address, str) or address.startswith(("unix:", "redis:", "rediss:", "redis+")):
         raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
-    file, _, name = address.rpartition("/")
-    machines = Hosts(file).addresses[:replicas] if Path(file).is_file() and not members else [file, *members]
-    machines = list(dict.fromkeys(machine if _PORT.search(machine) else f"{machine}:7400" for machine in machines))
+    place, _, name = address.rpartition("/")
+    named = None if members else _named(address)
+    machines = [place, *members] if named is None else named[:replicas]
+    machines = list(dict.fromkeys(with_port(machine) for machine in machines))
     if len(machines) != replicas:
         raise SpaceError(f"{replicas} replicas need {replicas} members, but there are {len(machines)}: {machines}")
     return f"{machines[0]}/{name}", machines
 
 
 _PORT = re.compile(r":\d+$")
+
+
+def with_port(machine: str) -> str:
+    """A machine's address; by default, where its executor listens."""
+    return machine if _PORT.search(machine) else f"{machine}:7400"
+
+
+def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
+    """A space that is there already. ``HOSTS_FILE/NAME``: at any of the machines that keep it."""
+    first, *others = members_of(address) or [address]
+    for other in others:
+        try:
+            return reach(first, False, create=False, **links)
+        except SpaceError:
+            first = other
+    return reach(first, False, create=False, **links)
+
 
 #: Where a space is that needs no network.
 _HERE = ("unix:", "127.", "localhost:", "[::1]:")
@@ -116,8 +134,14 @@ _HERE = ("unix:", "127.", "localhost:", "[::1]:")
 def members_of(address: str) -> list[str] | None:
     """The addresses that ``HOSTS_FILE/NAME`` stands for: a space with this name at each of the machines; None where
     that is no file."""
-    file, _, name = address.rpartition("/")
-    return [f"{machine}/{name}" for machine in Hosts(file).addresses] if file and Path(file).is_file() else None
+    named, name = _named(address), address.rpartition("/")[2]
+    return None if named is None else [f"{machine}/{name}" for machine in named]
+
+
+def _named(address: str) -> list[str] | None:
+    """The machines that HOSTS_FILE/NAME names, as HOST:PORT; None where that is no file."""
+    file = address.rpartition("/")[0]
+    return Hosts(file).addresses if file and Path(file).is_file() else None
 
 
 def open_members(members: Sequence[str | Over], where: str, objects: bool, options: dict[str, Any]) -> Spread:

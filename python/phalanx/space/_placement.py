@@ -44,10 +44,10 @@ class ByFields:
     def __init__(self, positions: Sequence[int], names: Sequence[str], objects: bool) -> None:
         self._positions = positions
         self._objects = objects
+        self._names = names
         self._all = range(len(names))
-        # Each member draws a number for each part, and the highest one has it: with one member more or less, no part
-        # moves between two others (D. Thaler and C. Ravishankar, Name-based mappings, 1998).
-        self._parts = [max(self._all, key=lambda member: _draw(names[member], part)) for part in range(PARTS)]
+        #: Who has a part, of those that were asked for.
+        self._parts: dict[int, int] = {}
 
     def member(self, fields: Fields) -> int:
         """The member that keeps this tuple. Raises SpaceError for one that is too short."""
@@ -70,7 +70,13 @@ class ByFields:
 
     def _member(self, placing: list[Any]) -> int:
         encoded = b"".join(encode_fields(tuple(placing), self._objects))
-        return self._parts[int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") % PARTS]
+        part = int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") % PARTS
+        member = self._parts.get(part)
+        if member is None:
+            # Each member draws a number for each part, and the highest one has it: with one member more or less, no
+            # part moves between two others (D. Thaler and C. Ravishankar, Name-based mappings, 1998).
+            member = self._parts[part] = max(self._all, key=lambda member: _draw(self._names[member], part))
+        return member
 
 
 #: Where tuples are put.

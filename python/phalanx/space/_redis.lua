@@ -19,6 +19,7 @@
 --   S:v:…           as S:a and S:i, but of waiters
 --   S:b:<waiter>    a list by which it is woken
 local S, operation, now = KEYS[1], ARGV[1], nil
+local leased = false -- whether any tuple has a lease
 local LONGEST, PAGE = 40, 128 -- a longer field is indexed by its digest; tuples looked at between two questions
 
 local function call(...) return redis.call(...) end
@@ -205,12 +206,32 @@ local function remove(number, fields)
   end
 end
 
+local function remove_one(number)
+  remove(number, tuple_of(number))
+  count_up('expired', 1)
+end
+
+-- Some of those whose lease has ended, so that no call takes long. Those that are left are not there for anybody.
 local function remove_ended()
-  if call('EXISTS', S .. ':x') == 0 then return end
+  leased = call('EXISTS', S .. ':x') == 1
+  if not leased then return end
   for _, number in ipairs(call('ZRANGEBYSCORE', S .. ':x', '-inf', milliseconds(), 'LIMIT', 0, PAGE)) do
-    remove(number, tuple_of(number))
-    count_up('expired', 1)
+    remove_one(number)
   end
+end
+
+local function has_ended(number)
+  local ends = leased and call('ZSCORE', S .. ':x', number)
+  return ends and tonumber(ends) <= milliseconds()
+end
+
+local function key_is_taken(key)
+  local number = call('HGET', S .. ':k', key)
+  if number and has_ended(number) then
+    remove_one(number)
+    return false
+  end
+  return number
 end
 
 -- The smallest set of tuples, or of waiters' like, in which all that match must be.
@@ -235,7 +256,8 @@ local function each(patterns, select, after, visit)
   if select.key then
     local number = call('HGET', S .. ':k', select.key)
     local fields = number and tuple_of(number)
-    if fields and tonumber(number) > after and matches(patterns, fields) and selected(select, marks_of(number)) then
+    if fields and tonumber(number) > after and matches(patterns, fields) and selected(select, marks_of(number))
+      and not has_ended(number) then
       visit(tonumber(number), fields)
     end
     return
@@ -249,7 +271,8 @@ local function each(patterns, select, after, visit)
     local numbers, in_vain = call(command, set, from, to, 'LIMIT', 0, page), 0
     for _, number in ipairs(numbers) do
       local fields = tuple_of(number)
-      if fields and matches(patterns, fields) and (not marked or selected(select, marks_of(number))) then
+      if fields and matches(patterns, fields) and (not marked or selected(select, marks_of(number)))
+        and not has_ended(number) then
         if visit(tonumber(number), fields) then return end
       else
         in_vain = in_vain + 1
@@ -331,8 +354,8 @@ local function wake(fields, marks)
   end
 end
 
-local function out(fields, marks, lease)
-  local number, count = call('INCR', S .. ':id'), #fields
+local function put(number, fields, marks, ends)
+  local count = #fields
   call('HSET', S .. ':t', number, cmsgpack.pack(fields))
   call('ZADD', S .. ':a:' .. count, number, number)
   for at = 1, count do
@@ -344,12 +367,13 @@ local function out(fields, marks, lease)
     if marks.key then call('HSET', S .. ':k', marks.key, number) end
     for _, label in ipairs(marks.labels) do call('ZADD', S .. ':l:' .. label, number, number) end
   end
-  if lease >= 0 then call('ZADD', S .. ':x', milliseconds() + lease, number) end
-  count_up('outs', 1)
+  if ends then call('ZADD', S .. ':x', ends, number) end
   count_up('encoded_bytes', size(fields))
   wake(fields, marks)
-  return number
 end
+
+-- What is needed to put a tuple back where it was.
+local function token(number) return cmsgpack.pack({number, marks_of(number), call('ZSCORE', S .. ':x', number)}) end
 
 -- The arguments: what they say, from `at` on.
 
@@ -377,13 +401,24 @@ if operation == 'out' then
   local lease, marks, at = tonumber(ARGV[2]), {priority = tonumber(ARGV[3])}, nil
   marks.key, at = read_key(4)
   marks.labels, at = read_list(at)
-  if marks.key and call('HEXISTS', S .. ':k', marks.key) == 1 then return redis.error_reply('KEYTAKEN') end
+  if marks.key and key_is_taken(marks.key) then return redis.error_reply('KEYTAKEN') end
   local fields, number
   while ARGV[at] do
     fields, at = read_list(at)
-    number = out(fields, marks, lease)
+    number = call('INCR', S .. ':id')
+    put(number, fields, marks, lease >= 0 and milliseconds() + lease)
+    count_up('outs', 1)
   end
   return number
+end
+
+-- A tuple that was taken and that nobody read. Its key may be another one's by now.
+if operation == 'back' then
+  local number, marks, ends = unpack(cmsgpack.unpack(ARGV[2]))
+  if marks.key and key_is_taken(marks.key) then marks.key = nil end
+  put(number, read_list(3), marks, ends)
+  count_up('takes', -1)
+  return true
 end
 
 if operation == 'get' then
@@ -395,14 +430,15 @@ if operation == 'get' then
 end
 
 if operation == 'wait' then
-  local take, waiter, ends = ARGV[2] == '1', ARGV[3], tonumber(ARGV[4])
+  local take, waiter, ends = ARGV[2] ~= '0', ARGV[3], tonumber(ARGV[4])
   local select, at = read_select(5)
   local patterns = read_list(at)
   local number, fields = find(patterns, select)
   leave(waiter)
   if number then
+    local known = take and ARGV[2] == 'back' and token(number)
     got(number, fields, take)
-    return fields
+    return known and {known, unpack(fields)} or fields
   end
   if waiter == '0' then waiter = call('INCR', S .. ':id') end
   local place = waiting_place(patterns)
@@ -435,7 +471,7 @@ if operation == 'count' then
   local patterns = read_list(2)
   local everything = true
   for _, pattern in ipairs(patterns) do everything = everything and pattern == '*' end
-  if everything then return call('ZCARD', S .. ':a:' .. #patterns) end
+  if everything and not leased then return call('ZCARD', S .. ':a:' .. #patterns) end
   local count = 0
   each(patterns, {labels = {}}, 0, function() count = count + 1 end)
   return count
@@ -444,7 +480,7 @@ end
 if operation == 'renew' then
   local number, lease = ARGV[2], tonumber(ARGV[3])
   local fields = tuple_of(number)
-  if not fields then return 0 end
+  if not fields or has_ended(number) then return 0 end
   if lease == 0 then
     remove(number, fields)
   elseif lease < 0 then
@@ -461,7 +497,8 @@ if operation == 'info' then
     if cmsgpack.unpack(packed).take then takers = takers + 1 else readers = readers + 1 end
   end
   local bytes = redis.pcall('MEMORY', 'USAGE', S .. ':t') -- Valkey and Redis have it; a server that is like them may not
-  return {call('HLEN', S .. ':t'), takers, readers, type(bytes) == 'number' and bytes or 0, call('HGETALL', S .. ':n')}
+  local ended = leased and call('ZCOUNT', S .. ':x', '-inf', milliseconds()) or 0
+  return {call('HLEN', S .. ':t') - ended, takers, readers, type(bytes) == 'number' and bytes or 0, call('HGETALL', S .. ':n')}
 end
 
 return redis.error_reply('no such operation')

@@ -2,8 +2,8 @@
 
 The steps that must be atomic are a script that the server runs (``_redis.lua``); fields travel in phalanx's own
 encoding, so equality is as exact as in our own spaces, and the server never unpickles. Whoever waits is woken through a
-list of its own (BLPOP), and then takes: a taker that dies takes nothing with it, but may delay others who wait for the
-same tuple, by five seconds at most. Not to be had here: transactions, watches and queries.
+list of its own (BLPOP), and then takes: one who dies while it waits takes nothing, but may delay others who wait for
+the same tuple, by five seconds at most. Not to be had here: transactions, watches and queries.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from phalanx.space._redis_store import Store
 from phalanx.space._redis_wait import Request
 from phalanx.space._select import Selector
 from phalanx.space._template import ANY, formal_of
+from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
 
 _PAGE_BYTES = 1 << 24
@@ -37,7 +38,6 @@ _KINDS = {
     "list": b"\x0a",
     "sealed": b"\x0d",
 }
-_VALUES = {str, int, float, bytes, bool, list, type(None)}
 _OPTIONS = {"order", "lease", "indexes"}
 _COUNTED = {"encoded_bytes": 0, "outs": 0, "reads": 0, "takes": 0, "expired": 0, "looked_at": 0}
 #: What a space at Redis never has.
@@ -105,8 +105,10 @@ class RedisEngine:
         /,
     ) -> Fields | None:
         """A tuple that is there now."""
-        found = self._store.call(b"get", _flag(take), *self._wanted(template, select, where, transaction))
-        return None if found is None else self._decoded(found)
+        wanted = self._wanted(template, select, where, transaction)
+        with Uninterrupted():
+            found = self._store.call(b"get", _flag(take), *wanted)
+            return None if found is None else self._decoded(found)
 
     def get_many(
         self,
@@ -121,8 +123,9 @@ class RedisEngine:
     ) -> tuple[list[Fields], Cursor | None]:
         """A page of those that are there now."""
         wanted = self._wanted(template, select, where, transaction)
-        last, tuples = self._store.call(b"page", _flag(take), limit, after[0] if after else 0, _PAGE_BYTES, *wanted)
-        return [self._decoded(fields) for fields in tuples], (last,) if last else None
+        with Uninterrupted():
+            last, tuples = self._store.call(b"page", _flag(take), limit, after[0] if after else 0, _PAGE_BYTES, *wanted)
+            return [self._decoded(fields) for fields in tuples], (last,) if last else None
 
     def wait(
         self,
@@ -136,7 +139,7 @@ class RedisEngine:
     ) -> Fields | None:
         """Waits for a tuple."""
         wanted = self._wanted(template, select, where, transaction)
-        return self._request(take, wanted, timeout).result()
+        return self._request(_flag(take), wanted, timeout).result()
 
     def begin_wait(
         self,
@@ -151,7 +154,8 @@ class RedisEngine:
     ) -> int:
         """The same in a thread of its own."""
         number = next(self._numbers)
-        request = self._request(take, self._wanted(template, select, where, transaction), timeout)
+        wanted = self._wanted(template, select, where, transaction)
+        request = self._request(b"back" if take else b"0", wanted, timeout)
         self._requests[number] = request
 
         def run() -> None:
@@ -173,10 +177,10 @@ class RedisEngine:
         return waiting is not None and waiting.cancel()
 
     def settle(self, request: int, kept: bool, /) -> None:
-        """What is not kept is put again: behind the others, and without lease and label."""
+        """What is not kept is where it was, but without its key if that is another tuple's now."""
         settled = self._requests.pop(request, None)
         if settled and settled.found is not None and not kept:
-            self.out(settled.found, None, None, None, None, None)
+            settled.give_back()
 
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """How many match."""
@@ -233,7 +237,7 @@ class RedisEngine:
                 request.cancel()
             self._store.close()
 
-    def _request(self, take: bool, wanted: list[Any], timeout: float | None) -> Request:
+    def _request(self, take: bytes, wanted: list[Any], timeout: float | None) -> Request:
         return Request(self._store, self._decoded, take, wanted, timeout)
 
     def _encoded(self, fields: Fields) -> list[bytes]:
@@ -249,7 +253,7 @@ class RedisEngine:
             return self._nested(wanted)
         if isinstance(wanted, Query):
             raise _lacking("queries")
-        formal = None if type(wanted) in _VALUES else formal_of(wanted)
+        formal = formal_of(wanted)
         if formal is None:
             return b"=" + self._encoded((wanted,))[0]
         if isinstance(formal, str):

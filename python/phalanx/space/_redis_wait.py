@@ -4,38 +4,45 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Fields
 from phalanx.space._redis_store import Store
+from phalanx.space._uninterrupted import Uninterrupted
 
 #: Seconds after which one who waits asks again, and milliseconds after which one who has not is taken for dead.
 _PATIENCE, _ALIVE = 5.0, 15_000
 
 
 class Request:
-    """One who waits; ``found`` is what it got. ``wanted``: the arguments that say what, for the script."""
+    """One who waits; ``found`` is what it got. ``take``: what the script is told, ``b"0"`` to read, ``b"1"`` to take,
+    and ``b"back"`` to take what may have to be given back. ``wanted``: the arguments that say what."""
 
     def __init__(
         self,
         store: Store,
         decode: Callable[[Sequence[bytes]], Fields],
-        take: bool,
+        take: bytes,
         wanted: Sequence[Any],
         timeout: float | None,
     ) -> None:
         self._store, self._decode = store, decode
         self._take, self._wanted = take, wanted
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._until = deadline(timeout)
         self._waiter = 0
         self._lock = threading.Lock()
         self.cancelled = False
         self.found: Fields | None = None
+        self._taken: Sequence[bytes] = ()
 
     def result(self) -> Fields | None:
         """The tuple, or None when the time passed or it was cancelled."""
+        with Uninterrupted() as ctrl_c:
+            return self._result(ctrl_c)
+
+    def _result(self, ctrl_c: Uninterrupted) -> Fields | None:
         try:
             while True:
                 with self._lock:
@@ -44,10 +51,10 @@ class Request:
                     self._ask()
                     if self.found is not None:
                         return self.found
-                patience = _PATIENCE if self._deadline is None else min(_PATIENCE, self._deadline - time.monotonic())
-                if patience <= 0:
+                rest = left(self._until)
+                if rest == 0:
                     return None
-                if self._is_sent(patience):
+                if ctrl_c.let(self._is_sent, _PATIENCE if rest is None else min(_PATIENCE, rest)):
                     return self.found
         finally:
             if self._waiter and self.found is None and not self._store.closed:
@@ -65,11 +72,20 @@ class Request:
 
     def _ask(self) -> None:
         """Take now, or be one of those who wait."""
-        answer = self._store.call(b"wait", b"1" if self._take else b"0", self._waiter, _ALIVE, *self._wanted)
+        answer = self._store.call(b"wait", self._take, self._waiter, _ALIVE, *self._wanted)
         if isinstance(answer, int):
             self._waiter = answer
-        else:
-            self.found = self._decode(answer)
+            return
+        if self._take == b"back":
+            self._taken = answer
+            answer = answer[1:]
+        self.found = self._decode(answer)
+
+    def give_back(self) -> None:
+        """The tuple is where it was, with its key, label, priority and lease."""
+        if self._taken:
+            token, *fields = self._taken
+            self._store.call(b"back", token, len(fields), *fields)
 
     def _is_sent(self, patience: float) -> bool:
         """Waits; True if one was sent a tuple, as readers are, else one must ask again."""

@@ -9,9 +9,11 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from phalanx._native import RemoteSpace
-from phalanx.errors import SpaceError, SpaceLostError, SpaceMovedError, TransactionError
-from phalanx.space._begun import Begun, left
+from phalanx.errors import SpaceError, SpaceForgottenError, SpaceLostError, SpaceMovedError
+from phalanx.space._begun import Begun
+from phalanx.space._deadline import deadline, is_over, left
 from phalanx.space._engine import Cursor, Fields, Outcome
+from phalanx.space._once import Numbered, Numbers
 from phalanx.space._select import Selector
 from phalanx.space._where import Query
 
@@ -30,12 +32,17 @@ MANY = 64
 
 class Replicas:
     """An engine over the one that leads. What only looks, and what takes, is asked again at the next leader: a tuple
-    that was on its way is in the space again. Whether an ``out`` was done that was on its way when the leader died
-    cannot be known, and is not guessed: SpaceLostError. A transaction ends with the leader, unless it was prepared."""
+    that was on its way is in the space again. An ``out`` and a ``commit`` have numbers, under which the next leader
+    knows whether they were done. A transaction ends with the leader, unless it was prepared.
 
-    def __init__(self, engine: RemoteSpace, reach: Callable[[float], RemoteSpace]) -> None:
+    ``reach`` finds the leader within so many seconds, and is given the connection to the last one."""
+
+    def __init__(self, engine: RemoteSpace, reach: Callable[[float, RemoteSpace], RemoteSpace]) -> None:
         self._engine = engine
         self._reach = reach
+        #: None: no leader knows this client, or it was forgotten.
+        self._numbered: Numbers | None = None
+        self._registering = Lock()
         #: It was found to be gone, or not to lead any more.
         self._lost = False
         self._asked = monotonic()
@@ -45,7 +52,6 @@ class Replicas:
         self._begun: dict[int, Begun] = {}
         self._many = MANY
         self._watches: dict[int, tuple[RemoteSpace, int]] = {}
-        self._prepared: set[int] = set()
 
     @property
     def level(self) -> tuple[str, str, bool]:
@@ -63,7 +69,7 @@ class Replicas:
                 self._lost = True
                 self._engine.close()
                 patience = PATIENCE if until is None else min(PATIENCE, max(0.0, until - now))
-                self._engine = self._reach(patience)
+                self._engine = self._reach(patience, self._engine)
                 self._lost = False
             self._asked = monotonic()
             return self._engine
@@ -78,6 +84,41 @@ class Replicas:
                 self._lose(engine)
                 if not again and not isinstance(error, SpaceMovedError):
                     raise
+
+    def _do_once(self, work: Callable[[RemoteSpace, Numbered], T]) -> T:
+        """Asks the leader, and the next one where the outcome was not heard: it happens once."""
+        while True:
+            numbers = self._registered()
+            lost = False
+            with numbers.number() as number:
+
+                def ask(engine: RemoteSpace, numbers: Numbers = numbers, number: int = number) -> T:
+                    nonlocal lost
+                    try:
+                        return work(engine, numbers.told(number))
+                    except SpaceLostError as error:
+                        lost = lost or not isinstance(error, SpaceMovedError)
+                        raise
+
+                try:
+                    return self._do(True, ask)
+                except SpaceForgottenError as error:
+                    self._forget(numbers)
+                    if lost:
+                        raise SpaceLostError(f"whether it was done is not known: {error}") from error
+
+    def _registered(self) -> Numbers:
+        with self._registering:
+            if self._numbered is None:
+                numbers = Numbers()
+                self._do(True, lambda engine: engine.register(numbers.client))
+                self._numbered = numbers
+            return self._numbered
+
+    def _forget(self, numbers: Numbers) -> None:
+        with self._registering:
+            if self._numbered is numbers:
+                self._numbered = None
 
     def _lose(self, engine: RemoteSpace) -> None:
         with self._lock:
@@ -94,7 +135,9 @@ class Replicas:
         /,
     ) -> int:
         """Puts a tuple."""
-        return self._do(False, lambda engine: engine.out(fields, lease, key, label, priority, transaction))
+        if transaction is not None:
+            return self._do(False, lambda engine: engine.out(fields, lease, key, label, priority, transaction))
+        return self._do_once(lambda engine, once: engine.out(fields, lease, key, label, priority, None, once))
 
     def out_many(
         self,
@@ -107,7 +150,10 @@ class Replicas:
     ) -> None:
         """Puts many tuples."""
         every = list(tuples)
-        self._do(False, lambda engine: engine.out_many(every, lease, label, priority, transaction))
+        if transaction is not None:
+            self._do(False, lambda engine: engine.out_many(every, lease, label, priority, transaction))
+        else:
+            self._do_once(lambda engine, once: engine.out_many(every, lease, label, priority, None, once))
 
     def get(
         self,
@@ -155,7 +201,7 @@ class Replicas:
         /,
     ) -> Fields | None:
         """Waits for a tuple, also while there is no leader."""
-        until = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
 
         def ask(engine: RemoteSpace) -> Fields | None:
             return engine.wait(template, take, select, where, transaction, left(until))
@@ -165,7 +211,7 @@ class Replicas:
         except SpaceLostError:
             raise
         except SpaceError:
-            if until is not None and monotonic() >= until:
+            if is_over(until):
                 return None
             raise
 
@@ -181,7 +227,7 @@ class Replicas:
         /,
     ) -> int:
         """The same, and goes on."""
-        until = None if timeout is None else monotonic() + timeout
+        until = deadline(timeout)
         request = (template, take, select, where, transaction)
         begun = Begun(self._leading, request, until, done)
         number = next(self._numbers)
@@ -227,28 +273,14 @@ class Replicas:
 
     def prepare(self, transaction: int, /) -> None:
         """From here on it outlasts the leader."""
-        self._do(False, lambda engine: engine.prepare(transaction))
-        self._prepared.add(transaction)
+        self._do(True, lambda engine: engine.prepare(transaction))
 
     def commit(self, transaction: int, /) -> None:
-        """Of one that was prepared and is not there any more, an earlier try has ended it."""
-        prepared, tried = transaction in self._prepared, False
-
-        def commit(engine: RemoteSpace) -> None:
-            nonlocal tried
-            before, tried = tried, True
-            try:
-                engine.commit(transaction)
-            except TransactionError:
-                if not (prepared and before):
-                    raise
-
-        self._do(prepared, commit)
-        self._prepared.discard(transaction)
+        """Raises TransactionError only where nothing has happened."""
+        self._do_once(lambda engine, once: engine.commit(transaction, once))
 
     def abort(self, transaction: int, /) -> None:
         """As if nothing had been done."""
-        self._prepared.discard(transaction)
         self._do(True, lambda engine: engine.abort(transaction))
 
     def watch(
@@ -275,6 +307,10 @@ class Replicas:
         engine, number = self._watches.pop(watch, (None, 0))
         if engine is not None:
             engine.unwatch(number)
+
+    def change_members(self, add: Sequence[str], remove: Sequence[str], /) -> None:
+        """Members come and go."""
+        self._do(False, lambda engine: engine.change_members(list(add), list(remove)))
 
     def info(self) -> dict[str, Any]:
         """As the leader counts."""

@@ -13,8 +13,8 @@ from phalanx.errors import PolicyError
 from phalanx.hosts import home, read_identity
 from phalanx.security import Rules, policy_words
 
-#: Bytes that one space may have if nobody says: half of the machine's memory.
-_HALF = 2
+#: Parts of the machine's memory that one space, and all messages that have begun to arrive, may have if nobody says.
+_HALF, _QUARTER = 2, 4
 
 
 def serving(
@@ -26,17 +26,22 @@ def serving(
     sessions: int = 4096,
     directory: str | os.PathLike[str] | None = None,
     most_bytes: int | None = None,
+    user_share: int = 25,
+    most_unfinished: int | None = None,
 ) -> dict[str, Any]:
     """Whom a server serves, as the native core reads it. ``accept``: names of users, all if there are none; ``access``:
     a file of rules, who may do what in which space; ``creates``: whether a space is made when it is first named;
     ``spaces``, ``sessions``: how many at most; ``directory``: where durable spaces are kept, without one there are
-    none; ``most_bytes``: memory of one space at most."""
+    none; ``most_bytes``: memory of one space at most; ``user_share``: how many percent of what there is for all one
+    user may have; ``most_unfinished``: bytes of messages that have begun to arrive, of all clients together."""
     return {
         "accepted": list(accept),
         "access": None if access is None else _read(access),
         "creates": creates,
         "spaces": spaces,
         "sessions": sessions,
+        "user_share": user_share,
+        "unfinished": most_unfinished if most_unfinished is not None else memory() // _QUARTER,
         "directory": None if directory is None else os.fspath(directory),
         "most": {"most_bytes": most_bytes if most_bytes is not None else memory() // _HALF},
     }

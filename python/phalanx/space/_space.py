@@ -16,7 +16,8 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of
+from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_port
+from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
@@ -57,9 +58,11 @@ class Space:
     that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
     of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
     SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``replicas``: so many servers keep the
-    space together, and it goes on while most of them are there: that of the address and ``members``, others at
-    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
+    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, which its
+    members alone may open: the name that they have in its server's access rules. It travels as with ``secure``; others
+    get an AccessError. ``replicas``: so many servers keep the space together, and it goes on while most of them are
+    there: that of the address and ``members``, others at ``"host:port"``; or the first of the machines in
+    ``"hosts.txt/name"``. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -81,6 +84,7 @@ class Space:
         most_tuples: int | None = None,
         most_bytes: int | None = None,
         durable: bool | str | os.PathLike[str] = False,
+        group: str | None = None,
         replicas: int | None = None,
         members: Iterable[str] = (),
         **options: Any,
@@ -93,6 +97,7 @@ class Space:
             "most_tuples": most_tuples,
             "most_bytes": most_bytes,
             "durable": durable or None,
+            "group": group,
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}
@@ -317,8 +322,8 @@ class Space:
     ) -> Future[Fields]:
         """Begins to take a tuple, and goes on (Blossom's prefetch): a :class:`concurrent.futures.Future`.
 
-        The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away unread, takes
-        nothing."""
+        The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away, takes nothing and
+        waits no longer; one with a callback is kept until it has called it."""
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request)
 
@@ -350,6 +355,15 @@ class Space:
     def info(self) -> SpaceInfo:
         """How many tuples there are, who waits, which indexes were built, and what was done so far."""
         return SpaceInfo.of(self._engine.info())
+
+    def change_members(self, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+        """Servers at the addresses ``add`` keep a replicated space too, from now on, and those of ``remove`` not any
+        more. It goes on meanwhile; those that come have everything when this returns. The member that leads cannot be
+        removed, and all that stay must be there. Who changes members needs the right to create the space. Raises
+        SpaceError where that is not so, and then nothing has changed."""
+        if not isinstance(self._engine, Replicas):
+            raise SpaceError("this space has no members to change: it was not made with replicas=")
+        self._engine.change_members([with_port(member) for member in add], [with_port(member) for member in remove])
 
     def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
         """Serves a space of this process to others until it is closed; returns the address that they open.

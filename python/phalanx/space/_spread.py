@@ -13,18 +13,19 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from threading import Lock, Thread
-from time import monotonic
 from typing import Any, NamedTuple
 
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._asking import Asking
 from phalanx.space._commit import commit_all
+from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Cursor, Engine, Fields, Outcome
 from phalanx.space._members import Members
 from phalanx.space._merged import MergedEvents
 from phalanx.space._placement import Placement
 from phalanx.space._select import Selector
 from phalanx.space._success import Success
+from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
 
 #: A member's part of a number that names a tuple.
@@ -99,19 +100,25 @@ class Spread:
         of: dict[int, list[Fields]] = {}
         for fields in tuples:
             of.setdefault(self._placement.member(fields), []).append(fields)
-        own = None
-        if transaction is None and len(of) > 1:
+
+        def put(at: int, inside: int | None) -> None:
+            self._members[at].out_many(of[at], lease, label, priority, self._part(inside, at))
+
+        if transaction is not None or len(of) <= 1:
+            for at in of:
+                put(at, transaction)
+            return
+        with Uninterrupted() as ctrl_c:
             own = secrets.randbits(128)
-            self.begin(own, GRACE)
-        try:
-            for at, some in of.items():
-                self._members[at].out_many(some, lease, label, priority, self._part(own or transaction, at))
-            if own is not None:
+            try:
+                self.begin(own, GRACE)
+                for at in of:
+                    ctrl_c.let(put, at, own)
+                ctrl_c.check()
                 self.commit(own)
-        except BaseException:
-            if own is not None:
+            except BaseException:
                 self.abort(own)
-            raise
+                raise
 
     def renew(self, number: int, lease: float | None, /) -> bool:
         """As :meth:`Engine.renew`."""
@@ -130,26 +137,29 @@ class Spread:
         /,
     ) -> Fields | None:
         """As :meth:`Engine.get`."""
-        request = Request(template, take, select, where, transaction, 0.0)
-        return self._get(request, self._likely(template))
+        members = self._likely(template)
+        if len(members) == 1:
+            self._visit(1)
+            (at,) = members
+            return self._members[at].get(template, take, select, where, self._part(transaction, at))
+        with Uninterrupted() as ctrl_c:
+            return self._get(Request(template, take, select, where, transaction, 0.0), members, ctrl_c)
 
-    def _get(self, request: Request, members: list[int]) -> Fields | None:
+    def _get(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
         """Asks the likeliest alone first, where that is clear; and then the others, or all if it cannot be asked."""
         others = members
-        if len(members) == 1 or self._success.is_clear(request.template, members):
+        if self._success.is_clear(request.template, members):
             first, *others = members
             try:
                 found = self._get_at(first, request)
             except SpaceError:
-                if not others:
-                    raise
                 others = members
             else:
-                if found is not None or not others:
+                if found is not None:
                     return found
         if request.take and request.transaction is not None:
             return self._take_in_turn(request, others)
-        found_at = self._ask(request, others)
+        found_at = self._ask(request, others, ctrl_c)
         return found_at and found_at[1]
 
     def _get_at(self, at: int, request: Request) -> Fields | None:
@@ -189,41 +199,46 @@ class Spread:
             self._visit(1)
             (at,) = members
             return self._members[at].wait(template, take, select, where, self._part(transaction, at), timeout)
-        request = Request(template, take, select, where, transaction, timeout)
-        if take and transaction is not None:
-            return self._wait_in_turn(request, members)
-        if self._success.is_clear(template, members):
+        with Uninterrupted() as ctrl_c:
+            return self._wait(Request(template, take, select, where, transaction, timeout), members, ctrl_c)
+
+    def _wait(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
+        if request.take and request.transaction is not None:
+            return self._wait_in_turn(request, members, ctrl_c)
+        if self._success.is_clear(request.template, members):
             with suppress(SpaceError):
                 found = self._get_at(members[0], request)
                 if found is not None:
                     return found
-        found_at = self._ask(request, members)
+        found_at = self._ask(request, members, ctrl_c)
         return found_at and found_at[1]
 
-    def _wait_in_turn(self, request: Request, members: list[int]) -> Fields | None:
+    def _wait_in_turn(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
         """Waits until somebody has a tuple, and takes it there; and again, if somebody else was faster."""
-        end = None if request.timeout is None else monotonic() + request.timeout
+        until = deadline(request.timeout)
         while True:
             found = self._take_in_turn(request, members)
-            left = None if end is None else end - monotonic()
-            if found is not None or (left is not None and left <= 0):
+            rest = left(until)
+            if found is not None or rest == 0:
                 return found
-            seen = self._ask(request._replace(take=False, timeout=left), members)
+            seen = self._ask(request._replace(take=False, timeout=rest), members, ctrl_c)
             if seen is None:
                 return None
             members = [seen[0], *(at for at in members if at != seen[0])]
 
-    def _ask(self, request: Request, members: list[int]) -> tuple[int, Fields] | None:
-        """Asks them at once, and waits for the first tuple; whose it is, and the tuple."""
+    def _ask(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> tuple[int, Fields] | None:
+        """Asks them at once, and waits for the first tuple; whose it is, and the tuple. A Ctrl-C while it waits has
+        taken nothing; one that comes later is raised when the tuple has been returned."""
         asking, keep = Asking(), False
         self._waiting.add(asking)
         try:
             self._begin(asking, request, members)
-            asking.wait(None if request.timeout is None else request.timeout + GRACE)
+            ctrl_c.let(asking.wait, None if request.timeout is None else request.timeout + GRACE)
+            ctrl_c.check()
             keep = True
         finally:
             self._waiting.discard(asking)
-            asking.end(take=request.take, keep=keep)  # also after a Ctrl-C, with which nothing was taken
+            asking.end(take=request.take, keep=keep)
         return self._outcome(request.template, members, asking)
 
     def _begin(self, asking: Asking, request: Request, members: Iterable[int]) -> None:
@@ -278,30 +293,32 @@ class Spread:
                     outcome = error.with_traceback(None)  # whose frames refer to it
                 told.pop()(outcome)  # and whoever is told may be forgotten
 
-        asking = Asking(changed)
-        self._askings[request] = asking, take
-        self._begin(asking, Request(template, take, select, where, transaction, timeout), members)
-        if asking.is_over() and finishing.acquire(blocking=False):
-            finish()
-        return request
+        with Uninterrupted():
+            asking = Asking(changed)
+            self._askings[request] = asking, take
+            self._begin(asking, Request(template, take, select, where, transaction, timeout), members)
+            if asking.is_over() and finishing.acquire(blocking=False):
+                finish()
+            return request
 
     def cancel(self, request: int, /) -> bool:
         """As :meth:`Engine.cancel`."""
-        with self._lock:
-            asking, take = self._askings.get(request, (None, False))
-            if asking is None or asking.first() is not None:
-                return False
-            del self._askings[request]
-        asking.end(take=take, keep=False)
-        return True
+        with Uninterrupted():
+            with self._lock:
+                asking, take = self._askings.get(request, (None, False))
+                if asking is None or asking.first() is not None:
+                    return False
+                del self._askings[request]
+            asking.end(take=take, keep=False)
+            return True
 
     def settle(self, request: int, kept: bool, /) -> None:
         """As :meth:`Engine.settle`."""
-        with self._lock:
-            asking, _ = self._askings.pop(request, (None, False))
-        if asking is not None and (first := asking.first()) is not None:
-            member, inner = asking.request_of(first[0])
-            member.settle(inner, kept)
+        with Uninterrupted():
+            with self._lock:
+                asking, take = self._askings.pop(request, (None, False))
+            if asking is not None:
+                asking.end(take=take, keep=kept)
 
     def get_many(
         self,
@@ -355,7 +372,7 @@ class Spread:
         """The transaction, which this member takes part in from now on."""
         if transaction is not None:
             timeout, parts = self._transaction(transaction)
-            with self._lock:
+            with Uninterrupted(), self._lock:
                 if at not in parts:
                     self._members[at].begin(transaction, timeout)
                     parts.append(at)
@@ -374,21 +391,24 @@ class Spread:
 
     def commit(self, transaction: int, /) -> None:
         """As :meth:`Engine.commit`: prepared everywhere before it is committed anywhere."""
-        parts = self._transaction(transaction)[1]
-        if len(parts) > 1:
-            self.prepare(transaction)
-        del self._transactions[transaction]
-        commit_all([partial(self._commit_at, at, transaction) for at in parts])
+        with Uninterrupted() as ctrl_c:
+            parts = self._transaction(transaction)[1]
+            if len(parts) > 1:
+                self.prepare(transaction)
+            ctrl_c.check()
+            del self._transactions[transaction]
+            commit_all([partial(self._commit_at, at, transaction) for at in parts])
 
     def _commit_at(self, at: int, transaction: int) -> None:
         self._members[at].commit(transaction)  # at a connection that is new if the old one has ended
 
     def abort(self, transaction: int, /) -> None:
         """As :meth:`Engine.abort`."""
-        _, parts = self._transactions.pop(transaction, (0.0, []))
-        for at in parts:
-            with suppress(SpaceError):  # who is gone has aborted its part, or will when its time is over
-                self._members[at].abort(transaction)
+        with Uninterrupted():
+            _, parts = self._transactions.pop(transaction, (0.0, []))
+            for at in parts:
+                with suppress(SpaceError):  # who is gone has aborted its part, or will when its time is over
+                    self._members[at].abort(transaction)
 
     # Events
 

@@ -30,6 +30,8 @@ ANY: Final = Anything()
 #: name of a class.
 Formal = tuple[tuple[str, ...], str | None, int | None] | str
 
+#: Types whose values stand for nothing but themselves.
+VALUES = {str, int, float, bytes, bool, list, types.NoneType}
 _PLAIN: dict[object, str] = {
     bool: "bool",
     int: "int",
@@ -49,16 +51,17 @@ def formal_of(element: Any) -> Formal | None:
 
     Formals are ``str``, ``int | float``, ``numpy.ndarray``, ``numpy.typing.NDArray[numpy.float64]``, and any class.
     """
+    kind = type(element)
+    if kind in VALUES:
+        return None
+    if kind is type and (element in _PLAIN or _is_array(element)):
+        return (_PLAIN.get(element, "array"),), None, None
     if isinstance(element, types.UnionType) or typing.get_origin(element) is typing.Union:
         return _union(typing.get_args(element))
     if _is_array(typing.get_origin(element)):
         return _array(*typing.get_args(element))
     if not isinstance(element, type):
         return None
-    if element in _PLAIN:
-        return (_PLAIN[element],), None, None
-    if _is_array(element):
-        return ("array",), None, None
     if field_names(element) is not None:
         remember(element)
     return class_name(element)

@@ -22,7 +22,8 @@ class Step(NamedTuple):
 
 
 class Query:
-    """A condition; combine them with ``&``, ``|`` and ``~``. ``steps``: the condition as a postfix program."""
+    """A condition; combine them with ``&``, ``|`` and ``~``. ``steps``: the condition as a postfix program, of which
+    a space takes up to 64: a test is one, and so is each of these three."""
 
     __slots__ = ("steps",)
 

@@ -33,6 +33,7 @@ static void errors(void) {
     int *last;
     CHECK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &last, &flag) == MPI_SUCCESS && flag && *last >= more);
     CHECK(class_of(MPI_Remove_error_class(added)) == MPI_ERR_ARG);
+    CHECK(class_of(MPI_Remove_error_code(more)) == MPI_ERR_ARG && MPI_Remove_error_string(more) == MPI_SUCCESS);
     CHECK(MPI_Remove_error_code(more) == MPI_SUCCESS && MPI_Remove_error_class(added) == MPI_SUCCESS);
 
     MPI_Errhandler own, got;

@@ -48,6 +48,8 @@ pub struct Launch {
     /// The same of a rank that was lost while the others were ready to go on without it.
     lost: Option<i32>,
     ending: Option<Ending>,
+    /// What those who join later are to hear.
+    losses: Vec<ToRank>,
     commands: Vec<Command>,
 }
 
@@ -85,7 +87,7 @@ impl Launch {
     pub fn new(options: Options) -> Launch {
         let ranks = options.machine_of.iter().map(|_| Rank::default()).collect();
         let (now, commands) = (Duration::ZERO, Vec::new());
-        Launch { now, options, ranks, failed: None, lost: None, ending: None, commands }
+        Launch { now, options, ranks, failed: None, lost: None, ending: None, losses: Vec::new(), commands }
     }
 
     /// A process said something.
@@ -166,6 +168,8 @@ impl Launch {
         }
         self.ranks[rank as usize].listens = listens;
         self.advance(rank, Phase::Joined);
+        let told = self.losses.iter().map(|loss| Command::Tell { ranks: vec![rank], message: loss.clone() });
+        self.commands.extend(told);
         self.check_absent();
         let all = self.ranks.iter().all(|it| it.phase >= Phase::Joined);
         if all && self.options.machines.len() > 1 && self.ending.is_none() {
@@ -208,7 +212,9 @@ impl Launch {
     /// A rank ended as it should not: the others hear of it, and are ended where they are not to go on.
     fn lose(&mut self, rank: u32, what: &str, code: i32) {
         let text = format!("{} {what}", self.name(rank));
-        self.tell_others(rank, &ToRank::Lost { rank, text: text.clone() });
+        let loss = ToRank::Lost { rank, text: text.clone() };
+        self.tell_others(rank, &loss);
+        self.losses.push(loss);
         if !self.options.keep_going {
             return self.fail(text, code);
         }

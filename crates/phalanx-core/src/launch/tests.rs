@@ -196,3 +196,14 @@ fn a_certificate_that_is_none_ends_the_program() {
     it.on_message(MS, 0, FromRank::Joined { listens: Some(listens) });
     assert_eq!(said(&it.take()).len(), 1);
 }
+
+#[test]
+fn who_joins_late_hears_of_earlier_losses() {
+    let mut it = launch(&[0, 0], true);
+    it.on_message(MS, 1, FromRank::Joined { listens: None });
+    it.on_end(MS, 1, &Exit::Signal(9));
+    it.take();
+    it.on_message(2 * MS, 0, FromRank::Joined { listens: None });
+    let text = "rank 1 on lab0 was killed by signal 9 (SIGKILL)".to_owned();
+    assert_eq!(it.take(), [Tell { ranks: vec![0], message: ToRank::Lost { rank: 1, text } }]);
+}

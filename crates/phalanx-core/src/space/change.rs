@@ -3,17 +3,20 @@
 //! The engine decides; what it decided becomes changes, one group for one decision, and a group happens whole or not at
 //! all. A state is a list of changes too: the shortest one that leads to it. On the wire and on the disk: `postcard`.
 
+use super::past::{MOST_OPEN, Past};
 use super::reader::{Limits, Reader};
 use super::value::Tuple;
 use crate::error::EncodingError;
 use crate::ids::TransactionId;
-use crate::wire::space::{Options, RequestId};
+use crate::wire::space::{Once, Options, RequestId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Tuples that one prepared transaction puts and takes, at most.
 pub const MOST_PREPARED: usize = 1 << 20;
+/// Bytes of a user's name: a certificate has at most 63 for it.
+const MOST_USER: usize = 256;
 
 /// A fact about a space. Times are milliseconds since the Unix epoch, so that they hold on another machine and after a
 /// restart.
@@ -37,6 +40,14 @@ pub enum Change {
     Prepared { transaction: TransactionId, prepared: Prepared },
     /// A prepared transaction has ended: all that it did happens now, or nothing.
     Ended { transaction: TransactionId, committed: bool },
+    /// How a transaction ended whose changes are among the others: for who asks again.
+    HasEnded { transaction: TransactionId, committed: bool },
+    /// A client is registered, and what is remembered of it.
+    Client { client: u128, past: Past },
+    /// A client is not remembered any more.
+    Forgotten { client: u128 },
+    /// A client's request was done, by the changes of this group.
+    Done { once: Once, outcome: u64 },
 }
 
 /// A tuple and what was said when it was put.
@@ -50,6 +61,8 @@ pub struct Record {
     pub label: Option<Bytes>,
     pub priority: i64,
     pub expires: Option<u64>,
+    /// Who put it, where users are told apart: its lease is theirs.
+    pub user: Option<String>,
     /// On its way to whom.
     pub taker: Option<Taker>,
 }
@@ -80,6 +93,8 @@ pub enum ChangeError {
     Encoding(#[from] EncodingError),
     #[error("a prepared transaction of more than {MOST_PREPARED} tuples")]
     TooMany,
+    #[error("a client of whom more than {MOST_OPEN} requests are remembered")]
+    TooManyDone,
 }
 
 /// The bytes of a group.
@@ -105,6 +120,7 @@ impl Change {
             Change::Prepared { prepared, .. } => {
                 prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
             }
+            Change::Client { past, .. } => 32 + past.user.as_ref().map_or(0, String::len) + past.done.len() * 20,
             _ => 32,
         }
     }
@@ -113,6 +129,8 @@ impl Change {
         match self {
             Change::Put { record, .. } => record.check(limits),
             Change::Prepared { prepared, .. } => prepared.check(limits),
+            Change::Client { past, .. } if past.done.len() as u64 > MOST_OPEN => Err(ChangeError::TooManyDone),
+            Change::Client { past, .. } => check_user(past.user.as_ref()),
             _ => Ok(()),
         }
     }
@@ -121,12 +139,12 @@ impl Change {
 impl Record {
     /// A tuple that is put without anything else said.
     pub fn of(tuple: Tuple) -> Record {
-        Record { tuple, key: None, label: None, priority: 0, expires: None, taker: None }
+        Record { tuple, key: None, label: None, priority: 0, expires: None, user: None, taker: None }
     }
 
     fn size(&self) -> usize {
         let said = self.key.iter().chain(&self.label).map(Bytes::len).sum::<usize>();
-        self.tuple.bytes().len() + said + 64
+        self.tuple.bytes().len() + said + self.user.as_ref().map_or(0, String::len) + 64
     }
 
     /// Whether bytes that came from elsewhere are what they should be.
@@ -137,7 +155,14 @@ impl Record {
             reader.check(0, limits)?;
             reader.end()?;
         }
-        Ok(())
+        check_user(self.user.as_ref())
+    }
+}
+
+fn check_user(name: Option<&String>) -> Result<(), ChangeError> {
+    match name.is_some_and(|name| name.len() > MOST_USER) {
+        true => Err(ChangeError::Unknown),
+        false => Ok(()),
     }
 }
 
@@ -171,13 +196,23 @@ mod tests {
     use crate::space::Value;
     use proptest::prelude::*;
 
+    fn past() -> impl Strategy<Value = Past> {
+        let done = proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..3);
+        (proptest::option::of("[a-z]{1,63}"), any::<u64>(), done).prop_map(|(user, open_from, done)| Past {
+            user,
+            open_from,
+            done,
+        })
+    }
+
     fn record() -> impl Strategy<Value = Record> {
         let field = || proptest::option::of(any::<u64>().prop_map(|key| Value::Int(key as i64).to_bytes().into()));
         let taker = proptest::option::of(any::<(u128, u64)>().prop_map(|(client, request)| Taker { client, request }));
-        (any::<i64>(), ".{0,40}", field(), field(), any::<i64>(), any::<Option<u64>>(), taker).prop_map(
-            |(number, text, key, label, priority, expires, taker)| {
+        let user = proptest::option::of("[a-z]{1,63}");
+        (any::<i64>(), ".{0,40}", field(), field(), any::<i64>(), any::<Option<u64>>(), user, taker).prop_map(
+            |(number, text, key, label, priority, expires, user, taker)| {
                 let tuple = Tuple::of(&[Value::Int(number), Value::Str(text)]);
-                Record { tuple, key, label, priority, expires, taker }
+                Record { tuple, key, label, priority, expires, user, taker }
             },
         )
     }
@@ -198,6 +233,14 @@ mod tests {
             (transaction(), prepared).prop_map(|(transaction, prepared)| Change::Prepared { transaction, prepared }),
             (transaction(), any::<bool>())
                 .prop_map(|(transaction, committed)| Change::Ended { transaction, committed }),
+            (transaction(), any::<bool>())
+                .prop_map(|(transaction, committed)| Change::HasEnded { transaction, committed }),
+            (any::<u128>(), past()).prop_map(|(client, past)| Change::Client { client, past }),
+            any::<u128>().prop_map(|client| Change::Forgotten { client }),
+            any::<(u128, u64, u64, u64)>().prop_map(|(client, number, open_from, outcome)| Change::Done {
+                once: Once { client, number, open_from },
+                outcome
+            }),
         ]
     }
 
@@ -247,5 +290,11 @@ mod tests {
         for no_field in [&[][..], &[77], &[0, 0], &[6, 200]] {
             assert!(decode(&put(keyed(no_field)), &Limits::default()).is_err(), "{no_field:?}");
         }
+        let by = |user: String| put(Record { user: Some(user), ..record.clone() });
+        assert!(decode(&by("ada".into()), &Limits::default()).is_ok());
+        assert_eq!(decode(&by("a".repeat(1000)), &Limits::default()), Err(ChangeError::Unknown));
+        let past = Past { user: Some("a".repeat(1000)), ..Past::default() };
+        let client = encode(&[Change::Client { client: 1, past }]);
+        assert_eq!(decode(&client, &Limits::default()), Err(ChangeError::Unknown));
     }
 }

@@ -6,9 +6,10 @@ use super::{RequestId, Space, Transaction};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// So long after its session ended, or after the space was filled, a client may come back and say which of the tuples that
@@ -29,8 +30,9 @@ pub struct Kept {
     /// Clients that did not acknowledge what they took and have not come back.
     lost: HashMap<u128, Lost, RandomState>,
     last_lost: u64,
-    /// While it is filled: where tuples are, by number.
+    /// While it is filled: where tuples are, by number, and who put some.
     places: Vec<(u64, Place)>,
+    users: HashSet<Arc<str>, RandomState>,
 }
 
 /// Whose tuples are on their way under a session that has ended, or that there never was.
@@ -43,7 +45,8 @@ struct Lost {
 impl Kept {
     fn new(epoch: u64) -> Kept {
         let (clients, lost) = (HashMap::default(), HashMap::default());
-        Kept { epoch, most_bytes: u64::MAX, changes: Vec::new(), clients, lost, last_lost: 0, places: Vec::new() }
+        let (changes, places, users) = (Vec::new(), Vec::new(), HashSet::default());
+        Kept { epoch, most_bytes: u64::MAX, changes, clients, lost, last_lost: 0, places, users }
     }
 
     fn since_epoch(&self, time: Duration) -> u64 {
@@ -57,22 +60,36 @@ impl Kept {
     fn record(&self, held: &Held) -> Record {
         let mut record = Record::of(held.tuple.clone());
         if let Some(extra) = &held.extra {
-            let bytes = |field: &Option<Box<[u8]>>| field.as_deref().map(Bytes::copy_from_slice);
-            (record.key, record.label, record.priority) = (bytes(&extra.key), bytes(&extra.label), extra.priority);
+            let bytes = |field: Option<&[u8]>| field.map(Bytes::copy_from_slice);
+            (record.key, record.label) = (bytes(extra.key.as_deref()), bytes(extra.label.as_deref()));
+            record.priority = extra.priority;
             record.expires = extra.deadline.map(|deadline| self.since_epoch(deadline));
+            record.user = extra.user.as_deref().map(str::to_owned);
         }
         record
     }
 
-    fn held(&self, number: u64, record: Record) -> Held {
-        let Record { tuple, key, label, priority, expires, .. } = record;
+    fn held(&mut self, number: u64, record: Record) -> Held {
+        let Record { tuple, key, label, priority, expires, user, .. } = record;
         if key.is_none() && label.is_none() && priority == 0 && expires.is_none() {
             return Held { number, tuple, extra: None };
         }
-        let boxed = |field: Option<Bytes>| field.map(|bytes| Box::from(&bytes[..]));
         let deadline = expires.map(|time| self.since_zero(time));
-        let extra = Extra { key: boxed(key), label: boxed(label), priority, deadline, user: None };
+        let user = user.map(|user| self.user(user));
+        let extra = Extra {
+            key: key.map(|bytes| bytes[..].into()),
+            label: label.map(|bytes| bytes[..].into()),
+            priority,
+            deadline,
+            user,
+        };
         Held { number, tuple, extra: Some(Box::new(extra)) }
+    }
+
+    /// Tuples of one user share the name.
+    fn user(&mut self, name: String) -> Arc<str> {
+        let name: Arc<str> = name.into();
+        self.users.get_or_insert_with(&name, |name| name.clone()).clone()
     }
 }
 
@@ -100,11 +117,21 @@ impl Space {
             }
             Change::Put { number, record } => self.fill_tuple(number, record),
             Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
+            Change::Client { client, past } => {
+                self.clients.add(client, past, None);
+                Ok(())
+            }
+            Change::HasEnded { transaction, committed } => {
+                self.ended.remember(transaction, committed);
+                Ok(())
+            }
             Change::Gone { .. }
             | Change::Taken { .. }
             | Change::Back { .. }
             | Change::Expires { .. }
-            | Change::Ended { .. } => misfit("it is no state"),
+            | Change::Ended { .. }
+            | Change::Forgotten { .. }
+            | Change::Done { .. } => misfit("it is no state"),
         }
     }
 
@@ -150,13 +177,16 @@ impl Space {
             self.next_number = self.next_number.max(held.number.saturating_add(1));
             held.key().into_iter().for_each(|key| self.store.reserve_key(key));
         }
-        staged.iter().chain(&taken).for_each(|held| self.hold(held));
+        taken.iter().for_each(|held| self.hold(held));
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
-        let (staged, taken) = (staged.into_iter().collect(), taken.into_iter().collect());
-        let transaction =
-            Transaction { owner, deadline, prepared: true, put_bytes: 0, staged, taken, waiters: BTreeSet::new() };
+        let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
+        let (user, prepared, put_bytes) = (None, true, 0);
+        let transaction = Transaction { owner, user, deadline, prepared, put_bytes, staged: None, taken, waiters };
         self.transactions.insert(id, transaction);
+        for held in staged {
+            self.put_under(id, held);
+        }
         Ok(())
     }
 
@@ -168,7 +198,7 @@ impl Space {
     /// All that was kept is there: what nobody can come back for is there again, events go on behind all that there were.
     pub fn filled(&mut self, now: Duration) {
         let Some(kept) = &mut self.kept else { return };
-        kept.places = Vec::new();
+        (kept.places, kept.users) = (Vec::new(), HashSet::default());
         kept.lost.values_mut().for_each(|lost| lost.until = now + GRACE);
         self.log.continue_after(self.next_number);
         self.find_lost(now, HERE, |_| false);
@@ -235,7 +265,7 @@ impl Space {
         }
     }
 
-    fn note(&mut self, change: impl FnOnce(&Kept) -> Change) {
+    pub(super) fn note(&mut self, change: impl FnOnce(&Kept) -> Change) {
         if let Some(kept) = &mut self.kept {
             let change = change(kept);
             kept.changes.push(change);
@@ -279,14 +309,14 @@ impl Space {
 
     /// Whether a transaction is small enough to be kept as one change.
     pub(super) fn check_preparable(&self, own: &Transaction) -> Result<(), SpaceError> {
-        let too_many = self.kept.is_some() && own.staged.len() + own.taken.len() > MOST_PREPARED;
+        let too_many = self.kept.is_some() && own.staged_len() + own.taken.len() > MOST_PREPARED;
         let full = || SpaceError::Full { what: "tuples in a prepared transaction".into(), most: MOST_PREPARED as u64 };
         if too_many { Err(full()) } else { Ok(()) }
     }
 
     pub(super) fn note_prepared(&mut self, id: TransactionId) {
         let (Some(kept), Some(own)) = (&mut self.kept, self.transactions.get(&id)) else { return };
-        let puts = own.staged.iter().map(|held| (held.number, kept.record(held))).collect();
+        let puts = own.all_staged().iter().map(|held| (held.number, kept.record(held))).collect();
         let takes = own.taken.iter().map(|held| held.number).collect();
         let prepared = Prepared { until: kept.since_epoch(own.deadline), puts, takes };
         kept.changes.push(Change::Prepared { transaction: id, prepared });
@@ -297,7 +327,10 @@ impl Space {
             self.note(|_| Change::Ended { transaction: id, committed });
         } else if committed {
             own.taken.iter().for_each(|held| self.note_gone(held));
-            own.staged.iter().for_each(|held| self.note_put(held));
+            if self.kept.is_some() {
+                own.all_staged().iter().for_each(|held| self.note_put(held));
+            }
+            self.note(|_| Change::HasEnded { transaction: id, committed });
         }
     }
 }

@@ -8,26 +8,35 @@ pub mod change;
 mod kept;
 mod log;
 mod number;
+mod offers;
+mod once;
+mod past;
 mod query;
 mod reader;
 mod register;
 mod search;
 mod sessions;
 mod signature;
-mod staged;
 mod store;
+mod taken;
 mod template;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod users;
 mod value;
 mod watch;
 
-pub use crate::wire::space::{Cursor, Get, Info, Options, Order, OutOptions, PartitionInfo, Replica, RequestId};
+pub use crate::wire::space::{Cursor, Get, Info, Joining, Keeper, Keepers, Once, Options, Order, OutOptions};
+pub use crate::wire::space::{PartitionInfo, Replica, RequestId, Seat};
 pub use kept::{GRACE, HERE};
+pub use once::MOST_CLIENTS;
+pub use past::{MOST_OPEN, Past};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
+pub use search::{Goal, Outcome, Question};
 pub use template::{Pattern, Template, Type};
+pub use users::Shares;
 pub use value::{
     Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
     put_sealed, put_str, put_string,
@@ -38,14 +47,19 @@ use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use kept::Kept;
 use log::Log;
+use offers::Offer;
+use once::Clients;
 use register::{Interest, Kind, Register};
+use search::Search;
 use signature::POSITIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Extra, Held, MOST_SIDES, Place, Store};
+pub use transaction::MOST_ENDED;
 use transaction::{Ended, Transaction};
+use users::Users;
 
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,8 +104,8 @@ const TUPLE_BYTES: u64 = 64;
 const MOST_DECLARED: usize = 8;
 /// What `most_nesting` can be: every level takes some of the stack.
 const MOST_NESTING: u32 = 256;
-/// In a cursor: the tuples that a transaction has put.
-const STAGED: u32 = u32::MAX;
+/// In a cursor's partition: it is of the tuples that a transaction has put.
+const STAGED: u32 = 1 << 31;
 
 /// A multiset of tuples, who waits for some, and transactions over them. Times are since any fixed moment, the same in
 /// all calls. A call that fails changes nothing.
@@ -109,13 +123,21 @@ pub struct Space {
     leased: HashMap<u64, Place, RandomState>,
     transactions: HashMap<TransactionId, Transaction, RandomState>,
     session_transactions: HashMap<SessionId, u64, RandomState>,
+    users: Users,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
+    clients: Clients,
     /// What takers have not acknowledged.
     unacknowledged: BTreeMap<(SessionId, RequestId), Vec<Held>>,
     /// Tuples in transactions and on their way, and their bytes.
     held: (u64, u64),
     waiter_bytes: u64,
+    /// Questions that were put off, by session and request.
+    searches: HashMap<(SessionId, RequestId), Search, RandomState>,
+    /// Tuples of which not all who wait were asked whether they want them.
+    offers: VecDeque<Offer>,
+    /// For how much of that there is time in this call.
+    work: u64,
     log: Log,
     next_number: u64,
     next_interest: u64,
@@ -144,11 +166,16 @@ impl Space {
             leased: HashMap::default(),
             transactions: HashMap::default(),
             session_transactions: HashMap::default(),
+            users: Users::default(),
             transaction_deadlines: BTreeSet::new(),
             ended: Ended::default(),
+            clients: Clients::default(),
             unacknowledged: BTreeMap::new(),
             held: (0, 0),
             waiter_bytes: 0,
+            searches: HashMap::default(),
+            offers: VecDeque::new(),
+            work: 0,
             log: Log::new(options.log_events, options.log_bytes),
             next_number: 1,
             next_interest: 0,
@@ -158,7 +185,8 @@ impl Space {
             takes: 0,
             expired: 0,
             kept: None,
-            options,
+            // What is a group's is read by nobody on the way.
+            options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
     }
 
@@ -203,6 +231,9 @@ impl Space {
     ) -> Result<u64, SpaceError> {
         self.on_tick(now);
         self.open_transaction(transaction)?;
+        if let Some(first) = self.done_before(options.once.as_ref())? {
+            return Ok(first);
+        }
         let mut extra = self.extra(now, options, tuples.len(), transaction)?;
         self.check_room(tuples, extra.as_deref(), transaction)?;
         extra.iter_mut().for_each(|extra| extra.user = user.cloned());
@@ -215,10 +246,11 @@ impl Space {
         for (number, tuple) in (first..).zip(tuples) {
             let held = Held { number, tuple: tuple.clone(), extra: extra.clone() };
             match transaction {
-                Some(transaction) => self.stage(transaction, held),
+                Some(_) => self.offer(held, None, transaction),
                 None => self.arrive(held),
             }
         }
+        self.note_done(options.once.as_ref(), first);
         Ok(first)
     }
 
@@ -291,25 +323,11 @@ impl Space {
         Ok(reader.end()?)
     }
 
-    /// A new tuple that all may see: an event, and then what a tuple is that comes back.
+    /// A new tuple that all may see.
     fn arrive(&mut self, held: Held) {
         self.note_put(&held);
-        self.publish(&held.tuple);
-        self.settle(held);
-    }
-
-    /// A tuple that all may see: who waits to read gets it, then the first who waits to take, or it is stored.
-    fn settle(&mut self, held: Held) {
-        if !self.readers.is_empty() {
-            self.serve_readers(&held, None);
-        }
-        let taker = if self.takers.is_empty() { None } else { self.takers.first(&held, None) };
-        match taker {
-            Some(taker) => self.serve_taker(taker, held),
-            None => {
-                self.keep(held);
-            }
-        }
+        let event = self.note_event(&held.tuple);
+        self.offer(held, Some(event), None);
     }
 
     fn keep(&mut self, held: Held) -> Place {
@@ -332,14 +350,14 @@ impl Space {
         held
     }
 
-    /// A tuple that was taken is there again, at its old place in the order.
-    fn restore(&mut self, now: Duration, held: Held) {
+    /// A tuple that was taken is there again, at its old place in the order; or one that a transaction put, with an event.
+    fn restore(&mut self, now: Duration, held: Held, event: Option<u64>) {
         if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
             self.expired += 1;
             self.note_gone(&held);
             return self.store.free_key(&held);
         }
-        self.settle(held);
+        self.offer(held, event, None);
     }
 
     /// A leased tuple stays for so long from now; `None`: for ever.
@@ -394,6 +412,7 @@ impl Space {
             takes: self.takes,
             expired: self.expired,
             looked_at: self.store.looked_at(),
+            keepers: None,
         }
     }
 }

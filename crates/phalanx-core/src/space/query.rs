@@ -22,6 +22,8 @@ use std::cmp::Ordering;
 const MOST_OPERATIONS: u64 = 64;
 const MOST_WAITING: u32 = 64;
 const MOST_STEPS: u64 = 32;
+/// Actuals that are compared at the cost of one operation, about.
+const ACTUALS_OF_STEP: u64 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -156,6 +158,15 @@ impl Query {
         let asked = self.operations.iter().filter(|operation| operation.path() == Some(path));
         let both = asked.filter_map(Operation::bounds);
         both.reduce(|(low, high), (lower, higher)| (f64::max(low, lower), f64::min(high, higher)))
+    }
+
+    /// What it costs to ask it of a small tuple: its operations, and what some of them compare with.
+    pub(super) fn weight(&self) -> u64 {
+        let of = |operation: &Operation| match operation {
+            Operation::In { actuals, .. } => 1 + actuals.len() as u64 / ACTUALS_OF_STEP,
+            _ => 1,
+        };
+        self.operations.iter().map(of).sum()
     }
 
     /// Bytes of memory, about.

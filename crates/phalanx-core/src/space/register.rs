@@ -1,7 +1,7 @@
 //! Who waits for tuples, found by what they wait for, so that a thousand who wait do not make an `out` slow.
 
 use super::signature::hash_tuple;
-use super::store::{Held, Wanted};
+use super::store::{Held, Looked, Wanted};
 use super::template::Template;
 use super::{Asker, Order};
 use crate::ids::TransactionId;
@@ -120,22 +120,35 @@ impl Register {
         Some(interest)
     }
 
-    /// The first who waits for a tuple, which only `by`'s own see if it is one's.
-    pub fn first(&self, held: &Held, by: Option<TransactionId>) -> Option<u64> {
-        let lists = self.lists(held).filter_map(|list| list.iter().find(|number| self.accepts(**number, held, by)));
-        lists.min().copied()
-    }
-
-    /// All who wait for a tuple, the first one first.
-    pub fn all(&self, held: &Held, by: Option<TransactionId>) -> Vec<u64> {
-        let numbers = self.lists(held).flatten().filter(|number| self.accepts(**number, held, by));
-        let mut numbers: Vec<u64> = numbers.copied().collect();
-        numbers.sort_unstable();
-        numbers
-    }
-
-    fn accepts(&self, number: u64, held: &Held, by: Option<TransactionId>) -> bool {
-        self.interests.get(&number).is_some_and(|interest| interest.accepts(held, by))
+    /// The next one from `from` on, and before `end`, who waits for a tuple, which only `by`'s own see if it is one's; tired:
+    /// `work` is used up, and `from` is the next one to be asked.
+    pub fn next(
+        &self,
+        held: &Held,
+        by: Option<TransactionId>,
+        from: &mut u64,
+        end: u64,
+        work: &mut u64,
+    ) -> Looked<Option<u64>> {
+        if self.is_empty() || *from >= end {
+            return Looked::Done(None);
+        }
+        let mut lists: Vec<_> = self.lists(held).map(|list| list.range(*from..end).copied().peekable()).collect();
+        loop {
+            let first = lists.iter_mut().filter_map(|list| list.peek().copied().map(|number| (number, list)));
+            let Some((number, list)) = first.min_by_key(|(number, _)| *number) else { return Looked::Done(None) };
+            list.next();
+            *from = number;
+            let Some(interest) = self.interests.get(&number) else { continue };
+            if *work == 0 {
+                return Looked::Tired;
+            }
+            *work = work.saturating_sub(interest.template.cost(held.tuple.bytes()));
+            *from = number + 1;
+            if interest.accepts(held, by) {
+                return Looked::Done(Some(number));
+            }
+        }
     }
 
     fn lists<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = &'a BTreeSet<u64>> {

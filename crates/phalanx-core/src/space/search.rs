@@ -1,128 +1,288 @@
-//! Asking for tuples: now, in pages, or waiting.
+//! Asking for tuples: now, in pages, counted, or waiting. A search that looks at many tuples is cut into steps, so that
+//! others have the space between them: [`Space::ask`], and [`Space::go_on`] until there is an answer.
 
-use super::store::{Place, Rank, Wanted};
+use super::store::{Looked, Place, Rank, Room, Scan, Store, Wanted};
 use super::{Asker, Cursor, Get, Held, Interest, Kind, Order, Page, RequestId, STAGED, Space, Template, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    pub asker: Asker,
+    pub template: &'a Template,
+    pub get: &'a Get,
+    pub transaction: Option<TransactionId>,
+    pub goal: Goal,
+}
+
+/// What is to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// What matches now, up to the limit.
+    Page,
+    /// One tuple: now, or when it comes, until then; `None`: for ever. Takers get what comes in the order in which they
+    /// came.
+    Wait(Option<Duration>),
+    /// How many match. Of what is asked beside the template, only key and label count.
+    Count,
+}
+
+/// What came of a question so far.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Found(Page),
+    /// Of what asks for one tuple.
+    One(Option<Tuple>),
+    Counted(u64),
+    /// A [`Command::Answer`](super::Command) follows, or has come out already; by the deadline, see [`Space::on_tick`].
+    Waits,
+    /// Not all that is to be looked at has been: [`Space::go_on`] is to follow, after others had their turn.
+    GoesOn,
+}
+
+/// A question of which the answer is not found yet.
+#[derive(Debug)]
+pub(super) struct Search {
+    template: Template,
+    get: Get,
+    transaction: Option<TransactionId>,
+    goal: Goal,
+    /// Is among those who wait.
+    waits: bool,
+    progress: Progress,
+}
+
+/// How far a search has come.
+#[derive(Debug)]
+struct Progress {
+    /// It is still among what this transaction, its own, has put, which comes first.
+    under: Option<TransactionId>,
+    scan: Scan,
+    /// The first one of these.
+    staged: Option<(Place, Rank)>,
+    page: Page,
+    room: Room,
+    /// Tuples put later are on no page: or who reads and puts would never come to an end.
+    end: u64,
+    count: u64,
+}
+
 /// Where a matching tuple is.
 enum Found {
     Stored(Place),
-    /// Put by the asking transaction: its number.
-    Staged(TransactionId, u64),
+    /// Put by the asking transaction.
+    Staged(TransactionId, Place),
+}
+
+impl Progress {
+    /// Goes on to what all may see.
+    fn leave_staged(&mut self) {
+        let left = self.scan.left;
+        self.under = None;
+        self.scan = Scan { left, ..Scan::default() };
+    }
 }
 
 impl Space {
-    /// What matches now, up to the limit of `get`.
-    pub fn get(
-        &mut self,
-        now: Duration,
-        asker: Asker,
-        template: &Template,
-        get: &Get,
-        transaction: Option<TransactionId>,
-    ) -> Result<Page, SpaceError> {
-        if get.limit <= 1 && get.after.is_none() {
-            let found = self.find(now, asker, template, get, transaction)?;
-            return Ok(Page { tuples: found.into_iter().collect(), next: None });
-        }
+    /// Begins to look for an answer.
+    pub fn ask(&mut self, now: Duration, question: &Question) -> Result<Outcome, SpaceError> {
         self.on_tick(now);
-        self.open_transaction(transaction)?;
-        self.check_unanswered(asker, get.take && transaction.is_none())?;
-        let wanted = self.wanted(template, get);
-        let mut page = Page::default();
-        // Or who reads and puts would never come to an end.
-        let end = get.after.map_or(self.next_number, |cursor| cursor.end);
-        if let Some(transaction) = transaction {
-            self.staged_page(&wanted, get, transaction, end, &mut page);
+        self.open_transaction(question.transaction)?;
+        let takes = question.get.take && question.transaction.is_none() && question.goal != Goal::Count;
+        self.check_unanswered(question.asker, takes)?;
+        let get = question.get;
+        let mut progress = Progress {
+            under: question.transaction.filter(|_| get.after.is_none_or(|cursor| cursor.partition & STAGED != 0)),
+            scan: Scan::default(),
+            staged: None,
+            page: Page::default(),
+            room: Room::new(get.limit, get.page_bytes),
+            end: get.after.map_or(self.next_number, |cursor| cursor.end),
+            count: 0,
+        };
+        match self.step(question, &mut progress) {
+            Some(Outcome::Waits) if question.is_over(now) => Err(SpaceError::TimedOut),
+            Some(Outcome::Waits) => self.begin_waiting(question).map(|()| Outcome::Waits),
+            Some(outcome) => Ok(outcome),
+            None => self.put_off(now, question, progress),
         }
-        if page.next.is_none() {
-            let room = get.limit.max(1) - page.tuples.len() as u32;
-            let after = get.after.filter(|cursor| cursor.partition != STAGED);
-            let (places, next) = self.store.page(&wanted, room, get.page_bytes, after, end);
-            page.next = next;
-            for place in places {
-                let tuple = self.give(place, asker, get.take, transaction);
-                page.tuples.push(tuple);
+    }
+
+    /// The first step came to no end. Who waits does so from now on, so that nothing is missed that comes meanwhile.
+    fn put_off(&mut self, now: Duration, question: &Question, progress: Progress) -> Result<Outcome, SpaceError> {
+        let Question { asker, get, transaction, goal, .. } = *question;
+        let waits = matches!(goal, Goal::Wait(_)) && !question.is_over(now);
+        if let Err(error) = if waits { self.begin_waiting(question) } else { Ok(()) } {
+            self.forget(transaction, progress);
+            return Err(error);
+        }
+        let (template, get) = (question.template.clone(), get.clone());
+        let search = Search { template, get, transaction, goal, waits, progress };
+        self.searches.insert((asker.session, asker.request), search);
+        Ok(Outcome::GoesOn)
+    }
+
+    /// The next step of a search.
+    pub fn go_on(&mut self, now: Duration, asker: Asker) -> Result<Outcome, SpaceError> {
+        self.on_tick(now);
+        let asked = (asker.session, asker.request);
+        let Some(mut search) = self.searches.remove(&asked) else { return Err(SpaceError::Cancelled) };
+        let is_open = self.open_transaction(search.transaction);
+        if is_open.is_err() || (search.waits && !self.asked.contains_key(&asked)) {
+            self.forget(search.transaction, search.progress);
+            // Who waited was told so, and why.
+            return if search.waits { Ok(Outcome::Waits) } else { is_open.map(|()| Outcome::Waits) };
+        }
+        let Search { template, get, transaction, goal, progress, .. } = &mut search;
+        let question = Question { asker, template, get, transaction: *transaction, goal: *goal };
+        let Some(outcome) = self.step(&question, progress) else {
+            self.searches.insert(asked, search);
+            return Ok(Outcome::GoesOn);
+        };
+        match outcome {
+            Outcome::Waits if !search.waits => return Err(SpaceError::TimedOut),
+            Outcome::One(_) if search.waits => drop(self.leave(asker.session, asker.request)),
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Nobody wants to know any more what a session asked.
+    pub(super) fn forget_searches(&mut self, session: SessionId) {
+        let theirs: Vec<_> = self.searches.keys().filter(|(of, _)| *of == session).copied().collect();
+        for asked in theirs {
+            let Some(search) = self.searches.remove(&asked) else { continue };
+            self.forget(search.transaction, search.progress);
+        }
+    }
+
+    fn forget(&mut self, transaction: Option<TransactionId>, progress: Progress) {
+        match (progress.under, transaction) {
+            (Some(_), Some(id)) => self.staged_by(id).into_iter().for_each(|store| store.forget(&progress.scan)),
+            _ => self.store.forget(&progress.scan),
+        }
+    }
+
+    pub(super) fn staged_by(&mut self, id: TransactionId) -> Option<&mut Store> {
+        self.transactions.get_mut(&id)?.staged.as_deref_mut()
+    }
+
+    /// Looks at a bounded number of tuples; none: there is more to look at.
+    fn step(&mut self, question: &Question, progress: &mut Progress) -> Option<Outcome> {
+        progress.scan.refresh();
+        let wanted = self.wanted(question);
+        match question.goal {
+            Goal::Count => self.step_of_count(&wanted, progress).then_some(Outcome::Counted(progress.count)),
+            Goal::Page if question.get.limit > 1 || question.get.after.is_some() => {
+                let ends = self.step_of_page(question, &wanted, progress);
+                ends.then(|| Outcome::Found(std::mem::take(&mut progress.page)))
+            }
+            goal => {
+                let found = self.step_to_first(&wanted, question.transaction, progress)?;
+                let tuple = found.and_then(|found| self.give_found(found, question));
+                Some(match (tuple, goal) {
+                    (None, Goal::Wait(_)) => Outcome::Waits,
+                    (tuple, _) => Outcome::One(tuple),
+                })
             }
         }
-        Ok(page)
     }
 
-    /// One tuple that matches now: the same as a [`Space::get`] with the limit 1.
-    pub fn find(
+    /// The first tuple that is wanted; none: there is more to look at.
+    fn step_to_first(
         &mut self,
-        now: Duration,
-        asker: Asker,
-        template: &Template,
-        get: &Get,
+        wanted: &Wanted,
         transaction: Option<TransactionId>,
-    ) -> Result<Option<Tuple>, SpaceError> {
-        self.on_tick(now);
-        self.open_transaction(transaction)?;
-        self.check_unanswered(asker, get.take && transaction.is_none())?;
-        let wanted = self.wanted(template, get);
-        Ok(match self.first(&wanted, transaction) {
-            None => None,
-            Some(Found::Stored(place)) => Some(self.give(place, asker, get.take, transaction)),
-            Some(Found::Staged(id, number)) => self.give_staged(id, number, get.take),
-        })
+        progress: &mut Progress,
+    ) -> Option<Option<Found>> {
+        if let Some(id) = progress.under {
+            if let Some(staged) = self.staged_by(id) {
+                let Looked::Done(found) = staged.find(wanted, &mut progress.scan) else { return None };
+                progress.staged = found.map(|place| (place, staged.rank(place, wanted.order)));
+            }
+            progress.leave_staged();
+            if let (Some((place, _)), Order::Any) = (progress.staged, wanted.order) {
+                return Some(Some(Found::Staged(id, place)));
+            }
+        }
+        let Looked::Done(stored) = self.store.find(wanted, &mut progress.scan) else { return None };
+        let Some((id, (place, staged))) = transaction.zip(progress.staged) else {
+            return Some(stored.map(Found::Stored));
+        };
+        if let Some(first) = stored.filter(|place| self.store.rank(*place, wanted.order) < staged) {
+            return Some(Some(Found::Stored(first)));
+        }
+        if self.staged_by(id).is_some_and(|store| store.has_ranked(place, wanted.order, staged)) {
+            return Some(Some(Found::Staged(id, place)));
+        }
+        // Another thread of the transaction took it meanwhile: from the beginning.
+        progress.under = transaction;
+        None
     }
 
-    /// One tuple that matches: at once, or, with `None`, by a [`Command::Answer`](super::Command) before the deadline, or
-    /// [`SpaceError::TimedOut`] after it (see [`Space::on_tick`]). Takers get what comes in the order in which they came.
-    pub fn wait(
-        &mut self,
-        now: Duration,
-        asker: Asker,
-        template: Arc<Template>,
-        get: &Get,
-        deadline: Option<Duration>,
-        transaction: Option<TransactionId>,
-    ) -> Result<Option<Tuple>, SpaceError> {
-        if let Some(tuple) = self.find(now, asker, &template, get, transaction)? {
-            return Ok(Some(tuple));
-        }
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(SpaceError::TimedOut);
-        }
-        for field in [&get.key, &get.label].into_iter().flatten() {
-            self.check_field(field)?;
-        }
-        let kind = if get.take { Kind::Taker } else { Kind::Reader };
-        let (key, label) = (get.key.clone(), get.label.clone());
-        self.enrol(kind, Interest { asker, template, key, label, transaction, deadline })?;
-        Ok(None)
-    }
-
-    /// Ends the waiting of a request, which is not answered any more; `false`: it does not wait (it was answered).
-    pub fn cancel(&mut self, session: SessionId, request: RequestId) -> bool {
-        match self.asked.get(&(session, request)) {
-            Some((Kind::Taker | Kind::Reader, _)) => self.leave(session, request).is_some(),
-            _ => false,
+    fn give_found(&mut self, found: Found, question: &Question) -> Option<Tuple> {
+        let Question { asker, get, transaction, .. } = *question;
+        match found {
+            Found::Stored(place) => Some(self.give(place, asker, get.take, transaction)),
+            Found::Staged(id, place) => self.give_staged(id, place, get.take),
         }
     }
 
-    /// How many tuples match. Of `get`, only key and label count.
-    pub fn count(
-        &mut self,
-        now: Duration,
-        template: &Template,
-        get: &Get,
-        transaction: Option<TransactionId>,
-    ) -> Result<u64, SpaceError> {
-        self.on_tick(now);
-        self.open_transaction(transaction)?;
-        let wanted = self.wanted(template, get);
-        let own = transaction.and_then(|id| self.transactions.get(&id));
-        let fits = |held: &&Held| wanted.accepts(held.tuple.bytes(), held.extra.as_deref());
-        let staged = own.map_or(0, |own| own.staged.iter().filter(fits).count() as u64);
-        Ok(staged + self.store.count(&wanted))
+    /// Adds to a page. Whether it is done.
+    fn step_of_page(&mut self, question: &Question, wanted: &Wanted, progress: &mut Progress) -> bool {
+        let Question { asker, get, transaction, .. } = *question;
+        if let Some(id) = progress.under {
+            let after = get.after.map(|cursor| Cursor { partition: cursor.partition & !STAGED, ..cursor });
+            let (room, end, scan) = (&mut progress.room, progress.end, &mut progress.scan);
+            let Some(staged) = self.staged_by(id) else {
+                progress.leave_staged();
+                return self.step_of_page(question, wanted, progress);
+            };
+            let (places, looked) = staged.page(wanted, room, after, end, scan);
+            let last = places.last().map(|last| staged.cursor(*last, end));
+            let given = places.into_iter().filter_map(|place| self.give_staged(id, place, get.take));
+            progress.page.tuples.extend(given);
+            let Looked::Done(next) = looked else { return false };
+            // What all may see is on the pages behind.
+            let next = next.or(last.filter(|_| progress.room.is_full()));
+            progress.page.next = next.map(|cursor| Cursor { partition: cursor.partition | STAGED, ..cursor });
+            if next.is_some() {
+                return true;
+            }
+            progress.leave_staged();
+        }
+        let after = get.after.filter(|cursor| cursor.partition & STAGED == 0);
+        let (places, looked) = self.store.page(wanted, &mut progress.room, after, progress.end, &mut progress.scan);
+        for place in places {
+            let tuple = self.give(place, asker, get.take, transaction);
+            progress.page.tuples.push(tuple);
+        }
+        match looked {
+            Looked::Done(next) => {
+                progress.page.next = next;
+                true
+            }
+            Looked::Tired => false,
+        }
     }
 
-    fn wanted<'a>(&self, template: &'a Template, get: &'a Get) -> Wanted<'a> {
+    /// Adds to a count. Whether it is done.
+    fn step_of_count(&mut self, wanted: &Wanted, progress: &mut Progress) -> bool {
+        if let Some(id) = progress.under {
+            let (scan, count) = (&mut progress.scan, &mut progress.count);
+            if self.staged_by(id).is_some_and(|store| store.count(wanted, scan, count) == Looked::Tired) {
+                return false;
+            }
+            progress.leave_staged();
+        }
+        self.store.count(wanted, &mut progress.scan, &mut progress.count) == Looked::Done(())
+    }
+
+    fn wanted<'a>(&self, question: &Question<'a>) -> Wanted<'a> {
+        let (template, get) = (question.template, question.get);
         let order = get.order.unwrap_or(self.options.order);
         Wanted { template, key: get.key.as_deref(), label: get.label.as_deref(), order }
     }
@@ -131,56 +291,30 @@ impl Space {
     fn check_unanswered(&self, asker: Asker, takes: bool) -> Result<(), SpaceError> {
         let asked = (asker.session, asker.request);
         let busy = takes && asker.acknowledges && self.unacknowledged.contains_key(&asked);
-        match busy || (!self.asked.is_empty() && self.asked.contains_key(&asked)) {
+        let searches = !self.searches.is_empty() && self.searches.contains_key(&asked);
+        match busy || searches || (!self.asked.is_empty() && self.asked.contains_key(&asked)) {
             true => Err(SpaceError::NumberTaken),
             false => Ok(()),
         }
     }
 
-    fn first(&mut self, wanted: &Wanted, transaction: Option<TransactionId>) -> Option<Found> {
-        let staged = transaction.and_then(|id| self.first_staged(wanted, id));
-        if let (Some((id, number, _)), Order::Any) = (staged, wanted.order) {
-            return Some(Found::Staged(id, number));
+    fn begin_waiting(&mut self, question: &Question) -> Result<(), SpaceError> {
+        let Question { asker, get, transaction, goal, .. } = *question;
+        for field in [&get.key, &get.label].into_iter().flatten() {
+            self.check_field(field)?;
         }
-        let stored = self.store.find(wanted);
-        match (stored, staged) {
-            (stored, None) => stored.map(Found::Stored),
-            (Some(place), Some((.., rank))) if self.store.rank(place, wanted.order) < rank => {
-                Some(Found::Stored(place))
-            }
-            (_, Some((id, number, _))) => Some(Found::Staged(id, number)),
-        }
+        let kind = if get.take { Kind::Taker } else { Kind::Reader };
+        let template = Arc::new(question.template.clone());
+        let (key, label) = (get.key.clone(), get.label.clone());
+        let deadline = if let Goal::Wait(deadline) = goal { deadline } else { None };
+        self.enrol(kind, Interest { asker, template, key, label, transaction, deadline })
     }
 
-    fn first_staged(&self, wanted: &Wanted, id: TransactionId) -> Option<(TransactionId, u64, Rank)> {
-        let first = self.transactions.get(&id)?.staged.first(wanted);
-        first.map(|(number, rank)| (id, number, rank))
-    }
-
-    /// What the transaction put is on the first pages.
-    fn staged_page(&mut self, wanted: &Wanted, get: &Get, id: TransactionId, end: u64, page: &mut Page) {
-        let behind = match get.after {
-            Some(Cursor { partition: STAGED, number, .. }) => number,
-            None => 0,
-            Some(_) => return,
-        };
-        let Some(own) = self.transactions.get(&id) else { return };
-        let fits = |held: &&Held| wanted.accepts(held.tuple.bytes(), held.extra.as_deref());
-        let sizes = own
-            .staged
-            .behind(behind)
-            .take_while(|held| held.number < end)
-            .filter(fits)
-            .map(|held| (held.number, held.bytes()));
-        let found: Vec<(u64, u64)> = sizes.take(get.limit.max(1) as usize).collect();
-        let mut bytes = 0;
-        for (number, size) in found {
-            bytes += size;
-            page.tuples.extend(self.give_staged(id, number, get.take));
-            if page.tuples.len() as u32 >= get.limit || (get.page_bytes > 0 && bytes >= get.page_bytes) {
-                page.next = Some(Cursor { partition: STAGED, slot: 0, number, priority: 0, end });
-                return;
-            }
+    /// Ends the waiting of a request, which is not answered any more; `false`: it does not wait (it was answered).
+    pub fn cancel(&mut self, session: SessionId, request: RequestId) -> bool {
+        match self.asked.get(&(session, request)) {
+            Some((Kind::Taker | Kind::Reader, _)) => self.leave(session, request).is_some(),
+            _ => false,
         }
     }
 
@@ -218,5 +352,85 @@ impl Space {
     pub(super) fn let_go(&mut self, held: &Held) {
         self.held.0 -= 1;
         self.held.1 -= held.bytes();
+    }
+}
+
+impl Question<'_> {
+    /// Whether the time for waiting is over.
+    fn is_over(&self, now: Duration) -> bool {
+        matches!(self.goal, Goal::Wait(Some(deadline)) if deadline <= now)
+    }
+}
+
+/// The same in one go: for who is alone with the space.
+impl Space {
+    /// What matches now, up to the limit of `get`.
+    pub fn get(
+        &mut self,
+        now: Duration,
+        asker: Asker,
+        template: &Template,
+        get: &Get,
+        transaction: Option<TransactionId>,
+    ) -> Result<Page, SpaceError> {
+        match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Page })? {
+            Outcome::Found(page) => Ok(page),
+            Outcome::One(tuple) => Ok(Page { tuples: tuple.into_iter().collect(), next: None }),
+            _ => Ok(Page::default()),
+        }
+    }
+
+    /// One tuple that matches now: the same as a [`Space::get`] with the limit 1.
+    pub fn find(
+        &mut self,
+        now: Duration,
+        asker: Asker,
+        template: &Template,
+        get: &Get,
+        transaction: Option<TransactionId>,
+    ) -> Result<Option<Tuple>, SpaceError> {
+        match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Page })? {
+            Outcome::One(tuple) => Ok(tuple),
+            _ => Ok(None),
+        }
+    }
+
+    /// One tuple that matches: at once, or, with `None`, by a [`Command::Answer`](super::Command).
+    pub fn wait(
+        &mut self,
+        now: Duration,
+        asker: Asker,
+        template: &Template,
+        get: &Get,
+        deadline: Option<Duration>,
+        transaction: Option<TransactionId>,
+    ) -> Result<Option<Tuple>, SpaceError> {
+        match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Wait(deadline) })? {
+            Outcome::One(tuple) => Ok(tuple),
+            _ => Ok(None),
+        }
+    }
+
+    /// How many tuples match.
+    pub fn count(
+        &mut self,
+        now: Duration,
+        template: &Template,
+        get: &Get,
+        transaction: Option<TransactionId>,
+    ) -> Result<u64, SpaceError> {
+        let asker = Asker { session: SessionId(0), request: RequestId::MAX, acknowledges: false };
+        match self.answer(now, &Question { asker, template, get, transaction, goal: Goal::Count })? {
+            Outcome::Counted(count) => Ok(count),
+            _ => Ok(0),
+        }
+    }
+
+    fn answer(&mut self, now: Duration, question: &Question) -> Result<Outcome, SpaceError> {
+        let mut outcome = self.ask(now, question)?;
+        while outcome == Outcome::GoesOn {
+            outcome = self.go_on(now, question.asker)?;
+        }
+        Ok(outcome)
     }
 }

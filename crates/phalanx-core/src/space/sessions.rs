@@ -1,12 +1,20 @@
 //! Who waits and until when, and what ends with a session or with time.
 
 use super::register::{Interest, Kind, Register};
+use super::users::Shares;
 use super::{Command, Held, RequestId, Space};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Space {
+    /// Whose session it is, before it asks anything: of what all users have together this one may have so much, in all
+    /// sessions together.
+    pub fn add_user(&mut self, session: SessionId, name: Arc<str>, most: Shares) {
+        self.users.add(session, name, most);
+    }
+
     fn register(&mut self, kind: Kind) -> &mut Register {
         match kind {
             Kind::Taker => &mut self.takers,
@@ -32,6 +40,7 @@ impl Space {
         if self.bytes() - self.log.bytes() + interest.bytes() > self.options.most_bytes {
             return full("bytes", self.options.most_bytes);
         }
+        self.users.add_waiter(asked.0)?;
         let number = self.next_interest;
         self.next_interest += 1;
         self.waiter_bytes += interest.bytes();
@@ -52,6 +61,7 @@ impl Space {
         let (kind, number) = self.asked.remove(&(session, request))?;
         let interest = self.register(kind).remove(number)?;
         self.waiter_bytes -= interest.bytes();
+        self.users.drop_waiter(session);
         if let Some(count) = self.session_waiters.get_mut(&session) {
             *count -= 1;
             if *count == 0 {
@@ -65,17 +75,6 @@ impl Space {
             own.waiters.remove(&number);
         }
         Some(interest)
-    }
-
-    /// All who wait to read a tuple get it.
-    pub(super) fn serve_readers(&mut self, held: &Held, by: Option<TransactionId>) {
-        for number in self.readers.all(held, by) {
-            let Some(asker) = self.readers.get(number).map(|interest| interest.asker) else { continue };
-            self.leave(asker.session, asker.request);
-            self.reads += 1;
-            let answer = Ok(held.tuple.clone());
-            self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
-        }
     }
 
     /// Who waits to take gets a tuple that nobody else has.
@@ -126,9 +125,11 @@ impl Space {
         for request in waiting {
             self.leave(session, request);
         }
+        self.forget_searches(session);
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+        self.users.remove(session);
         self.lose(now, session);
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
         for request in unanswered {
@@ -141,6 +142,7 @@ impl Space {
 
     /// Ends what is over by now: leases, deadlines, transactions. Calls that find tuples do so themselves.
     pub fn on_tick(&mut self, now: Duration) {
+        self.go_on_offering();
         while let Some((_, number)) = self.leases.first().copied().filter(|(deadline, _)| *deadline <= now) {
             self.expire(number);
         }
@@ -177,6 +179,9 @@ impl Space {
 
     /// When the next [`Space::on_tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
+        if self.is_behind() {
+            return Some(Duration::ZERO);
+        }
         let lease = self.leases.first().map(|(deadline, _)| *deadline);
         let waiter = self.waiter_deadlines.first().map(|(deadline, _)| *deadline);
         let transaction = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);

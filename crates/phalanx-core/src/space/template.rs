@@ -14,6 +14,9 @@ use super::value::{Value, put_number, put_string};
 use crate::error::EncodingError;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+/// Bytes of a template beside its actuals, at most: formals, names, queries. Actuals may have as many as a tuple.
+pub const MOST_TEMPLATE: u64 = 1 << 20;
+
 /// A formal: any value of some kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Type {
@@ -105,11 +108,14 @@ impl Pattern {
         }
     }
 
-    fn decode(reader: &mut Reader, depth: u32, limits: &Limits) -> Result<Pattern, EncodingError> {
+    /// `actuals`: bytes of those that were read so far.
+    fn decode(reader: &mut Reader, depth: u32, limits: &Limits, actuals: &mut u64) -> Result<Pattern, EncodingError> {
         Ok(match reader.byte()? {
             0 => {
                 let start = reader.at();
                 reader.check(depth, limits)?;
+                *actuals += reader.since(start).len() as u64;
+                check_size(reader, *actuals, limits)?;
                 Pattern::Actual(reader.since(start).to_vec())
             }
             1 => Pattern::Any,
@@ -124,7 +130,7 @@ impl Pattern {
                 Pattern::Type(Type { kinds, dtype, dimensions: dimensions.map(|number| number as u8) })
             }
             3 => Pattern::Class(reader.name()?.to_owned()),
-            4 => Pattern::Nested(Box::new(Template::read(reader, depth + 1, limits)?)),
+            4 => Pattern::Nested(Box::new(Template::read(reader, depth + 1, limits, actuals)?)),
             5 => Pattern::Where(Query::read(reader, limits)?),
             other => return Err(EncodingError::Unknown(other)),
         })
@@ -172,7 +178,14 @@ pub struct Template {
     kinds: Vec<u32>,
     /// The only signature that can match, if there is one.
     exact: Option<Signature>,
+    /// What it costs to ask it of a small tuple.
+    weight: u64,
 }
+
+/// Bytes of a tuple that are compared at the cost of one step of a template, about.
+const BYTES_OF_STEP: usize = 1024;
+/// The same of patterns.
+const PATTERNS_OF_STEP: u64 = 8;
 
 impl Template {
     /// A template of patterns, and perhaps a query over the whole tuple. Actuals must be encoded fields.
@@ -187,7 +200,20 @@ impl Template {
             .fold(0, |tags, (position, kinds)| tags | u64::from(kinds.trailing_zeros() & 15) << (4 * position));
         let single = kinds.iter().all(|kinds| kinds.count_ones() == 1);
         let exact = single.then_some(Signature { arity: patterns.len() as u32, tags });
-        Template { patterns, query, actuals, kinds, exact }
+        let of_pattern = |pattern: &Pattern| match pattern {
+            Pattern::Nested(template) => template.weight,
+            Pattern::Where(query) => query.weight(),
+            _ => 0,
+        };
+        let weight = 1 + patterns.len() as u64 / PATTERNS_OF_STEP + patterns.iter().map(of_pattern).sum::<u64>();
+        let weight = weight + query.as_ref().map_or(0, Query::weight);
+        Template { patterns, query, actuals, kinds, exact, weight }
+    }
+
+    /// What it costs to ask whether a tuple matches: 1 is about 50 ns.
+    #[inline]
+    pub(super) fn cost(&self, tuple: &[u8]) -> u64 {
+        self.weight.saturating_mul(1 + (tuple.len() / BYTES_OF_STEP) as u64)
     }
 
     /// The bytes of the actual at a position.
@@ -253,27 +279,33 @@ impl Template {
 
     /// Bytes that should be one template.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Template, EncodingError> {
-        if bytes.len() as u64 > limits.bytes {
-            return Err(EncodingError::TooMany { what: "bytes".into(), is: bytes.len() as u64, most: limits.bytes });
+        let (most, is) = (limits.bytes.saturating_add(MOST_TEMPLATE), bytes.len() as u64);
+        if is > most {
+            return Err(EncodingError::TooMany { what: "bytes of a template".into(), is, most });
         }
         let mut reader = Reader::new(bytes);
-        let template = Template::read(&mut reader, 0, limits)?;
+        let template = Template::read(&mut reader, 0, limits, &mut 0)?;
         reader.end()?;
         Ok(template)
     }
 
-    fn read(reader: &mut Reader, depth: u32, limits: &Limits) -> Result<Template, EncodingError> {
+    fn read(reader: &mut Reader, depth: u32, limits: &Limits, actuals: &mut u64) -> Result<Template, EncodingError> {
         if depth > limits.nesting {
             let (is, most) = (u64::from(depth), u64::from(limits.nesting));
             return Err(EncodingError::TooMany { what: "templates inside of each other".into(), is, most });
         }
         let count = reader.count("fields", limits.fields)?;
-        let patterns = (0..count).map(|_| Pattern::decode(reader, depth, limits)).collect::<Result<_, _>>()?;
+        let mut patterns = Vec::new();
+        for _ in 0..count {
+            patterns.push(Pattern::decode(reader, depth, limits, actuals)?);
+            check_size(reader, *actuals, limits)?;
+        }
         let query = match reader.byte()? {
             0 => None,
             1 => Some(Query::read(reader, limits)?),
             other => return Err(EncodingError::Unknown(other)),
         };
+        check_size(reader, *actuals, limits)?;
         Ok(Template::new(patterns, query))
     }
 
@@ -311,5 +343,16 @@ impl Template {
             }
         }
         Ok(self.query.as_ref().is_none_or(|query| query.holds(Scope::Tuple(tuple))))
+    }
+}
+
+/// Whether as much as was read of a template, with so many bytes of actuals, is not too much. Before it is copied.
+fn check_size(reader: &Reader, actuals: u64, limits: &Limits) -> Result<(), EncodingError> {
+    let too_many = |what: &str, is, most| Err(EncodingError::TooMany { what: what.into(), is, most });
+    let beside = reader.at() as u64 - actuals;
+    match () {
+        () if actuals > limits.bytes => too_many("bytes of values in a template", actuals, limits.bytes),
+        () if beside > MOST_TEMPLATE => too_many("bytes of a template beside its values", beside, MOST_TEMPLATE),
+        () => Ok(()),
     }
 }

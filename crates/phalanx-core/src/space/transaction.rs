@@ -1,18 +1,19 @@
 //! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
 //! one participant of a transaction over several, which are prepared before they are committed.
 
-use super::staged::Staged;
-use super::store::Held;
-use super::{Space, Tuple};
+use super::store::{Held, Place, Store};
+use super::taken::Taken;
+use super::{Once, Space, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Transactions whose end is remembered, so that who lost the answer can ask again.
-const MOST_ENDED: usize = 10_000;
+pub const MOST_ENDED: usize = 10_000;
 
 /// How many sessions must come together to have all transactions.
 const SHARES: u64 = 8;
@@ -20,19 +21,34 @@ const SHARES: u64 = 8;
 #[derive(Debug)]
 pub struct Transaction {
     pub owner: SessionId,
+    /// Whose share of transactions it is of.
+    pub user: Option<Arc<str>>,
     pub deadline: Duration,
     pub prepared: bool,
     /// Bytes of all that it has put so far, also of what it has taken again.
     pub put_bytes: u64,
-    /// What it put.
-    pub staged: Staged,
+    /// What it put, to be searched as what all may see is.
+    pub staged: Option<Box<Store>>,
     /// What it took of what was there before.
-    pub taken: Staged,
+    pub taken: Taken,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
 }
 
 impl Transaction {
+    /// What it put, the oldest first.
+    pub fn all_staged(&self) -> Vec<Held> {
+        self.staged.as_ref().map(|staged| staged.all()).unwrap_or_default()
+    }
+
+    pub fn staged_len(&self) -> usize {
+        self.staged.as_ref().map_or(0, |staged| staged.len() as usize)
+    }
+
+    fn has_put_key(&self, key: &[u8]) -> bool {
+        self.staged.as_ref().is_some_and(|staged| staged.has_key(key))
+    }
+
     /// Whether it ends with a session.
     pub fn is_lost_with(&self, session: SessionId) -> bool {
         self.owner == session && !self.prepared
@@ -47,7 +63,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn remember(&mut self, id: TransactionId, committed: bool) {
+    pub fn remember(&mut self, id: TransactionId, committed: bool) {
         self.committed.insert(id, committed);
         self.order.push_back(id);
         if self.order.len() > MOST_ENDED {
@@ -79,22 +95,23 @@ impl Space {
         if self.transactions.len() as u64 >= most {
             return Err(SpaceError::Full { what: "transactions".into(), most });
         }
-        // One session leaves room for others.
+        // One session leaves room for others, and so does one user.
         let share = most.div_ceil(SHARES);
-        let of_session = self.session_transactions.entry(session).or_default();
-        if *of_session >= share {
+        if self.session_transactions.get(&session).is_some_and(|count| *count >= share) {
             return Err(SpaceError::Full { what: "transactions of one session".into(), most: share });
         }
-        *of_session += 1;
+        let user = self.users.add_transaction(session)?;
+        *self.session_transactions.entry(session).or_default() += 1;
         let deadline = now.saturating_add(timeout);
         self.transaction_deadlines.insert((deadline, transaction));
         let new = Transaction {
             owner: session,
+            user,
             deadline,
             prepared: false,
             put_bytes: 0,
-            staged: Staged::default(),
-            taken: Staged::default(),
+            staged: None,
+            taken: Taken::default(),
             waiters: BTreeSet::new(),
         };
         self.transactions.insert(transaction, new);
@@ -130,10 +147,23 @@ impl Space {
             self.let_go(held);
             self.store.free_key(held);
         }
-        for held in own.staged {
-            self.let_go(&held);
-            self.publish(&held.tuple);
-            self.restore(now, held);
+        for held in self.unstage(own.staged) {
+            let event = self.note_event(&held.tuple);
+            self.restore(now, held, Some(event));
+        }
+        Ok(())
+    }
+
+    /// The same for a client that asks again where it did not hear the outcome, also after another engine has taken over.
+    pub fn commit_once(
+        &mut self,
+        now: Duration,
+        transaction: TransactionId,
+        once: Option<&Once>,
+    ) -> Result<(), SpaceError> {
+        if self.done_before(once)?.is_none() {
+            self.commit(now, transaction)?;
+            self.note_done(once, 0);
         }
         Ok(())
     }
@@ -159,9 +189,8 @@ impl Space {
     /// Aborts, except that what was taken is not yet back.
     pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
         let own = self.end(transaction, false)?;
-        for held in own.staged.iter() {
-            self.let_go(held);
-            self.store.free_key(held);
+        for held in self.unstage(own.staged) {
+            self.store.free_key(&held);
         }
         // Who put a tuple in the place of the one it took leaves that one its key.
         for held in own.taken.iter() {
@@ -179,7 +208,7 @@ impl Space {
         back.sort_unstable_by_key(|held| held.number);
         for held in back {
             self.let_go(&held);
-            self.restore(now, held);
+            self.restore(now, held, None);
         }
     }
 
@@ -196,6 +225,7 @@ impl Space {
                 self.session_transactions.remove(&own.owner);
             }
         }
+        own.user.iter().for_each(|user| self.users.transactions.drop_one(user));
         self.ended.remember(id, committed);
         self.note_ended(id, &own, committed);
         Some(own)
@@ -221,37 +251,41 @@ impl Space {
         }
     }
 
-    /// What a transaction puts: who waits under it may have it, others see it after the commit.
-    pub(super) fn stage(&mut self, id: TransactionId, held: Held) {
-        self.serve_readers(&held, Some(id));
-        if let Some(number) = self.takers.first(&held, Some(id)) {
-            if let Some(asker) = self.takers.get(number).map(|interest| interest.asker) {
-                self.leave(asker.session, asker.request);
-                self.takes += 1;
-                self.free_staged_key(id, &held);
-                let answer = Ok(held.tuple);
-                let (session, request) = (asker.session, asker.request);
-                return self.commands.push_back(super::Command::Answer { session, request, answer });
-            }
-        }
-        self.held.0 += 1;
-        self.held.1 += held.bytes();
-        if let Some(own) = self.transactions.get_mut(&id) {
-            own.put_bytes += held.bytes();
-            own.staged.push(held);
-        }
+    /// A transaction has put a tuple: others see it after the commit.
+    pub(super) fn put_under(&mut self, id: TransactionId, held: Held) -> Option<Place> {
+        let (options, own) = (&self.options, self.transactions.get_mut(&id)?);
+        own.put_bytes += held.bytes();
+        let staged = own.staged.get_or_insert_with(|| Box::new(Store::new(options)));
+        let before = staged.bytes();
+        let place = staged.insert(held);
+        self.held = (self.held.0 + 1, self.held.1 + staged.bytes() - before);
+        Some(place)
+    }
+
+    /// What a transaction put that has ended, the oldest first.
+    fn unstage(&mut self, staged: Option<Box<Store>>) -> Vec<Held> {
+        let Some(staged) = staged else { return Vec::new() };
+        self.held = (self.held.0 - staged.len(), self.held.1.saturating_sub(staged.bytes()));
+        staged.all()
     }
 
     /// Gives what the transaction itself put; taken, it never was there.
-    pub(super) fn give_staged(&mut self, id: TransactionId, number: u64, take: bool) -> Option<Tuple> {
+    pub(super) fn give_staged(&mut self, id: TransactionId, place: Place, take: bool) -> Option<Tuple> {
         let own = self.transactions.get_mut(&id)?;
+        let staged = own.staged.as_mut()?;
         if !take {
             self.reads += 1;
-            return own.staged.get(number).map(|held| held.tuple.clone());
+            return Some(staged.tuple(place));
         }
-        let held = own.staged.remove(number)?;
+        let before = staged.bytes();
+        let held = staged.remove(place);
+        staged.free_key(&held);
+        let after = if staged.len() == 0 { 0 } else { staged.bytes() };
+        self.held = (self.held.0 - 1, (self.held.1 + after).saturating_sub(before));
+        if after == 0 {
+            own.staged = None;
+        }
         self.takes += 1;
-        self.let_go(&held);
         self.free_staged_key(id, &held);
         Some(held.tuple)
     }
@@ -259,11 +293,11 @@ impl Space {
     /// Whether a transaction took the tuple of a key, and has not put another one.
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
-        own.is_some_and(|own| own.taken.has_key(key) && !own.staged.has_key(key))
+        own.is_some_and(|own| own.taken.has_key(key) && !own.has_put_key(key))
     }
 
     /// The key of what a transaction put is free, unless what it took before had the same.
-    fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
+    pub(super) fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
         self.store.free_key(held);
         if let Some(key) = held.key().filter(|key| self.replaces(Some(id), key)) {
             self.store.reserve_key(key);

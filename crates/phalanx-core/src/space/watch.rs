@@ -1,7 +1,6 @@
 //! Watches: an event for each matching tuple that is put, numbered, at least once.
 
 use super::register::{Interest, Kind};
-use super::store::Held;
 use super::{Asker, Command, RequestId, Space, Template, Tuple, Watching};
 use crate::error::SpaceError;
 use crate::ids::SessionId;
@@ -43,18 +42,9 @@ impl Space {
         }
     }
 
-    /// A tuple was put, and all may see it.
-    pub(super) fn publish(&mut self, tuple: &Tuple) {
+    /// The number of the event that a tuple was put, and all may see it.
+    pub(super) fn note_event(&mut self, tuple: &Tuple) -> u64 {
         let room = self.options.most_bytes.saturating_sub(self.bytes() - self.log.bytes());
-        let sequence = self.log.add(tuple, room);
-        if self.watches.is_empty() {
-            return;
-        }
-        let held = Held { number: 0, tuple: tuple.clone(), extra: None };
-        for number in self.watches.all(&held, None) {
-            let Some(asker) = self.watches.get(number).map(|interest| interest.asker) else { continue };
-            let (session, watch, tuple) = (asker.session, asker.request, tuple.clone());
-            self.commands.push_back(Command::Notify { session, watch, sequence, tuple });
-        }
+        self.log.add(tuple, room)
     }
 }

@@ -45,10 +45,14 @@ pub struct Options {
     pub durable: bool,
     /// The members that keep it together; none: its server alone does.
     pub replicas: Vec<Replica>,
+    /// Who opens it is a member of this group, as the server's owner lists them; it is `secure` then. None: of no group.
+    pub group: Option<String>,
+    /// The user who made it, as its server knows; none: a process of the server's own user.
+    pub maker: Option<String>,
 }
 
 /// A server that keeps a space together with others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Replica {
     /// In its certificate.
     pub name: String,
@@ -78,6 +82,8 @@ impl Default for Options {
             secure: false,
             durable: false,
             replicas: Vec::new(),
+            group: None,
+            maker: None,
         }
     }
 }
@@ -93,6 +99,18 @@ pub struct OutOptions {
     pub label: Option<Vec<u8>>,
     /// 0 if it is not said.
     pub priority: Option<i64>,
+    /// It happens once, however often it is sent. Not under a transaction.
+    pub once: Option<Once>,
+}
+
+/// Under which number a request happens once: of a client that has said [`ToSpace::Register`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Once {
+    pub client: u128,
+    /// Counts the client's requests of this kind.
+    pub number: u64,
+    /// The outcomes of all before this one were heard, or are not asked for any more.
+    pub open_from: u64,
 }
 
 /// Which of several matching tuples is the first.
@@ -208,6 +226,7 @@ pub enum ToSpace {
     Commit {
         request: RequestId,
         transaction: TransactionId,
+        once: Option<Once>,
     },
     Abort {
         request: RequestId,
@@ -244,6 +263,42 @@ pub enum ToSpace {
         client: u128,
         open: Vec<RequestId>,
     },
+    /// What this client asks to happen once is to be remembered. Answer: `Done`.
+    Register {
+        request: RequestId,
+        client: u128,
+    },
+    /// To a server, before `Open`: it is to be a member of a space that others keep. Answer: `Done`.
+    Join {
+        request: RequestId,
+        name: String,
+        seat: Box<Seat>,
+    },
+    /// To the member that leads: others are to keep the space, and these, by their addresses, not any more. Answer: `Done`,
+    /// when the new ones have all that there is.
+    Members {
+        request: RequestId,
+        add: Vec<Joining>,
+        remove: Vec<String>,
+    },
+}
+
+/// A member's place among those that keep a space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seat {
+    /// Its own; no other member ever had it.
+    pub number: u64,
+    /// What the members call their space among each other.
+    pub group: String,
+    /// What the space is like, with its members when this was written.
+    pub options: Options,
+}
+
+/// Who is to be a member, under which number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joining {
+    pub number: u64,
+    pub replica: Replica,
 }
 
 /// From a space to a client.
@@ -327,6 +382,38 @@ pub struct Info {
     pub takes: u64,
     pub expired: u64,
     pub looked_at: u64,
+    /// Of a space that several members keep.
+    pub keepers: Option<Keepers>,
+}
+
+/// The members that keep a space together, as the one that leads knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keepers {
+    /// What they call their space among each other.
+    pub group: String,
+    /// Counts elections.
+    pub term: u64,
+    /// Entries of their log so far.
+    pub entries: u64,
+    pub members: Vec<Keeper>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeper {
+    /// In its certificate.
+    pub name: String,
+    pub address: String,
+    pub leads: bool,
+    /// Entries that it does not have, as far as is known; none: it was not heard since this one leads.
+    pub behind: Option<u64>,
+}
+
+impl Keeper {
+    /// Who it is, without what is known of it now.
+    pub fn replica(&self) -> Replica {
+        Replica { name: self.name.clone(), address: self.address.clone() }
+    }
 }
 
 /// The tuples of one signature.

@@ -24,6 +24,7 @@ mod span;
 mod tests;
 
 pub use allgather::everybody_says;
+pub use alltoall::alltoall;
 pub use barrier::barrier;
 pub use bcast::bcast;
 pub use buffer::{Argument, Shape};

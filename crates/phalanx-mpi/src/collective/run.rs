@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::request::{Active, Start};
 use crate::tasks::{self, Lent, Task};
 use crate::world::World;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// An operation with its checked arguments.
@@ -17,7 +18,8 @@ impl<T: AsyncFn(&Call) -> Result<()> + 'static> Operation for T {}
 #[inline]
 pub fn run(world: &'static World, comm: Arc<Comm>, operation: impl Operation) -> Result<()> {
     let call = Call::new(world, comm);
-    tasks::block_on(world, operation(&call))
+    // Pinned here, since it is large to be moved.
+    tasks::block_on(world, pin!(operation(&call)))
 }
 
 /// Begins it: for a non-blocking call.

@@ -38,6 +38,8 @@ pub enum Use {
     Collective = 1,
     /// Windows and files.
     Aside = 2,
+    /// Messages in partitions, which no other receive gets.
+    Partitioned = 3,
 }
 
 /// A communicator. Objects of it are shared by its handle and whatever works on it still.

@@ -55,10 +55,9 @@ impl Bounds {
         })
     }
 
-    /// As it counts in other datatypes.
+    /// As it counts in other datatypes: even one without data has a place, as in MPICH and Open MPI.
     pub fn padded(&self) -> Option<Bounds> {
-        let reach = if self.reach.is_some() { Some(self.span()?) } else { None };
-        Some(Bounds { reach, ..*self })
+        Some(Bounds { reach: Some(self.span()?), ..*self })
     }
 
     /// `count` of it, `stride` bytes apart.

@@ -1,5 +1,6 @@
 //! What arrives: frames of the peers, chunk by chunk.
 
+use super::aside::{Aside, MOST_ASIDE};
 use super::request::{Content, Message, Receiving, Request, Status, Target};
 use super::{Engine, Envelope, Path, Waiting};
 use crate::error::Class;
@@ -14,12 +15,13 @@ pub(super) struct Arriving {
 }
 
 /// Where its payload goes.
-#[derive(Clone, Copy)]
 enum Into {
     Receive(usize),
     Message(usize),
     /// The engine's own word, which is kept until it is whole.
     Word([u8; 16]),
+    /// A service's word, likewise.
+    Aside(Vec<u8>),
     Nowhere,
 }
 
@@ -76,6 +78,10 @@ impl Engine {
                 Some(Request::Receive(receiving)) if !receiving.done => Into::Receive(header.id as usize),
                 _ => Into::Nowhere,
             },
+            Some(Kind::Aside) if header.length <= MOST_ASIDE as u64 => {
+                Into::Aside(Vec::with_capacity(header.length as usize))
+            }
+            Some(Kind::Aside) => Into::Nowhere,
             Some(_) if header.length <= 16 => Into::Word([0; 16]),
             _ => Into::Nowhere,
         };
@@ -102,6 +108,7 @@ impl Engine {
                 }
             }
             Into::Word(word) => word[arriving.got..arriving.got + length].copy_from_slice(slice()),
+            Into::Aside(kept) => kept.extend_from_slice(slice()),
             Into::Nowhere => {}
         }
         arriving.got += length;
@@ -119,6 +126,9 @@ impl Engine {
             Into::Word(word) => {
                 let number = |at: usize| u64::from_le_bytes(word[at..at + 8].try_into().expect("eight bytes"));
                 self.on_word(from, &header, [number(0), number(8)]);
+            }
+            Into::Aside(bytes) => {
+                self.keep_aside(Aside { context: header.context, from, source: header.source, bytes });
             }
             Into::Nowhere => {}
         }

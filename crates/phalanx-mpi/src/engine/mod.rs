@@ -5,10 +5,12 @@
 //! no data that nobody asked for yet.
 
 mod arriving;
+mod aside;
 mod request;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use aside::{Aside, MOST_ASIDE};
 pub use request::{EMPTY, Outgoing, Scatter, Status, Target};
 
 use crate::error::Class;
@@ -78,6 +80,8 @@ pub struct Engine {
     blocked: usize,
     /// Whether processes of this machine may read each other's memory, as far as is known.
     reads_memory: bool,
+    /// What has arrived for services, in order.
+    asides: VecDeque<Aside>,
 }
 
 impl Engine {
@@ -94,6 +98,7 @@ impl Engine {
             completions: 0,
             blocked: 0,
             reads_memory: CAN_READ_MEMORY,
+            asides: VecDeque::new(),
         }
     }
 

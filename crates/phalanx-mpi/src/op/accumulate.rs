@@ -86,7 +86,7 @@ impl Op {
 ///
 /// # Safety
 /// Both must hold the same whole count of numbers.
-unsafe fn combine(op: &Op, piece: &[u8], old: &mut [u8], number: &Arc<Datatype>) -> Result<()> {
+pub(crate) unsafe fn combine(op: &Op, piece: &[u8], old: &mut [u8], number: &Arc<Datatype>) -> Result<()> {
     let count = old.len() / number.size();
     // SAFETY: arrays of `count` numbers, with and without gaps.
     unsafe {

@@ -10,6 +10,7 @@ mod loops;
 mod pairs;
 mod predefined;
 
+pub(crate) use accumulate::combine;
 pub use predefined::Predefined;
 
 use crate::datatype::Datatype;

@@ -31,13 +31,17 @@ pub enum Kind {
     Withdraw = 6,
     /// The answer. `id`: the send; payload: 1 if it got it back.
     Withdrawn = 7,
+    /// A word to a service beside the messages, delivered whole. `context`: the service's.
+    Aside = 8,
 }
 
 impl Kind {
     /// None for a number that no process of this version sends.
     pub fn of(number: u16) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Wanted, Data, Matched, Withdraw, Withdrawn].into_iter().find(|kind| *kind as u16 == number)
+        [Eager, Offer, Wanted, Data, Matched, Withdraw, Withdrawn, Aside]
+            .into_iter()
+            .find(|kind| *kind as u16 == number)
     }
 }
 

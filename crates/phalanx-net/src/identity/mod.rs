@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{Connection, RootCertStore};
+use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -41,12 +42,22 @@ impl Role {
         }
     }
 
+    /// In a certificate.
     fn dns(self) -> ServerName<'static> {
         let name = match self {
             Role::User => "user.role.phalanx",
             Role::Executor => "executor.role.phalanx",
         };
         ServerName::try_from(name).expect("is a DNS name")
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Role, String> {
+        let known = [Role::User, Role::Executor].into_iter().find(|role| role.name() == word);
+        known.ok_or_else(|| format!("{word:?} is no role: write user or executor"))
     }
 }
 

@@ -11,6 +11,7 @@ mod writer;
 pub use finisher::Finisher;
 pub use reader::Reader;
 
+use crate::forks;
 use crate::frames::Outbox;
 use crate::socket::Socket;
 use crate::sync::lock;
@@ -139,7 +140,7 @@ impl Link {
             taken: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             counters: Counters::default(),
-            owner: std::process::id(),
+            owner: forks::process(),
         });
         let reader = Reader::new(link.clone(), most_body, levels.base, open, greeting);
         (link, reader)
@@ -263,7 +264,7 @@ impl Link {
 
     /// Whether this process is a fork of the one that made the link.
     pub fn is_copy(&self) -> bool {
-        std::process::id() != self.owner
+        forks::process() != self.owner
     }
 
     /// Whether the link has ended, or is about to.

@@ -2,7 +2,7 @@
 
 use super::writer::ALONE;
 use super::{Counters, Link, LinkError};
-use crate::frames::{Assembler, Frame};
+use crate::frames::{Assembler, Frame, Gate};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 use crate::tls::Greeting;
 use phalanx_core::level::Level;
@@ -101,6 +101,11 @@ impl Reader {
     /// From the next frame on, a longer body ends the link.
     pub fn set_most_body(&mut self, most: u64) {
         self.assembler.set_most_body(most);
+    }
+
+    /// The gate is asked, by the thread that reads, before a body is taken.
+    pub fn set_gate(&mut self, gate: Gate) {
+        self.assembler.set_gate(gate);
     }
 
     /// Whether a frame, or a block, has begun of which not all has come.

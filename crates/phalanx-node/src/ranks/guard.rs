@@ -23,6 +23,7 @@ impl Guard {
         let groups = vec![0; MOST]; // before the fork, after which no memory can be had
         // SAFETY: the child calls nothing but functions that are safe after a fork, and never returns.
         match unsafe { libc::fork() } {
+            // SAFETY: this is the child.
             0 => unsafe { watch(ears.as_raw_fd(), groups) },
             process if process > 0 => Ok(Guard { words: Some(words), process }),
             _ => Err(io::Error::last_os_error()),

@@ -11,7 +11,7 @@ use phalanx_net::sync::lock;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl Launcher {
         let (launch, began) = (Launch::new(options), Instant::now());
         let run = Run { launch, sites, machine_of, output, happened, began, interrupted: false, _stop: stop };
         let to = code.clone();
-        let work = move || to.set(run.to_end());
+        let work = move || to.set(run.finish());
         let thread = thread::Builder::new().name("phalanx-launcher".into()).spawn(work)?;
         Ok(Launcher { happenings, code, thread: Some(thread) })
     }
@@ -96,10 +96,11 @@ struct Run {
 }
 
 impl Run {
-    fn to_end(mut self) -> i32 {
+    fn finish(mut self) -> i32 {
         let (mut code, mut undrained, mut last) = (None, self.sites.len(), None);
         loop {
             if let Some(code) = code.filter(|_| undrained == 0 || last.is_some_and(|last| Instant::now() >= last)) {
+                self.output.say_rest();
                 return code;
             }
             let due = self.launch.deadline().filter(|_| code.is_none()).map(|due| self.began + due);
@@ -120,10 +121,7 @@ impl Run {
     /// What happens until then.
     fn next(&self, until: Option<Instant>) -> Option<Happening> {
         let Some(until) = until else { return self.happened.recv().ok() };
-        match self.happened.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(happening) => Some(happening),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.happened.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
     fn take(&mut self, happening: Happening) {

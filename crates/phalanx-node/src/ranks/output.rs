@@ -76,6 +76,11 @@ impl Output {
     /// The launcher's own words, on standard error; does not wait for a screen that is busy.
     pub fn say(&self, text: &str) {
         lock(&self.said).push(format!("phalanx: {text}\n"));
+        self.say_rest();
+    }
+
+    /// Says what was to be said while the screen was busy, if it is no more.
+    pub fn say_rest(&self) {
         if let Ok(mut screen) = self.screen.try_lock() {
             self.say_all(&mut screen);
         }

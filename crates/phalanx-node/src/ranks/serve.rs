@@ -164,7 +164,6 @@ impl Serving<'_> {
         let folder = self.folder()?.path().to_owned();
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
         let (events, places) = (self.link.clone(), self.places.take());
-        tell(self.link, &FromMachine::Started);
         let on_event = move |event| {
             let _kept = &places;
             let message = match event {
@@ -185,6 +184,7 @@ impl Serving<'_> {
         let (waiting, link) = (Arc::new(AtomicUsize::new(0)), self.link.clone());
         let input = streams.input.map(|to| feed(to, link, waiting.clone())).transpose()?;
         self.running = Some(Running { credit: Closing(credit), machine, input, waiting });
+        tell(self.link, &FromMachine::Started);
         Ok(())
     }
 

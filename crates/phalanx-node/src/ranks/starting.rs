@@ -43,7 +43,7 @@ impl Starting {
 
     fn here(mut self) -> Result<Started, LaunchError> {
         let cores = thread::available_parallelism().map_or(1, usize::from) as u64;
-        let count = resolve(&mut self.job.programs, |_| Ok(cores))?;
+        let count = resolve(&mut self.job.programs, cores)?;
         self.output.begin(count)?;
         let part = self.parts(&[count]).swap_remove(0);
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -75,7 +75,7 @@ impl Starting {
         let free = |host: &Host| (host.name.clone(), hosts.most.unwrap_or(u32::MAX).min(host.free));
         let offers: Vec<_> = reached.iter().map(free).collect();
         let offered = offers.iter().map(|(_, free)| u64::from(*free)).sum();
-        let asked = resolve(&mut self.job.programs, |_| Ok(offered));
+        let asked = resolve(&mut self.job.programs, offered);
         let mut counts = fill(Some(asked?.into()), &offers).map_err(LaunchError::Hosts)?;
         let mut has_ranks = counts.iter().map(|count| *count > 0).collect::<Vec<_>>().into_iter();
         reached.retain(|_| has_ranks.next().unwrap_or_default()); // the others are let go
@@ -113,10 +113,10 @@ impl Starting {
     }
 }
 
-/// How many ranks there are, where the block without a number gets what `all` says is there beside the others.
-fn resolve(blocks: &mut [Block], all: impl Fn(u64) -> io::Result<u64>) -> io::Result<u32> {
+/// How many ranks there are, where the block without a number gets what is left of `all` places by the others.
+fn resolve(blocks: &mut [Block], all: u64) -> io::Result<u32> {
     let known: u64 = blocks.iter().filter_map(|block| block.processes).map(u64::from).sum();
-    let rest = all(known)?.saturating_sub(known).clamp(1, u64::from(MOST_RANKS));
+    let rest = all.saturating_sub(known).clamp(1, u64::from(MOST_RANKS));
     let open = blocks.iter_mut().filter(|block| block.processes.is_none());
     open.for_each(|block| block.processes = Some(rest as u32));
     let count: u64 = blocks.iter().filter_map(|block| block.processes).map(u64::from).sum();

@@ -1,22 +1,10 @@
 //! Who may do what in which space, as a file of rules that the server's owner writes.
 
+use crate::tables::{self, TablesError};
 use phalanx_core::space::Value;
+use phalanx_net::identity::Role;
 use serde::Deserialize;
-use thiserror::Error;
-
-/// Rules beyond this are a mistake; whoever opens a space looks at all of them.
-const MOST_RULES: usize = 1000;
-
-/// What is wrong with a file of rules.
-#[derive(Debug, Error)]
-pub enum AccessError {
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    #[error("rule {number}: {what}")]
-    Rule { number: usize, what: String },
-    #[error("more than {MOST_RULES} rules")]
-    TooMany,
-}
+use std::collections::HashMap;
 
 /// What one can do with tuples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -49,25 +37,53 @@ impl Verb {
 pub enum Who {
     /// A process of this machine that runs as the server's user does. Nothing could keep anything from it.
     Owner,
-    /// A member of the grid in the role of a user, by its name.
-    User(String),
+    /// A member of the grid, by what its certificate says.
+    Member { role: Role, name: String },
 }
 
-/// A file of rules. Nothing is allowed that no rule allows.
+impl Who {
+    /// A member in the role of a user.
+    pub fn user(name: impl Into<String>) -> Who {
+        Who::Member { role: Role::User, name: name.into() }
+    }
+
+    /// The member, told apart from all others: a user by the name, one in another role by that and the name, since an
+    /// executor may be called as a user is. None: a process of the server's user.
+    pub fn whole_name(&self) -> Option<String> {
+        match self {
+            Who::Owner => None,
+            Who::Member { role: Role::User, name } => Some(name.to_lowercase()),
+            Who::Member { role, name } => Some(format!("{} {}", role.name(), name.to_lowercase())),
+        }
+    }
+}
+
+/// A file of rules, and of the groups that it names. Nothing is allowed that no rule allows.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     rules: Vec<Rule>,
+    groups: Groups,
 }
+
+/// The users of each group.
+type Groups = HashMap<String, Vec<String>>;
 
 #[derive(Debug, Clone)]
 struct Rule {
     /// A name, or the beginning of names and `*`; none: every space.
     space: Option<String>,
-    /// Empty: every user.
-    users: Vec<String>,
+    whom: Whom,
     may: Vec<Verb>,
     /// Only tuples with this first field, and templates that ask for it; encoded.
     first: Option<Vec<u8>>,
+}
+
+/// Whom a rule is about.
+#[derive(Debug, Clone)]
+enum Whom {
+    EveryUser,
+    Users(Vec<String>),
+    Roles(Vec<Role>),
 }
 
 /// What one peer may do in one space.
@@ -82,50 +98,105 @@ pub enum Rights {
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
+    group: Vec<Group>,
+    #[serde(default)]
     rule: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    name: String,
+    members: Vec<String>,
+}
+
+/// One name or a list of names.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a name or a list of names")]
+enum Names {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     space: Option<String>,
-    user: Option<String>,
-    users: Option<Vec<String>>,
+    user: Option<Names>,
+    role: Option<Names>,
+    group: Option<Names>,
     may: Vec<Verb>,
     first: Option<toml::Value>,
 }
 
 impl Access {
-    /// Reads TOML: tables `[[rule]]` with `space`, `user` or `users`, and `first`, each optional, and `may`, a list of
-    /// `out`, `rd`, `in` and `create`.
-    pub fn parse(text: &str) -> Result<Access, AccessError> {
-        let file: File = toml::from_str(text)?;
-        if file.rule.len() > MOST_RULES {
-            return Err(AccessError::TooMany);
+    /// Reads TOML: tables `[[group]]` with `name` and `members`, names of users; and tables `[[rule]]` with `space`,
+    /// `first`, and one of `user`, `role` and `group`, each optional, and `may`, a list of `out`, `rd`, `in` and `create`.
+    pub fn parse(text: &str) -> Result<Access, TablesError> {
+        let file: File = tables::parse(text)?;
+        let named = tables::each("group", file.group, Group::read)?;
+        let mut groups = Groups::new();
+        for (number, (name, members)) in (1..).zip(named) {
+            if groups.contains_key(&name) {
+                let what = format!("another group is named {name}");
+                return Err(TablesError::Table { kind: "group", number, what });
+            }
+            groups.insert(name, members);
         }
-        let rule = |(line, number): (Line, usize)| line.rule().map_err(|what| AccessError::Rule { number, what });
-        Ok(Access { rules: file.rule.into_iter().zip(1..).map(rule).collect::<Result<_, _>>()? })
+        let rules = tables::each("rule", file.rule, |line| line.rule(&groups))?;
+        Ok(Access { rules, groups })
+    }
+
+    /// Whether a group of this name is listed.
+    pub fn has_group(&self, name: &str) -> bool {
+        self.groups.contains_key(name)
+    }
+
+    /// Whether somebody is a user whom a group lists.
+    pub fn has_member(&self, group: &str, who: &Who) -> bool {
+        let Who::Member { role: Role::User, name } = who else { return false };
+        self.groups.get(group).is_some_and(|members| contains(members, name))
+    }
+
+    /// Whether there is something for members of the grid in this role, as there is always for users.
+    pub fn is_about(&self, role: Role) -> bool {
+        let names = |rule: &Rule| matches!(&rule.whom, Whom::Roles(roles) if roles.contains(&role));
+        role == Role::User || self.rules.iter().any(names)
     }
 
     /// What `who` may do in the space of this name.
     pub fn rights(&self, who: &Who, space: &str) -> Rights {
-        let Who::User(user) = who else { return Rights::Everything };
-        let about = self.rules.iter().filter(|rule| rule.is_about(user, space));
+        let Who::Member { role, name } = who else { return Rights::Everything };
+        let about = self.rules.iter().filter(|rule| rule.whom.is(*role, name) && rule.is_about(space));
         Rights::Some(about.flat_map(|rule| rule.may.iter().map(|verb| (*verb, rule.first.clone()))).collect())
     }
 }
 
 impl Rule {
-    fn is_about(&self, user: &str, space: &str) -> bool {
-        let its_space = match self.space.as_deref() {
+    fn is_about(&self, space: &str) -> bool {
+        match self.space.as_deref() {
             None => true,
             Some(name) => match name.strip_suffix('*') {
                 Some(beginning) => space.starts_with(beginning),
                 None => space == name,
             },
-        };
-        its_space && (self.users.is_empty() || self.users.iter().any(|name| name.eq_ignore_ascii_case(user)))
+        }
     }
+}
+
+impl Whom {
+    fn is(&self, role: Role, name: &str) -> bool {
+        match self {
+            Whom::EveryUser => role == Role::User,
+            Whom::Users(users) => role == Role::User && contains(users, name),
+            Whom::Roles(roles) => roles.contains(&role),
+        }
+    }
+}
+
+/// Names in certificates are names of hosts, where capitals make no difference.
+fn contains(names: &[String], name: &str) -> bool {
+    names.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
 impl Rights {
@@ -159,21 +230,48 @@ impl Rights {
     }
 }
 
+impl Group {
+    fn read(self) -> Result<(String, Vec<String>), String> {
+        match self.name.is_empty() {
+            true => Err("a group needs a name".to_owned()),
+            false => Ok((self.name, self.members)),
+        }
+    }
+}
+
+impl Names {
+    fn read(self, what: &str) -> Result<Vec<String>, String> {
+        match self {
+            Names::One(name) => Ok(vec![name]),
+            Names::Several(names) if names.is_empty() => Err(format!("{what} names nobody")),
+            Names::Several(names) => Ok(names),
+        }
+    }
+}
+
 impl Line {
-    fn rule(self) -> Result<Rule, String> {
-        if self.user.is_some() && self.users.is_some() {
-            return Err("write user or users, not both".to_owned());
-        }
-        if self.users.as_ref().is_some_and(Vec::is_empty) {
-            return Err("users names nobody".to_owned());
-        }
+    fn rule(self, groups: &Groups) -> Result<Rule, String> {
         if self.may.is_empty() {
             return Err("write what they may: out, rd, in, create".to_owned());
         }
-        let users = self.users.unwrap_or_else(|| self.user.into_iter().collect());
+        let whom = match (self.user, self.role, self.group) {
+            (None, None, None) => Whom::EveryUser,
+            (Some(users), None, None) => Whom::Users(users.read("user")?),
+            (None, Some(roles), None) => {
+                let roles: Result<_, _> = roles.read("role")?.iter().map(|role| role.parse()).collect();
+                Whom::Roles(roles?)
+            }
+            (None, None, Some(names)) => Whom::Users(members_of(&names.read("group")?, groups)?),
+            _ => return Err("write one of: user, role, group".to_owned()),
+        };
         let first = self.first.map(first_field).transpose()?;
-        Ok(Rule { space: self.space, users, may: self.may, first })
+        Ok(Rule { space: self.space, whom, may: self.may, first })
     }
+}
+
+fn members_of(names: &[String], groups: &Groups) -> Result<Vec<String>, String> {
+    let members = |name: &String| groups.get(name).cloned().ok_or_else(|| format!("no [[group]] is named {name}"));
+    Ok(names.iter().map(members).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 fn first_field(value: toml::Value) -> Result<Vec<u8>, String> {

@@ -7,6 +7,7 @@
 use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
 use super::session::MOST_BODY;
+use super::silence::look_after;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use super::{Place, SpaceAddress};
@@ -51,7 +52,7 @@ pub struct Client {
     most_body: u64,
     address: SpaceAddress,
     agreed: Agreed,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     next: AtomicU64,
     connect: Connect,
     /// A request was given up and the space has not yet said what became of it.
@@ -104,11 +105,15 @@ impl Client {
             let known = ToSpace::Known { client: takes.client() };
             self.tell(&known);
         }
-        Ok(Arc::new(self))
+        let client = Arc::new(self);
+        if !client.members.is_empty() {
+            look_after(&client);
+        }
+        Ok(client)
     }
 
-    /// One of the first questions.
-    fn ask_first(&self, message: impl FnOnce(RequestId) -> ToSpace) -> Result<FromSpace, ClientError> {
+    /// One of the first questions, or one that is answered as soon.
+    pub(super) fn ask_first(&self, message: impl FnOnce(RequestId) -> ToSpace) -> Result<FromSpace, ClientError> {
         let request = self.ask(message, Vec::new())?;
         match self.wait(request, self.connect.patience) {
             Some(Err(ClientError::Ended { .. })) => {
@@ -123,6 +128,15 @@ impl Client {
     /// The addresses of the members that keep the space together; none: its server alone does.
     pub fn members(&self) -> &[String] {
         &self.members
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// How it was reached, and who the members are that keep the space together.
+    pub(super) fn reached_by(&self) -> &Connect {
+        &self.connect
     }
 
     /// The space's address.
@@ -474,7 +488,7 @@ impl Client {
     }
 
     /// Ends everything with an error.
-    fn end(&self, why: &str) {
+    pub(super) fn end(&self, why: &str) {
         self.link.close();
         let mut state = lock(&self.state);
         if state.ended.is_some() {
@@ -494,7 +508,7 @@ impl Client {
         self.takes.iter().for_each(|takes| takes.clone().come_back(&self.address, &self.connect));
     }
 
-    fn ended(&self, why: &str) -> ClientError {
+    pub(super) fn ended(&self, why: &str) -> ClientError {
         ClientError::Ended { space: self.address.to_string(), why: why.to_owned() }
     }
 

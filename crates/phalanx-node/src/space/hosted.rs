@@ -4,11 +4,15 @@
 use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::SessionId;
-use phalanx_core::space::{Command, Options, Space};
+use phalanx_core::space::{Command, Joining, Keepers, Options, Space};
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// For how long others have the space between two steps of a search.
+const TURN: Duration = Duration::from_millis(1);
 
 /// Where a session's commands go.
 pub trait Outlet: Send + Sync {
@@ -21,9 +25,15 @@ pub trait Outlet: Send + Sync {
 /// The engine, shared by threads.
 pub struct Hosted {
     state: Mutex<State>,
+    /// Threads that wait for the lock: who holds it again and again gives way to them.
+    waiting: AtomicUsize,
     began: Instant,
     /// Over networks that are not trusted, only private links reach it.
     pub secure: bool,
+    /// Whose members alone may open it.
+    pub group: Option<String>,
+    /// The user who made it.
+    pub maker: Option<String>,
     /// Whether other members keep it too: where it cannot go on, it goes on there.
     replicated: bool,
     /// What the ticking thread waits for.
@@ -122,10 +132,12 @@ impl Hosted {
 
     /// A space that is there, with the log of its changes; `began`: its time zero.
     pub(super) fn of(engine: Space, log: Option<Arc<dyn Log>>, began: Instant) -> Arc<Hosted> {
-        let (secure, replicated) = (engine.options().secure, !engine.options().replicas.is_empty());
+        let Options { secure, group, maker, replicas, .. } = engine.options().clone();
+        let replicated = !replicas.is_empty();
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
-        Arc::new(Hosted { state, began, secure, replicated, sooner, outbox })
+        let waiting = AtomicUsize::new(0);
+        Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox })
     }
 
     /// Time as the engine counts it.
@@ -135,7 +147,21 @@ impl Hosted {
 
     /// Waits until nobody else has it locked.
     pub fn lock(self: &Arc<Self>) -> Locked<'_> {
-        Locked { hosted: self, state: lock(&self.state) }
+        if let Some(locked) = self.try_lock() {
+            return locked;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let state = lock(&self.state);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Locked { hosted: self, state }
+    }
+
+    /// For a thread that has just unlocked it and wants it again, for long: lets those who wait have it first.
+    pub(super) fn give_way(&self) {
+        let end = Instant::now() + TURN;
+        while self.waiting.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+            std::thread::sleep(TURN / 20);
+        }
     }
 
     /// If nobody else has it locked.
@@ -161,6 +187,17 @@ impl Hosted {
         let done = work(locked.engine(), self.now());
         locked.tick();
         (done, locked.unlock())
+    }
+
+    /// Some are to keep it too, and others, by their addresses, not any more. Takes as long as new members need to learn
+    /// what there is.
+    pub(super) fn change_members(self: &Arc<Self>, add: &[Joining], remove: &[String]) -> Result<(), SpaceError> {
+        let log = self.lock().state.log.clone();
+        let alone = || SpaceError::Options("its server alone keeps it: it has no members".into());
+        log.ok_or_else(alone)?.change_members(add, remove).map_err(|error| match error {
+            LogError::Misfit(why) => SpaceError::Options(why),
+            error => SpaceError::Uncertain(error.to_string()),
+        })
     }
 
     /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back. What is kept is on the
@@ -250,6 +287,7 @@ impl Hosted {
             } else {
                 locked.state.engine.on_tick(now);
                 let _ = locked.unlock().flush(); // after an error there is nothing more to look after
+                self.give_way();
                 locked = self.lock();
             }
         }
@@ -265,6 +303,11 @@ impl Locked<'_> {
     /// Why nothing can be done any more.
     pub fn check(&self) -> Result<(), SpaceError> {
         self.state.ended.clone().map_or(Ok(()), Err)
+    }
+
+    /// The members that keep it together, and what this one knows of them; none: this server alone keeps it.
+    pub fn keepers(&self) -> Option<Keepers> {
+        self.state.log.as_ref().and_then(|log| log.keepers())
     }
 
     /// The engine; [`Locked::tick`] and [`Locked::unlock`] are to be called after it was changed.
@@ -298,6 +341,9 @@ impl Locked<'_> {
 
     /// Tells everybody what has come out, and unlocks.
     pub fn unlock(mut self) -> Told {
+        if self.state.engine.is_behind() {
+            self.tick();
+        }
         let state = &mut *self.state;
         let mut told = Told::default();
         if let Some(log) = state.log.clone() {

@@ -15,6 +15,8 @@ use thiserror::Error;
 const EXTENSION: &str = "space";
 /// The same, of those that other members keep too.
 const REPLICA: &str = "replica";
+/// Of those of which this is no member any more.
+const FORMER: &str = "former";
 /// A space that has just ended here may still be closing its file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -41,6 +43,13 @@ impl Directory {
     pub(super) fn replica(&self, name: &str) -> Result<PathBuf, SpaceError> {
         make(&self.0).map_err(|error| not_kept(format!("{}: {error}", self.0.display())))?;
         Ok(self.0.join(format!("{name}.{REPLICA}")))
+    }
+
+    /// The file of a replicated space that others keep without this member is not opened any more.
+    pub(super) fn set_aside(&self, name: &str) -> Result<(), SpaceError> {
+        let file = self.replica(name)?;
+        std::fs::rename(&file, file.with_extension(FORMER))
+            .map_err(|error| not_kept(format!("{}: {error}", file.display())))
     }
 
     /// Whether this is a member of a replicated space of this name.

@@ -70,7 +70,7 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     let first = places.first().map(at).ok_or_else(|| SpaceError::Options("a space needs members".into()))?;
     let none = Connect { create: None, ..connect.clone() };
     let Some(create) = &connect.create else { return find(&first, &none, until, true) };
-    let reached = reach_all(places, at, connect);
+    let reached = reach_all(places, &first, connect);
     let missing = reached.iter().find_map(|reached| reached.as_ref().err().cloned());
     if let Some(missing) = missing {
         let needs = |why| ClientError::Unreachable(format!("to be made, the space needs all of its members: {why}"));
@@ -88,21 +88,38 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     for client in clients {
         match client.open(Some(create.clone())) {
             Ok(client) => leading = Some(client),
+            // One that dies now has been told, or hears of it from the others.
             Err(ClientError::Space(SpaceError::Elsewhere { .. })) => {}
+            Err(ClientError::Unreachable(_) | ClientError::Ended { .. }) => {}
             Err(error) => return Err(error),
         }
     }
     leading.map_or_else(|| find(&first, &none, until, true), Ok)
 }
 
+/// Whether another member than that of this connection leads, as the others know.
+pub(super) fn is_led_elsewhere(client: &Client) -> bool {
+    let (address, connect) = (client.address(), client.reached_by());
+    let own = address.place.to_string();
+    let is_elsewhere = |place: &Place| match open(place, address, connect) {
+        Ok(leading) => {
+            leading.close();
+            true
+        }
+        Err(ClientError::Space(SpaceError::Elsewhere { leader: Some(leader) })) => leader != own,
+        Err(_) => false,
+    };
+    thread::scope(|scope| {
+        let others = connect.members.iter().filter(|place| **place != address.place);
+        let asking: Vec<_> = others.map(|place| scope.spawn(move || is_elsewhere(place))).collect();
+        asking.into_iter().any(|asking| asking.join().unwrap_or(false))
+    })
+}
+
 type Named = (Client, String);
 
 /// Reaches all, at the same time, and asks for their names.
-fn reach_all(
-    places: &[Place],
-    at: impl Fn(&Place) -> SpaceAddress,
-    connect: &Connect,
-) -> Vec<Result<Named, ClientError>> {
+pub(super) fn reach_all(places: &[Place], space: &SpaceAddress, connect: &Connect) -> Vec<Result<Named, ClientError>> {
     let ask = |address: SpaceAddress| {
         let client = Client::reach(address.clone(), connect)?;
         match client.ask_name()? {
@@ -117,7 +134,7 @@ fn reach_all(
         let asking: Vec<_> = places
             .iter()
             .map(|place| {
-                let address = at(place);
+                let address = SpaceAddress { place: place.clone(), name: space.name.clone() };
                 scope.spawn(move || ask(address))
             })
             .collect();

@@ -7,21 +7,26 @@ pub mod log;
 
 mod access;
 mod address;
+mod asking;
+mod budget;
 mod client;
 mod connect;
 mod error;
 mod hosted;
 mod keeping;
 mod leader;
+mod members;
 mod outlet;
 mod replica;
 mod server;
 mod session;
+mod silence;
 mod spaces;
 mod takes;
+mod visitor;
 mod waiting;
 
-pub use access::{Access, AccessError, Rights, Verb, Who};
+pub use access::{Access, Rights, Verb, Who};
 pub use address::{Place, SpaceAddress, SpaceAddressError, check_name};
 pub use client::Client;
 pub use connect::Connect;

@@ -2,11 +2,11 @@
 
 use super::hosted::Hosted;
 use super::keeping::fill_from;
-use super::log::replicated::{Kept, Leader, Links, MemberPlace, Replicated, Seat, Timing};
+use super::log::replicated::{Kept, Leader, Links, MEMBERS, MemberFile, Replicated, Timing};
 use super::log::{Log as Changes, LogError};
 use crate::door::Log;
 use phalanx_core::error::SpaceError;
-use phalanx_core::space::{Options, Replica};
+use phalanx_core::space::{Options, Replica, Seat};
 use phalanx_net::address::Address;
 use phalanx_net::identity::Member;
 use phalanx_net::sync::lock;
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Members of a space: fewer give no more than one alone, more make it slower and hardly safer.
-const MEMBERS: std::ops::RangeInclusive<usize> = 3..=9;
+/// Members that come later have numbers from here on, by chance, so that no number is ever given twice.
+pub const FIRST_JOINING: u64 = 1 << 32;
 /// Bytes of a member's name, and of its address.
 const MOST_WORD: usize = 256;
 /// How long it is waited for another leader without looking around.
@@ -36,35 +36,37 @@ pub struct Taking {
     leading: Mutex<Option<Arc<Hosted>>>,
     closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// It did not make the space with the others, but came later.
+    joined: bool,
     name: String,
     log: Log,
 }
 
 impl Taking {
-    /// Takes part again in the space whose file is at `path`, or, with options that name this member, for the first time.
+    /// Takes part again in the space whose file is at `path`, or, with a seat, for the first time.
     pub fn open(
         path: &Path,
         name: &str,
         own: &Arc<Member>,
-        create: Option<Options>,
+        new: Option<Seat>,
         log: Log,
     ) -> Result<Arc<Taking>, SpaceError> {
-        let new = create.map(|options| place(options, &own.name)).transpose()?;
-        let seat = Seat::open(path, new).map_err(not_kept)?;
-        let seat = seat.ok_or_else(|| SpaceError::NoSpace("there is none of this name".into()))?;
-        let MemberPlace { number, options } = seat.place.clone();
-        let members: BTreeMap<u64, String> = (1..).zip(addresses(&options)).collect();
+        let file = MemberFile::open(path, new).map_err(not_kept)?;
+        let file = file.ok_or_else(|| SpaceError::NoSpace("there is none of this name".into()))?;
+        let Seat { number, group, options } = file.seat.clone();
+        let members: BTreeMap<u64, Replica> = (1..).zip(options.replicas.clone()).collect();
         let names: Vec<String> = options.replicas.iter().map(|member| member.name.clone()).collect();
-        let group = group(name, &options.replicas);
-        let links = Arc::new(Links::new(own.clone(), &group, &names));
-        let replicated = seat.start(Timing::default(), links).map_err(not_kept)?;
+        let links = Arc::new(Links::new(own.clone(), &group));
+        let replicated = file.start(Timing::default(), links).map_err(not_kept)?;
         // Where members are known already nothing happens; the others wait to be told by it.
         if number == 1 {
             replicated.found(&members).map_err(not_kept)?;
         }
-        let kept = Arc::new(Kept { replicated, names });
+        let joined = number >= FIRST_JOINING;
+        let kept = Arc::new(Kept::new(replicated, names));
         let (leading, closed, thread) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
-        let taking = Arc::new(Taking { kept, group, options, leading, closed, thread, name: name.to_owned(), log });
+        let taking =
+            Arc::new(Taking { kept, group, options, leading, closed, thread, joined, name: name.to_owned(), log });
         let running = taking.clone();
         let started = thread::Builder::new().name("phalanx-member".into()).spawn(move || running.run());
         *lock(&taking.thread) = Some(started.map_err(not_kept)?);
@@ -73,25 +75,50 @@ impl Taking {
 
     /// The space, where this member leads; else who does.
     pub fn space(&self) -> Result<Arc<Hosted>, SpaceError> {
+        if self.replicated().is_dismissed() {
+            return Err(SpaceError::NoSpace("this server does not keep it, or not any more".into()));
+        }
         let leading = lock(&self.leading).clone().filter(|space| !space.has_ended());
         leading.ok_or_else(|| SpaceError::Elsewhere { leader: self.leader() })
+    }
+
+    /// What the space is made with.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Whether options ask for the same members.
     pub fn check(&self, asked: &Options) -> Result<(), SpaceError> {
         let mut named: Vec<String> = addresses(asked).collect();
         named.sort();
-        let members: Vec<String> = addresses(&self.options).collect();
+        let members = self.members();
         match named == members {
             true => Ok(()),
             false => Err(SpaceError::Options(format!("it is there already, kept by {}", members.join(", ")))),
         }
     }
 
+    /// The addresses of all members, as far as they are known here.
+    fn members(&self) -> Vec<String> {
+        let known = self.replicated().members();
+        let mut members: Vec<String> = known.into_values().map(|member| member.address).collect();
+        if members.is_empty() {
+            members.extend(addresses(&self.options));
+        }
+        members.sort();
+        members
+    }
+
+    /// Whether the others keep the space without it, as far as it knows: then it may be another member of it.
+    pub fn is_former(&self) -> bool {
+        let was_told = !self.replicated().members().is_empty();
+        self.replicated().is_dismissed() || self.joined && !was_told
+    }
+
     /// Takes part no more.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.replicated().stop();
+        self.kept.stop();
         let _ = lock(&self.thread).take().map(JoinHandle::join);
     }
 
@@ -167,15 +194,22 @@ fn group(name: &str, members: &[Replica]) -> String {
     format!("{name} of {}", members.join(", "))
 }
 
-/// Which member this server is. All of them number the members alike, in whatever order they were named.
-fn place(mut options: Options, own: &str) -> Result<MemberPlace, SpaceError> {
+/// Which member this server is of a space that is made. All of them number the members alike, in whatever order they were
+/// named.
+pub fn founding(name: &str, mut options: Options, own: &str) -> Result<Seat, SpaceError> {
+    options.replicas.sort_by(|one, other| one.address.cmp(&other.address));
+    let at = check(&options.replicas, own)?;
+    let group = group(name, &options.replicas);
+    Ok(Seat { number: at as u64 + 1, group, options: Options { durable: true, ..options } })
+}
+
+/// Where this server is among members that make sense.
+pub fn check(members: &[Replica], own: &str) -> Result<usize, SpaceError> {
     let wrong = |what: String| Err(SpaceError::Options(what));
-    let members = &mut options.replicas;
-    members.sort_by(|one, other| one.address.cmp(&other.address));
     if !MEMBERS.contains(&members.len()) {
         return wrong(format!("a space is kept by {} to {} members", MEMBERS.start(), MEMBERS.end()));
     }
-    for member in members.iter() {
+    for member in members {
         let short = member.name.len() <= MOST_WORD && member.address.len() <= MOST_WORD;
         if !short || member.name.is_empty() || member.address.parse::<Address>().is_err() {
             return wrong("a member has a name in its certificate, and an address HOST:PORT".into());
@@ -190,8 +224,6 @@ fn place(mut options: Options, own: &str) -> Result<MemberPlace, SpaceError> {
             it.name, it.address
         ));
     }
-    match members.iter().position(|member| member.name.eq_ignore_ascii_case(own)) {
-        Some(at) => Ok(MemberPlace { number: at as u64 + 1, options: Options { durable: true, ..options } }),
-        None => wrong(format!("{own} is none of its members")),
-    }
+    let at = members.iter().position(|member| member.name.eq_ignore_ascii_case(own));
+    at.ok_or_else(|| SpaceError::Options(format!("{own} is none of its members")))
 }

@@ -1,13 +1,16 @@
 //! A server of spaces: who may come in, and over which levels.
 
+use super::budget::Budget;
 use super::log::replicated;
-use super::session::{MOST_UNOPENED, Session};
-use super::{Access, Caps, Directory, Hosted, Place, Rights, Spaces, Who};
+use super::session::{MOST_UNOPENED, Session, turn_away};
+use super::visitor::{Visitor, share};
+use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
 use crate::door::{Door, Log, Peer, check_accepted, refused};
+use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
-use phalanx_net::link::{Finisher, Link};
+use phalanx_net::link::{Finisher, Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
@@ -15,12 +18,14 @@ use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A client of another machine that does not answer for so long is gone, also while nothing is said.
 pub(super) const SILENCE: Duration = Duration::from_secs(12);
+/// Clients at a time that are told why there is no place for them; to more it is not said.
+const MOST_TURNED_AWAY: usize = 64;
 
 /// Whom a server serves, and with what.
 #[derive(Debug, Clone)]
@@ -38,12 +43,15 @@ pub struct ServerOptions {
     pub caps: Caps,
     /// Clients at a time: each has a thread.
     pub sessions: usize,
+    /// Bytes of messages that have begun to arrive, of all clients together. Beyond it clients are not read from.
+    pub unfinished: u64,
 }
 
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         let (policy, accepted, access, caps) = (Policy::default(), Vec::new(), None, Caps::default());
-        ServerOptions { policy, accepted, access, creates: true, directory: None, caps, sessions: 4096 }
+        let (directory, sessions, unfinished) = (None, 4096, 4 << 30);
+        ServerOptions { policy, accepted, access, creates: true, directory, caps, sessions, unfinished }
     }
 }
 
@@ -54,9 +62,17 @@ pub(crate) struct Service {
     options: ServerOptions,
     pub spaces: Spaces,
     finisher: Arc<Finisher>,
-    links: Mutex<HashMap<u64, Arc<Link>>>,
+    links: Mutex<HashMap<u64, Served>>,
+    turned_away: AtomicUsize,
+    budget: Arc<Budget>,
     closed: AtomicBool,
     log: Log,
+}
+
+/// One of the clients that are served, and whose it is.
+struct Served {
+    link: Arc<Link>,
+    user: Option<Arc<str>>,
 }
 
 /// Forgets a link, however its serving ends.
@@ -77,7 +93,9 @@ impl Service {
         let spaces = Spaces::new(options.creates, options.caps.clone(), options.directory.clone(), own, log.clone());
         spaces.open_kept();
         let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
-        Ok(Service { member, options, spaces, finisher, links, closed: AtomicBool::new(false), log })
+        let budget = Budget::new(options.unfinished, share(options.unfinished, options.caps.share));
+        let (turned_away, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Ok(Service { member, options, spaces, finisher, links, turned_away, budget, closed, log })
     }
 
     /// Answers another member of a replicated space until it is gone.
@@ -97,9 +115,9 @@ impl Service {
         let (shaken, who) = match (shakes, &self.member) {
             (false, _) => (None, self.check_same_user(&peer, offered)?),
             (true, Some(member)) => {
-                let (shaken, user) = peer.offer(member, offered)?;
-                check_accepted(&self.options.accepted, &user)?;
-                (Some(shaken), Who::User(user))
+                let (shaken, role, name) = peer.offer(member, offered)?;
+                self.check_accepted(role, &name)?;
+                (Some(shaken), Who::Member { role, name })
             }
             (true, None) => {
                 return Err(refused("this server has no identity: it serves this machine's processes only"));
@@ -109,22 +127,30 @@ impl Service {
         peer.socket.end_when_silent(SILENCE)?;
         let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
         let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_UNOPENED)?;
-        self.add(peer.number, &link)?;
+        let visitor = Visitor::new(who, self.options.access.as_ref());
+        if let Err(error) = self.add(peer.number, &link, &visitor) {
+            return Err(self.turn_away(&link, reader, &visitor, error));
+        }
         let _leaving = Leaving { service: self, number: peer.number };
         let is_private = !untrusted || link.levels().of(Mark::Data) == Level::Private;
-        let rights = |space: &str| match &self.options.access {
-            Some(access) => access.rights(&who, space),
-            None => Rights::Everything,
-        };
-        let mut session = Session::new(&self.spaces, &rights, is_private, link, self.finisher.clone());
-        if let Who::User(name) = &who {
-            session.user = Some(name.as_str().into());
-        }
+        let (finisher, budget) = (self.finisher.clone(), self.budget.clone());
+        let session = Session::new(&self.spaces, &visitor, is_private, link, finisher, budget);
         let error = session.run(reader, || self.closed.load(Ordering::Acquire));
         if error.is_attack() {
-            (self.log)(format!("{} was cut off: {error}", name_of(&who)));
+            (self.log)(format!("{} was cut off: {error}", visitor.name()));
         }
         Ok(())
+    }
+
+    /// Users come in unless only others are accepted; members in another role where the rules for spaces name it.
+    fn check_accepted(&self, role: Role, name: &str) -> io::Result<()> {
+        if role == Role::User {
+            return check_accepted(&self.options.accepted, name);
+        }
+        match self.options.access.as_ref().is_some_and(|access| access.is_about(role)) {
+            true => Ok(()),
+            false => Err(refused(format!("{name} is no user but has the role {}", role.name()))),
+        }
     }
 
     /// A client that shows nothing is this user's own process, and clear links are allowed.
@@ -138,27 +164,36 @@ impl Service {
         }
     }
 
-    fn add(&self, number: u64, link: &Arc<Link>) -> io::Result<()> {
+    fn add(&self, number: u64, link: &Arc<Link>, visitor: &Visitor) -> Result<(), SpaceError> {
+        let full = |what: &str, most| Err(SpaceError::Full { what: what.to_owned(), most });
         let mut links = lock(&self.links);
-        if links.len() >= self.options.sessions {
-            return Err(refused(format!("more than {} clients", self.options.sessions)));
+        let most = self.options.sessions as u64;
+        if links.len() as u64 >= most {
+            return full("clients of this server", most);
         }
-        links.insert(number, link.clone());
+        let (user, share) = (visitor.user().cloned(), share(most, self.options.caps.share));
+        if user.is_some() && links.values().filter(|one| one.user == user).count() as u64 >= share {
+            return full("clients of one user at this server", share);
+        }
+        links.insert(number, Served { link: link.clone(), user });
         Ok(())
+    }
+
+    /// Says why a client is not served, if there are not too many to whom it is being said.
+    fn turn_away(&self, link: &Link, reader: Reader, visitor: &Visitor, error: SpaceError) -> io::Error {
+        if self.turned_away.fetch_add(1, Ordering::AcqRel) < MOST_TURNED_AWAY {
+            turn_away(link, reader, &error);
+        }
+        self.turned_away.fetch_sub(1, Ordering::AcqRel);
+        link.close();
+        refused(format!("{}: {error}", visitor.name()))
     }
 
     /// Ends all sessions.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        lock(&self.links).values().for_each(|link| link.close());
+        lock(&self.links).values().for_each(|one| one.link.close());
         self.spaces.close();
-    }
-}
-
-fn name_of(who: &Who) -> &str {
-    match who {
-        Who::Owner => "a process of this machine",
-        Who::User(name) => name,
     }
 }
 

@@ -1,24 +1,28 @@
 //! One client's conversation with one space, in a thread of its own.
 
+use super::budget::{Budget, Room};
 use super::hosted::{Hosted, Told};
 use super::outlet::Client;
 use super::spaces::Spaces;
+use super::visitor::Visitor;
 use super::waiting::number_of as answered_by;
 use super::{Rights, Verb};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Asker, Get, Limits, OutOptions, Page, Reader as Fields, RequestId};
-use phalanx_core::space::{HERE, Pattern, Space, Template, Tuple};
+use phalanx_core::space::{Asker, Get, Goal, Keeper, Limits, OutOptions, Outcome, Page, Question};
+use phalanx_core::space::{HERE, MOST_CLIENTS, Pattern, Shares, Space, Template, Tuple};
+use phalanx_core::space::{Reader as Fields, RequestId};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_net::frames::Frame;
+use phalanx_net::frames::{Frame, Gate};
 use phalanx_net::link::{Finisher, Link, LinkError, Reader};
+use phalanx_net::sync::lock;
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longest that a session's thread waits without looking around.
@@ -40,17 +44,17 @@ pub(super) const MOST_UNOPENED: u64 = 4 << 10;
 const MOST_BESIDE: u64 = 64 << 20;
 /// A message that has begun and of which nothing more comes for so long ends the connection.
 const UNFINISHED: Duration = Duration::from_secs(60);
+/// For a client that is not served to ask something, so that it can be told why.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What a server has said of who is there and what they may.
 pub struct Session<'a> {
-    pub spaces: &'a Spaces,
-    /// What the client may do in a space of this name.
-    pub rights: &'a dyn Fn(&str) -> Rights,
+    spaces: &'a Spaces,
+    visitor: &'a Visitor<'a>,
     /// Whether marked data is readable by nobody on the way.
-    pub is_private: bool,
-    /// Who the client is, if it proved to be somebody.
-    pub user: Option<Arc<str>>,
+    is_private: bool,
     client: Arc<Client>,
+    budget: Arc<Budget>,
     opened: Option<Opened>,
     /// Answers that wait until what they come from is stable, and about how many bytes they are.
     unsaid: Vec<Said>,
@@ -84,31 +88,59 @@ type Answered = Result<Option<Said>, SpaceError>;
 impl<'a> Session<'a> {
     pub fn new(
         spaces: &'a Spaces,
-        rights: &'a dyn Fn(&str) -> Rights,
+        visitor: &'a Visitor<'a>,
         is_private: bool,
         link: Arc<Link>,
         finisher: Arc<Finisher>,
+        budget: Arc<Budget>,
     ) -> Session<'a> {
         let client = Arc::new(Client::new(link, finisher));
         let (unsaid, unsaid_bytes) = (Vec::new(), 0);
-        Session { spaces, rights, is_private, user: None, client, opened: None, unsaid, unsaid_bytes }
+        Session { spaces, visitor, is_private, client, budget, opened: None, unsaid, unsaid_bytes }
+    }
+
+    /// Waits for room before a body is taken; says so where there is none.
+    fn gate(&self, room: Arc<Mutex<Option<Room>>>) -> Gate {
+        let (budget, user, client) = (self.budget.clone(), self.visitor.user().cloned(), self.client.clone());
+        Box::new(move |header, bytes| {
+            let goes_on = || {
+                client.write(); // what was answered before does not wait
+                !client.link.is_closed()
+            };
+            match budget.wait_for_room(user.as_ref(), bytes, goes_on) {
+                Ok(new) => *lock(&room) = new,
+                Err(error) => {
+                    let request = decode(header).map_or(0, |message| number_of(&message));
+                    client.say(&FromSpace::Failed { request, error }, Vec::new());
+                    client.write();
+                    return false;
+                }
+            }
+            true
+        })
     }
 
     /// Serves the client until it is gone, or `ended` says so; why it ended.
     pub fn run(mut self, mut reader: Reader, ended: impl Fn() -> bool) -> LinkError {
         let link = self.client.link.clone();
         let (mut received, mut since) = (0, Instant::now());
+        let room = Arc::default();
+        reader.set_gate(self.gate(Arc::clone(&room)));
         loop {
             let mut said_something = false;
             let outcome = reader.receive(PAUSE, &mut |frame| {
                 self.wait_for_room();
                 said_something |= self.on_frame(frame);
+                lock(&room).take();
             });
             reader.set_most_body(self.most_body());
             let now = link.counters().received.load(Ordering::Relaxed);
             if now != received || !reader.is_within() {
                 (received, since) = (now, Instant::now());
             } else if since.elapsed() > UNFINISHED {
+                link.close();
+            }
+            if lock(&room).as_ref().is_some_and(Room::is_overdue) {
                 link.close();
             }
             self.say_unsaid();
@@ -202,7 +234,11 @@ impl<'a> Session<'a> {
                 let name = self.spaces.own_name();
                 Ok(Some((FromSpace::Name { request, name }, Vec::new())))
             }
-            (ToSpace::Open { .. }, Some(_)) | (_, None) => {
+            (ToSpace::Join { request, name, seat }, None) => {
+                let joined = self.spaces.join(&name, *seat, self.visitor);
+                joined.map(|()| Some((FromSpace::Done { request, number: 0 }, Vec::new())))
+            }
+            (ToSpace::Open { .. } | ToSpace::Join { .. }, Some(_)) | (_, None) => {
                 self.client.link.close();
                 return false;
             }
@@ -215,8 +251,8 @@ impl<'a> Session<'a> {
     }
 
     fn open(&mut self, request: RequestId, name: &str, create: Option<phalanx_core::space::Options>) -> Answered {
-        let rights = (self.rights)(name);
-        let (space, created) = self.spaces.open(name, create, &rights)?;
+        let (space, created) = self.spaces.open(name, create, self.visitor)?;
+        let (rights, user) = (self.visitor.rights(name), self.visitor.user().cloned());
         if space.secure && !self.is_private {
             let why = "the space is secure, and this link is neither private nor in a trusted network";
             return Err(SpaceError::Forbidden(why.to_owned()));
@@ -227,12 +263,19 @@ impl<'a> Session<'a> {
             let mut locked = space.lock();
             locked.check()?;
             let id = locked.open(self.client.clone());
+            let share = |most| self.spaces.share(most);
             let options = locked.engine().options();
-            let members = options.replicas.iter().map(|replica| replica.address.clone()).collect();
             let (durable, most_tuples) = (options.durable, options.most_tuples);
+            let (waiters, transactions) = (share(options.most_waiters), share(options.most_transactions));
+            let keepers = locked.keepers().unwrap_or_default();
+            let members = keepers.members.into_iter().map(|member| member.address).collect();
+            if let Some(user) = &user {
+                let most = Shares { waiters, transactions, clients: share(MOST_CLIENTS as u64) };
+                locked.engine().add_user(id, user.clone(), most);
+            }
             (id, locked.engine().limits(), durable, members, most_tuples)
         };
-        let (user, unstable) = (self.user.clone(), Cell::default());
+        let unstable = Cell::default();
         self.opened = Some(Opened { space, id, rights, user, limits, most_tuples, unstable });
         let most_body = self.most_body();
         Ok(Some((FromSpace::Opened { request, created, secure, durable, most_body, members }, Vec::new())))
@@ -242,7 +285,14 @@ impl<'a> Session<'a> {
 impl Opened {
     /// Does something with the engine. Where it is kept, nothing may be answered before what is unstable was waited for.
     fn with<T>(&self, work: impl FnOnce(&mut Space, Duration) -> Result<T, SpaceError>) -> Result<T, SpaceError> {
-        let (done, told) = self.space.with(work);
+        self.done(self.space.with(work))
+    }
+
+    fn ask(&self, question: &Question) -> Result<Outcome, SpaceError> {
+        self.done(self.space.ask(question))
+    }
+
+    fn done<T>(&self, (done, told): (Result<T, SpaceError>, Told)) -> Result<T, SpaceError> {
         match told.is_unstable() {
             // It waits for all that were there before, too.
             true => {
@@ -290,8 +340,9 @@ impl Opened {
             }
             ToSpace::Count { request, transaction } => {
                 let template = self.template(&body, Verb::Rd)?;
-                let count = self.with(|space, now| space.count(now, &template, &Get::default(), transaction))?;
-                Ok(Some((FromSpace::Counted { request, count }, Vec::new())))
+                let (asker, get, goal) = (self.asker(request, transaction), &Get::default(), Goal::Count);
+                let asked = self.ask(&Question { asker, template: &template, get, transaction, goal })?;
+                Ok(answer(request, asked))
             }
             ToSpace::Renew { request, number, lease } => {
                 if !self.rights.allow_some(Verb::Out) {
@@ -309,8 +360,8 @@ impl Opened {
                 self.with(|space, now| space.prepare(now, transaction))?;
                 done(request, 0)
             }
-            ToSpace::Commit { request, transaction } => {
-                self.with(|space, now| space.commit(now, transaction))?;
+            ToSpace::Commit { request, transaction, once } => {
+                self.with(|space, now| space.commit_once(now, transaction, once.as_ref()))?;
                 done(request, 0)
             }
             ToSpace::Abort { request, transaction } => {
@@ -328,6 +379,10 @@ impl Opened {
                 if self.check(Verb::Rd, None).is_err() {
                     info.partitions.clear(); // which show what tuples look like that this client may not see
                 }
+                info.keepers = self.space.lock().keepers();
+                if let Some(keepers) = &info.keepers {
+                    info.options.replicas = keepers.members.iter().map(Keeper::replica).collect();
+                }
                 Ok(Some((FromSpace::Info { request, info }, Vec::new())))
             }
             ToSpace::Known { client } => {
@@ -342,7 +397,16 @@ impl Opened {
                 self.order(|space, now| space.client_is_back(now, self.id, client, got))?;
                 done(request, 0)
             }
-            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Beat => Ok(None),
+            ToSpace::Register { request, client } => {
+                self.order(|space, _| space.remember_client(self.id, client))?;
+                done(request, 0)
+            }
+            ToSpace::Members { request, add, remove } => {
+                self.check(Verb::Create, None)?;
+                self.space.change_members(&add, &remove)?;
+                done(request, 0)
+            }
+            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Join { .. } | ToSpace::Beat => Ok(None),
         }
     }
 
@@ -380,8 +444,8 @@ impl Opened {
             asked => asked.min(MOST_PAGE_BYTES),
         };
         let asker = self.asker(request, transaction);
-        let page = self.with(|space, now| space.get(now, asker, &template, &get, transaction))?;
-        Ok(Some(got(request, page)))
+        let question = Question { asker, template: &template, get: &get, transaction, goal: Goal::Page };
+        Ok(answer(request, self.ask(&question)?))
     }
 
     fn wait(
@@ -392,16 +456,13 @@ impl Opened {
         body: &[u8],
         transaction: Option<TransactionId>,
     ) -> Answered {
-        let template = Arc::new(self.template_for(&get, body)?);
-        let asker = self.asker(request, transaction);
-        let found = self.with(|space, now| {
-            let deadline = match wait {
-                Wait::For(patience) => Some(now.saturating_add(patience)),
-                Wait::No | Wait::Forever => None,
-            };
-            space.wait(now, asker, template, &get, deadline, transaction)
-        })?;
-        Ok(found.map(|tuple| got(request, Page { tuples: vec![tuple], next: None })))
+        let template = self.template_for(&get, body)?;
+        let deadline = match wait {
+            Wait::For(patience) => Some(self.space.now().saturating_add(patience)),
+            Wait::No | Wait::Forever => None,
+        };
+        let (asker, goal) = (self.asker(request, transaction), Goal::Wait(deadline));
+        Ok(answer(request, self.ask(&Question { asker, template: &template, get: &get, transaction, goal })?))
     }
 
     fn watch(&self, request: RequestId, since: Option<u64>, body: &[u8]) -> Answered {
@@ -444,6 +505,18 @@ impl Opened {
     }
 }
 
+fn answer(request: RequestId, outcome: Outcome) -> Option<Said> {
+    match outcome {
+        Outcome::Found(page) => Some(got(request, page)),
+        Outcome::One(tuple) => {
+            let got = FromSpace::Got { request, tuples: u32::from(tuple.is_some()), next: None };
+            Some((got, tuple.into_iter().map(Tuple::into_bytes).collect()))
+        }
+        Outcome::Counted(count) => Some((FromSpace::Counted { request, count }, Vec::new())),
+        Outcome::Waits | Outcome::GoesOn => None,
+    }
+}
+
 fn got(request: RequestId, page: Page) -> (FromSpace, Vec<Bytes>) {
     let count = page.tuples.len() as u32;
     let body = match <[Tuple; 1]>::try_from(page.tuples) {
@@ -476,7 +549,27 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Unwatch { request, .. }
         | ToSpace::Back { request, .. }
         | ToSpace::Name { request }
+        | ToSpace::Register { request, .. }
+        | ToSpace::Join { request, .. }
+        | ToSpace::Members { request, .. }
         | ToSpace::Info { request } => *request,
         ToSpace::Known { .. } | ToSpace::Beat => 0,
+    }
+}
+
+/// Tells a client that is not served why, in answer to what it asks first.
+pub fn turn_away(link: &Link, mut reader: Reader, error: &SpaceError) {
+    let (mut asked, until) = (None, Instant::now() + FAREWELL);
+    while asked.is_none() && Instant::now() < until && !link.is_closed() {
+        let on_frame = &mut |frame: Frame| asked = asked.or(decode(&frame.header).ok().map(|it| number_of(&it)));
+        if reader.receive(PAUSE, on_frame).is_err() {
+            return;
+        }
+    }
+    if let Some(request) = asked {
+        let answer = FromSpace::Failed { request, error: error.clone() };
+        link.queue(Mark::None, phalanx_core::wire::encode(&answer, 0), Vec::new());
+        link.flush();
+        let _ = link.finish(PAUSE); // it need not hear
     }
 }

@@ -3,11 +3,12 @@
 use super::hosted::Hosted;
 use super::keeping::Directory;
 use super::log::replicated::Kept;
-use super::replica::Taking;
-use super::{Rights, Verb, check_name};
+use super::replica::{FIRST_JOINING, Taking, check, founding};
+use super::visitor::{Visitor, share};
+use super::{Verb, check_name};
 use crate::door::Log;
 use phalanx_core::error::SpaceError;
-use phalanx_core::space::Options;
+use phalanx_core::space::{Options, Seat};
 use phalanx_net::identity::Member;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -20,17 +21,26 @@ pub struct Caps {
     pub spaces: usize,
     /// The largest that options of a space may be.
     pub options: Options,
+    /// Percent that one user may have of what there is for all: clients, spaces, unfinished messages, and in each space
+    /// transactions and requests that wait.
+    pub share: u8,
 }
 
 impl Default for Caps {
     fn default() -> Caps {
-        Caps { spaces: 1000, options: Options::default() }
+        Caps { spaces: 1000, options: Options::default(), share: 25 }
     }
 }
 
+/// Bytes of what members call a space among each other.
+const MOST_GROUP_NAME: usize = 8192;
+
+type Named = HashMap<String, Arc<Hosted>>;
+type Takings = HashMap<String, Arc<Taking>>;
+
 /// Named spaces.
 pub struct Spaces {
-    named: Mutex<HashMap<String, Arc<Hosted>>>,
+    named: Mutex<Named>,
     /// Whether a space is made when it is first named, by whom it may be.
     creates: bool,
     caps: Caps,
@@ -39,7 +49,7 @@ pub struct Spaces {
     /// What was opened there.
     kept: Mutex<Vec<Weak<Hosted>>>,
     /// Replicated spaces of which this is a member.
-    takings: Mutex<HashMap<String, Arc<Taking>>>,
+    takings: Mutex<Takings>,
     /// This server; none: it is no member of anything.
     own: Option<Arc<Member>>,
     log: Log,
@@ -52,6 +62,11 @@ impl Spaces {
         Spaces { named, creates, caps, directory, kept, takings, own, log }
     }
 
+    /// So many of `most` may one user have.
+    pub fn share(&self, most: u64) -> u64 {
+        share(most, self.caps.share)
+    }
+
     /// The name in this server's certificate; empty: it has none.
     pub fn own_name(&self) -> String {
         self.own.as_ref().map_or(String::new(), |own| own.name.clone())
@@ -61,7 +76,7 @@ impl Spaces {
     pub fn open_kept(&self) {
         let kept = self.directory.iter().flat_map(|directory| [directory.names(), directory.replicas()].concat());
         for name in kept.filter(|name| check_name(name).is_ok()) {
-            match self.open(&name, None, &Rights::Everything) {
+            match self.open(&name, None, &Visitor::owner()) {
                 Ok(_) | Err(SpaceError::Elsewhere { .. }) => {}
                 Err(error) => (self.log)(format!("the space {name} was kept, but {error}")),
             }
@@ -74,7 +89,13 @@ impl Spaces {
     }
 
     /// This member of the replicated space of that name, if it is one, or is to become one.
-    fn taking(&self, name: &str, create: Option<&Options>, rights: &Rights) -> Result<Option<Arc<Taking>>, SpaceError> {
+    fn taking(
+        &self,
+        name: &str,
+        create: Option<&Options>,
+        visitor: &Visitor,
+        named: &Named,
+    ) -> Result<Option<Arc<Taking>>, SpaceError> {
         let mut takings = lock(&self.takings);
         let create = create.filter(|options| !options.replicas.is_empty());
         if let Some(taking) = takings.get(name) {
@@ -88,22 +109,76 @@ impl Spaces {
         let not_kept = |why: &str| SpaceError::NotKept(why.to_owned());
         let directory = self.directory.as_ref().ok_or_else(|| not_kept("this server has no directory for spaces"))?;
         let own = self.own.as_ref().ok_or_else(|| not_kept("this server has no identity: it is no member"))?;
-        if !has {
-            self.check_creating(name, rights)?;
+        if let Some(options) = create.filter(|_| !has) {
+            self.check_creating(name, options, visitor)?;
+            self.check_room(visitor, named, &takings)?;
         }
-        let create = create.map(|options| self.capped(options.clone())).filter(|_| self.creates);
-        let taking = Taking::open(&directory.replica(name)?, name, own, create.clone(), self.log.clone())?;
+        let create = create.map(|options| self.capped(options.clone(), visitor)).filter(|_| self.creates);
+        let new = create.clone().map(|options| founding(name, options, &own.name)).transpose()?;
+        let taking = Taking::open(&directory.replica(name)?, name, own, new, self.log.clone())?;
         takings.insert(name.to_owned(), taking.clone());
         drop(takings);
         create.map_or(Ok(()), |options| taking.check(&options))?;
         Ok(Some(taking))
     }
 
-    fn check_creating(&self, name: &str, rights: &Rights) -> Result<(), SpaceError> {
-        match rights.allow(Verb::Create, None) {
-            _ if !self.creates => Err(SpaceError::NoSpace("there is none of this name".into())),
-            true => Ok(()),
-            false => Err(SpaceError::Forbidden(format!("to create the space {name}"))),
+    /// This server is to be a member of a space that others keep; whoever leads it will be told so next. For the server it
+    /// is a space that the visitor makes.
+    pub fn join(&self, name: &str, seat: Seat, visitor: &Visitor) -> Result<(), SpaceError> {
+        check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
+        self.check_creating(name, &seat.options, visitor)?;
+        let not_kept = |why: &str| SpaceError::NotKept(why.to_owned());
+        let directory = self.directory.as_ref().ok_or_else(|| not_kept("this server has no directory for spaces"))?;
+        let own = self.own.as_ref().ok_or_else(|| not_kept("this server has no identity: it is no member"))?;
+        check(&seat.options.replicas, &own.name)?;
+        if seat.number < FIRST_JOINING || seat.group.len() > MOST_GROUP_NAME {
+            return Err(SpaceError::Options("no number or name that a member who comes later has".into()));
+        }
+        let named = lock(&self.named);
+        let mut takings = lock(&self.takings);
+        if let Some(former) = takings.get(name).filter(|taking| taking.is_former()) {
+            former.close();
+            directory.set_aside(name)?;
+            takings.remove(name);
+        }
+        if named.contains_key(name) || takings.contains_key(name) || directory.has(name) || directory.has_replica(name)
+        {
+            return Err(not_kept("this server has a space of this name already"));
+        }
+        self.check_room(visitor, &named, &takings)?;
+        let seat = Seat { options: self.capped(seat.options, visitor), ..seat };
+        let taking = Taking::open(&directory.replica(name)?, name, own, Some(seat), self.log.clone())?;
+        takings.insert(name.to_owned(), taking);
+        Ok(())
+    }
+
+    /// Whether the visitor may make a space of this name, for the group that the options name.
+    fn check_creating(&self, name: &str, options: &Options, visitor: &Visitor) -> Result<(), SpaceError> {
+        if !self.creates {
+            return Err(SpaceError::NoSpace("there is none of this name".into()));
+        }
+        if !visitor.rights(name).allow(Verb::Create, None) {
+            return Err(SpaceError::Forbidden(format!("to create the space {name}")));
+        }
+        options.group.as_ref().map_or(Ok(()), |group| visitor.check_making(name, group))
+    }
+
+    /// Whether there is room for one more space, and of the visitor's share.
+    fn check_room(&self, visitor: &Visitor, named: &Named, takings: &Takings) -> Result<(), SpaceError> {
+        let full = |what: &str, most| Err(SpaceError::Full { what: what.to_owned(), most });
+        let most = self.caps.spaces as u64;
+        // Those that were kept count also while nobody has named them.
+        let kept = self.directory.iter().flat_map(Directory::names).filter(|name| !named.contains_key(name));
+        if (named.len() + kept.count() + takings.len()) as u64 >= most {
+            return full("spaces", most);
+        }
+        let Some(user) = visitor.user() else { return Ok(()) };
+        let replicated = takings.values().map(|taking| &taking.options().maker);
+        let makers = named.values().map(|space| &space.maker).chain(replicated);
+        let most = self.share(most);
+        match makers.filter(|maker| maker.as_deref() == Some(user)).count() as u64 >= most {
+            true => full("spaces made by one user", most),
+            false => Ok(()),
         }
     }
 
@@ -133,23 +208,41 @@ impl Spaces {
         free
     }
 
-    /// The space of that name, made if there is none and `create` says how; and whether it was made.
+    /// The space of that name, made if there is none and `create` says how; and whether it was made. One that is there
+    /// keeps what it has, but who asks for a group's is not given another.
     pub fn open(
         &self,
         name: &str,
         create: Option<Options>,
-        rights: &Rights,
+        visitor: &Visitor,
     ) -> Result<(Arc<Hosted>, bool), SpaceError> {
-        let no_space = |why: &str| SpaceError::NoSpace(why.to_owned());
-        check_name(name).map_err(|error| no_space(&error.to_string()))?;
-        if !rights.are_any() {
+        check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
+        if !visitor.rights(name).are_any() {
             return Err(SpaceError::Forbidden(format!("nothing in the space {name}")));
         }
+        let asked = create.as_ref().and_then(|options| options.group.clone());
+        let (space, created) = self.find_or_make(name, create, visitor)?;
+        space.group.as_ref().map_or(Ok(()), |group| visitor.check_member(name, group))?;
+        match asked.filter(|asked| space.group.as_ref() != Some(asked)) {
+            Some(asked) => {
+                let what = format!("the space {name} is there already, and is not the group {asked}'s");
+                Err(SpaceError::Forbidden(what))
+            }
+            None => Ok((space, created)),
+        }
+    }
+
+    fn find_or_make(
+        &self,
+        name: &str,
+        create: Option<Options>,
+        visitor: &Visitor,
+    ) -> Result<(Arc<Hosted>, bool), SpaceError> {
         let mut named = lock(&self.named);
         if let Some(space) = named.get(name).filter(|space| !space.has_ended()) {
             return Ok((space.clone(), false));
         }
-        if let Some(taking) = self.taking(name, create.as_ref(), rights)? {
+        if let Some(taking) = self.taking(name, create.as_ref(), visitor, &named)? {
             return Ok((taking.space()?, false));
         }
         if let Some(directory) = self.directory.as_ref().filter(|directory| directory.has(name)) {
@@ -157,27 +250,20 @@ impl Spaces {
             named.insert(name.to_owned(), space.clone());
             return Ok((space, false));
         }
-        let options = create.ok_or_else(|| no_space("there is none of this name"))?;
-        self.check_creating(name, rights)?;
-        if self.count(&named) >= self.caps.spaces {
-            return Err(SpaceError::Full { what: "spaces".to_owned(), most: self.caps.spaces as u64 });
-        }
+        let options = create.ok_or_else(|| SpaceError::NoSpace("there is none of this name".to_owned()))?;
+        self.check_creating(name, &options, visitor)?;
+        self.check_room(visitor, &named, &lock(&self.takings))?;
+        let options = self.capped(options, visitor);
         let space = match (options.durable, &self.directory) {
-            (false, _) => Hosted::new(self.capped(options))?,
-            (true, Some(directory)) => self.open_file(directory, name, Some(self.capped(options)))?,
+            (false, _) => Hosted::new(options)?,
+            (true, Some(directory)) => self.open_file(directory, name, Some(options))?,
             (true, None) => return Err(SpaceError::NotKept("this server has no directory for durable spaces".into())),
         };
         named.insert(name.to_owned(), space.clone());
         Ok((space, true))
     }
 
-    /// Those that were kept count also while nobody has named them.
-    fn count(&self, named: &HashMap<String, Arc<Hosted>>) -> usize {
-        let kept = self.directory.iter().flat_map(Directory::names).filter(|name| !named.contains_key(name));
-        named.len() + kept.count() + lock(&self.takings).len()
-    }
-
-    fn capped(&self, asked: Options) -> Options {
+    fn capped(&self, asked: Options, visitor: &Visitor) -> Options {
         let most = &self.caps.options;
         Options {
             most_tuples: asked.most_tuples.min(most.most_tuples),
@@ -192,6 +278,7 @@ impl Spaces {
             log_events: asked.log_events.min(most.log_events),
             log_bytes: asked.log_bytes.min(most.log_bytes),
             lease: asked.lease.map(|lease| lease.max(Duration::from_nanos(1))),
+            maker: visitor.user().map(|user| user.to_string()),
             ..asked
         }
     }

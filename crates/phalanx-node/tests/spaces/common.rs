@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
-use phalanx_core::level::Policy;
+use phalanx_core::level::{Bound, Level, Network, Policy, Rule};
 use phalanx_core::space::{Get, Options, OutOptions, Pattern, RequestId, Template, Tuple, Value, mask};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::identity::{Authority, Member, Role};
@@ -60,9 +60,12 @@ pub struct AtPort {
 impl AtPort {
     pub fn start(policy: Policy, access: Option<&str>) -> AtPort {
         let authority = Authority::create().unwrap();
-        let member = Member::parse(&authority.issue(Role::Executor, "labpc").unwrap(), Role::Executor).unwrap();
         let access = access.map(|rules| Access::parse(rules).unwrap());
-        let options = ServerOptions { policy, access, ..ServerOptions::default() };
+        AtPort::start_with(authority, ServerOptions { policy, access, ..ServerOptions::default() })
+    }
+
+    pub fn start_with(authority: Authority, options: ServerOptions) -> AtPort {
+        let member = Member::parse(&authority.issue(Role::Executor, "labpc").unwrap(), Role::Executor).unwrap();
         let place = "127.0.0.1:0".parse().unwrap();
         let server = Server::start(&place, Some(member), options, |_| ()).unwrap();
         AtPort { authority, server }
@@ -70,9 +73,33 @@ impl AtPort {
 
     /// A user's connection.
     pub fn user(&self, name: &str, policy: Policy, space: &str) -> Result<Arc<Client>, ClientError> {
-        let member = Member::parse(&self.authority.issue(Role::User, name).unwrap(), Role::User).unwrap();
-        let address = self.server.address();
-        reach(&format!("{address}/{space}"), Some(member), policy, Some(Options::default()))
+        self.user_with(name, policy, space, Some(Options::default()))
+    }
+
+    pub fn user_with(
+        &self,
+        name: &str,
+        policy: Policy,
+        space: &str,
+        create: Option<Options>,
+    ) -> Result<Arc<Client>, ClientError> {
+        self.member_as(Role::User, name, policy, space, create)
+    }
+
+    pub fn member_as(
+        &self,
+        role: Role,
+        name: &str,
+        policy: Policy,
+        space: &str,
+        create: Option<Options>,
+    ) -> Result<Arc<Client>, ClientError> {
+        let member = self.member(role, name);
+        reach(&format!("{}/{space}", self.server.address()), Some(member), policy, create)
+    }
+
+    pub fn member(&self, role: Role, name: &str) -> Member {
+        Member::parse(&self.authority.issue(role, name).unwrap(), role).unwrap()
     }
 }
 
@@ -159,6 +186,12 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Every link is private, and so begins with a handshake, also on this machine.
+pub fn all_private() -> Policy {
+    let private = Rule { network: Network::Any, role: None, mark: None, bound: Bound::Required(Level::Private) };
+    Policy { rules: vec![private], ..Policy::default() }
 }
 
 pub fn space_error<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> SpaceError {

@@ -3,9 +3,9 @@
 use super::common::*;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Get, OutOptions, Pattern};
-use phalanx_core::wire::encode;
-use phalanx_core::wire::space::{ToSpace, Wait};
+use phalanx_core::space::{Get, MOST_CLIENTS, Once, OutOptions, Pattern, Seat};
+use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
+use phalanx_core::wire::{decode, encode};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -76,6 +76,46 @@ fn before_a_space_is_open_nothing_long_is_taken() {
     let ended = std::io::Read::read(&mut socket, &mut [0]);
     let is_over = ended.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |count| count == 0);
     assert!(is_over, "the server hangs up");
+}
+
+#[test]
+fn nobody_takes_a_seat_that_makes_no_sense_or_where_nothing_is_kept() {
+    let at = AtPath::start(ServerOptions::default());
+    let seat = |number: u64| Box::new(Seat { number, group: "x".repeat(9000), options: Default::default() });
+    for (name, number) in [("todo", 1), ("todo", u64::MAX), ("../todo", u64::MAX)] {
+        let mut socket = connection(&at);
+        let join = ToSpace::Join { request: 1, name: name.into(), seat: seat(number) };
+        socket.write_all(&encode(&join, 0)).unwrap();
+        socket.set_patience(Some(PATIENCE)).unwrap();
+        let mut prefix = [0; 16];
+        std::io::Read::read_exact(&mut socket, &mut prefix).unwrap();
+        let mut header = vec![0; u32::from_le_bytes(prefix[..4].try_into().unwrap()) as usize];
+        std::io::Read::read_exact(&mut socket, &mut header).unwrap();
+        assert!(matches!(decode(&header), Ok(FromSpace::Failed { request: 1, .. })), "{header:?}");
+    }
+    assert!(at.try_client("todo", None).is_err(), "there is none");
+}
+
+#[test]
+fn clients_that_register_without_end_are_forgotten_and_the_space_goes_on() {
+    let at = AtPath::start(ServerOptions::default());
+    let client = at.client("todo");
+    let once = Once { client: 0, number: 1, open_from: 1 };
+    let options = OutOptions { once: Some(once), ..OutOptions::default() };
+    let message = |request| ToSpace::Out { request, tuples: 1, options: options.clone(), transaction: None };
+    let put = || finish(&client, client.ask(message, vec![tuple("a", 1)]).unwrap());
+    for number in 0..=MOST_CLIENTS as u128 {
+        let register = |request| ToSpace::Register { request, client: number };
+        let request = client.ask(register, Vec::new()).unwrap();
+        if number % 500 == 0 {
+            finish(&client, request).unwrap();
+            put().unwrap();
+        } else {
+            client.abandon(request);
+        }
+    }
+    assert!(matches!(space_error(put()), SpaceError::UnknownClient));
+    assert_eq!(info(&client).tuples, 1);
 }
 
 #[test]

@@ -4,22 +4,27 @@ use phalanx_core::space::Reader;
 use phalanx_core::space::put_array;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyTuple, PyType};
 
 /// Appends an array.
 pub fn put_ndarray(to: &mut Vec<u8>, array: &Bound<'_, PyAny>) -> PyResult<()> {
-    let dtype = array.getattr("dtype")?;
-    let plain = dtype.getattr("names")?.is_none() && !dtype.getattr("hasobject")?.is_truthy()?;
-    if !plain || dtype.getattr("itemsize")?.extract::<usize>()? == 0 {
+    let py = array.py();
+    let dtype = array.getattr(intern!(py, "dtype"))?;
+    let plain =
+        dtype.getattr(intern!(py, "names"))?.is_none() && !dtype.getattr(intern!(py, "hasobject"))?.is_truthy()?;
+    if !plain || dtype.getattr(intern!(py, "itemsize"))?.extract::<usize>()? == 0 {
         return Err(PyTypeError::new_err(format!(
             "an array of dtype {} does not travel: its items are to be numbers, texts, bytes or times",
             dtype.str()?
         )));
     }
-    let name: String = dtype.getattr("str")?.extract()?;
-    let shape: Vec<u64> = array.getattr("shape")?.extract()?;
-    let contiguous = match array.getattr("flags")?.getattr("c_contiguous")?.is_truthy()? {
+    let name = dtype.getattr(intern!(py, "str"))?;
+    let name = name.extract::<&str>()?;
+    let shape: Vec<u64> = array.getattr(intern!(py, "shape"))?.extract()?;
+    let contiguous = match array.getattr(intern!(py, "flags"))?.getattr(intern!(py, "c_contiguous"))?.is_truthy()? {
         true => array.clone(),
         false => array.call_method1("copy", ("C",))?,
     };
@@ -28,10 +33,10 @@ pub fn put_ndarray(to: &mut Vec<u8>, array: &Bound<'_, PyAny>) -> PyResult<()> {
             // SAFETY: contiguous, of this length, and alive as long as the buffer is held. A program that changes the
             // array in another thread meanwhile puts either state of it.
             let items = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
-            put_array(to, &name, &shape, items);
+            put_array(to, name, &shape, items);
         }
         // Times have no buffer, and what is empty needs none.
-        _ => put_array(to, &name, &shape, contiguous.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes()),
+        _ => put_array(to, name, &shape, contiguous.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes()),
     }
     Ok(())
 }
@@ -42,9 +47,7 @@ pub fn read_ndarray<'py>(py: Python<'py>, reader: &mut Reader<'_>) -> PyResult<B
     let dimensions = reader.varint().map_err(super::wrong)?;
     let shape: Result<Vec<u64>, _> = (0..dimensions).map(|_| reader.varint()).collect();
     let items = PyByteArray::new(py, reader.string().map_err(super::wrong)?);
-    let options = PyDict::new(py);
-    options.set_item("shape", PyTuple::new(py, shape.map_err(super::wrong)?)?)?;
-    options.set_item("dtype", dtype)?;
-    options.set_item("buffer", items)?;
-    py.import("numpy")?.getattr("ndarray")?.call((), Some(&options))
+    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let shape = PyTuple::new(py, shape.map_err(super::wrong)?)?;
+    NDARRAY.import(py, "numpy", "ndarray")?.call1((shape, dtype, items))
 }

@@ -24,6 +24,11 @@ pub fn to_python<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDic
     let partition = |it: &phalanx_core::space::PartitionInfo| (it.signature.clone(), it.tuples, it.indexes.clone());
     all.set_item("partitions", info.partitions.iter().map(partition).collect::<Vec<_>>())?;
     all.set_item("options", options(py, info)?)?;
+    if let Some(kept) = &info.keepers {
+        all.set_item("term", kept.term)?;
+        let replica = |it: &phalanx_core::space::Keeper| (it.address.clone(), it.name.clone(), it.leads, it.behind);
+        all.set_item("replicas", kept.members.iter().map(replica).collect::<Vec<_>>())?;
+    }
     Ok(all)
 }
 
@@ -45,6 +50,8 @@ fn options<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     all.set_item("log_bytes", options.log_bytes)?;
     all.set_item("secure", options.secure)?;
     all.set_item("durable", options.durable)?;
+    all.set_item("group", options.group.clone())?;
+    all.set_item("maker", options.maker.clone())?;
     let replicas: Vec<&str> = options.replicas.iter().map(|replica| &replica.address[..]).collect();
     all.set_item("replicas", replicas)?;
     Ok(all)

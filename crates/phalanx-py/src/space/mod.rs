@@ -44,8 +44,10 @@ pub fn failed(error: SpaceError) -> PyErr {
         SpaceError::Full { .. } => "SpaceFullError",
         SpaceError::NoTransaction | SpaceError::Prepared => "TransactionError",
         SpaceError::TimedOut => "SpaceTimeoutError",
+        SpaceError::Forbidden(_) => "AccessError",
         SpaceError::Uncertain(_) => "SpaceLostError",
         SpaceError::Elsewhere { .. } => "SpaceMovedError",
+        SpaceError::UnknownClient => "SpaceForgottenError",
         SpaceError::Cancelled => return raise("SpaceError", "this space is closed"),
         _ => "SpaceError",
     };

@@ -2,7 +2,7 @@
 
 use super::encode::{Encoding, encode_field};
 use crate::errors::raise;
-use phalanx_core::space::{Cursor, Get, Options, Order, OutOptions};
+use phalanx_core::space::{Cursor, Get, Once, Options, Order, OutOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -42,6 +42,7 @@ pub fn to_options(words: &Bound<'_, PyDict>) -> PyResult<Options> {
             "log_bytes" => options.log_bytes = value.extract()?,
             "secure" => options.secure = value.extract()?,
             "durable" => options.durable = value.extract()?,
+            "group" => options.group = Some(value.extract()?),
             other => return Err(PyTypeError::new_err(format!("a space has no option {other}"))),
         }
     }
@@ -58,6 +59,14 @@ fn to_order(name: &str) -> PyResult<Order> {
     })
 }
 
+/// The client, the request's number, and the oldest one that is open, of a request that happens once.
+pub type Numbered = (u128, u64, u64);
+
+/// As the space is told.
+pub fn to_once((client, number, open_from): Numbered) -> Once {
+    Once { client, number, open_from }
+}
+
 /// What an `out` says of its tuples.
 pub fn to_out_options(
     lease: Option<f64>,
@@ -72,6 +81,7 @@ pub fn to_out_options(
         key: key.map(field).transpose()?,
         label: label.map(field).transpose()?,
         priority,
+        once: None,
     })
 }
 

@@ -20,7 +20,9 @@ pub struct SpaceServer {
 }
 
 /// Whom a server serves, as Python says it: the policy, users that are accepted, the text of a file of access rules, whether
-/// spaces are made when they are first named, how many, where durable ones are kept, and the most that their options may be.
+/// spaces are made when they are first named, how many, for how many clients at a time, how many percent of it all are for
+/// one user, how many bytes of unfinished messages there may be, where durable spaces are kept, and the most that their
+/// options may be.
 #[derive(FromPyObject)]
 pub struct Serving<'py> {
     #[pyo3(item)]
@@ -33,6 +35,10 @@ pub struct Serving<'py> {
     spaces: usize,
     #[pyo3(item)]
     sessions: usize,
+    #[pyo3(item)]
+    user_share: u8,
+    #[pyo3(item)]
+    unfinished: u64,
     #[pyo3(item)]
     directory: Option<PathBuf>,
     #[pyo3(item)]
@@ -48,8 +54,9 @@ impl Serving<'_> {
             access: access.map_err(|error| raise("PolicyError", format!("access rules: {error}")))?,
             creates: self.creates,
             directory: self.directory.map(node::Directory::new),
-            caps: node::Caps { spaces: self.spaces, options: to_options(&self.most)? },
+            caps: node::Caps { spaces: self.spaces, options: to_options(&self.most)?, share: self.user_share },
             sessions: self.sessions,
+            unfinished: self.unfinished,
         })
     }
 }

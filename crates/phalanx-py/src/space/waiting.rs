@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How often a wait in the main thread looks whether somebody pressed Ctrl-C.
-const SIGNALS: Duration = Duration::from_millis(50);
+pub const SIGNALS: Duration = Duration::from_millis(50);
 /// Events, and their bytes, that wait for a reader; then he is told again from the space's log.
 const MOST_EVENTS: usize = 10_000;
 const MOST_BYTES: usize = 64 << 20;
@@ -112,6 +112,14 @@ impl Callback {
             takes,
             hosted: Arc::downgrade(hosted),
             answer: Mutex::default(),
+        }
+    }
+
+    /// Calls it, if there is an answer.
+    pub fn answer(&self, session: SessionId, answer: Option<Answer>) {
+        if let Some(answer) = answer {
+            self.tell(Command::Answer { session, request: 0, answer });
+            self.flush();
         }
     }
 

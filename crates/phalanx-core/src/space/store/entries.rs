@@ -10,7 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extra {
     pub key: Option<Box<[u8]>>,
-    pub label: Option<Box<[u8]>>,
+    /// Shared by all that were put with it at once.
+    pub label: Option<Arc<[u8]>>,
     pub priority: i64,
     pub deadline: Option<Duration>,
     /// Who put it, where users are told apart.

@@ -145,9 +145,14 @@ impl<'a> Walk<'a> {
         Walk { links, head, at: NIL, backward }
     }
 
-    /// What is behind a slot of the list, oldest first.
-    pub fn behind(links: &'a Links, head: u32, slot: u32) -> Walk<'a> {
-        Walk { links, head, at: slot, backward: false }
+    /// What is behind a slot of the list in a direction; behind none: all.
+    pub fn behind(links: &'a Links, head: u32, slot: u32, backward: bool) -> Walk<'a> {
+        Walk { links, head, at: slot, backward }
+    }
+
+    /// Nothing more.
+    pub fn none(walk: Walk<'a>) -> Walk<'a> {
+        Walk { head: NIL, ..walk }
     }
 }
 

@@ -2,32 +2,33 @@
 //! them indexes.
 
 mod boxes;
+mod candidates;
 mod entries;
 mod index;
 pub(super) mod links;
 mod partition;
+pub(super) mod scan;
 mod slab;
 
 pub use boxes::MOST_SIDES;
 pub use entries::Extra;
 pub use partition::Wanted;
+pub use scan::{Looked, Room, Scan, step};
 
 use super::signature::Signature;
 use super::template::Template;
 use super::value::Tuple;
 use crate::wire::space::{Cursor, Options, Order, PartitionInfo};
+use candidates::Position;
 use hashbrown::HashMap;
 use partition::Partition;
+use scan::{Anchor, Cost, Stand};
+use slab::NIL;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::hash::RandomState;
 
 /// Signatures that have a partition of their own. What comes when all are in use goes into the first one.
 const MOST_PARTITIONS: usize = 256;
-/// Bytes of a page that asks for no limit.
-const PAGE: u64 = 1 << 24;
-/// What a tuple in a page counts beside its bytes.
-const PAGE_TUPLE: u64 = 64;
 
 /// Where a tuple lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +46,6 @@ pub struct Held {
 }
 
 impl Held {
-    pub fn priority(&self) -> i64 {
-        self.extra.as_ref().map_or(0, |extra| extra.priority)
-    }
-
     pub fn key(&self) -> Option<&[u8]> {
         self.extra.as_ref()?.key.as_deref()
     }
@@ -70,6 +67,12 @@ pub fn rank(order: Order, priority: i64, number: u64) -> Rank {
     }
 }
 
+/// The number of a tuple that has a rank.
+fn number_of(order: Order, rank: Rank) -> u64 {
+    if order == Order::Lifo { !rank.1 } else { rank.1 }
+}
+
+#[derive(Debug)]
 pub struct Store {
     indexes: Vec<Vec<u16>>,
     boxes: Vec<Vec<u16>>,
@@ -85,6 +88,9 @@ pub struct Store {
     bytes: u64,
     searches: u64,
     looked_at: u64,
+    /// Where searches stand that are not over.
+    anchors: Vec<Anchor>,
+    anchored: u64,
 }
 
 impl Store {
@@ -104,6 +110,8 @@ impl Store {
             bytes: 0,
             searches: 0,
             looked_at: 0,
+            anchors: Vec::new(),
+            anchored: 0,
         }
     }
 
@@ -168,6 +176,7 @@ impl Store {
 
     /// Takes a tuple out; its key stays reserved.
     pub fn remove(&mut self, place: Place) -> Held {
+        self.move_anchors(place);
         let partition = &mut self.partitions[place.partition as usize];
         let before = partition.bytes();
         let (number, tuple, extra) = partition.remove(place.slot);
@@ -180,7 +189,6 @@ impl Store {
     }
 
     /// Every tuple, the oldest first.
-    #[cfg(test)]
     pub fn all(&self) -> Vec<Held> {
         let of = |partition: &Partition| {
             let entries = partition.entries();
@@ -212,26 +220,123 @@ impl Store {
     }
 
     /// The first tuple that is wanted.
-    pub fn find(&mut self, wanted: &Wanted) -> Option<Place> {
+    pub fn find(&mut self, wanted: &Wanted, scan: &mut Scan) -> Looked<Option<Place>> {
         self.searches += 1;
         if let Some(key) = wanted.key {
-            return self.find_key(key, wanted);
+            return Looked::Done(self.find_key(key, wanted));
         }
-        let (mut from, mut best) = (0, None::<(Rank, Place)>);
-        while let Some(number) = self.next_partition(wanted.template, from) {
-            from = number + 1;
-            let partition = &mut self.partitions[number as usize];
-            let Some(slot) = partition.find(wanted, self.searches, &mut self.looked_at) else { continue };
+        while let Some(number) = self.next_partition(wanted.template, scan.partition) {
+            let mut slot = NIL;
+            let met = |_: &entries::Entries, found| {
+                slot = found;
+                false
+            };
+            if self.look(number, wanted, None, scan, met) == Looked::Tired {
+                return Looked::Tired;
+            }
+            if slot == NIL {
+                continue;
+            }
             let place = Place { partition: number, slot };
             if wanted.order == Order::Any {
-                return Some(place);
+                return Looked::Done(Some(place));
             }
             let rank = self.rank(place, wanted.order);
-            if best.is_none_or(|(other, _)| rank < other) {
-                best = Some((rank, place));
+            if scan.best.is_none_or(|(other, ..)| rank < other) {
+                scan.best = Some((rank, place));
             }
         }
-        best.map(|(_, place)| place)
+        match scan.best.take() {
+            None => Looked::Done(None),
+            Some((rank, place)) if self.has(place, number_of(wanted.order, rank)) => Looked::Done(Some(place)),
+            // Others took it meanwhile: from the beginning.
+            Some(_) => {
+                scan.partition = 0;
+                Looked::Tired
+            }
+        }
+    }
+
+    /// Looks through a partition, as far as a step goes.
+    fn look(
+        &mut self,
+        number: u32,
+        wanted: &Wanted,
+        after: Option<(u32, u64)>,
+        scan: &mut Scan,
+        call: impl FnMut(&entries::Entries, u32) -> bool,
+    ) -> Looked<()> {
+        let from = self.weigh(number, std::mem::take(&mut scan.stand));
+        let cost = &mut Cost { left: &mut scan.left, looked_at: &mut self.looked_at, clock: self.searches };
+        match self.partitions[number as usize].look(wanted, from, after, cost, call) {
+            None => {
+                scan.leave(number);
+                Looked::Done(())
+            }
+            Some(position) => {
+                (scan.partition, scan.stand) = (number, self.drop_anchor(number, position));
+                Looked::Tired
+            }
+        }
+    }
+
+    /// Lets go of where a search stood.
+    fn weigh(&mut self, partition: u32, stand: Stand) -> Position {
+        let (number, in_partition) = match stand {
+            Stand::Listed { anchor, partition } => (anchor, partition),
+            Stand::Beginning => return Position::Beginning,
+            Stand::Urgent(urgency, of) if of == partition => return Position::Urgent(urgency),
+            Stand::Picked(slots, of) if of == partition => return Position::Picked(slots),
+            Stand::Urgent(..) | Stand::Picked(..) => return Position::Beginning,
+        };
+        let Some(at) = self.anchors.iter().position(|anchor| anchor.number == number) else {
+            return Position::Beginning;
+        };
+        let Anchor { list, slot, backward, .. } = self.anchors.swap_remove(at);
+        match in_partition == partition {
+            true => Position::Listed { list, slot, backward },
+            false => Position::Beginning,
+        }
+    }
+
+    fn drop_anchor(&mut self, partition: u32, position: Position) -> Stand {
+        match position {
+            Position::Beginning => Stand::Beginning,
+            Position::Urgent(urgency) => Stand::Urgent(urgency, partition),
+            Position::Picked(slots) => Stand::Picked(slots, partition),
+            Position::Listed { list, slot, backward } => {
+                self.anchored += 1;
+                self.anchors.push(Anchor { number: self.anchored, partition, list, slot, backward });
+                Stand::Listed { anchor: self.anchored, partition }
+            }
+        }
+    }
+
+    /// A search is given up.
+    pub fn forget(&mut self, scan: &Scan) {
+        if let Stand::Listed { anchor, .. } = scan.stand {
+            self.anchors.retain(|other| other.number != anchor);
+        }
+    }
+
+    /// Who stands at a tuple that goes stands beside it.
+    fn move_anchors(&mut self, place: Place) {
+        for anchor in &mut self.anchors {
+            if anchor.partition == place.partition && anchor.slot == place.slot {
+                let partition = &self.partitions[place.partition as usize];
+                (anchor.list, anchor.slot) = partition.beside(anchor.list, anchor.slot, anchor.backward);
+            }
+        }
+    }
+
+    /// Whether a place still has the tuple that had a rank in an order.
+    pub fn has_ranked(&self, place: Place, order: Order, rank: Rank) -> bool {
+        self.has(place, number_of(order, rank))
+    }
+
+    /// Whether a place has the tuple of a number.
+    pub fn has(&self, place: Place, number: u64) -> bool {
+        self.partitions.get(place.partition as usize).is_some_and(|it| it.slab().has(place.slot, number))
     }
 
     fn find_key(&self, key: &[u8], wanted: &Wanted) -> Option<Place> {
@@ -240,27 +345,32 @@ impl Store {
         wanted.accepts(entries.slab.entry(place.slot).bytes, entries.extra(place.slot)).then_some(place)
     }
 
-    /// Wanted tuples behind a place and with numbers below `end`, at most `limit`, and so many bytes; and where the next page begins, if there may be one.
+    /// Wanted tuples behind a place and with numbers below `end`, as many as there is room for, so far; and, when the page
+    /// is done, where the next one begins, if there may be one.
     pub fn page(
         &mut self,
         wanted: &Wanted,
-        limit: u32,
-        bytes: u64,
+        room: &mut Room,
         after: Option<Cursor>,
         end: u64,
-    ) -> (Vec<Place>, Option<Cursor>) {
+        scan: &mut Scan,
+    ) -> (Vec<Place>, Looked<Option<Cursor>>) {
         self.searches += 1;
         if let Some(key) = wanted.key {
             let found = if after.is_none() { self.find_key(key, wanted) } else { None };
-            return (found.into_iter().collect(), None);
+            return (found.into_iter().collect(), Looked::Done(None));
         }
-        let mut room = Room { tuples: limit.max(1), bytes: if bytes == 0 { PAGE } else { bytes } };
-        let first = self.next_partition(wanted.template, 0);
-        let one = first.is_none_or(|first| self.next_partition(wanted.template, first + 1).is_none());
-        match wanted.order {
-            Order::Any => self.page_in_turn(wanted, &mut room, after, end),
-            Order::Fifo if one => self.page_in_turn(wanted, &mut room, after, end),
-            _ => self.page_in_order(wanted, &mut room, after, end),
+        let sorts = *scan.sorts.get_or_insert_with(|| match wanted.order {
+            Order::Any => false,
+            Order::Fifo => {
+                let first = self.next_partition(wanted.template, 0);
+                first.is_some_and(|first| self.next_partition(wanted.template, first + 1).is_some())
+            }
+            Order::Lifo | Order::Priority => true,
+        });
+        match sorts {
+            false => self.page_in_turn(wanted, room, after, end, scan),
+            true => self.page_in_order(wanted, room, after, end, scan),
         }
     }
 
@@ -271,26 +381,27 @@ impl Store {
         room: &mut Room,
         after: Option<Cursor>,
         end: u64,
-    ) -> (Vec<Place>, Option<Cursor>) {
-        let mut places = Vec::new();
-        let mut from = after.map_or(0, |cursor| cursor.partition);
-        while let Some(number) = self.next_partition(wanted.template, from) {
-            from = number + 1;
+        scan: &mut Scan,
+    ) -> (Vec<Place>, Looked<Option<Cursor>>) {
+        let (wanted, mut places) = (&Wanted { order: Order::Fifo, ..*wanted }, Vec::new());
+        scan.partition = scan.partition.max(after.map_or(0, |cursor| cursor.partition));
+        while let Some(number) = self.next_partition(wanted.template, scan.partition) {
             let behind = after.filter(|cursor| cursor.partition == number).map(|cursor| (cursor.slot, cursor.number));
-            let mut last = None;
-            self.partitions[number as usize].each(wanted, behind, self.searches, |entries, slot| {
+            let looked = self.look(number, wanted, behind, scan, |entries, slot| {
                 if entries.slab.number(slot) >= end {
                     return false;
                 }
                 places.push(Place { partition: number, slot });
-                last = Some(slot);
                 room.has_more_after(entries.slab.entry(slot).bytes)
             });
-            if let Some(slot) = last.filter(|_| room.is_full()) {
-                return (places, Some(self.cursor(Place { partition: number, slot }, end)));
+            if let Some(last) = places.last().copied().filter(|_| room.is_full()) {
+                return (places, Looked::Done(Some(self.cursor(last, end))));
+            }
+            if looked == Looked::Tired {
+                return (places, Looked::Tired);
             }
         }
-        (places, None)
+        (places, Looked::Done(None))
     }
 
     /// All that is wanted is looked at, and as much as a page holds is kept.
@@ -300,14 +411,13 @@ impl Store {
         room: &mut Room,
         after: Option<Cursor>,
         end: u64,
-    ) -> (Vec<Place>, Option<Cursor>) {
-        let order = wanted.order;
+        scan: &mut Scan,
+    ) -> (Vec<Place>, Looked<Option<Cursor>>) {
+        let (order, looks) = (wanted.order, &Wanted { order: Order::Fifo, ..*wanted });
         let after = after.map(|cursor| rank(order, cursor.priority, cursor.number));
-        let mut first: BinaryHeap<(Rank, u32, u32)> = BinaryHeap::new();
-        let (mut from, mut more) = (0, false);
-        while let Some(number) = self.next_partition(wanted.template, from) {
-            from = number + 1;
-            self.partitions[number as usize].each(wanted, None, self.searches, |entries, slot| {
+        while let Some(number) = self.next_partition(wanted.template, scan.partition) {
+            let (mut first, mut more) = (std::mem::take(&mut scan.first), false);
+            let looked = self.look(number, looks, None, scan, |entries, slot| {
                 let rank = rank(order, entries.priority(slot), entries.slab.number(slot));
                 if entries.slab.number(slot) < end && after.is_none_or(|after| rank > after) {
                     first.push((rank, number, slot));
@@ -318,41 +428,58 @@ impl Store {
                 }
                 true
             });
-        }
-        let all = first.into_sorted_vec();
-        let mut places = Vec::new();
-        for (_, partition, slot) in &all {
-            places.push(Place { partition: *partition, slot: *slot });
-            let tuple = self.partitions[*partition as usize].slab().entry(*slot).bytes;
-            if !room.has_more_after(tuple) {
-                break;
+            (scan.first, scan.more) = (first, scan.more | more);
+            if looked == Looked::Tired {
+                return (Vec::new(), Looked::Tired);
             }
         }
-        more |= places.len() < all.len();
-        let next = places.last().filter(|_| more).map(|place| self.cursor(*place, end));
-        (places, next)
+        let all = std::mem::take(&mut scan.first).into_sorted_vec();
+        let (mut places, mut last, count) = (Vec::new(), None, all.len());
+        for (nth, (rank, partition, slot)) in all.into_iter().enumerate() {
+            let (place, number) = (Place { partition, slot }, number_of(order, rank));
+            last = Some((rank, place));
+            // Others can have taken it meanwhile.
+            if self.has(place, number) {
+                places.push(place);
+                let tuple = self.partitions[partition as usize].slab().entry(slot).bytes;
+                if !room.has_more_after(tuple) {
+                    scan.more |= nth + 1 < count;
+                    break;
+                }
+            }
+        }
+        let next = last.filter(|_| scan.more).map(|(rank, place)| {
+            let (number, priority) = (number_of(order, rank), rank.0.0);
+            Cursor { partition: place.partition, slot: place.slot, number, priority, end }
+        });
+        (places, Looked::Done(next))
     }
 
-    fn cursor(&self, place: Place, end: u64) -> Cursor {
+    /// What a page that ends with this tuple ends with.
+    pub fn cursor(&self, place: Place, end: u64) -> Cursor {
         let entries = self.partitions[place.partition as usize].entries();
         let (number, priority) = (entries.slab.number(place.slot), entries.priority(place.slot));
         Cursor { partition: place.partition, slot: place.slot, number, priority, end }
     }
 
-    pub fn count(&mut self, wanted: &Wanted) -> u64 {
+    /// Adds those that are wanted to a count.
+    pub fn count(&mut self, wanted: &Wanted, scan: &mut Scan, count: &mut u64) -> Looked<()> {
         self.searches += 1;
         if let Some(key) = wanted.key {
-            return u64::from(self.find_key(key, wanted).is_some());
+            *count += u64::from(self.find_key(key, wanted).is_some());
+            return Looked::Done(());
         }
-        let (mut from, mut count) = (0, 0);
-        while let Some(number) = self.next_partition(wanted.template, from) {
-            from = number + 1;
-            self.partitions[number as usize].each(wanted, None, self.searches, |_, _| {
-                count += 1;
+        let wanted = &Wanted { order: Order::Fifo, ..*wanted };
+        while let Some(number) = self.next_partition(wanted.template, scan.partition) {
+            let looked = self.look(number, wanted, None, scan, |_, _| {
+                *count += 1;
                 true
             });
+            if looked == Looked::Tired {
+                return Looked::Tired;
+            }
         }
-        count
+        Looked::Done(())
     }
 
     /// The first partition from a number on that can have what a template matches.
@@ -407,26 +534,9 @@ impl Store {
         self.bytes += new.bytes();
         let old = std::mem::replace(&mut self.partitions[number], new);
         self.bytes = self.bytes.saturating_sub(old.bytes());
+        self.anchors.retain(|anchor| anchor.partition as usize != number);
         old.signature.map(|signature| self.by_signature.remove(&signature));
         self.last = None;
         number
-    }
-}
-
-/// What a page has room for.
-struct Room {
-    tuples: u32,
-    bytes: u64,
-}
-
-impl Room {
-    fn has_more_after(&mut self, tuple: &[u8]) -> bool {
-        self.tuples -= 1;
-        self.bytes = self.bytes.saturating_sub(tuple.len() as u64 + PAGE_TUPLE);
-        !self.is_full()
-    }
-
-    fn is_full(&self) -> bool {
-        self.tuples == 0 || self.bytes == 0
     }
 }

@@ -4,9 +4,11 @@ use super::super::signature::{LABEL, Signature, positions};
 use super::super::template::Template;
 use super::super::value::Tuple;
 use super::boxes::Boxes;
+use super::candidates::{Candidates, Mixed, Position};
 use super::entries::{Entries, Extra, Extras};
 use super::index::Index;
 use super::links::{Links, Walk};
+use super::scan::{Cost, Urgency, WHOLE};
 use super::slab::{NIL, Slab};
 use crate::wire::space::Order;
 use hashbrown::HashMap;
@@ -24,6 +26,8 @@ const UNUSED: u64 = 1000;
 const MOST_COUNTED: usize = 64;
 /// Up to so many tuples of an index are put into the order of priorities, rather than looked for in it.
 const FEW: usize = 64;
+/// Beyond, a box says little, and its tuples are looked for among all.
+const MOST_BOXED: usize = 1 << 16;
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -37,10 +41,9 @@ pub struct Wanted<'a> {
 impl Wanted<'_> {
     /// Whether a tuple with these extras is one.
     pub fn accepts(&self, tuple: &[u8], extra: Option<&Extra>) -> bool {
-        let has =
-            |asked: Option<&[u8]>, is: Option<&Box<[u8]>>| asked.is_none_or(|it| is.is_some_and(|is| **is == *it));
-        has(self.key, extra.and_then(|extra| extra.key.as_ref()))
-            && has(self.label, extra.and_then(|extra| extra.label.as_ref()))
+        let has = |asked: Option<&[u8]>, is: Option<&[u8]>| asked.is_none() || asked == is;
+        has(self.key, extra.and_then(|extra| extra.key.as_deref()))
+            && has(self.label, extra.and_then(|extra| extra.label.as_deref()))
             && self.template.matches(tuple)
     }
 
@@ -64,7 +67,7 @@ pub struct Partition {
     indexes: Vec<Index>,
     boxes: Vec<Boxes>,
     /// Those whose priority is not 0.
-    priorities: BTreeSet<(Reverse<i64>, u64, u32)>,
+    priorities: BTreeSet<Urgency>,
     /// How many tuples were looked at in vain for actuals at a set of positions.
     in_vain: HashMap<u32, u64, RandomState>,
     automatic: bool,
@@ -181,104 +184,154 @@ impl Partition {
         self.extras.get_mut(&slot).map(|extra| &mut **extra)
     }
 
-    /// The first tuple that is wanted. `clock` counts searches.
-    pub fn find(&mut self, wanted: &Wanted, clock: u64, looked_at: &mut u64) -> Option<u32> {
-        let mut in_vain = 0;
-        let entries = self.entries();
-        let found = self.candidates(wanted, None).find(|slot| {
-            let fits = self.accepts(wanted, *slot, &entries);
-            in_vain += u64::from(!fits);
-            fits
-        });
-        *looked_at += in_vain;
-        self.learn(wanted, in_vain, clock);
-        found
-    }
-
-    /// Every tuple that is wanted, behind a place, in insertion order, until `call` says that it is enough.
-    pub fn each(
+    /// Looks at the tuples that can be wanted, the first ones first, until `call` says that it is enough, or the step is
+    /// over: where it goes on, then. `clock` counts searches.
+    pub fn look(
         &mut self,
         wanted: &Wanted,
+        from: Position,
         after: Option<(u32, u64)>,
-        clock: u64,
+        cost: &mut Cost,
         mut call: impl FnMut(&Entries, u32) -> bool,
-    ) {
-        let mut in_vain = 0;
+    ) -> Option<Position> {
+        let (mut in_vain, mut tired) = (0, None);
         let entries = self.entries();
-        for slot in self.candidates(&Wanted { order: Order::Fifo, ..*wanted }, after) {
-            if after.is_some_and(|(_, number)| self.slab.number(slot) <= number) {
-                continue;
+        let mut candidates = self.candidates(wanted, from, after);
+        while let Some((slot, counts)) = candidates.next(&entries) {
+            let tuple = self.slab.entry(slot).bytes;
+            if counts && after.is_none_or(|(_, number)| self.slab.number(slot) > number) {
+                if !wanted.accepts(tuple, entries.extra(slot)) {
+                    in_vain += 1;
+                } else if !call(&entries, slot) {
+                    break;
+                }
             }
-            if !self.accepts(wanted, slot, &entries) {
-                in_vain += 1;
-            } else if !call(&entries, slot) {
+            *cost.left = cost.left.saturating_sub(wanted.template.cost(tuple));
+            if *cost.left == 0 {
+                tired = Some(candidates.position(slot, &entries));
                 break;
             }
         }
-        self.learn(wanted, in_vain, clock);
+        *cost.looked_at += in_vain;
+        self.learn(wanted, in_vain, cost.clock);
+        tired
     }
 
     fn accepts(&self, wanted: &Wanted, slot: u32, entries: &Entries) -> bool {
         wanted.accepts(self.slab.entry(slot).bytes, entries.extra(slot))
     }
 
-    /// Slots that can be wanted, the first ones first; with Any and from boxes, in no order.
-    fn candidates<'a>(&'a self, wanted: &Wanted, after: Option<(u32, u64)>) -> Candidates<'a> {
-        let backward = wanted.order == Order::Lifo;
-        let index = self.index_for(wanted.mask());
-        if index.is_none_or(|index| index.mask & !LABEL == 0) {
-            if let Some(slots) = self.in_box(wanted) {
-                return Candidates::Sorted(slots.into_iter());
-            }
-        }
-        let (links, head) = match index {
-            Some(index) => (index.links(), index.head(&self.state, wanted.template, wanted.label, &self.entries())),
-            None => (&self.links, self.head),
+    /// Where a search goes on that stands behind a slot which is about to be freed.
+    pub fn beside(&self, list: u32, slot: u32, backward: bool) -> (u32, u32) {
+        let (list, links) = self.links_of(list);
+        let number = self.slab.number(slot);
+        // Lists are circular, and in the order of numbers.
+        let (beside, is_on) = match backward {
+            false => (links.previous(slot), self.slab.number(links.previous(slot)) < number),
+            true => (links.next(slot), self.slab.number(links.next(slot)) > number),
         };
-        if wanted.order == Order::Priority && !self.priorities.is_empty() {
-            return self.by_priority(Walk::all(links, head, false));
-        }
-        match after {
-            // A cursor comes from outside: only a wanted tuple is in this list.
-            Some((slot, number)) if self.slab.has(slot, number) && self.accepts(wanted, slot, &self.entries()) => {
-                Candidates::Listed(Walk::behind(links, head, slot))
+        (list, if is_on { beside } else { NIL })
+    }
+
+    /// The links of an index, which may have made room for another since, or of the list of all.
+    fn links_of(&self, list: u32) -> (u32, &Links) {
+        let index = self.indexes.iter().find(|index| index.mask == list);
+        index.map_or((WHOLE, &self.links), |index| (list, index.links()))
+    }
+
+    /// Slots that can be wanted, the first ones first; with Any and from boxes, in no order.
+    fn candidates<'a>(&'a self, wanted: &Wanted, from: Position, after: Option<(u32, u64)>) -> Candidates<'a> {
+        let backward = wanted.order == Order::Lifo;
+        match from {
+            Position::Picked(slots) => Candidates::Picked(slots),
+            Position::Listed { list, slot, backward } => {
+                let list = self.links_of(list).0;
+                let walk = Walk::behind(self.links_of(list).1, self.head_of(list, wanted), slot, backward);
+                match wanted.order {
+                    Order::Priority => Candidates::Mixed(Mixed::in_the_middle(&self.priorities, walk, list)),
+                    _ => Candidates::Listed { walk, list, backward },
+                }
             }
-            _ => Candidates::Listed(Walk::all(links, head, backward)),
+            Position::Urgent(urgency) => {
+                let list = self.list_for(wanted);
+                let walk = Walk::all(self.links_of(list).1, self.head_of(list, wanted), false);
+                Candidates::Mixed(Mixed::behind(&self.priorities, urgency, walk, list))
+            }
+            Position::Beginning => {
+                let index = self.index_for(wanted.mask());
+                if index.is_none_or(|index| index.mask & !LABEL == 0) {
+                    if let Some(slots) = self.in_box(wanted) {
+                        return Candidates::Picked(slots.into_iter());
+                    }
+                }
+                let (links, head, list) = match index {
+                    Some(index) => (index.links(), self.head_in(index, wanted), index.mask),
+                    None => (&self.links, self.head, WHOLE),
+                };
+                if wanted.order == Order::Priority && !self.priorities.is_empty() {
+                    return self.by_priority(Walk::all(links, head, false), list);
+                }
+                let walk = match after {
+                    // A cursor comes from outside: only a wanted tuple is in this list.
+                    Some((slot, number))
+                        if self.slab.has(slot, number) && self.accepts(wanted, slot, &self.entries()) =>
+                    {
+                        Walk::behind(links, head, slot, false)
+                    }
+                    _ => Walk::all(links, head, backward),
+                };
+                Candidates::Listed { walk, list, backward }
+            }
         }
     }
 
-    fn by_priority<'a>(&'a self, walk: Walk<'a>) -> Candidates<'a> {
+    fn list_for(&self, wanted: &Wanted) -> u32 {
+        self.index_for(wanted.mask()).map_or(WHOLE, |index| index.mask)
+    }
+
+    fn head_of(&self, list: u32, wanted: &Wanted) -> u32 {
+        let index = self.indexes.iter().find(|index| index.mask == list);
+        index.map_or(self.head, |index| self.head_in(index, wanted))
+    }
+
+    fn head_in(&self, index: &Index, wanted: &Wanted) -> u32 {
+        index.head(&self.state, wanted.template, wanted.label, &self.entries())
+    }
+
+    fn by_priority<'a>(&'a self, walk: Walk<'a>, list: u32) -> Candidates<'a> {
         let mut few: Vec<u32> = walk.clone().take(FEW).collect();
         if few.len() < FEW {
             let entries = self.entries();
             few.sort_by_key(|slot| (Reverse(entries.priority(*slot)), self.slab.number(*slot)));
-            return Candidates::Sorted(few.into_iter());
+            return Candidates::Picked(self.numbered(few).into_iter());
         }
-        Candidates::Mixed(Box::new(self.mixed(walk)))
+        Candidates::Mixed(Mixed::all(&self.priorities, walk, list))
     }
 
-    fn mixed<'a>(&'a self, walk: Walk<'a>) -> impl Iterator<Item = u32> + 'a {
-        let entries = self.entries();
-        let split = (Reverse(0), 0, 0);
-        let above = self.priorities.range(..split).map(|(_, _, slot)| *slot);
-        let below = self.priorities.range(split..).map(|(_, _, slot)| *slot);
-        above.chain(walk.filter(move |slot| entries.priority(*slot) == 0)).chain(below)
+    fn numbered(&self, slots: Vec<u32>) -> Vec<(u32, u64)> {
+        slots.into_iter().map(|slot| (slot, self.slab.number(slot))).collect()
     }
 
-    fn in_box(&self, wanted: &Wanted) -> Option<Vec<u32>> {
-        let found = self.boxes.iter().find_map(|boxes| boxes.search(wanted.template))?;
+    /// The slots in a box, if they are few enough to be put into an order.
+    fn in_box(&self, wanted: &Wanted) -> Option<Vec<(u32, u64)>> {
+        let mut found = self.boxes.iter().find_map(|boxes| boxes.search(wanted.template))?;
         if wanted.order == Order::Any {
             let entries = self.entries();
-            return Some(found.filter(|slot| self.accepts(wanted, *slot, &entries)).take(1).collect());
+            if let Some(slot) = found.by_ref().take(FEW).find(|slot| self.accepts(wanted, *slot, &entries)) {
+                return Some(self.numbered(vec![slot]));
+            }
         }
-        let mut slots: Vec<u32> = found.collect();
+        let mut slots: Vec<u32> = found.take(MOST_BOXED + 1).collect();
+        if slots.len() > MOST_BOXED {
+            return None;
+        }
         let number = |slot: &u32| self.slab.number(*slot);
         match wanted.order {
             Order::Lifo => slots.sort_by_key(|slot| Reverse(number(slot))),
             Order::Priority => slots.sort_by_key(|slot| (Reverse(self.entries().priority(*slot)), number(slot))),
             Order::Any | Order::Fifo => slots.sort_by_key(number),
         }
-        Some(slots)
+        Some(self.numbered(slots))
     }
 
     /// The index that says most about actuals at these positions.
@@ -334,23 +387,5 @@ impl Partition {
         let entries = self.entries();
         Walk::all(&self.links, self.head, false).for_each(|slot| index.insert(&self.state, slot, true, &entries));
         self.indexes.push(index);
-    }
-}
-
-enum Candidates<'a> {
-    Listed(Walk<'a>),
-    Sorted(std::vec::IntoIter<u32>),
-    Mixed(Box<dyn Iterator<Item = u32> + 'a>),
-}
-
-impl Iterator for Candidates<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        match self {
-            Candidates::Listed(walk) => walk.next(),
-            Candidates::Sorted(slots) => slots.next(),
-            Candidates::Mixed(slots) => slots.next(),
-        }
     }
 }

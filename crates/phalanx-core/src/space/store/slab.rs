@@ -140,7 +140,6 @@ impl Slab {
     }
 
     /// The slots that are in use.
-    #[cfg(test)]
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         let slots = 0..(self.chunks.len() * CHUNK) as u32;
         slots.filter(|slot| {

@@ -1,5 +1,6 @@
 //! An engine that is filled with what its changes add up to is the engine that it was.
 
+use super::super::Past;
 use super::super::change::{Change, Prepared, Record, Taker};
 use super::model::{Pair, SESSIONS, Step, step};
 use super::*;
@@ -15,6 +16,8 @@ struct State {
     next: u64,
     tuples: BTreeMap<u64, Record>,
     prepared: BTreeMap<u128, Prepared>,
+    ended: Vec<(TransactionId, bool)>,
+    clients: BTreeMap<u128, Past>,
 }
 
 impl State {
@@ -38,11 +41,16 @@ impl State {
             }
             Change::Ended { transaction, committed } => {
                 let own = self.prepared.remove(&transaction.0).unwrap();
+                self.ended.push((transaction, committed));
                 if committed {
                     own.takes.iter().for_each(|number| self.apply(Change::Gone { number: *number }));
                     own.puts.into_iter().for_each(|(number, record)| self.apply(Change::Put { number, record }));
                 }
             }
+            Change::HasEnded { transaction, committed } => self.ended.push((transaction, committed)),
+            Change::Client { client, past } => assert_eq!(self.clients.insert(client, past), None),
+            Change::Forgotten { client } => assert!(self.clients.remove(&client).is_some()),
+            Change::Done { once, outcome } => self.clients.get_mut(&once.client).unwrap().remember(&once, outcome),
         }
     }
 
@@ -55,6 +63,12 @@ impl State {
         }
         for (transaction, prepared) in self.prepared.clone() {
             space.fill(Change::Prepared { transaction: TransactionId(transaction), prepared }).unwrap();
+        }
+        for (client, past) in self.clients.clone() {
+            space.fill(Change::Client { client, past }).unwrap();
+        }
+        for (transaction, committed) in self.ended.clone() {
+            space.fill(Change::HasEnded { transaction, committed }).unwrap();
         }
         space.fill(Change::Numbered { next: self.next }).unwrap();
         space.filled(Duration::ZERO);
@@ -79,14 +93,14 @@ fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<Said>)> {
     space.store.all().into_iter().map(told).collect()
 }
 
-fn kept(options: Options) -> Bench {
+pub(super) fn kept(options: Options) -> Bench {
     let mut bench = Bench::with(options);
     bench.space.keep_changes(EPOCH, u64::MAX);
     bench
 }
 
 /// An engine like the one of `bench`, by the way of its changes.
-fn filled(bench: &mut Bench) -> Bench {
+pub(super) fn filled(bench: &mut Bench) -> Bench {
     let mut state = State::default();
     bench.space.take_changes().into_iter().for_each(|change| state.apply(change));
     Bench { space: state.fill(bench.space.options.clone(), bench.now), now: Duration::ZERO }
@@ -252,4 +266,22 @@ fn no_more_is_put_at_once_than_a_log_takes() {
     assert!(out(1, None).is_ok() && out(1, None).is_ok());
     assert!(out(1, Some(id)).is_ok() && out(1, Some(id)).is_ok());
     assert!(matches!(out(1, Some(id)), Err(SpaceError::Full { .. })));
+}
+
+#[test]
+fn a_lease_is_its_users_also_after_a_refill() {
+    let mut space = Space::new(Options::default()).unwrap();
+    space.keep_changes(EPOCH, u64::MAX);
+    let ada: Arc<str> = "ada".into();
+    let leased = OutOptions { lease: Some(Duration::from_secs(60)), ..OutOptions::default() };
+    let number = space.out_by(Some(&ada), Duration::ZERO, &[Tuple::of(&[int(1)])], &leased, None).unwrap();
+    let mut state = State::default();
+    space.take_changes().into_iter().for_each(|change| state.apply(change));
+    let mut filled = state.fill(Options::default(), Duration::from_secs(1));
+    let by = |name: &'static str| move |user: Option<&str>, _: &Tuple| user == Some(name);
+    let lease = Some(Duration::from_secs(600));
+    assert_eq!(filled.renew_if(Duration::ZERO, number, lease, by("eve")), Err(SpaceError::NoLease));
+    filled.renew_if(Duration::ZERO, number, lease, by("ada")).unwrap();
+    filled.on_tick(Duration::from_secs(100));
+    assert_eq!(filled.count(Duration::from_secs(100), &like(&[None]), &Get::default(), None), Ok(1));
 }

@@ -2,7 +2,9 @@
 
 mod kept;
 mod model;
+mod once;
 mod sessions;
+mod steps;
 mod store;
 mod transactions;
 mod values;
@@ -49,7 +51,7 @@ impl Bench {
 
     fn wait(&mut self, asker: Asker, template: &Template, get: &Get, seconds: u64) -> Option<Vec<Value>> {
         let deadline = self.now + Duration::from_secs(seconds);
-        let found = self.space.wait(self.now, asker, Arc::new(template.clone()), get, Some(deadline), None);
+        let found = self.space.wait(self.now, asker, template, get, Some(deadline), None);
         found.unwrap().map(|tuple| tuple.values())
     }
 

@@ -350,6 +350,7 @@ impl Pair {
                     key: key.map(encoded),
                     label: label.map(encoded),
                     priority: Some(priority),
+                    once: None,
                 };
                 let done = self.bench.space.out(now, &[Tuple::of(&fields)], &options, self.id(under));
                 let possible = self.model.open(under) && !key.is_some_and(|key| self.model.key_is_there(key, under));
@@ -374,8 +375,8 @@ impl Pair {
             Step::Wait { ask, session, seconds, under } => {
                 let who = remote(session, request);
                 let deadline = now + Duration::from_secs(seconds);
-                let template = Arc::new(ask.template());
-                let found = self.bench.space.wait(now, who, template, &ask.get(), Some(deadline), self.id(under));
+                let found =
+                    self.bench.space.wait(now, who, &ask.template(), &ask.get(), Some(deadline), self.id(under));
                 assert_eq!(found.is_ok(), self.model.open(under));
                 let Ok(found) = found else { return };
                 if found.is_none() && self.model.matching(&ask, under).is_empty() {
@@ -455,6 +456,9 @@ impl Pair {
                 self.bench.pass(seconds);
             }
         }
+        while self.bench.space.is_behind() {
+            self.bench.space.on_tick(self.bench.now);
+        }
         self.compare();
     }
 
@@ -470,7 +474,8 @@ impl Pair {
                 own.taken.iter().find(|held| !is_known(held)).unwrap().number
             }
             false => {
-                let is_left = |one: &&One| own.staged.iter().any(|held| held.number == one.number);
+                let left = own.all_staged();
+                let is_left = |one: &&One| left.iter().any(|held| held.number == one.number);
                 before.staged.iter().find(|one| !is_left(one)).unwrap().number
             }
         }

@@ -232,6 +232,18 @@ fn labels_count_against_the_limits() {
 }
 
 #[test]
+fn tuples_that_are_put_at_once_share_their_label() {
+    let mut bench = Bench::new();
+    let label = Some(Value::Bytes(vec![7; 1000]).to_bytes());
+    let tuples: Vec<Tuple> = (0..3).map(|number| Tuple::of(&[int(number)])).collect();
+    let options = OutOptions { label, ..OutOptions::default() };
+    bench.space.out(bench.now, &tuples, &options, None).unwrap();
+    let labels: Vec<Arc<[u8]>> = bench.space.store.all().into_iter().filter_map(|it| it.extra?.label).collect();
+    assert_eq!(labels.len(), 3);
+    assert!(labels.iter().all(|label| Arc::ptr_eq(label, &labels[0])));
+}
+
+#[test]
 fn many_signatures_share_the_last_partition() {
     let mut bench = Bench::new();
     let kinds =

@@ -369,3 +369,34 @@ fn queries_ask_of_fields_records_and_tuples() {
     assert!(many(64).is_ok() && many(65).is_err());
     assert!(Query::new(vec![]).is_err() && Query::new(vec![Operation::Not, no]).is_err());
 }
+
+#[test]
+fn a_template_has_values_as_a_tuple_and_little_beside() {
+    let limits = Limits { bytes: 4 << 20, ..Limits::default() };
+    let decode = |patterns: Vec<Pattern>, query| {
+        let mut bytes = Vec::new();
+        Template::new(patterns, query).encode(&mut bytes);
+        Template::decode(&bytes, &limits)
+    };
+    let long = |bytes: usize| Value::Bytes(vec![7; bytes]);
+    let actual = |bytes| Pattern::actual(&long(bytes));
+    assert!(decode(vec![actual((4 << 20) - 100), Pattern::Any], None).is_ok());
+    let nested = |bytes| Pattern::Nested(Box::new(Template::new(vec![actual(bytes)], None)));
+    assert!(decode(vec![nested(2 << 20), actual((2 << 20) - 100)], None).is_ok());
+    let equal = |bytes| {
+        let (path, comparison, actual) = (vec![], Comparison::Equal, long(bytes).to_bytes());
+        Query::new(vec![Operation::Compare { path, comparison, actual }]).unwrap()
+    };
+    assert!(decode(vec![Pattern::Where(equal(1 << 19)), actual(3 << 20)], Some(equal(1 << 18))).is_ok());
+    for (patterns, query, what) in [
+        (vec![nested(2 << 20), actual(2 << 20)], None, "bytes of values in a template"),
+        (vec![Pattern::Where(equal(1 << 20))], None, "bytes of a template beside its values"),
+        (vec![Pattern::Where(equal(1 << 19)), Pattern::Where(equal(1 << 19))], None, "beside its values"),
+        (vec![Pattern::Any], Some(equal(1 << 20)), "beside its values"),
+        (vec![Pattern::Class("x".repeat(1000)); 1100], None, "beside its values"),
+        (vec![actual(6 << 20)], None, "bytes of a template"),
+    ] {
+        let error = decode(patterns, query).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}

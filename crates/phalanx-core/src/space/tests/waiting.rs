@@ -1,6 +1,7 @@
 //! Who waits: fairness, deadlines, and that a thousand who wait do not cost who does not concern them.
 
 use super::*;
+use crate::space::store::scan::STEP_HERE;
 
 #[test]
 fn all_readers_get_a_tuple_and_then_the_first_taker() {
@@ -46,8 +47,7 @@ fn deadlines_answer_and_cancelled_ones_do_not() {
     bench.pass(9);
     bench.out(&[int(1)]);
     assert_eq!(bench.answers(), []);
-    let at_once =
-        bench.space.wait(bench.now, asker(1, 3), Arc::new(like(&[None, None])), &taking(), Some(bench.now), None);
+    let at_once = bench.space.wait(bench.now, asker(1, 3), &like(&[None, None]), &taking(), Some(bench.now), None);
     assert_eq!(at_once, Err(SpaceError::TimedOut));
 }
 
@@ -56,8 +56,8 @@ fn waiters_are_limited_and_numbers_used_once() {
     let options = Options { most_session_waiters: 2, most_waiters: 3, ..Options::default() };
     let mut bench = Bench::with(options);
     let mut wait = |session, request| {
-        let template = Arc::new(like(&[None]));
-        bench.space.wait(bench.now, asker(session, request), template, &taking(), None, None)
+        let template = like(&[None]);
+        bench.space.wait(bench.now, asker(session, request), &template, &taking(), None, None)
     };
     assert_eq!(wait(1, 1), Ok(None));
     assert_eq!(wait(1, 1), Err(SpaceError::NumberTaken));
@@ -89,4 +89,78 @@ fn many_shapes_of_templates_are_all_served() {
     let order: Vec<u64> = bench.answers().iter().map(|(_, request, _)| *request).collect();
     assert_eq!(order, (0..64).collect::<Vec<u64>>());
     assert_eq!(bench.space.info().takers, 0);
+}
+
+/// A template that matches numbers above a limit, and costs as much as a query may.
+fn dear(limit: i64) -> Template {
+    let compare = || Operation::Compare { path: vec![], comparison: Comparison::More, actual: int(limit).to_bytes() };
+    let operations = (0..30).map(|_| compare()).chain((0..29).map(|_| Operation::And)).collect();
+    Template::new(vec![Pattern::Where(Query::new(operations).unwrap())], None)
+}
+
+#[test]
+fn an_out_asks_a_bounded_number_of_those_who_wait_and_all_of_them_in_the_end() {
+    let mut bench = Bench::new();
+    (0..3000).for_each(|number| drop(bench.wait(asker(1, number), &dear(number as i64 + 1000), &taking(), 9)));
+    bench.wait(asker(2, 0), &dear(0), &Get::default(), 9);
+    bench.wait(asker(2, 1), &dear(0), &taking(), 9);
+    let cost = dear(0).cost(Tuple::of(&[int(5)]).bytes());
+    // Who wants to take it is behind three thousand who do not: the tuple is there, and he gets it later.
+    bench.out(&[int(5)]);
+    assert_eq!(bench.answers(), [(2, 0, Ok(vec![int(5)]))]);
+    assert_eq!(bench.count(&like(&[None])), 1);
+    assert_eq!(bench.space.next_deadline(), Some(Duration::ZERO));
+    let mut calls = 0;
+    while bench.space.is_behind() {
+        bench.space.on_tick(bench.now);
+        calls += 1;
+    }
+    assert!(calls >= 3000 * cost / 20_000 - 2, "{calls} calls");
+    assert_eq!(bench.answers(), [(2, 1, Ok(vec![int(5)]))]);
+    assert_eq!(bench.count(&like(&[None])), 0);
+    assert_ne!(bench.space.next_deadline(), Some(Duration::ZERO));
+}
+
+#[test]
+fn what_is_taken_before_all_who_wait_are_asked_is_given_once() {
+    STEP_HERE.set(10);
+    let mut bench = Bench::new();
+    (0..9).for_each(|number| drop(bench.wait(asker(1, number), &dear(100), &taking(), 9)));
+    bench.wait(asker(2, 0), &dear(0), &taking(), 9);
+    let before = bench.space.info().bytes;
+    bench.out(&[int(5)]);
+    bench.out(&[int(6)]);
+    assert_eq!(bench.inp(&like(&[Some(int(5))])), Some(vec![int(5)]));
+    // Who comes now finds it himself.
+    assert_eq!(bench.wait(asker(3, 0), &dear(0), &Get::default(), 9), Some(vec![int(6)]));
+    while bench.space.is_behind() {
+        bench.space.on_tick(bench.now);
+    }
+    assert_eq!(bench.answers(), [(2, 0, Ok(vec![int(6)]))]);
+    assert!(bench.space.info().bytes < before && bench.count(&like(&[None])) == 0);
+}
+
+#[test]
+fn events_are_told_in_their_order_however_long_it_takes() {
+    STEP_HERE.set(10);
+    let mut bench = Bench::new();
+    (0..9).for_each(|number| drop(bench.wait(asker(1, number), &dear(100), &taking(), 9)));
+    let watch =
+        |bench: &mut Bench, session| bench.space.watch(SessionId(session), 0, Arc::new(dear(0)), None).unwrap().last;
+    (11..14).for_each(|session| assert_eq!(watch(&mut bench, session), 0));
+    (1..6).for_each(|number| bench.out(&[int(number)]));
+    // Who begins to watch now is told what comes from now on.
+    assert_eq!(watch(&mut bench, 14), 5);
+    bench.out(&[int(6)]);
+    assert!(bench.space.is_behind());
+    while bench.space.is_behind() {
+        bench.space.on_tick(bench.now);
+    }
+    let mut told: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for command in bench.commands() {
+        let Command::Notify { session, sequence, .. } = command else { panic!("{command:?}") };
+        told.entry(session.0).or_default().push(sequence);
+    }
+    let all: Vec<u64> = (1..7).collect();
+    assert_eq!(told, BTreeMap::from([(11, all.clone()), (12, all.clone()), (13, all), (14, vec![6])]));
 }

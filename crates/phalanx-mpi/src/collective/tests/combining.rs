@@ -191,7 +191,7 @@ fn a_user_operation_gets_elements_with_their_gaps_also_when_they_lie_backwards()
             // SAFETY: where the datatype has a number.
             unsafe {
                 let (left, inout) = (left.offset(at).cast::<u64>(), inout.offset(at).cast::<u64>());
-                *inout = *left * 10 + *inout;
+                *inout += *left * 10;
             }
         }
     };

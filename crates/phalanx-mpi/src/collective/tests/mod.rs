@@ -62,6 +62,10 @@ impl Ranks {
                 if world.engine().progress() {
                     idle = 0;
                 }
+                if world.engine().has_asides() {
+                    world.serve();
+                    idle = 0;
+                }
                 if outcomes[rank].is_some() {
                     continue;
                 }

@@ -18,6 +18,7 @@ pub use durable::Durable;
 pub use replicated::Replicated;
 
 use phalanx_core::space::change::Change;
+use phalanx_core::space::{Joining, Keepers};
 use thiserror::Error;
 
 /// How far a log has come: the number of groups that were appended.
@@ -43,6 +44,16 @@ pub trait Log: Send + Sync {
     /// The same, and until it is certain that at the time of this call nobody else had begun to serve the space: for an
     /// answer to what only read.
     fn confirm(&self, position: Position) -> Result<(), LogError>;
+
+    /// The members that keep it together; none: this machine alone does.
+    fn keepers(&self) -> Option<Keepers> {
+        None
+    }
+
+    /// Some are to keep it too, and others, by their addresses, not any more.
+    fn change_members(&self, _add: &[Joining], _remove: &[String]) -> Result<(), LogError> {
+        Err(LogError::Misfit("its server alone keeps it".into()))
+    }
 }
 
 /// Why changes do not last. From then on the log takes nothing, and the engine knows more than is kept: whoever serves it

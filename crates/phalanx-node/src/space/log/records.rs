@@ -4,13 +4,19 @@ use super::LogError;
 use super::store::Store;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::space::change::{Change, Prepared, Record};
-use phalanx_core::space::{Limits, Options};
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, TableError, WriteTransaction};
+use phalanx_core::space::{Limits, MOST_ENDED, Options, Past};
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError,
+    WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const TUPLES: TableDefinition<u64, &[u8]> = TableDefinition::new("tuples");
 const PREPARED: TableDefinition<u128, &[u8]> = TableDefinition::new("prepared");
+/// What is remembered of clients, and how the last transactions ended, in the order in which they did.
+const CLIENTS: TableDefinition<u128, &[u8]> = TableDefinition::new("clients");
+const ENDED: TableDefinition<u64, &[u8]> = TableDefinition::new("ended");
 const SPACE: TableDefinition<&str, &[u8]> = TableDefinition::new("space");
 const OPTIONS: &str = "options";
 const NEXT: &str = "next";
@@ -20,6 +26,8 @@ pub struct Records<'a> {
     store: &'a Store,
     tuples: Table<'a, u64, &'static [u8]>,
     prepared: Table<'a, u128, &'static [u8]>,
+    clients: Table<'a, u128, &'static [u8]>,
+    ended: Table<'a, u64, &'static [u8]>,
     space: Table<'a, &'static str, &'static [u8]>,
     next: u64,
 }
@@ -32,7 +40,9 @@ impl<'a> Records<'a> {
         let next = next.transpose()?.unwrap_or(0);
         let tuples = writing.open_table(TUPLES).map_err(told)?;
         let prepared = writing.open_table(PREPARED).map_err(told)?;
-        Ok(Records { store, tuples, prepared, space, next })
+        let clients = writing.open_table(CLIENTS).map_err(told)?;
+        let ended = writing.open_table(ENDED).map_err(told)?;
+        Ok(Records { store, tuples, prepared, clients, ended, space, next })
     }
 
     /// Applies changes in their order; after an error the whole commit must be given up.
@@ -68,7 +78,24 @@ impl<'a> Records<'a> {
                 let there = self.prepared.insert(transaction.0, &bytes[..]).map_err(|error| self.store.told(error))?;
                 fits(there.is_none(), || "a transaction is prepared twice".into())
             }
-            Change::Ended { transaction, committed } => self.end(*transaction, *committed),
+            Change::Ended { transaction, committed } => {
+                self.end(*transaction, *committed)?;
+                self.has_ended(*transaction, *committed)
+            }
+            Change::HasEnded { transaction, committed } => self.has_ended(*transaction, *committed),
+            Change::Client { client, past } => self.remember(*client, past),
+            Change::Forgotten { client } => {
+                let there = self.clients.remove(client).map_err(|error| self.store.told(error))?;
+                fits(there.is_some(), || "a client is forgotten that nobody knows".into())
+            }
+            Change::Done { once, outcome } => {
+                let there = self.clients.get(once.client).map_err(|error| self.store.told(error))?;
+                let bytes = there.map(|bytes| bytes.value().to_vec());
+                let bytes = bytes.ok_or_else(|| LogError::Misfit("a client's request of whom nobody knows".into()))?;
+                let mut past: Past = unpack(self.store, &bytes)?;
+                past.remember(once, *outcome);
+                self.remember(once.client, &past)
+            }
         }
     }
 
@@ -104,11 +131,28 @@ impl<'a> Records<'a> {
         prepared.puts.iter().try_for_each(|(number, record)| self.put(*number, record))
     }
 
+    fn remember(&mut self, client: u128, past: &Past) -> Result<(), LogError> {
+        self.clients.insert(client, &pack(past)[..]).map(drop).map_err(|error| self.store.told(error))
+    }
+
+    /// As many as an engine remembers.
+    fn has_ended(&mut self, transaction: TransactionId, committed: bool) -> Result<(), LogError> {
+        let told = |error| self.store.told(error);
+        let last = self.ended.last().map_err(told)?.map_or(0, |(last, _)| last.value());
+        self.ended.insert(last + 1, &pack(&(transaction, committed))[..]).map_err(told)?;
+        if self.ended.len().map_err(told)? > MOST_ENDED as u64 {
+            self.ended.pop_first().map_err(told)?;
+        }
+        Ok(())
+    }
+
     /// Empties the tables, for another state.
     pub fn clear(&mut self) -> Result<(), LogError> {
         let told = |error| self.store.told(error);
         self.tuples.retain(|_, _| false).map_err(told)?;
         self.prepared.retain(|_, _| false).map_err(told)?;
+        self.clients.retain(|_, _| false).map_err(told)?;
+        self.ended.retain(|_, _| false).map_err(told)?;
         self.space.retain(|_, _| false).map_err(told)?;
         self.next = 0;
         Ok(())
@@ -140,6 +184,15 @@ pub fn each(
         let prepared: Prepared = unpack(store, bytes.value())?;
         prepared.check(&limits).map_err(|error| store.damaged(error))?;
         take(Change::Prepared { transaction: TransactionId(transaction.value()), prepared })?;
+    }
+    for entry in rows(store, table(store, reading.open_table(CLIENTS))?)? {
+        let (client, bytes) = entry.map_err(|error| store.told(error))?;
+        take(Change::Client { client: client.value(), past: unpack(store, bytes.value())? })?;
+    }
+    for entry in rows(store, table(store, reading.open_table(ENDED))?)? {
+        let (_, bytes) = entry.map_err(|error| store.told(error))?;
+        let (transaction, committed) = unpack(store, bytes.value())?;
+        take(Change::HasEnded { transaction, committed })?;
     }
     match fact(NEXT)? {
         Some(next) => take(Change::Numbered { next: unpack(store, next.value())? }),

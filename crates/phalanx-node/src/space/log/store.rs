@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Of what is in the tables. Raise it with them, and with `Change`.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 4;
 const ABOUT: TableDefinition<&str, &[u8]> = TableDefinition::new("about");
 const FORMAT_KEY: &str = "format";
 /// Bytes of the file that are kept in memory, at most.

@@ -2,6 +2,8 @@
 
 mod work;
 
+use work::answered;
+
 use super::decode::decode_tuple;
 use super::encode::Encoding;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
@@ -11,7 +13,7 @@ use super::{failed, info};
 use crate::errors::raise;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
-use phalanx_core::space::{Asker, Command, Get, Template, Tuple};
+use phalanx_core::space::{Asker, Get, Goal, Outcome, Question, Template, Tuple};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Directory, Hosted, Outlet};
 use pyo3::prelude::*;
@@ -168,28 +170,27 @@ impl LocalSpace {
         transaction: Option<u128>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let template = Arc::new(to_template(template, r#where, &self.encoding)?);
-        let get = to_get(take, select, &self.encoding)?;
+        let (template, searches) = (&to_template(template, r#where, &self.encoding)?, r#where.is_some());
+        let get = &to_get(take, select, &self.encoding)?;
         let end = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
         let end = end.map(|timeout| Instant::now() + timeout);
         let slot = Arc::new(Slot::default());
         let mut locked = self.lock(py)?;
         let session = locked.open(slot.clone());
         let asker = Asker { session, request: 0, acknowledges: take && transaction.is_none() };
-        let now = self.hosted.now();
-        let found = locked.engine().wait(now, asker, template, &get, None, transaction.map(TransactionId));
-        if !matches!(found, Ok(None)) {
-            locked.forget(session);
+        let (transaction, goal) = (transaction.map(TransactionId), Goal::Wait(None));
+        let (found, told) = self.ask(py, locked, &Question { asker, template, get, transaction, goal }, searches)?;
+        let found = answered(found);
+        if found.is_some() {
+            self.hosted.lock().forget(session);
         }
-        let told = locked.unlock();
         // What is taken is waited for when it is acknowledged.
-        if !(asker.acknowledges && matches!(found, Ok(Some(_))) && !told.tells()) {
+        if !(asker.acknowledges && matches!(found, Some(Ok(_))) && !told.tells()) {
             self.flush(py, told)?;
         }
         let answer: Option<Answer> = match found {
-            Ok(Some(tuple)) => Some(Ok(tuple)),
-            Err(error) => Some(Err(error)),
-            Ok(None) => match slot.wait_for_python(py, end) {
+            Some(found) => Some(found),
+            None => match slot.wait_for_python(py, end) {
                 Ok(Some(answer)) => Some(answer),
                 Ok(None) => self.give_up(session, &slot),
                 Err(interrupted) => {
@@ -218,8 +219,8 @@ impl LocalSpace {
         timeout: Option<f64>,
         done: Py<PyAny>,
     ) -> PyResult<u64> {
-        let template = Arc::new(to_template(template, r#where, &self.encoding)?);
-        let get = to_get(take, select, &self.encoding)?;
+        let template = &to_template(template, r#where, &self.encoding)?;
+        let get = &to_get(take, select, &self.encoding)?;
         let timeout = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
         let acknowledges = take && transaction.is_none();
         let callback = Arc::new(Callback::new(done, self.encoding.objects, acknowledges, &self.hosted));
@@ -227,14 +228,15 @@ impl LocalSpace {
         let session = locked.open(callback.clone());
         let asker = Asker { session, request: 0, acknowledges };
         let now = self.hosted.now();
-        let end = timeout.map(|timeout| now + timeout);
-        let found = locked.engine().wait(now, asker, template, &get, end, transaction.map(TransactionId));
+        let goal = Goal::Wait(timeout.map(|timeout| now.saturating_add(timeout)));
+        let transaction = transaction.map(TransactionId);
+        let found = locked.engine().ask(now, &Question { asker, template, get, transaction, goal });
         locked.tick();
         let told = locked.unlock();
         self.flush(py, told)?;
-        if let Some(answer) = found.transpose() {
-            callback.tell(Command::Answer { session, request: 0, answer });
-            callback.flush();
+        match found {
+            Ok(Outcome::GoesOn) => self.search_on(asker, callback)?,
+            found => callback.answer(session, answered(found)),
         }
         Ok(session.0)
     }
@@ -273,16 +275,16 @@ impl LocalSpace {
         r#where: Option<&Bound<'_, PyAny>>,
         transaction: Option<u128>,
     ) -> PyResult<u64> {
-        let template = to_template(template, r#where, &self.encoding)?;
-        drop(self.lock(py)?);
-        let counted = py.detach(|| {
-            let mut locked = self.hosted.lock();
-            let now = self.hosted.now();
-            let counted = locked.engine().count(now, &template, &Get::default(), transaction.map(TransactionId));
-            (counted, locked.unlock())
-        });
-        self.flush(py, counted.1)?;
-        counted.0.map_err(failed)
+        let (template, get) = (&to_template(template, r#where, &self.encoding)?, &Get::default());
+        let mut locked = self.lock(py)?;
+        let asker = Asker { session: locked.number(), request: 0, acknowledges: false };
+        let (transaction, goal) = (transaction.map(TransactionId), Goal::Count);
+        let (counted, told) = self.ask(py, locked, &Question { asker, template, get, transaction, goal }, true)?;
+        self.flush(py, told)?;
+        match counted.map_err(failed)? {
+            Outcome::Counted(count) => Ok(count),
+            _ => Ok(0),
+        }
     }
 
     #[pyo3(signature = (number, lease, /))]

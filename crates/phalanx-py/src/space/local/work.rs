@@ -5,17 +5,18 @@ use crate::errors::raise;
 use crate::space::decode::decode_tuple;
 use crate::space::encode::encode_tuple;
 use crate::space::options::{Place, to_place};
-use crate::space::waiting::{Answer, Slot, uninterrupted};
+use crate::space::waiting::{Answer, Callback, SIGNALS, Slot, uninterrupted};
 use crate::space::{failed, wrong};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
-use phalanx_core::space::{Asker, Get, OutOptions, Template, Tuple};
+use phalanx_core::space::{Asker, Get, Goal, OutOptions, Outcome, Page, Question, Template, Tuple};
 use phalanx_node::space::{Hosted, Locked, Told};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 impl LocalSpace {
@@ -93,20 +94,15 @@ impl LocalSpace {
         searches: bool,
     ) -> PyResult<(SessionId, Vec<Tuple>, Option<Place>)> {
         let acknowledges = get.take && transaction.is_none();
-        let search = |mut locked: Locked<'_>| {
-            let asker = Asker { session: locked.number(), request: 0, acknowledges };
-            let now = self.hosted.now();
-            let page = locked.engine().get(now, asker, template, get, transaction.map(TransactionId));
-            (asker, page, locked.unlock())
-        };
-        let locked = self.lock(py)?;
-        let (asker, page, told) = match searches || get.limit > 1 {
-            false => search(locked),
-            // Others run meanwhile: many tuples may be looked at.
-            true => {
-                drop(locked);
-                py.detach(|| search(self.hosted.lock()))
-            }
+        let mut locked = self.lock(py)?;
+        let asker = Asker { session: locked.number(), request: 0, acknowledges };
+        let transaction = transaction.map(TransactionId);
+        let question = Question { asker, template, get, transaction, goal: Goal::Page };
+        let (outcome, told) = self.ask(py, locked, &question, searches || get.limit > 1)?;
+        let page = match outcome {
+            Ok(Outcome::Found(page)) => Ok(page),
+            Ok(Outcome::One(tuple)) => Ok(Page { tuples: tuple.into_iter().collect(), next: None }),
+            outcome => outcome.map(|_| Page::default()),
         };
         // What is taken is waited for when it is acknowledged.
         let later = asker.acknowledges && !told.tells() && page.as_ref().is_ok_and(|page| !page.tuples.is_empty());
@@ -115,6 +111,37 @@ impl LocalSpace {
         }
         let page = page.map_err(failed)?;
         Ok((asker.session, page.tuples, page.next.map(to_place)))
+    }
+
+    /// Asks the engine, in as many steps as it takes. `detached`: other threads run already during the first one.
+    pub(super) fn ask(
+        &self,
+        py: Python<'_>,
+        locked: Locked<'_>,
+        question: &Question,
+        detached: bool,
+    ) -> PyResult<(Result<Outcome, SpaceError>, Told)> {
+        let first = |mut locked: Locked<'_>| {
+            let outcome = locked.engine().ask(self.hosted.now(), question);
+            (outcome, locked.unlock())
+        };
+        let (mut outcome, mut told) = match detached {
+            false => first(locked),
+            true => {
+                drop(locked);
+                py.detach(|| first(self.hosted.lock()))
+            }
+        };
+        while matches!(outcome, Ok(Outcome::GoesOn)) {
+            let more;
+            (outcome, more) = py.detach(|| self.hosted.go_on(question.asker, SIGNALS));
+            told = told.and(more);
+            if let Err(interrupted) = py.check_signals() {
+                self.end_session(question.asker.session);
+                return Err(interrupted);
+            }
+        }
+        Ok((outcome, told))
     }
 
     /// Tuples as Python's. What cannot be made one goes back into the space.
@@ -174,5 +201,33 @@ impl LocalSpace {
             0 => Ok(()),
             missed => Err(forgotten(missed)),
         }
+    }
+
+    /// Goes on with a search that nobody waits for, in a thread of its own.
+    pub(super) fn search_on(&self, asker: Asker, callback: Arc<Callback>) -> PyResult<()> {
+        let hosted = self.hosted.clone();
+        let search = move || {
+            let (outcome, told) = hosted.go_on(asker, Duration::MAX);
+            let flushed = told.flush();
+            match flushed.and(outcome) {
+                Err(SpaceError::Cancelled) => {} // it was cancelled, and is not answered
+                outcome => callback.answer(asker.session, answered(outcome)),
+            }
+        };
+        let started = thread::Builder::new().name("phalanx-space".into()).spawn(search);
+        if let Err(error) = started {
+            self.end_session(asker.session);
+            return Err(raise("SpaceError", error));
+        }
+        Ok(())
+    }
+}
+
+/// The answer to who waits for one tuple; none: it comes later.
+pub(super) fn answered(outcome: Result<Outcome, SpaceError>) -> Option<Answer> {
+    match outcome {
+        Ok(Outcome::One(tuple)) => Some(tuple.ok_or(SpaceError::TimedOut)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
     }
 }

@@ -119,18 +119,20 @@ impl RemoteSpace {
         let mut decoded = decode();
         if acknowledge {
             decoded = decoded.and_then(|decoded| uninterrupted(py).map(|()| decoded));
-            let told = self.tell_settled(request, decoded.is_ok());
-            // A tuple is not returned before the word of it has left: if this process ended then, it would come back.
-            let has_left = |pause| self.client.has_left(told, pause);
-            while decoded.is_ok() && !has_left(Duration::ZERO) && !py.detach(|| has_left(SIGNALS)) {
-                py.check_signals()?;
-            }
+            self.tell_settled(py, request, decoded.is_ok())?;
         }
         decoded
     }
 
-    pub(super) fn tell_settled(&self, request: RequestId, kept: bool) -> u64 {
-        self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } })
+    /// A tuple that is kept is not returned before the word of it has left: if this process ended then, it would come
+    /// back.
+    pub(super) fn tell_settled(&self, py: Python<'_>, request: RequestId, kept: bool) -> PyResult<()> {
+        let told = self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } });
+        let has_left = |pause| self.client.has_left(told, pause);
+        while kept && !has_left(Duration::ZERO) && !py.detach(|| has_left(SIGNALS)) {
+            py.check_signals()?;
+        }
+        Ok(())
     }
 
     pub(super) fn decode_many<'py>(

@@ -9,16 +9,16 @@ use watching::call_nudge;
 use super::encode::{Encoding, encode_tuple};
 use super::info;
 use super::local::FORKS;
-use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options, to_place};
+use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
 use crate::errors::{identity, raise};
 use crate::policy::Words;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Get, Limits, RequestId};
+use phalanx_core::space::{Get, Limits, OutOptions, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::{IdentityError, Member, Role};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
 use pyo3::prelude::*;
@@ -75,11 +75,11 @@ impl RemoteSpace {
         seconds: f64,
     ) -> PyResult<RemoteSpace> {
         let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
-        let member = identity_file.map(|text| Member::parse(&text, Role::User)).transpose().map_err(identity)?;
+        let member = identity_file.map(|text| to_member(&text)).transpose().map_err(identity)?;
         let options = to_options(options)?;
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
-        let secure = options.secure;
+        let secure = options.secure || options.group.is_some();
         let connect = Connect {
             policy: policy.read()?,
             member,
@@ -122,6 +122,12 @@ impl RemoteSpace {
         self.client.members().to_vec()
     }
 
+    /// The address of the server that it is a connection to.
+    #[getter]
+    fn place(&self) -> String {
+        self.client.address().place.to_string()
+    }
+
     /// Looks whether the connection has ended meanwhile, for a millisecond.
     fn look(&self, py: Python<'_>) -> PyResult<()> {
         self.check()?;
@@ -141,7 +147,13 @@ impl RemoteSpace {
         self.client.mark() == Mark::Data
     }
 
-    #[pyo3(signature = (fields, lease, key, label, priority, transaction, /))]
+    /// What it asks to happen once is remembered.
+    #[pyo3(signature = (client, /))]
+    fn register(&self, py: Python<'_>, client: u128) -> PyResult<()> {
+        self.order(py, |request| ToSpace::Register { request, client })
+    }
+
+    #[pyo3(signature = (fields, lease, key, label, priority, transaction, once = None, /))]
     #[expect(clippy::too_many_arguments)]
     fn out(
         &self,
@@ -152,13 +164,16 @@ impl RemoteSpace {
         label: Option<&Bound<'_, PyAny>>,
         priority: Option<i64>,
         transaction: Option<u128>,
+        once: Option<Numbered>,
     ) -> PyResult<u64> {
         let tuple = encode_tuple(fields, &self.encoding)?;
         let options = to_out_options(lease, key, label, priority, &self.encoding)?;
+        let options = OutOptions { once: once.map(to_once), ..options };
         self.put(py, tuple, 1, options, transaction)
     }
 
-    #[pyo3(signature = (tuples, lease, label, priority, transaction, /))]
+    #[pyo3(signature = (tuples, lease, label, priority, transaction, once = None, /))]
+    #[expect(clippy::too_many_arguments)]
     fn out_many(
         &self,
         py: Python<'_>,
@@ -167,12 +182,14 @@ impl RemoteSpace {
         label: Option<&Bound<'_, PyAny>>,
         priority: Option<i64>,
         transaction: Option<u128>,
+        once: Option<Numbered>,
     ) -> PyResult<()> {
         let mut bytes = Vec::new();
         for fields in &tuples {
             bytes.extend_from_slice(&encode_tuple(fields, &self.encoding)?);
         }
         let options = to_out_options(lease, None, label, priority, &self.encoding)?;
+        let options = OutOptions { once: once.map(to_once), ..options };
         self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
@@ -289,8 +306,7 @@ impl RemoteSpace {
     #[pyo3(signature = (request, kept, /))]
     fn settle(&self, py: Python<'_>, request: u64, kept: bool) -> PyResult<()> {
         self.check()?;
-        py.detach(|| self.tell_settled(request, kept));
-        Ok(())
+        self.tell_settled(py, request, kept)
     }
 
     #[pyo3(signature = (template, r#where, transaction, /))]
@@ -331,9 +347,10 @@ impl RemoteSpace {
         self.order(py, |request| ToSpace::Prepare { request, transaction: TransactionId(transaction) })
     }
 
-    #[pyo3(signature = (transaction, /))]
-    fn commit(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
-        self.order(py, |request| ToSpace::Commit { request, transaction: TransactionId(transaction) })
+    #[pyo3(signature = (transaction, once = None, /))]
+    fn commit(&self, py: Python<'_>, transaction: u128, once: Option<Numbered>) -> PyResult<()> {
+        let (transaction, once) = (TransactionId(transaction), once.map(to_once));
+        self.order(py, |request| ToSpace::Commit { request, transaction, once })
     }
 
     #[pyo3(signature = (transaction, /))]
@@ -407,6 +424,17 @@ impl RemoteSpace {
         }
     }
 
+    /// Members of a space that several keep come and go; over a connection to the one that leads.
+    #[pyo3(signature = (add, remove, /))]
+    fn change_members(&self, py: Python<'_>, add: Vec<String>, remove: Vec<String>) -> PyResult<()> {
+        self.check()?;
+        let places: Result<Vec<_>, _> = add.iter().map(|member| member.parse()).collect();
+        let places = places.map_err(|error| raise("SpaceError", error))?;
+        let client = self.client.clone();
+        let change = move || client.change_members(&places, &remove);
+        crate::manager::interruptibly(py, change)?.map_err(unusable)
+    }
+
     fn close(&self, py: Python<'_>) {
         if self.forks == FORKS.load(Ordering::Relaxed) {
             py.detach(|| self.client.close());
@@ -419,6 +447,14 @@ impl Drop for RemoteSpace {
         if self.forks == FORKS.load(Ordering::Relaxed) {
             self.client.close();
         }
+    }
+}
+
+/// A user, or another member of the grid: whether that is let in the server's rules say.
+fn to_member(text: &str) -> Result<Member, IdentityError> {
+    match Member::parse(text, Role::User) {
+        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
+        parsed => parsed,
     }
 }
 

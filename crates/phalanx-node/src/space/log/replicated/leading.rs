@@ -5,6 +5,7 @@ use super::{ENTRY, MOST_GROUP, Replicated, elsewhere, refused, runtime, stopped}
 use crate::space::log::{Log, LogError, Position};
 use openraft::error::{CheckIsLeaderError, RaftError};
 use phalanx_core::space::change::{self, Change};
+use phalanx_core::space::{Joining, Keepers};
 use phalanx_net::sync::lock;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -125,6 +126,15 @@ impl Log for Leading {
         };
         self.shared.asked.notify_one();
         self.wait_while(|queue| queue.confirmed < ticket || queue.stable < position.0)
+    }
+
+    fn keepers(&self) -> Option<Keepers> {
+        Some(self.shared.replicated.keepers())
+    }
+
+    fn change_members(&self, add: &[Joining], remove: &[String]) -> Result<(), LogError> {
+        let add = add.iter().map(|joining| (joining.number, joining.replica.clone())).collect();
+        self.shared.replicated.change_members(&add, remove)
     }
 }
 

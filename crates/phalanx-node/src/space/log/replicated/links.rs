@@ -9,6 +9,7 @@ use crate::control::{self, Pulse, tell};
 use crate::door::{Peer, refused};
 use bytes::Bytes;
 use phalanx_core::level::Mark;
+use phalanx_core::space::Replica;
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
@@ -21,7 +22,7 @@ use phalanx_net::tls::{Shaken, handshake};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,9 +61,7 @@ enum Said {
 pub struct Links {
     own: Arc<Member>,
     space: String,
-    /// Names in the certificates of the space's members.
-    names: Arc<Vec<String>>,
-    ways: Mutex<HashMap<String, Arc<Way>>>,
+    ways: Mutex<HashMap<Replica, Arc<Way>>>,
 }
 
 /// To one member; the link is opened by who asks first, and again after it has ended.
@@ -80,19 +79,19 @@ struct Open {
 }
 
 impl Links {
-    /// For the space of this name. `own`: this executor's identity; `names`: those in the certificates of all members.
-    pub fn new(own: Arc<Member>, space: &str, names: &[String]) -> Links {
-        Links { own, space: space.to_owned(), names: Arc::new(names.to_vec()), ways: Mutex::default() }
+    /// For the space of this name. `own`: this executor's identity.
+    pub fn new(own: Arc<Member>, space: &str) -> Links {
+        Links { own, space: space.to_owned(), ways: Mutex::default() }
     }
 
-    fn dial(own: &Member, names: &[String], space: &str, address: &str) -> io::Result<Arc<Asking>> {
-        let address: Address = address.parse().map_err(io::Error::other)?;
+    fn dial(own: &Member, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
+        let address: Address = to.address.parse().map_err(io::Error::other)?;
         let mut socket = Socket::dial(&address, PATIENCE)?;
         let connection = own.client_of(Role::Executor).and_then(|client| client.connect()).map_err(io::Error::other)?;
         let mut timed = socket.until(Instant::now() + PATIENCE);
         Preamble::Replica.write(&mut timed)?;
         let shaken = handshake(connection, control::LEVELS, &mut timed)?;
-        check_name(&shaken, names)?;
+        check_name(&shaken, &to.name)?;
         let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY)?;
         let asking = Arc::new(Asking { link: link.clone(), open: Mutex::default() });
         let answered = asking.clone();
@@ -108,17 +107,16 @@ impl Links {
 }
 
 impl Network for Links {
-    fn ask(&self, address: &str, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
-        let way = lock(&self.ways).entry(address.to_owned()).or_default().clone();
-        let (own, names, space) = (self.own.clone(), self.names.clone(), self.space.clone());
-        let address = address.to_owned();
+    fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
+        let way = lock(&self.ways).entry(to.clone()).or_default().clone();
+        let (own, space, to) = (self.own.clone(), self.space.clone(), to.clone());
         // A task of its own: who asks may give up before the link is there, and the next who asks is to find it.
         let opened: JoinHandle<io::Result<Arc<Asking>>> = tokio::spawn(async move {
             let mut open = way.lock_owned().await;
             if let Some(asking) = open.as_ref().filter(|asking| !asking.link.is_closed()) {
                 return Ok(asking.clone());
             }
-            let dial = move || Links::dial(&own, &names, &space, &address);
+            let dial = move || Links::dial(&own, &space, &to);
             let asking = tokio::task::spawn_blocking(dial).await.map_err(io::Error::other)??;
             Ok(open.insert(asking).clone())
         });
@@ -178,18 +176,39 @@ impl Asking {
     }
 }
 
-fn check_name(shaken: &Shaken, names: &[String]) -> io::Result<()> {
+fn check_name(shaken: &Shaken, known: &str) -> io::Result<()> {
     let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
-    match role == Role::Executor.name() && names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+    match role == Role::Executor.name() && known.eq_ignore_ascii_case(&name) {
         true => Ok(()),
         false => Err(refused(format!("the {role} {name} is no member of this space"))),
     }
 }
 
-/// A space of this process that members ask about: itself, and the names of its members.
+/// A space of this process that members ask about.
 pub struct Kept {
     pub replicated: Arc<Replicated>,
-    pub names: Vec<String>,
+    /// The names of its members, as far as this one was told before it heard of any.
+    names: Vec<String>,
+    /// It takes part no more, or as another member.
+    over: AtomicBool,
+}
+
+impl Kept {
+    pub fn new(replicated: Arc<Replicated>, names: Vec<String>) -> Kept {
+        Kept { replicated, names, over: AtomicBool::new(false) }
+    }
+
+    /// Ends the part that this member takes.
+    pub fn stop(&self) {
+        self.over.store(true, Ordering::Release);
+        self.replicated.stop();
+    }
+
+    /// Whether who has this name is heard.
+    fn hears(&self, name: &str) -> bool {
+        let told = || self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        !self.over.load(Ordering::Acquire) && self.replicated.has_member(name).unwrap_or_else(told)
+    }
 }
 
 /// Answers another member until it is gone; for a door whose peer said `Preamble::Replica`. `find`: the space of a name.
@@ -209,13 +228,13 @@ pub(crate) fn serve(
     let mut pulse = Pulse::new();
     let on_frame = |frame: Frame| match (decode(&frame.header), &about) {
         (Ok(Said::Open { space }), None) if space.len() <= MOST_NAME => match find(&space) {
-            Some(kept) if kept.names.iter().any(|known| known.eq_ignore_ascii_case(&name)) => about = Some(kept),
+            Some(kept) if kept.hears(&name) => about = Some(kept),
             _ => {
                 why = Some(format!("{name} is no member of a space {space}"));
                 link.close();
             }
         },
-        (Ok(Said::Ask { request }), Some(kept)) => {
+        (Ok(Said::Ask { request }), Some(kept)) if kept.hears(&name) => {
             answer(kept.replicated.clone(), request, frame.body, link.clone(), &at_once);
         }
         (Ok(Said::Beat), _) => {}

@@ -12,6 +12,7 @@ mod image;
 mod leading;
 mod links;
 mod machine;
+mod members;
 mod network;
 mod seat;
 mod storage;
@@ -20,8 +21,9 @@ mod types;
 pub use leading::Leading;
 pub(crate) use links::serve;
 pub use links::{Kept, Links};
+pub use members::MEMBERS;
 pub use network::{Later, Network};
-pub use seat::{MemberPlace, Seat};
+pub use seat::MemberFile;
 
 use super::LogError;
 use super::records::pack;
@@ -32,7 +34,8 @@ use machine::Machine;
 use network::{Answer, Message, Ways};
 use openraft::error::{ClientWriteError, Fatal, ForwardToLeader, RaftError};
 use openraft::storage::Snapshot;
-use openraft::{BasicNode, Config, Raft, RaftMetrics, ServerState, SnapshotPolicy};
+use openraft::{Config, Raft, RaftMetrics, ServerState, SnapshotPolicy};
+use phalanx_core::space::Replica;
 use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -101,6 +104,10 @@ pub enum Leader {
 pub struct Replicated {
     raft: Raft<Types>,
     machine: Machine,
+    /// Its number.
+    member: u64,
+    /// What the members call their space among each other.
+    group: String,
     timing: Timing,
     /// A state that is on its way to here.
     incoming: Mutex<Option<Incoming>>,
@@ -130,40 +137,23 @@ impl Replicated {
         timing: Timing,
         network: Arc<dyn Network>,
     ) -> Result<Arc<Replicated>, LogError> {
+        let seat = store.read(|reading| seat::seat_in(&store, reading))?;
+        let group = seat.map_or(String::new(), |seat| seat.group);
         let store = Arc::new(store);
         let machine = Machine::open(store.clone())?;
         let (config, entries) = (timing.config()?, Entries { store });
         let raft = Raft::new(member, config, Ways(network), entries, machine.clone());
         let raft = wait_for(raft)?.map_err(|error| stopped(&error))?;
-        Ok(Arc::new(Replicated { raft, machine, timing, incoming: Mutex::default() }))
+        Ok(Arc::new(Replicated { raft, machine, member, group, timing, incoming: Mutex::default() }))
     }
 
-    /// Makes the first members, their numbers and addresses; to be called at one of them, once. Where members are already
+    /// Makes the first members, by their numbers; to be called at one of them, once. Where members are already
     /// known nothing happens.
-    pub fn found(&self, members: &BTreeMap<u64, String>) -> Result<(), LogError> {
+    pub fn found(&self, members: &BTreeMap<u64, Replica>) -> Result<(), LogError> {
         if wait_for(self.raft.is_initialized())?.map_err(|error| stopped(&error))? {
             return Ok(());
         }
-        let members: BTreeMap<u64, BasicNode> = nodes(members);
-        wait_for(self.raft.initialize(members))?.map_err(|error| LogError::Misfit(error.to_string()))
-    }
-
-    /// Replaces the members, at the one that leads: new ones first learn what there is.
-    pub fn change_members(&self, members: &BTreeMap<u64, String>) -> Result<(), LogError> {
-        wait_for(async {
-            for (member, node) in nodes(members) {
-                self.raft.add_learner(member, node, true).await.map_err(refused)?;
-            }
-            let voters: std::collections::BTreeSet<u64> = members.keys().copied().collect();
-            self.raft.change_membership(voters, false).await.map(drop).map_err(refused)
-        })?
-    }
-
-    /// The members, as far as they are known here.
-    pub fn members(&self) -> BTreeMap<u64, String> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow();
-        metrics.membership_config.nodes().map(|(member, node)| (*member, node.addr.clone())).collect()
+        wait_for(self.raft.initialize(members.clone()))?.map_err(|error| LogError::Misfit(error.to_string()))
     }
 
     /// Who leads, as far as it is known here.
@@ -208,18 +198,19 @@ impl Replicated {
     /// The same, for a task.
     pub async fn answer_later(&self, message: &[u8]) -> Bytes {
         let refuse = |why: &dyn ToString| Answer::Refused(why.to_string());
-        let answer = match postcard::from_bytes(message) {
+        let answer = match postcard::from_bytes::<(u64, Message)>(message) {
             Err(_) => refuse(&"a message that makes no sense, or of another version of phalanx"),
-            Ok(Message::Append(request)) => {
+            Ok((to, _)) if to != self.member => refuse(&"another member had this address, and is gone"),
+            Ok((_, Message::Append(request))) => {
                 self.raft.append_entries(request).await.map_or_else(|error| refuse(&error), Answer::Append)
             }
-            Ok(Message::Vote(request)) => {
+            Ok((_, Message::Vote(request))) => {
                 self.raft.vote(request).await.map_or_else(|error| refuse(&error), Answer::Vote)
             }
-            Ok(Message::Piece { transfer, part, piece }) => {
+            Ok((_, Message::Piece { transfer, part, piece })) => {
                 self.take_piece(transfer, part, &piece).map_or_else(|error| refuse(&error), |()| Answer::Taken)
             }
-            Ok(Message::Install { transfer, parts, vote, meta }) => {
+            Ok((_, Message::Install { transfer, parts, vote, meta })) => {
                 let incoming = lock(&self.incoming).take();
                 match incoming.filter(|it| (it.transfer, it.parts) == (transfer, parts)) {
                     None => refuse(&"a part of the state is missing"),
@@ -278,8 +269,8 @@ impl Drop for Replicated {
     }
 }
 
-fn leader_of(metrics: &RaftMetrics<u64, BasicNode>) -> Leader {
-    let address = |leader| metrics.membership_config.membership().get_node(&leader).map(|node| node.addr.clone());
+fn leader_of(metrics: &RaftMetrics<u64, Replica>) -> Leader {
+    let address = |leader| metrics.membership_config.membership().get_node(&leader).map(|node| node.address.clone());
     match metrics.current_leader {
         Some(leader) if leader == metrics.id => match metrics.state {
             ServerState::Leader => Leader::Here,
@@ -290,12 +281,8 @@ fn leader_of(metrics: &RaftMetrics<u64, BasicNode>) -> Leader {
     }
 }
 
-fn nodes(members: &BTreeMap<u64, String>) -> BTreeMap<u64, BasicNode> {
-    members.iter().map(|(member, address)| (*member, BasicNode::new(address))).collect()
-}
-
 /// Why a write was not done.
-fn refused(error: RaftError<u64, ClientWriteError<u64, BasicNode>>) -> LogError {
+fn refused(error: RaftError<u64, ClientWriteError<u64, Replica>>) -> LogError {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => elsewhere(&forward),
         RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => LogError::Misfit(error.to_string()),
@@ -303,8 +290,8 @@ fn refused(error: RaftError<u64, ClientWriteError<u64, BasicNode>>) -> LogError 
     }
 }
 
-fn elsewhere(forward: &ForwardToLeader<u64, BasicNode>) -> LogError {
-    LogError::NotLeading { leader: forward.leader_node.as_ref().map(|node| node.addr.clone()) }
+fn elsewhere(forward: &ForwardToLeader<u64, Replica>) -> LogError {
+    LogError::NotLeading { leader: forward.leader_node.as_ref().map(|node| node.address.clone()) }
 }
 
 /// Why this member takes part no more.

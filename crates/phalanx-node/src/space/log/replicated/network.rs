@@ -4,11 +4,11 @@ use super::types::{SnapshotMeta, Types, Vote};
 use crate::space::log::LogError;
 use crate::space::log::records::pack;
 use bytes::Bytes;
-use openraft::BasicNode;
 use openraft::error::{Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::storage::Snapshot;
+use phalanx_core::space::Replica;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::io;
@@ -27,9 +27,9 @@ pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Carries messages to other members.
 pub trait Network: Send + Sync + 'static {
-    /// Sends a message to the member at an address, which hands it to its `Replicated::answer`, and brings the answer. May
+    /// Sends a message to a member, which hands it to its `Replicated::answer`, and brings the answer. May
     /// lose it, or bring it late. Nobody waits for longer than `patience`.
-    fn ask(&self, address: &str, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>>;
+    fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>>;
 }
 
 /// To another member.
@@ -66,32 +66,30 @@ pub enum Answer {
 #[derive(Clone)]
 pub struct Ways(pub Arc<dyn Network>);
 
-/// The way to one member.
+/// The way to one member. Its number goes with every message: its address may have been another one's.
+#[derive(Clone)]
 pub struct Way {
     network: Arc<dyn Network>,
-    address: String,
+    member: u64,
+    node: Replica,
 }
 
 impl RaftNetworkFactory<Types> for Ways {
     type Network = Way;
 
-    async fn new_client(&mut self, _member: u64, node: &BasicNode) -> Way {
-        Way { network: self.0.clone(), address: node.addr.clone() }
+    async fn new_client(&mut self, member: u64, node: &Replica) -> Way {
+        Way { network: self.0.clone(), member, node: node.clone() }
     }
 }
 
 impl Way {
     async fn ask(&self, message: &Message, patience: Duration) -> io::Result<Answer> {
-        ask(self.network.as_ref(), &self.address, message, patience).await
-    }
-}
-
-async fn ask(network: &dyn Network, address: &str, message: &Message, patience: Duration) -> io::Result<Answer> {
-    let answer = network.ask(address, pack(message).into(), patience).await?;
-    match postcard::from_bytes(&answer) {
-        Ok(Answer::Refused(why)) => Err(io::Error::other(why)),
-        Ok(answer) => Ok(answer),
-        Err(_) => Err(wrong()),
+        let answer = self.network.ask(&self.node, pack(&(self.member, message)).into(), patience).await?;
+        match postcard::from_bytes(&answer) {
+            Ok(Answer::Refused(why)) => Err(io::Error::other(why)),
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(wrong()),
+        }
     }
 }
 
@@ -99,7 +97,7 @@ fn wrong() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer that makes no sense")
 }
 
-type Failed = RPCError<u64, BasicNode, RaftError<u64>>;
+type Failed = RPCError<u64, Replica, RaftError<u64>>;
 
 fn unreachable(error: io::Error) -> Failed {
     RPCError::Unreachable(Unreachable::new(&error))
@@ -133,8 +131,8 @@ impl RaftNetwork<Types> for Way {
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
-        let (network, address) = (self.network.clone(), self.address.clone());
-        let sent = async move { send(network.as_ref(), &address, vote, snapshot).await };
+        let way = self.clone();
+        let sent = async move { way.send(vote, snapshot).await };
         tokio::select! {
             sent = sent => sent.map_err(|error| StreamingError::Unreachable(Unreachable::new(&error))),
             closed = cancel => Err(StreamingError::Closed(closed)),
@@ -146,28 +144,25 @@ impl RaftNetwork<Types> for Way {
     }
 }
 
-async fn send(
-    network: &dyn Network,
-    address: &str,
-    vote: Vote,
-    snapshot: Snapshot<Types>,
-) -> io::Result<SnapshotResponse<u64>> {
-    let (meta, image) = (snapshot.meta, snapshot.snapshot);
-    let transfer = meta.last_log_id.map_or(0, |last| last.index);
-    let (give, mut pieces) = tokio::sync::mpsc::channel(PIECES);
-    let reader = tokio::task::spawn_blocking(move || {
-        image.send(|piece| give.blocking_send(piece).map_err(|_| LogError::Closed))
-    });
-    let mut part = 0;
-    while let Some(piece) = pieces.recv().await {
-        match ask(network, address, &Message::Piece { transfer, part, piece }, PIECE_PATIENCE).await? {
-            Answer::Taken => part += 1,
-            _ => return Err(wrong()),
+impl Way {
+    async fn send(&self, vote: Vote, snapshot: Snapshot<Types>) -> io::Result<SnapshotResponse<u64>> {
+        let (meta, image) = (snapshot.meta, snapshot.snapshot);
+        let transfer = meta.last_log_id.map_or(0, |last| last.index);
+        let (give, mut pieces) = tokio::sync::mpsc::channel(PIECES);
+        let reader = tokio::task::spawn_blocking(move || {
+            image.send(|piece| give.blocking_send(piece).map_err(|_| LogError::Closed))
+        });
+        let mut part = 0;
+        while let Some(piece) = pieces.recv().await {
+            match self.ask(&Message::Piece { transfer, part, piece }, PIECE_PATIENCE).await? {
+                Answer::Taken => part += 1,
+                _ => return Err(wrong()),
+            }
         }
-    }
-    reader.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
-    match ask(network, address, &Message::Install { transfer, parts: part, vote, meta }, PIECE_PATIENCE).await? {
-        Answer::Installed(response) => Ok(response),
-        _ => Err(wrong()),
+        reader.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        match self.ask(&Message::Install { transfer, parts: part, vote, meta }, PIECE_PATIENCE).await? {
+            Answer::Installed(response) => Ok(response),
+            _ => Err(wrong()),
+        }
     }
 }

@@ -4,41 +4,38 @@ use super::facts::{fact, set};
 use super::network::Network;
 use super::{LogError, Replicated, Store, Timing};
 use crate::space::log::store::Lasting;
-use phalanx_core::space::Options;
-use serde::{Deserialize, Serialize};
+use phalanx_core::space::Seat;
+use redb::ReadTransaction;
 use std::path::Path;
 use std::sync::Arc;
 
-const PLACE: &str = "place";
-
-/// Which member it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberPlace {
-    pub number: u64,
-    /// What the space is like, with its members; their numbers are their places in the list, from 1 on.
-    pub options: Options,
-}
+const SEAT: &str = "seat";
 
 /// A member's file, open.
-pub struct Seat {
+pub struct MemberFile {
     store: Store,
-    pub place: MemberPlace,
+    pub seat: Seat,
 }
 
-impl Seat {
+impl MemberFile {
     /// Opens it, or makes it with `new`; none: it does not say which member it is of, nor does anybody else.
-    pub fn open(path: &Path, new: Option<MemberPlace>) -> Result<Option<Seat>, LogError> {
+    pub fn open(path: &Path, new: Option<Seat>) -> Result<Option<MemberFile>, LogError> {
         let store = Store::open(path)?;
-        if let Some(place) = store.read(|reading| fact::<MemberPlace>(&store, reading, PLACE))? {
-            return Ok(Some(Seat { store, place }));
+        if let Some(seat) = store.read(|reading| seat_in(&store, reading))? {
+            return Ok(Some(MemberFile { store, seat }));
         }
-        let Some(place) = new else { return Ok(None) };
-        store.write(Lasting::Now, |writing| set(&store, writing, PLACE, &place))?;
-        Ok(Some(Seat { store, place }))
+        let Some(seat) = new else { return Ok(None) };
+        store.write(Lasting::Now, |writing| set(&store, writing, SEAT, &seat))?;
+        Ok(Some(MemberFile { store, seat }))
     }
 
     /// Takes part.
     pub fn start(self, timing: Timing, network: Arc<dyn Network>) -> Result<Arc<Replicated>, LogError> {
-        Replicated::start_on(self.place.number, self.store, timing, network)
+        Replicated::start_on(self.seat.number, self.store, timing, network)
     }
+}
+
+/// What a file says of its member.
+pub fn seat_in(store: &Store, reading: &ReadTransaction) -> Result<Option<Seat>, LogError> {
+    fact(store, reading, SEAT)
 }

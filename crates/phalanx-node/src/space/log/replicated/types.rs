@@ -2,7 +2,7 @@
 
 use super::image::Image;
 use bytes::Bytes;
-use openraft::BasicNode;
+use phalanx_core::space::Replica;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,16 +12,16 @@ openraft::declare_raft_types!(
         D = Command,
         R = bool,
         NodeId = u64,
-        Node = BasicNode,
+        Node = Replica,
         SnapshotData = Image,
 );
 
 pub type Entry = openraft::Entry<Types>;
 pub type LogId = openraft::LogId<u64>;
 pub type Vote = openraft::Vote<u64>;
-pub type StoredMembership = openraft::StoredMembership<u64, BasicNode>;
+pub type StoredMembership = openraft::StoredMembership<u64, Replica>;
 pub type StorageError = openraft::StorageError<u64>;
-pub type SnapshotMeta = openraft::SnapshotMeta<u64, BasicNode>;
+pub type SnapshotMeta = openraft::SnapshotMeta<u64, Replica>;
 
 /// What members agree on, in one order.
 ///

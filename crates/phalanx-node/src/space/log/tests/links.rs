@@ -5,6 +5,7 @@ use super::wire::until;
 use super::*;
 use crate::door::{Door, refused};
 use crate::space::log::replicated::{Kept, Leader, Links, Replicated, Timing, serve};
+use phalanx_core::space::Replica;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Listener;
@@ -18,6 +19,7 @@ const NAMES: [&str; 3] = ["one", "two", "three"];
 struct Machine {
     door: Arc<Door>,
     replicated: Arc<Replicated>,
+    name: String,
     address: String,
     log: Arc<Mutex<Vec<String>>>,
     closed: Arc<AtomicBool>,
@@ -42,10 +44,11 @@ fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Ma
     let log_line = Arc::new(move |line| told.lock().unwrap().push(line));
     let door = Door::open(vec![listener], Box::new(serve), log_line).unwrap();
     let folder = Folder::new(&format!("links-{}", address.replace(':', "-")));
-    let network = Arc::new(Links::new(own, "lab", &names));
+    let network = Arc::new(Links::new(own, "lab"));
     let replicated = Replicated::start(number, &folder.file(), TIMING, network).unwrap();
-    assert!(kept.set(Arc::new(Kept { replicated: replicated.clone(), names })).is_ok());
-    Machine { door, replicated, address, log, closed, _folder: folder }
+    assert!(kept.set(Arc::new(Kept::new(replicated.clone(), names))).is_ok());
+    let name = name.to_owned();
+    Machine { door, replicated, name, address, log, closed, _folder: folder }
 }
 
 impl Drop for Machine {
@@ -56,9 +59,16 @@ impl Drop for Machine {
     }
 }
 
+fn member(machine: &Machine) -> Replica {
+    Replica { name: machine.name.clone(), address: machine.address.clone() }
+}
+
+fn members(machines: &[Machine]) -> BTreeMap<u64, Replica> {
+    (1..).zip(machines.iter().map(member)).collect()
+}
+
 fn found(machines: &[Machine]) {
-    let members = machines.iter().zip(1..).map(|(machine, number)| (number, machine.address.clone())).collect();
-    machines[0].replicated.found(&members).unwrap();
+    machines[0].replicated.found(&members(machines)).unwrap();
 }
 
 fn leader(machines: &[Machine]) -> Option<usize> {
@@ -100,7 +110,7 @@ fn an_executor_that_is_no_member_is_not_heard_and_hears_nothing() {
         .zip([("one", &NAMES[..2]), ("two", &NAMES[..2]), ("three", &NAMES[..])])
         .map(|(number, (name, names))| machine(&authority, number, name, names))
         .collect();
-    machines[2].replicated.found(&(1..).zip(&machines).map(|(n, it)| (n, it.address.clone())).collect()).unwrap();
+    machines[2].replicated.found(&members(&machines)).unwrap();
     until("it is refused", || {
         machines[0].log.lock().unwrap().iter().any(|line| line.contains("three is no member of a space lab"))
     });
@@ -110,8 +120,8 @@ fn an_executor_that_is_no_member_is_not_heard_and_hears_nothing() {
     until("the members lead without it", || leader(&machines[..2]).is_some());
     let strangers = Authority::create().unwrap();
     let stranger = machine(&strangers, 9, "one", &NAMES);
-    let asked = stranger.replicated.found(&[(9, stranger.address.clone()), (1, machines[0].address.clone())].into());
-    asked.unwrap();
+    let known = [(9, member(&stranger)), (1, member(&machines[0]))];
+    stranger.replicated.found(&known.into()).unwrap();
     let line = |log: &str| log.contains("refused 127.0.0.1") && !log.contains("no member of a space");
     until("a stranger is refused by the handshake", || machines[0].log.lock().unwrap().iter().any(|log| line(log)));
     assert_eq!(leader(std::slice::from_ref(&stranger)), None);

@@ -131,9 +131,8 @@ fn a_new_member_learns_the_state_although_the_log_is_cut_and_replaces_another() 
     let gone = others(leader)[0];
     members.kill(gone);
     members.start(4);
-    let new = named([leader, others(leader)[1], 4]);
-    members.alive[&leader].change_members(&new).unwrap();
-    assert_eq!(members.alive[&leader].members(), new);
+    members.alive[&leader].change_members(&named([4]), &[gone.to_string()]).unwrap();
+    assert_eq!(members.alive[&leader].members(), named([leader, others(leader)[1], 4]));
     keep(&leading, 200..210);
     // Only the new one and one other are left, so the new one has to know.
     members.kill(leader);
@@ -162,8 +161,9 @@ fn hostile_messages_are_refused() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) as u8 % if length % 2 == 0 { 255 } else { 5 }
         };
-        // The first byte: what kind of message it is. Votes and entries that make sense are any member's right.
-        let bytes: Vec<u8> = std::iter::once(2 + (length % 3) as u8).chain((0..length).map(next)).collect();
+        // To whom, and what kind of message it is. Votes and entries that make sense are any member's right.
+        let begins = [1 + (length % 5 == 0) as u8, 2 + (length % 3) as u8];
+        let bytes: Vec<u8> = begins.into_iter().chain((0..length).map(next)).collect();
         assert!(!members.alive[&1].answer(&bytes).is_empty());
     }
     keep(&leading, 0..3);
@@ -177,4 +177,46 @@ fn founding_again_changes_nothing() {
     members.alive[&others(leader)[0]].found(&named([7])).unwrap();
     keep(&leading, 3..5);
     assert_eq!(members.alive[&leader].members(), named(1..=3));
+}
+
+#[test]
+fn members_are_changed_only_so_that_the_space_goes_on() {
+    let mut members = Members::new(3);
+    let (leader, leading, _) = members.lead(&[1, 2, 3]);
+    keep(&leading, 0..3);
+    let (at, [one, other]) = (members.alive[&leader].clone(), [others(leader)[0], others(leader)[1]]);
+    let refused = |add: &[u64], remove: &[u64]| {
+        let remove: Vec<String> = remove.iter().map(u64::to_string).collect();
+        match at.change_members(&named(add.iter().copied()), &remove) {
+            Err(LogError::Misfit(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refused(&[4], &[leader]).contains("leads cannot be removed"));
+    assert!(refused(&[4], &[9]).contains("9 is no member"));
+    assert!(refused(&[], &[one]).contains("3 to 9 members"));
+    assert!(refused(&[one], &[]).contains("is a member already"));
+    // Two are gone, of whom one is to stay: then the new one could be elected by nobody who knows of it.
+    members.start(4);
+    members.kill(other);
+    members.kill(one);
+    members.start(one);
+    members.wire.cut(other);
+    at.change_members(&named([4]), &[other.to_string()]).unwrap();
+    keep(&leading, 3..6);
+    members.kill(one);
+    members.start(5);
+    assert!(refused(&[5], &[]).contains(&format!("that stay must be there, but not {one}")));
+    assert_eq!(at.members(), named([leader, one, 4]), "who was to come is no member");
+    members.start(one);
+    keep(&leading, 6..9);
+}
+
+#[test]
+fn what_is_for_a_member_that_had_this_address_before_is_refused() {
+    let members = Members::new(1);
+    let (_, leading, _) = members.lead(&[1]);
+    let answer = members.alive[&1].answer(&[7, 0, 0, 0]);
+    assert!(!answer.is_empty());
+    keep(&leading, 0..3);
 }

@@ -4,8 +4,8 @@ use super::disk::Disk;
 use super::*;
 use crate::space::log::store::Store;
 use phalanx_core::ids::TransactionId;
-use phalanx_core::space::Options;
 use phalanx_core::space::change::{Prepared, Taker};
+use phalanx_core::space::{MOST_ENDED, Once, Options, Past};
 
 fn state_of(groups: Vec<Vec<Change>>) -> Vec<Change> {
     let disk = Disk::default();
@@ -71,8 +71,31 @@ fn a_prepared_transaction_waits_for_its_end() {
     let waiting = [put(1, "old"), Change::Prepared { transaction, prepared }, Change::Numbered { next: 9 }];
     assert_eq!(state_of(prepare.clone()), waiting);
     let ended = |committed| [prepare.clone(), vec![vec![Change::Ended { transaction, committed }]]].concat();
-    assert_eq!(state_of(ended(false)), [put(1, "old"), Change::Numbered { next: 9 }]);
-    assert_eq!(state_of(ended(true)), [put(8, "new"), Change::Numbered { next: 9 }]);
+    let remembered = |committed| Change::HasEnded { transaction, committed };
+    assert_eq!(state_of(ended(false)), [put(1, "old"), remembered(false), Change::Numbered { next: 9 }]);
+    assert_eq!(state_of(ended(true)), [put(8, "new"), remembered(true), Change::Numbered { next: 9 }]);
+}
+
+#[test]
+fn what_was_done_for_a_client_is_kept_until_it_or_the_client_is_forgotten() {
+    let client = |client, past| Change::Client { client, past };
+    let done = |number, open_from| Change::Done { once: Once { client: 7, number, open_from }, outcome: number * 10 };
+    let made = vec![vec![client(7, Past::default()), client(8, Past::default())], vec![put(0, "a"), done(1, 1)]];
+    let of = |groups: &[Vec<Change>]| state_of(groups.to_vec()).into_iter().skip(1).collect::<Vec<_>>();
+    let past = |open_from, done: &[(u64, u64)]| {
+        client(7, Past { open_from, done: done.iter().copied().collect(), user: None })
+    };
+    let next = Change::Numbered { next: 1 };
+    assert_eq!(of(&made), [past(1, &[(1, 10)]), client(8, Past::default()), next.clone()]);
+    let later = [made, vec![vec![done(3, 1), done(2, 2)], vec![Change::Forgotten { client: 8 }]]].concat();
+    assert_eq!(of(&later), [past(2, &[(2, 20), (3, 30)]), next]);
+}
+
+#[test]
+fn of_ended_transactions_only_the_last_are_kept() {
+    let ended = |number| Change::HasEnded { transaction: TransactionId(number), committed: true };
+    let most = MOST_ENDED as u128;
+    assert_eq!(state_of(vec![(0..most + 3).map(ended).collect()]), (3..most + 3).map(ended).collect::<Vec<_>>());
 }
 
 #[test]

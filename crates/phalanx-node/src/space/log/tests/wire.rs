@@ -5,6 +5,7 @@ use super::*;
 use crate::space::log::replicated::{Later, Leader, Leading, Network, Replicated, Timing};
 use crate::space::log::store::Store;
 use bytes::Bytes;
+use phalanx_core::space::Replica;
 use phalanx_net::sync::lock;
 use std::collections::BTreeSet;
 use std::io;
@@ -60,8 +61,8 @@ struct End {
 }
 
 impl Network for End {
-    fn ask(&self, address: &str, message: Bytes, _patience: Duration) -> Later<io::Result<Bytes>> {
-        let (wire, from, to) = (self.wire.clone(), self.from, address.parse().unwrap());
+    fn ask(&self, to: &Replica, message: Bytes, _patience: Duration) -> Later<io::Result<Bytes>> {
+        let (wire, from, to) = (self.wire.clone(), self.from, to.address.parse().unwrap());
         let dead = self.dead.clone();
         Box::pin(async move {
             wire.loses(from, to)?;
@@ -139,8 +140,9 @@ impl Members {
     }
 }
 
-pub fn named(members: impl IntoIterator<Item = u64>) -> BTreeMap<u64, String> {
-    members.into_iter().map(|member| (member, member.to_string())).collect()
+pub fn named(members: impl IntoIterator<Item = u64>) -> BTreeMap<u64, Replica> {
+    let replica = |member: u64| Replica { name: format!("m{member}"), address: member.to_string() };
+    members.into_iter().map(|member| (member, replica(member))).collect()
 }
 
 /// Waits for what must come.

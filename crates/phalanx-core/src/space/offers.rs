@@ -1,0 +1,148 @@
+//! What becomes of a tuple that comes: who watches is told, who waits to read gets it, then the first who waits to take, or it
+//! is stored. Their queries cost: when a call has asked enough of them, the tuple is stored, and the others are asked in
+//! later calls, which [`Space::next_deadline`] asks for. So nobody who puts a tuple holds the space for long.
+
+use super::register::{Kind, Register};
+use super::store::{Held, Looked, Place, step};
+use super::{Command, Space};
+use crate::ids::TransactionId;
+
+/// A tuple, and who has been asked whether he wants it.
+#[derive(Debug)]
+pub struct Offer {
+    held: Held,
+    /// Only its own may have it.
+    by: Option<TransactionId>,
+    /// Its number for who watches.
+    event: u64,
+    /// Who is asked now, from this one on; who came after the tuple has looked for it himself.
+    kind: Kind,
+    from: u64,
+    end: u64,
+    /// Once it is stored.
+    place: Option<Place>,
+}
+
+impl Space {
+    /// A tuple comes, with an event or without, that all may see, or who is under a transaction.
+    pub(super) fn offer(&mut self, held: Held, event: Option<u64>, by: Option<TransactionId>) {
+        let kind = if event.is_some() && !self.watches.is_empty() { Kind::Watch } else { Kind::Reader };
+        if kind == Kind::Reader && self.readers.is_empty() && self.takers.is_empty() {
+            self.store_offered(held, by);
+            return;
+        }
+        let (event, end) = (event.unwrap_or(0), self.next_interest);
+        let mut offer = Offer { held, by, event, kind, from: 0, end, place: None };
+        // Events are told in their order: behind others that are still to be told.
+        match if self.offers.is_empty() { self.ask_who_waits(&mut offer) } else { Looked::Tired } {
+            Looked::Done(None) => drop(self.store_offered(offer.held, by)),
+            Looked::Done(Some(taker)) => self.hand_to(taker, offer.held, by),
+            Looked::Tired => {
+                offer.place = self.store_offered(offer.held.clone(), by);
+                self.held.1 += offer.held.bytes();
+                self.offers.push_back(offer);
+            }
+        }
+    }
+
+    /// Goes on asking who waits, as far as this call may.
+    pub(super) fn go_on_offering(&mut self) {
+        self.work = step();
+        while let Some(mut offer) = self.offers.pop_front() {
+            let Looked::Done(taker) = self.ask_who_waits(&mut offer) else {
+                return self.offers.push_front(offer);
+            };
+            self.held.1 -= offer.held.bytes();
+            let Some((taker, place)) = taker.zip(offer.place) else { continue };
+            match offer.by {
+                None => {
+                    let held = self.withdraw(place);
+                    self.hand_to(taker, held, None);
+                }
+                Some(id) => {
+                    self.give_staged(id, place, true);
+                    self.answer_staged(taker, &offer.held);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody is still to be asked.
+    pub fn is_behind(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// Tells who watches, then all who wait to read; who is the first to take.
+    fn ask_who_waits(&mut self, offer: &mut Offer) -> Looked<Option<u64>> {
+        loop {
+            // It was stored, and others can have taken it.
+            if offer.kind != Kind::Watch && !self.is_there(offer) {
+                return Looked::Done(None);
+            }
+            let (held, by) = (&offer.held, offer.by);
+            let register: &Register = match offer.kind {
+                Kind::Watch => &self.watches,
+                Kind::Reader => &self.readers,
+                Kind::Taker => &self.takers,
+            };
+            let Looked::Done(next) = register.next(held, by, &mut offer.from, offer.end, &mut self.work) else {
+                return Looked::Tired;
+            };
+            match (next, offer.kind) {
+                (None, Kind::Watch) => (offer.kind, offer.from) = (Kind::Reader, 0),
+                (None, Kind::Reader) => (offer.kind, offer.from) = (Kind::Taker, 0),
+                (taker, Kind::Taker) => return Looked::Done(taker),
+                (Some(watch), Kind::Watch) => self.notify(watch, offer),
+                (Some(reader), Kind::Reader) => self.read_out(reader, &offer.held),
+            }
+        }
+    }
+
+    fn is_there(&mut self, offer: &Offer) -> bool {
+        let Some(place) = offer.place else { return true };
+        match offer.by {
+            None => self.store.has(place, offer.held.number),
+            Some(id) => self.staged_by(id).is_some_and(|store| store.has(place, offer.held.number)),
+        }
+    }
+
+    fn store_offered(&mut self, held: Held, by: Option<TransactionId>) -> Option<Place> {
+        match by {
+            None => Some(self.keep(held)),
+            Some(id) => self.put_under(id, held),
+        }
+    }
+
+    fn hand_to(&mut self, taker: u64, held: Held, by: Option<TransactionId>) {
+        match by {
+            None => self.serve_taker(taker, held),
+            Some(id) => {
+                self.takes += 1;
+                self.free_staged_key(id, &held);
+                self.answer_staged(taker, &held);
+            }
+        }
+    }
+
+    fn answer_staged(&mut self, taker: u64, held: &Held) {
+        let Some(asker) = self.takers.get(taker).map(|interest| interest.asker) else { return };
+        self.leave(asker.session, asker.request);
+        let answer = Ok(held.tuple.clone());
+        self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
+    }
+
+    fn notify(&mut self, watch: u64, offer: &Offer) {
+        let Some(asker) = self.watches.get(watch).map(|interest| interest.asker) else { return };
+        let (session, watch, tuple) = (asker.session, asker.request, offer.held.tuple.clone());
+        self.commands.push_back(Command::Notify { session, watch, sequence: offer.event, tuple });
+    }
+
+    /// Who waits to read a tuple gets it.
+    fn read_out(&mut self, reader: u64, held: &Held) {
+        let Some(asker) = self.readers.get(reader).map(|interest| interest.asker) else { return };
+        self.leave(asker.session, asker.request);
+        self.reads += 1;
+        let answer = Ok(held.tuple.clone());
+        self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
+    }
+}

@@ -1,0 +1,187 @@
+//! Programs of several processes, each a thread of this one.
+
+use super::*;
+
+fn together<T: Send>(size: usize, program: impl Fn(&mut Bsp) -> T + Sync) -> Vec<T> {
+    let program = &program;
+    std::thread::scope(|scope| {
+        let run = |world: &'static World| scope.spawn(move || program(&mut Bsp::of(world, size)));
+        let running: Vec<_> = World::together(size, &[]).into_iter().map(run).collect();
+        running.into_iter().map(|process| process.join().expect("it ends well")).collect()
+    })
+}
+
+fn register(bsp: &mut Bsp, bytes: &mut [u8]) -> usize {
+    let address = bytes.as_ptr() as usize;
+    // SAFETY: tests keep their arrays to the end.
+    unsafe { bsp.push_reg(address, Span::of(bytes), None) };
+    bsp.sync().expect("all register");
+    address
+}
+
+fn get(bsp: &mut Bsp, pid: i64, area: usize, offset: i64, into: &mut [u8]) -> Result<()> {
+    // SAFETY: as above.
+    unsafe { bsp.get(pid, area, offset, Span::of(into), None) }
+}
+
+#[test]
+fn gets_read_what_was_there_before_puts_wrote() {
+    for size in 1..=9 {
+        together(size, |bsp| {
+            let (me, right) = (bsp.pid() as u8, ((bsp.pid() + 1) % size) as i64);
+            let (mut memory, mut got) = ([me, me], [77]);
+            let area = register(bsp, &mut memory);
+            get(bsp, right, area, 1, &mut got).expect("it is there");
+            bsp.put(right, &[me + 100], area, 1).expect("it is there");
+            assert_eq!((memory, got), ([me, me], [77]), "nothing happens before the sync");
+            bsp.sync().expect("all sync");
+            let left = (me as usize + size - 1) % size;
+            assert_eq!((memory, got), ([me, left as u8 + 100], [right as u8]));
+        });
+    }
+}
+
+#[test]
+fn puts_are_written_in_the_order_of_pids_and_calls() {
+    together(4, |bsp| {
+        let mut memory = [0; 4];
+        let area = register(bsp, &mut memory);
+        for value in 0..3 {
+            bsp.put(0, &[10 * bsp.pid() as u8 + value], area, (value / 2) as i64).expect("it is there");
+        }
+        bsp.sync().expect("all sync");
+        assert_eq!(memory, if bsp.pid() == 0 { [31, 32, 0, 0] } else { [0; 4] });
+    });
+}
+
+#[test]
+fn messages_are_there_for_one_superstep_in_the_order_of_senders_and_calls() {
+    together(3, |bsp| {
+        assert_eq!(bsp.set_tagsize(1), 0);
+        bsp.sync().expect("all sync");
+        assert_eq!(bsp.tagsize(), 1);
+        for number in 0..=bsp.pid() as u8 {
+            bsp.send(1, &[number], &vec![bsp.pid() as u8; number.into()]).expect("there is a process 1");
+        }
+        bsp.sync().expect("all sync");
+        assert_eq!(bsp.qsize(), if bsp.pid() == 1 { (6, 4) } else { (0, 0) });
+        let mut taken = Vec::new();
+        while let Some((tag, payload)) = bsp.take() {
+            taken.push((tag[0], payload.to_vec()));
+        }
+        if bsp.pid() == 1 {
+            let expected = [(0, vec![]), (0, vec![]), (1, vec![1]), (0, vec![]), (1, vec![2]), (2, vec![2, 2])];
+            assert_eq!(taken, expected);
+        }
+        bsp.send(2, b"", b"late").expect("there is a process 2");
+        bsp.sync().expect("all sync");
+        bsp.sync().expect("all sync");
+        assert_eq!(bsp.qsize(), (0, 0));
+    });
+}
+
+#[test]
+fn long_data_goes_without_copies_in_both_directions() {
+    const LENGTH: usize = 3 * EAGER;
+    together(3, |bsp| {
+        let me = bsp.pid() as u8;
+        let (mut memory, mut own, mut got) = (vec![me; 2 * LENGTH], vec![me + 10; LENGTH], vec![0; LENGTH]);
+        let area = register(bsp, &mut memory);
+        for pid in 0..3 {
+            if pid == (me as i64 + 1) % 3 {
+                // SAFETY: they stay until the sync has ended.
+                unsafe {
+                    bsp.hpput(pid, Span::of(&mut own), area, LENGTH as i64, None).expect("it is there");
+                    bsp.hpget(pid, area, 0, Span::of(&mut got), None).expect("it is there");
+                }
+                bsp.put(pid, &[99], area, LENGTH as i64 - 1).expect("it is there");
+            }
+        }
+        bsp.note_costs(true);
+        bsp.sync().expect("all sync");
+        let left = (me + 2) % 3;
+        assert!(memory[LENGTH..].iter().all(|byte| *byte == left + 10) && memory[LENGTH - 1] == 99);
+        assert!(got[..LENGTH - 1].iter().all(|byte| *byte == (me + 1) % 3));
+        let cost = bsp.costs()[0];
+        assert_eq!((cost.sent, cost.received), (2 * LENGTH as u64 + 1, 2 * LENGTH as u64 + 1));
+    });
+}
+
+#[test]
+fn areas_have_a_length_of_their_own_at_each_process_and_end() {
+    together(3, |bsp| {
+        let mut memory = vec![0; bsp.pid()];
+        let area = register(bsp, &mut memory);
+        let other = (bsp.pid() + 1) % 3;
+        let data = vec![1; other + 1];
+        let error = bsp.put(other as i64, &data, area, 0).expect_err("it is too long").text;
+        let expected =
+            format!("{} bytes at offset 0 are not within the {other} bytes that pid {other} registered", other + 1);
+        assert_eq!(error, expected);
+        bsp.put(other as i64, &data[1..], area, 0).expect("it fits");
+        assert!(bsp.put(other as i64, &[], area, -1).is_err() && bsp.put(3, &[], area, 0).is_err());
+        assert!(bsp.put(other as i64, &data[1..], area, i64::MAX).is_err() && bsp.put(-1, &[], area, 0).is_err());
+        bsp.pop_reg(area).expect("it is registered");
+        assert!(bsp.pop_reg(area).is_err());
+        bsp.put(other as i64, &[], area, 0).expect("it ends with the superstep");
+        bsp.sync().expect("all sync");
+        assert_eq!(memory, vec![1; bsp.pid()]);
+        assert_eq!(bsp.put(other as i64, &[], area, 0).expect_err("it has ended").text, "the area is not registered");
+    });
+}
+
+#[test]
+fn the_latest_registration_of_an_address_counts() {
+    together(2, |bsp| {
+        let mut memory = [0; 8];
+        register(bsp, &mut memory[..2]);
+        let area = register(bsp, &mut memory);
+        bsp.put(0, &[5], area, 7).expect("the longer one counts");
+        bsp.pop_reg(area).expect("it is registered");
+        bsp.sync().expect("all sync");
+        assert!(bsp.put(0, &[5], area, 7).is_err());
+        bsp.put(0, &[5], area, 1).expect("the shorter one is there still");
+    });
+}
+
+#[test]
+fn what_processes_do_differently_is_said_to_all_of_them() {
+    let differ = |act: fn(&mut Bsp)| {
+        together(3, |bsp| {
+            if bsp.pid() == 1 {
+                act(bsp);
+            }
+            bsp.sync().expect_err("process 1 does otherwise").text
+        })
+    };
+    // SAFETY: nothing is there to be kept.
+    let errors = differ(|bsp| unsafe { bsp.push_reg(0, Span::EMPTY, None) });
+    assert_eq!(errors[0], "pid 1 changed 1 registrations in this superstep, and this process 0");
+    assert_eq!(errors[1], "pid 0 changed 0 registrations in this superstep, and this process 1");
+    let errors = differ(|bsp| drop(bsp.set_tagsize(8)));
+    assert_eq!(errors[2], "pid 1 set the tag size to 8 bytes, this process to nothing");
+    let errors = together(2, |bsp| if bsp.pid() == 0 { bsp.sync() } else { bsp.meet(sync::End::Program) });
+    assert_eq!(errors[0].as_ref().expect_err("it ended").text, "pid 1 called end where this process called sync");
+}
+
+#[test]
+fn nonsense_from_another_process_is_refused() {
+    let mut parcel = Parcel::default();
+    parcel.send(b"tag", b"payload");
+    for cut in 1..parcel.bytes.len() {
+        assert!(parcel::entries(&parcel.bytes[..cut]).any(|entry| entry.is_err()), "{cut}");
+    }
+    for (at, byte) in [(0, 5), (4, 255), (16, 255), (23, 255)] {
+        let mut bytes = parcel.bytes.clone();
+        bytes[at] = byte;
+        assert!(parcel::entries(&bytes).any(|entry| entry.is_err()), "{at}");
+    }
+    let errors = together(2, |bsp| {
+        let mut memory = [0; 8];
+        register(bsp, &mut memory);
+        let slot = u32::from(bsp.pid() == 1);
+        bsp.parcels[0].put(slot, 0, &[1]);
+        bsp.sync().map_err(|error| error.text)
+    });
+    assert_eq!(errors[0], Err("another process names memory that is not registered".to_string()));
+}

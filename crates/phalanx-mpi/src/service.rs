@@ -1,0 +1,50 @@
+//! Services: what other processes ask of this one beside the messages that its program receives. Whoever makes
+//! progress, in whatever call, serves.
+
+use crate::engine::Aside;
+use crate::world::World;
+use phalanx_net::sync::lock;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Serves one context.
+pub trait Service: Send + Sync {
+    /// Takes a word. Words come one at a time, those of one process in the order in which it sent them; nothing that they
+    /// say is checked yet. Must not wait for anything.
+    fn take(&self, world: &World, aside: Aside);
+}
+
+/// The services of a process, by context.
+#[derive(Default)]
+pub struct Services {
+    by_context: Mutex<HashMap<u64, Arc<dyn Service>>>,
+    /// Held by who serves, so that words stay in order.
+    turn: Mutex<()>,
+}
+
+impl Services {
+    /// From now on the service gets the words of this context. Nobody may send one before.
+    pub fn open(&self, context: u64, service: Arc<dyn Service>) {
+        lock(&self.by_context).insert(context, service);
+    }
+
+    /// Words of the context go nowhere from now on.
+    pub fn close(&self, context: u64) {
+        lock(&self.by_context).remove(&context);
+    }
+
+    /// Hands out what has arrived. Whether there was something.
+    pub(crate) fn serve(&self, world: &World) -> bool {
+        let _turn = lock(&self.turn);
+        let mut served = false;
+        loop {
+            let next = world.engine().next_aside();
+            let Some(aside) = next else { return served };
+            served = true;
+            let service = lock(&self.by_context).get(&aside.context).cloned();
+            if let Some(service) = service {
+                service.take(world, aside);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Making windows and ending them (MPI 5.0, 12.2).
+
+use super::memory::{self, Memory};
+use super::state::State;
+use super::{Flavor, Part, Shown, Window, lock};
+use crate::collective::{Call, barrier, everybody_says};
+use crate::comm::create::duplicate;
+use crate::error::{Class, Result, fail};
+use crate::info::Info;
+use crate::memory::allocate as allocate_memory;
+use std::sync::atomic::AtomicI32;
+use std::sync::{Arc, Mutex};
+
+/// Bytes that displacements of a window count; positive.
+#[derive(Debug, Clone, Copy)]
+pub struct Unit(usize);
+
+impl Unit {
+    pub fn new(bytes: i64) -> Result<Unit> {
+        match usize::try_from(bytes) {
+            Ok(bytes @ 1..) => Ok(Unit(bytes)),
+            _ => fail(Class::Disp, format!("disp_unit is {bytes}, not positive")),
+        }
+    }
+}
+
+/// MPI_Win_create.
+pub async fn create(call: Call, base: *mut u8, size: usize, unit: Unit, hints: &Info) -> Result<Arc<Window>> {
+    check_size(size)?;
+    if base.is_null() && size > 0 {
+        return fail(Class::Base, format!("base of {size} bytes is NULL"));
+    }
+    let part = Part { base: base.expose_provenance(), size, unit: unit.0 };
+    let parts = everybody(&call, part).await?;
+    open(call, Flavor::Create, parts, Memory::Lent, hints).await
+}
+
+/// MPI_Win_allocate.
+pub async fn allocate(call: Call, size: usize, unit: Unit, hints: &Info) -> Result<Arc<Window>> {
+    check_size(size)?;
+    let base = allocate_memory(size)?;
+    let part = Part { base: base.expose_provenance(), size, unit: unit.0 };
+    let parts = everybody(&call, part).await?;
+    open(call, Flavor::Allocate, parts, Memory::Allocated(part.base), hints).await
+}
+
+/// MPI_Win_allocate_shared: the parts lie one after the other in memory that all can load and store.
+pub async fn allocate_shared(call: Call, size: usize, unit: Unit, hints: &Info) -> Result<Arc<Window>> {
+    check_size(size)?;
+    let mut parts = everybody(&call, Part { base: 0, size, unit: unit.0 }).await?;
+    let apart = hints.get("alloc_shared_noncontig").as_deref() == Some("true");
+    let memory = memory::share(&call, &mut parts, apart).await?;
+    open(call, Flavor::Shared, parts, memory, hints).await
+}
+
+/// MPI_Win_create_dynamic.
+pub async fn create_dynamic(call: Call, hints: &Info) -> Result<Arc<Window>> {
+    let parts = vec![Part { base: 0, size: 0, unit: 1 }; call.size()];
+    open(call, Flavor::Dynamic, parts, Memory::Lent, hints).await
+}
+
+fn check_size(size: usize) -> Result<()> {
+    match isize::try_from(size) {
+        Ok(_) => Ok(()),
+        Err(_) => fail(Class::Size, format!("size is {size}, more than there can be")),
+    }
+}
+
+/// The parts of all, of which only the own one has an address.
+async fn everybody(call: &Call, own: Part) -> Result<Vec<Part>> {
+    if call.comm.remote.is_some() {
+        return fail(Class::Comm, "comm is an intercommunicator");
+    }
+    let word = [(own.size as u64).to_le_bytes(), (own.unit as u64).to_le_bytes()].concat();
+    let words = everybody_says(call, word).await?;
+    let part = |word: &Vec<u8>| match <[u8; 16]>::try_from(word.as_slice()) {
+        Ok(word) => {
+            let number = u128::from_le_bytes(word);
+            Ok(Part { base: 0, size: number as u64 as usize, unit: (number >> 64) as u64 as usize })
+        }
+        Err(_) => fail(Class::NotSame, "the processes call different functions"),
+    };
+    let mut parts = words.iter().map(part).collect::<Result<Vec<_>>>()?;
+    parts[call.rank()] = own;
+    Ok(parts)
+}
+
+async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hints: &Info) -> Result<Arc<Window>> {
+    if call.comm.remote.is_some() {
+        return fail(Class::Comm, "comm is an intercommunicator");
+    }
+    let world = call.world;
+    let comm = duplicate(call).await?;
+    let own = parts[comm.rank];
+    let number = AtomicI32::new;
+    let shown = Shown { size: own.size as isize, unit: number(own.unit as i32), flavor: number(0), model: number(0) };
+    let window = Arc::new(Window {
+        world,
+        flavor,
+        state: Mutex::new(State::new(comm.size())),
+        parts,
+        memory: Mutex::new(memory),
+        shown,
+        name: Mutex::default(),
+        hints: Mutex::new(hints.pairs()),
+        comm,
+    });
+    world.services.open(window.context(), window.clone());
+    // Nobody's word comes before everybody serves.
+    barrier(&Call::new(world, window.comm.clone())).await?;
+    Ok(window)
+}
+
+impl Window {
+    /// That the window may be freed now.
+    pub fn check_close(&self) -> Result<()> {
+        let epochs = &lock(&self.state).epochs;
+        match epochs.is_locking() || epochs.started.is_some() || epochs.exposed.is_some() {
+            true => fail(Class::RmaSync, "win is freed inside an epoch"),
+            false => Ok(()),
+        }
+    }
+
+    /// MPI_Win_free, but for its handle: nobody uses it any more. Its own memory is gone then.
+    pub async fn close(&self) -> Result<()> {
+        self.check_close()?;
+        let call = Call::new(self.world, self.comm.clone());
+        let settled = self.settle(None).await;
+        barrier(&call).await?;
+        self.world.services.close(self.context());
+        *lock(&self.memory) = Memory::Lent;
+        settled
+    }
+
+    /// MPI_Win_attach.
+    pub fn attach(&self, base: *mut u8, size: usize) -> Result<()> {
+        self.check_dynamic()?;
+        if base.is_null() && size > 0 {
+            return fail(Class::Base, format!("base of {size} bytes is NULL"));
+        }
+        let base = base.expose_provenance();
+        let Some(end) = base.checked_add(size) else { return fail(Class::Size, format!("size is {size}")) };
+        let regions = &mut lock(&self.state).regions;
+        let before = regions.range(..end.max(base + 1)).next_back();
+        if before.is_some_and(|(other, length)| other + length > base || *other == base) {
+            return fail(Class::RmaAttach, "some of the memory is attached already");
+        }
+        regions.insert(base, size);
+        Ok(())
+    }
+
+    /// MPI_Win_detach.
+    pub fn detach(&self, base: *const u8) -> Result<()> {
+        self.check_dynamic()?;
+        match lock(&self.state).regions.remove(&base.addr()) {
+            Some(_) => Ok(()),
+            None => fail(Class::RmaAttach, "no memory that begins at base is attached"),
+        }
+    }
+
+    fn check_dynamic(&self) -> Result<()> {
+        if self.is_dynamic() { Ok(()) } else { fail(Class::RmaFlavor, "win is not dynamic") }
+    }
+}

@@ -1,0 +1,227 @@
+//! When operations may begin, and when they are done (MPI 5.0, 12.5).
+
+use super::word::Word;
+use super::{Window, lock};
+use crate::collective::{Call, barrier};
+use crate::constants::MPI_MODE_NOSUCCEED;
+use crate::error::{Class, Result, fail};
+use crate::group::Group;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::task::Poll;
+
+impl Window {
+    /// MPI_Win_fence: all operations of all are done, and others may begin.
+    pub async fn fence(&self, assert: i32) -> Result<()> {
+        let call = Call::new(self.world, self.comm.clone());
+        {
+            let epochs = &lock(&self.state).epochs;
+            if epochs.is_locking() || epochs.started.is_some() || epochs.exposed.is_some() {
+                return fail(Class::RmaSync, "a fence inside an epoch of MPI_Win_lock, MPI_Win_start or MPI_Win_post");
+            }
+        }
+        let settled = self.settle(None).await;
+        let met = barrier(&call).await;
+        lock(&self.state).epochs.fenced = assert & MPI_MODE_NOSUCCEED == 0;
+        settled.and(met)
+    }
+
+    /// MPI_Win_post: the processes of the group may begin.
+    pub fn post(&self, group: &Group) -> Result<()> {
+        let ranks = self.ranks_of(group)?;
+        {
+            let mut state = lock(&self.state);
+            if state.epochs.exposed.is_some() {
+                return fail(Class::RmaSync, "MPI_Win_post was called before, without MPI_Win_wait");
+            }
+            state.epochs.exposed = Some(ranks.clone());
+        }
+        ranks.iter().try_for_each(|rank| self.tell(*rank, &Word::Post, &[]))
+    }
+
+    /// MPI_Win_wait: all who might begin are done.
+    pub async fn wait(&self) -> Result<()> {
+        poll_fn(|_| match self.test() {
+            Ok(false) => Poll::Pending,
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        })
+        .await
+    }
+
+    /// MPI_Win_test: the same, if it is so now.
+    pub fn test(&self) -> Result<bool> {
+        let mut state = lock(&self.state);
+        let Some(origins) = &state.epochs.exposed else {
+            return fail(Class::RmaSync, "MPI_Win_post was not called");
+        };
+        if origins.iter().any(|rank| state.completes[*rank] == 0) {
+            return Ok(false);
+        }
+        for rank in state.epochs.exposed.take().unwrap_or_default() {
+            state.completes[rank] -= 1;
+        }
+        Ok(true)
+    }
+
+    /// MPI_Win_start. Does not wait: operations do, until their target has posted.
+    pub fn start(&self, group: &Group) -> Result<()> {
+        let ranks = self.ranks_of(group)?;
+        let epochs = &mut lock(&self.state).epochs;
+        if epochs.is_locking() || epochs.started.is_some() {
+            return fail(Class::RmaSync, "MPI_Win_start inside an epoch of MPI_Win_lock or MPI_Win_start");
+        }
+        epochs.fenced = false;
+        epochs.started = Some(ranks.into_iter().map(|rank| (rank, false)).collect::<BTreeMap<_, _>>());
+        Ok(())
+    }
+
+    /// MPI_Win_complete: this process's operations are done, and the targets told.
+    pub async fn complete(&self) -> Result<()> {
+        let targets = match &lock(&self.state).epochs.started {
+            Some(started) => started.keys().copied().collect::<Vec<_>>(),
+            None => return fail(Class::RmaSync, "MPI_Win_start was not called"),
+        };
+        for target in &targets {
+            self.hear_post(*target).await;
+        }
+        let settled = self.settle(None).await;
+        let told = targets.iter().try_for_each(|target| self.tell(*target, &Word::Complete, &[]));
+        lock(&self.state).epochs.started = None;
+        settled.and(told)
+    }
+
+    /// Waits until a target of MPI_Win_start has posted.
+    async fn hear_post(&self, target: usize) {
+        poll_fn(|_| {
+            let state = &mut *lock(&self.state);
+            match state.epochs.started.as_mut().and_then(|started| started.get_mut(&target)) {
+                Some(posted @ false) if state.posts[target] > 0 => {
+                    state.posts[target] -= 1;
+                    *posted = true;
+                    Poll::Ready(())
+                }
+                Some(false) => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+
+    /// That an operation on this target may begin now.
+    pub(super) async fn enter(&self, target: usize, has_request: bool) -> Result<()> {
+        let waits = {
+            let epochs = &lock(&self.state).epochs;
+            let posted = epochs.started.as_ref().and_then(|started| started.get(&target).copied());
+            match posted {
+                _ if epochs.is_passive(target) => false,
+                _ if has_request => {
+                    return fail(Class::RmaSync, format!("rank {target} is not locked, as requests need it"));
+                }
+                Some(posted) => !posted,
+                None if epochs.fenced => false,
+                None => return fail(Class::RmaSync, format!("there is no epoch for accesses to rank {target}")),
+            }
+        };
+        if waits {
+            self.hear_post(target).await;
+        }
+        Ok(())
+    }
+
+    /// MPI_Win_lock.
+    pub async fn lock(&self, exclusive: bool, rank: i32) -> Result<()> {
+        let Some(target) = self.rank(rank)? else { return Ok(()) };
+        {
+            let epochs = &mut lock(&self.state).epochs;
+            if epochs.is_passive(target) || epochs.started.is_some() {
+                return fail(Class::RmaSync, format!("rank {target} is locked, or MPI_Win_start was called"));
+            }
+            epochs.fenced = false;
+            epochs.locked.insert(target);
+        }
+        self.tell(target, &Word::Lock { exclusive }, &[])?;
+        self.hear_grant(target).await;
+        Ok(())
+    }
+
+    async fn hear_grant(&self, target: usize) {
+        poll_fn(|_| match lock(&self.state).granted.remove(&target) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
+    /// MPI_Win_unlock.
+    pub async fn unlock(&self, rank: i32) -> Result<()> {
+        let Some(target) = self.rank(rank)? else { return Ok(()) };
+        if !lock(&self.state).epochs.locked.contains(&target) {
+            return fail(Class::RmaSync, format!("rank {target} was not locked by MPI_Win_lock"));
+        }
+        let settled = self.settle(Some(target)).await;
+        lock(&self.state).epochs.locked.remove(&target);
+        settled.and(self.tell(target, &Word::Unlock, &[]))
+    }
+
+    /// MPI_Win_lock_all.
+    pub async fn lock_all(&self) -> Result<()> {
+        {
+            let epochs = &mut lock(&self.state).epochs;
+            if epochs.is_locking() || epochs.started.is_some() {
+                return fail(Class::RmaSync, "MPI_Win_lock_all inside an epoch of MPI_Win_lock or MPI_Win_start");
+            }
+            epochs.fenced = false;
+            epochs.locked_all = true;
+        }
+        for target in 0..self.comm.size() {
+            self.tell(target, &Word::Lock { exclusive: false }, &[])?;
+        }
+        for target in 0..self.comm.size() {
+            self.hear_grant(target).await;
+        }
+        Ok(())
+    }
+
+    /// MPI_Win_unlock_all.
+    pub async fn unlock_all(&self) -> Result<()> {
+        if !lock(&self.state).epochs.locked_all {
+            return fail(Class::RmaSync, "MPI_Win_lock_all was not called");
+        }
+        let settled = self.settle(None).await;
+        lock(&self.state).epochs.locked_all = false;
+        (0..self.comm.size()).try_for_each(|target| self.tell(target, &Word::Unlock, &[]))?;
+        settled
+    }
+
+    /// MPI_Win_flush, and MPI_Win_flush_local, which may be the same: this process's operations on the target are done.
+    pub async fn flush(&self, rank: i32) -> Result<()> {
+        let Some(target) = self.rank(rank)? else { return Ok(()) };
+        if !lock(&self.state).epochs.is_passive(target) {
+            return fail(Class::RmaSync, format!("rank {target} is not locked"));
+        }
+        self.settle(Some(target)).await
+    }
+
+    /// MPI_Win_flush_all.
+    pub async fn flush_all(&self) -> Result<()> {
+        if !lock(&self.state).epochs.is_locking() {
+            return fail(Class::RmaSync, "nobody is locked");
+        }
+        self.settle(None).await
+    }
+
+    /// MPI_Win_sync: what this process stored is seen by others, and the other way round.
+    pub fn sync(&self) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.world.progress();
+    }
+
+    fn ranks_of(&self, group: &Group) -> Result<BTreeSet<usize>> {
+        let rank = |process: &u32| match self.comm.group.rank_of(*process) {
+            Some(rank) => Ok(rank),
+            None => fail(Class::Group, format!("process {process} of the group does not belong to the window")),
+        };
+        group.processes.iter().map(rank).collect()
+    }
+}

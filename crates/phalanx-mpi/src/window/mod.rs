@@ -1,0 +1,169 @@
+//! Windows: memory that others read and write (MPI 5.0, chapter 12).
+//!
+//! A window is a service: what its origins want goes to the target as words, which the target carries out while it
+//! makes progress in whatever call of MPI. So all accesses to one process's memory come one after the other, and
+//! accumulation is atomic. Each word is acknowledged; an epoch ends when all of its are.
+
+mod create;
+mod epoch;
+mod memory;
+mod origin;
+mod runs;
+mod state;
+mod target;
+#[cfg(test)]
+mod tests;
+mod word;
+
+pub use create::{Unit, allocate, allocate_shared, create, create_dynamic};
+pub use origin::{End, Place, active};
+
+use crate::comm::{Comm, Use};
+use crate::constants::*;
+use crate::error::{Class, Error, Result, fail};
+use crate::handle::Table;
+use crate::info::Info;
+use crate::world::World;
+use memory::Memory;
+use phalanx_net::sync::lock;
+use runs::Reach;
+use state::State;
+use std::sync::atomic::AtomicI32;
+use std::sync::{Arc, Mutex};
+use word::Word;
+
+/// Handles' kind; see [`crate::handle`].
+const KIND: u32 = 7;
+static MADE: Table<Window> = Table::new(KIND);
+
+/// How a window was made; the numbers are the standard interface's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Flavor {
+    Create = MPI_WIN_FLAVOR_CREATE,
+    Allocate = MPI_WIN_FLAVOR_ALLOCATE,
+    Dynamic = MPI_WIN_FLAVOR_DYNAMIC,
+    Shared = MPI_WIN_FLAVOR_SHARED,
+}
+
+/// One process's part of a window.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Where this process sees it; 0 for what it does not see.
+    pub base: usize,
+    pub size: usize,
+    /// Bytes that displacements count.
+    pub unit: usize,
+}
+
+/// See the module.
+pub struct Window {
+    world: &'static World,
+    /// The window's own.
+    comm: Arc<Comm>,
+    pub flavor: Flavor,
+    /// By rank.
+    parts: Vec<Part>,
+    state: Mutex<State>,
+    memory: Mutex<Memory>,
+    pub shown: Shown,
+    name: Mutex<String>,
+    hints: Mutex<Vec<(String, String)>>,
+}
+
+/// What the predefined attributes point to; the C interface fills in its own numbers.
+#[derive(Debug)]
+pub struct Shown {
+    pub size: isize,
+    pub unit: AtomicI32,
+    pub flavor: AtomicI32,
+    pub model: AtomicI32,
+}
+
+impl Window {
+    /// The window with this handle.
+    pub fn of(handle: u32) -> Result<Arc<Window>> {
+        match MADE.get(handle) {
+            Some(window) => Ok(window),
+            None if handle == MPI_WIN_NULL => fail(Class::Win, "win is MPI_WIN_NULL"),
+            None => fail(Class::Win, format!("win {handle:#x} is no window, or was freed")),
+        }
+    }
+
+    /// A handle for it.
+    pub fn put_handle(self: Arc<Window>) -> Result<u32> {
+        MADE.put(self).ok_or_else(|| Error::new(Class::NoMem, "too many windows"))
+    }
+
+    /// Ends the handle of a window that is closed.
+    pub fn forget(handle: u32) {
+        MADE.take(handle);
+    }
+
+    /// This process's part.
+    pub fn own(&self) -> Part {
+        self.parts[self.comm.rank]
+    }
+
+    pub fn group(&self) -> &Arc<crate::group::Group> {
+        &self.comm.group
+    }
+
+    /// Somebody's part as far as this process can load and store there (MPI_Win_shared_query). `rank` may be
+    /// MPI_PROC_NULL for the first that has memory.
+    pub fn shared(&self, rank: i32) -> Result<Part> {
+        if self.flavor == Flavor::Dynamic {
+            return fail(Class::RmaFlavor, "win is dynamic: nothing of it is shared");
+        }
+        let rank = match self.comm.destination(rank)? {
+            Some(_) => rank as usize,
+            None => self.parts.iter().position(|part| part.size > 0).unwrap_or(0),
+        };
+        let part = self.parts[rank];
+        Ok(if part.base == 0 { Part { size: 0, ..part } } else { part })
+    }
+
+    pub fn name(&self) -> String {
+        lock(&self.name).clone()
+    }
+
+    pub fn set_name(&self, name: &str) {
+        *lock(&self.name) = name.to_string();
+    }
+
+    pub fn hints(&self) -> Info {
+        Info::of(lock(&self.hints).clone())
+    }
+
+    pub fn set_hints(&self, hints: &Info) {
+        *lock(&self.hints) = hints.pairs();
+    }
+
+    fn context(&self) -> u64 {
+        self.comm.context | Use::Aside as u64
+    }
+
+    /// Sends a word.
+    fn tell(&self, rank: usize, word: &Word, data: &[u8]) -> Result<()> {
+        let (to, own) = (self.comm.group.processes[rank], self.comm.rank as i32);
+        match self.world.engine().send_aside(to, self.context(), own, word.with(data)) {
+            true => Ok(()),
+            false => fail(Class::ProcAborted, format!("rank {rank} cannot be reached")),
+        }
+    }
+
+    /// A target's rank; None for MPI_PROC_NULL.
+    fn rank(&self, rank: i32) -> Result<Option<usize>> {
+        Ok(self.comm.destination(rank)?.map(|_| rank as usize))
+    }
+
+    fn is_dynamic(&self) -> bool {
+        self.flavor == Flavor::Dynamic
+    }
+
+    /// The memory of a part, for checking accesses.
+    fn reach<'a>(&self, rank: usize, state: &'a State) -> Reach<'a> {
+        let Part { base, size, unit } = self.parts[rank];
+        if self.is_dynamic() { Reach::Regions(&state.regions) } else { Reach::Part { base, size, unit } }
+    }
+}

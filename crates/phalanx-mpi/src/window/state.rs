@@ -1,0 +1,124 @@
+//! What a process knows of a window while it is used.
+
+use super::origin::Operation;
+use crate::error::Error;
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// All of it.
+pub(super) struct State {
+    /// This process's operations that are under way.
+    pub operations: Slab<Operation>,
+    /// How many of them, by target.
+    pub pending: Vec<usize>,
+    /// Those that failed and whose failure nobody was told yet, with their targets.
+    pub failures: Vec<(usize, Error)>,
+    pub epochs: Epochs,
+    /// Words that came before they were asked for, by who said them.
+    pub posts: Vec<u32>,
+    pub completes: Vec<u32>,
+    pub granted: BTreeSet<usize>,
+    /// Of this process's own memory.
+    pub lock: Lock,
+    /// Memory that is attached to a dynamic window: sizes by address.
+    pub regions: BTreeMap<usize, usize>,
+}
+
+/// What this process may do now.
+#[derive(Default)]
+pub(super) struct Epochs {
+    /// Between two fences.
+    pub fenced: bool,
+    /// From MPI_Win_start on: the targets, and whether they have posted.
+    pub started: Option<BTreeMap<usize, bool>>,
+    /// From MPI_Win_post on: the origins.
+    pub exposed: Option<BTreeSet<usize>>,
+    /// Targets that it has locked.
+    pub locked: BTreeSet<usize>,
+    pub locked_all: bool,
+}
+
+/// Who has locked this process's memory, and who wants to.
+#[derive(Default)]
+pub(super) struct Lock {
+    holders: BTreeSet<usize>,
+    exclusive: bool,
+    /// In the order in which they asked.
+    queue: VecDeque<(usize, bool)>,
+}
+
+impl State {
+    pub fn new(size: usize) -> State {
+        State {
+            operations: Slab::new(),
+            pending: vec![0; size],
+            failures: Vec::new(),
+            epochs: Epochs::default(),
+            posts: vec![0; size],
+            completes: vec![0; size],
+            granted: BTreeSet::new(),
+            lock: Lock::default(),
+            regions: BTreeMap::new(),
+        }
+    }
+}
+
+impl Epochs {
+    pub fn is_passive(&self, target: usize) -> bool {
+        self.locked_all || self.locked.contains(&target)
+    }
+
+    pub fn is_locking(&self) -> bool {
+        self.locked_all || !self.locked.is_empty()
+    }
+}
+
+impl Lock {
+    /// Somebody asks; who asks twice is heard once.
+    pub fn ask(&mut self, rank: usize, exclusive: bool) -> Vec<usize> {
+        if !self.holders.contains(&rank) && !self.queue.iter().any(|(waiting, _)| *waiting == rank) {
+            self.queue.push_back((rank, exclusive));
+        }
+        self.grant()
+    }
+
+    /// Somebody has done.
+    pub fn leave(&mut self, rank: usize) -> Vec<usize> {
+        self.holders.remove(&rank);
+        self.grant()
+    }
+
+    /// Who gets the lock now: the first in the queue, with those behind that share it.
+    fn grant(&mut self) -> Vec<usize> {
+        let mut granted = Vec::new();
+        while let Some((rank, exclusive)) = self.queue.front().copied() {
+            if !self.holders.is_empty() && (exclusive || self.exclusive) {
+                break;
+            }
+            self.queue.pop_front();
+            self.holders.insert(rank);
+            self.exclusive = exclusive;
+            granted.push(rank);
+        }
+        granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lock;
+
+    #[test]
+    fn nobody_overtakes_who_waits_for_the_lock() {
+        let mut lock = Lock::default();
+        assert_eq!(lock.ask(0, false), [0]);
+        assert_eq!(lock.ask(1, false), [1]);
+        assert_eq!(lock.ask(2, true), []);
+        assert_eq!(lock.ask(2, true), []);
+        assert_eq!(lock.ask(3, false), []);
+        assert_eq!((lock.leave(0), lock.leave(7)), (vec![], vec![]));
+        assert_eq!(lock.leave(1), [2]);
+        assert_eq!(lock.ask(0, false), []);
+        assert_eq!(lock.leave(2), [3, 0]);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a target does with the words that come: nothing that they say is believed.
+
+use super::runs::{Runs, gather, scatter, total};
+use super::word::{Act, Word, packed, unpacked};
+use super::{Window, lock};
+use crate::constants::{MPI_NO_OP, MPI_REPLACE};
+use crate::datatype::Datatype;
+use crate::engine::{Aside, Scatter};
+use crate::error::{Class, Result, fail};
+use crate::handle::FIRST;
+use crate::op::{Op, combine};
+use crate::service::Service;
+use crate::world::World;
+
+impl Service for Window {
+    fn take(&self, _world: &World, aside: Aside) {
+        let rank = usize::try_from(aside.source).ok();
+        let Some(rank) = rank.filter(|rank| self.comm.group.processes.get(*rank) == Some(&aside.from)) else { return };
+        let Some((word, data)) = Word::of(&aside.bytes) else { return };
+        for (to, answer, data) in self.answers(rank, word, data) {
+            let _ = self.tell(to, &answer, &data); // who is gone needs no answer
+        }
+    }
+}
+
+type Answers = Vec<(usize, Word, Vec<u8>)>;
+
+impl Window {
+    fn answers(&self, from: usize, word: Word, data: &[u8]) -> Answers {
+        let mut state = lock(&self.state);
+        let granted = |ranks: Vec<usize>| ranks.into_iter().map(|rank| (rank, Word::Granted, Vec::new())).collect();
+        match word {
+            Word::Access { operation, position, act, displacement, runs } => {
+                let reach = self.reach(self.comm.rank, &state);
+                let result = total(&runs).and_then(|total| {
+                    let start = reach.locate(displacement, &runs)?;
+                    // SAFETY: the runs are inside the window, which lasts as long as it is open; all accesses hold its lock.
+                    unsafe { access(act, start, &runs, total, data) }
+                });
+                let (failure, old) = match result {
+                    Ok(old) => (None, old),
+                    Err(error) => (Some(packed(&error)), Vec::new()),
+                };
+                vec![(from, Word::Done { operation, position, failure }, old)]
+            }
+            Word::Done { operation, position, failure } => {
+                state.finish(from, operation as usize, position as usize, failure.map(unpacked), data);
+                Vec::new()
+            }
+            Word::Lock { exclusive } => granted(state.lock.ask(from, exclusive)),
+            Word::Unlock => granted(state.lock.leave(from)),
+            Word::Granted => {
+                state.granted.insert(from);
+                Vec::new()
+            }
+            Word::Post => {
+                state.posts[from] = state.posts[from].saturating_add(1);
+                Vec::new()
+            }
+            Word::Complete => {
+                state.completes[from] = state.completes[from].saturating_add(1);
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl super::state::State {
+    /// A piece of an operation was answered.
+    fn finish(&mut self, from: usize, id: usize, position: usize, failure: Option<crate::error::Error>, data: &[u8]) {
+        let Some(operation) = self.operations.get_mut(id).filter(|operation| operation.target == from) else { return };
+        if let (Some(result), None, false) = (&operation.result, &failure, data.is_empty()) {
+            result.put(position, data);
+        }
+        operation.failure = operation.failure.take().or(failure);
+        operation.left -= 1;
+        if operation.left == 0 {
+            let operation = self.operations.remove(id);
+            self.pending[from] -= 1;
+            if let Some(unheard) = operation.end() {
+                self.failures.push((from, unheard));
+            }
+        }
+    }
+}
+
+/// Carries a piece out; what was there before, if it is asked for.
+///
+/// # Safety
+/// Memory at `start` must hold the runs, which have `total` bytes.
+unsafe fn access(act: Act, start: usize, runs: &[Runs], total: usize, data: &[u8]) -> Result<Vec<u8>> {
+    if act.data(total).is_some_and(|expected| expected != data.len()) {
+        return fail(Class::Arg, format!("{} bytes of data came for {total} bytes of memory", data.len()));
+    }
+    // SAFETY: the caller's promise, here and below.
+    let old = unsafe { gather(start, runs, if act == Act::Put { 0 } else { total }) };
+    match act {
+        Act::Get => Ok(old),
+        Act::Put => {
+            // SAFETY: as above; the data is as long.
+            unsafe { scatter(start, runs, data) };
+            Ok(Vec::new())
+        }
+        Act::Accumulate { op, number, fetch } => {
+            let mut new = old.clone();
+            accumulate(op, number, data, &mut new)?;
+            // SAFETY: as above; `new` is as long.
+            unsafe { scatter(start, runs, &new) };
+            Ok(if fetch { old } else { Vec::new() })
+        }
+        Act::CompareAndSwap => {
+            let (compared, new) = data.split_at(total);
+            if compared == old {
+                // SAFETY: as above; `new` is as long.
+                unsafe { scatter(start, runs, new) };
+            }
+            Ok(old)
+        }
+    }
+}
+
+fn accumulate(op: u32, number: u32, data: &[u8], into: &mut [u8]) -> Result<()> {
+    match op {
+        MPI_NO_OP => return Ok(()),
+        MPI_REPLACE => {
+            into.copy_from_slice(data);
+            return Ok(());
+        }
+        FIRST.. => return fail(Class::Op, "op is a user's operation, which windows do not allow"),
+        _ => {}
+    }
+    if number >= FIRST {
+        return fail(Class::Type, "datatype is not made of one predefined datatype");
+    }
+    let (op, number) = (Op::of(op)?, Datatype::of(number)?);
+    op.check_accumulate(&number)?;
+    if number.size() == 0 || data.len() % number.size() != 0 {
+        return fail(Class::Type, "data ends inside a number");
+    }
+    // SAFETY: both hold the same whole count of numbers.
+    unsafe { combine(&op, data, into, &number) }
+}

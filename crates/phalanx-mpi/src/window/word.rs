@@ -1,0 +1,63 @@
+//! What the processes of a window say to each other.
+
+use super::runs::Runs;
+use crate::error::{Class, Error};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// To the target: a piece of an operation. Its data follows.
+    Access { operation: u64, position: u64, act: Act, displacement: i64, runs: Vec<Runs> },
+    /// To the origin: the piece was carried out, or why not. What was there before follows where it was asked for.
+    Done { operation: u64, position: u64, failure: Option<(i32, String)> },
+    /// To the target: the sender wants the lock.
+    Lock { exclusive: bool },
+    /// To the origin: it has the lock.
+    Granted,
+    /// To the target: it does not need the lock any more.
+    Unlock,
+    /// To an origin: it may begin (MPI_Win_post).
+    Post,
+    /// To the target: the origin is done (MPI_Win_complete).
+    Complete,
+}
+
+/// What is done with the target's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Act {
+    Get,
+    Put,
+    /// Handles of the operation and of the basic datatype, both predefined.
+    Accumulate {
+        op: u32,
+        number: u32,
+        fetch: bool,
+    },
+    /// The data is what is compared, then what is put in its place.
+    CompareAndSwap,
+}
+
+impl Word {
+    /// As bytes, with data behind.
+    pub fn with(&self, data: &[u8]) -> Vec<u8> {
+        let bytes = Vec::with_capacity(64 + data.len());
+        let mut bytes = postcard::to_extend(self, bytes).expect("words serialize into memory");
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    /// The word, and the data behind it; None for what is no word.
+    pub fn of(bytes: &[u8]) -> Option<(Word, &[u8])> {
+        postcard::take_from_bytes(bytes).ok()
+    }
+}
+
+/// An error as it travels.
+pub(super) fn packed(error: &Error) -> (i32, String) {
+    (error.class as i32, error.text.clone())
+}
+
+pub(super) fn unpacked((class, text): (i32, String)) -> Error {
+    let class = Class::ALL.iter().find(|known| **known as i32 == class);
+    Error::new(class.copied().unwrap_or(Class::Other), text)
+}

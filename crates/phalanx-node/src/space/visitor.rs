@@ -1,0 +1,78 @@
+//! Who is at the other end of a session, what the server's owner lets them do, and how much of the server is theirs.
+
+use super::{Access, Rights, Who};
+use phalanx_core::error::SpaceError;
+use std::sync::Arc;
+
+/// A peer that has shown who it is.
+pub struct Visitor<'a> {
+    who: Who,
+    /// None: everybody may do everything, and there are no groups.
+    access: Option<&'a Access>,
+    user: Option<Arc<str>>,
+}
+
+impl<'a> Visitor<'a> {
+    pub fn new(who: Who, access: Option<&'a Access>) -> Visitor<'a> {
+        let user = who.whole_name().map(Arc::from);
+        Visitor { who, access, user }
+    }
+
+    /// The server itself, and its user's processes.
+    pub fn owner() -> Visitor<'static> {
+        Visitor::new(Who::Owner, None)
+    }
+
+    /// Who has a share of their own; none: a process of the server's user, who has all.
+    pub fn user(&self) -> Option<&Arc<str>> {
+        self.user.as_ref()
+    }
+
+    /// The word for messages.
+    pub fn name(&self) -> &str {
+        self.user.as_deref().unwrap_or("a process of this machine")
+    }
+
+    /// What they may do in a space of this name.
+    pub fn rights(&self, space: &str) -> Rights {
+        self.access.map_or(Rights::Everything, |access| access.rights(&self.who, space))
+    }
+
+    /// Only a member may open or make a space of a group, and the server's own user, from whom nothing can be kept.
+    pub fn check_member(&self, space: &str, group: &str) -> Result<(), SpaceError> {
+        let is_member = self.access.is_some_and(|access| access.has_member(group, &self.who));
+        match is_member || self.who == Who::Owner {
+            true => Ok(()),
+            false => {
+                let what = format!("the space {space} is a group's, of which {} is no member", self.name());
+                Err(SpaceError::Forbidden(what))
+            }
+        }
+    }
+
+    /// Where this server does not know the group, only its own user could ever open the space.
+    pub fn check_making(&self, space: &str, group: &str) -> Result<(), SpaceError> {
+        self.check_member(space, group)?;
+        match self.access.is_none_or(|access| access.has_group(group)) {
+            true => Ok(()),
+            false => Err(SpaceError::Forbidden(format!("this server's access rules list no group {group}"))),
+        }
+    }
+}
+
+/// So many of `most` may one user have, who leaves the others room: `percent` of them, and at least one.
+pub fn share(most: u64, percent: u8) -> u64 {
+    let part = (u128::from(most) * u128::from(percent)).div_ceil(100);
+    u64::try_from(part).unwrap_or(most).clamp(1, most.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_is_some_and_not_more_than_all() {
+        assert_eq!([share(4096, 25), share(10, 25), share(1, 1), share(7, 100)], [1024, 3, 1, 7]);
+        assert_eq!(share(u64::MAX, 100), u64::MAX);
+    }
+}

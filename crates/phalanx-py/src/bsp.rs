@@ -1,0 +1,174 @@
+//! Supersteps for `phalanx.bsp`.
+
+use crate::errors::raise;
+use phalanx_mpi::bsp::{self as core, Keeper};
+use phalanx_mpi::collective::Span;
+use phalanx_mpi::error::Error;
+use phalanx_mpi::life;
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::{Mutex, MutexGuard};
+
+/// Tag and payload.
+type Message<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// This process's part of a BSP program. Memory is given as buffers of bytes in a row.
+#[pyclass(frozen)]
+pub struct Bsp(Mutex<core::Bsp>);
+
+#[pymethods]
+impl Bsp {
+    /// None for a process that is one too many.
+    #[staticmethod]
+    fn begin(py: Python<'_>, processes: Option<u32>) -> PyResult<Option<Bsp>> {
+        let begun = py.detach(|| core::Bsp::begin(processes)).map_err(|error| failed("begin", error))?;
+        Ok(begun.map(|bsp| Bsp(Mutex::new(bsp))))
+    }
+
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, "end", core::Bsp::end)
+    }
+
+    fn pid(&self) -> PyResult<usize> {
+        Ok(self.get_core()?.pid())
+    }
+
+    fn nprocs(&self) -> PyResult<usize> {
+        Ok(self.get_core()?.nprocs())
+    }
+
+    fn time(&self) -> PyResult<f64> {
+        Ok(self.get_core()?.time())
+    }
+
+    fn supersteps(&self) -> PyResult<u32> {
+        Ok(self.get_core()?.supersteps())
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, "sync", core::Bsp::sync)
+    }
+
+    fn push_reg(&self, area: PyBuffer<u8>) -> PyResult<()> {
+        let (address, memory) = (area.buf_ptr() as usize, span(&area));
+        // SAFETY: the buffer is kept for as long as it is registered.
+        unsafe { self.get_core()?.push_reg(address, memory, keeper(area)) };
+        Ok(())
+    }
+
+    fn pop_reg(&self, area: PyBuffer<u8>) -> PyResult<()> {
+        self.get_core()?.pop_reg(area.buf_ptr() as usize).map_err(|error| failed("pop_reg", error))
+    }
+
+    fn put(&self, pid: i64, source: PyBuffer<u8>, area: PyBuffer<u8>, offset: i64) -> PyResult<()> {
+        // SAFETY: the buffer is held until the call has ended.
+        let data = unsafe { span(&source).bytes() };
+        let put = self.get_core()?.put(pid, data, area.buf_ptr() as usize, offset);
+        put.map_err(|error| failed("put", error))
+    }
+
+    fn hpput(&self, pid: i64, source: PyBuffer<u8>, area: PyBuffer<u8>, offset: i64) -> PyResult<()> {
+        let (address, data) = (area.buf_ptr() as usize, span(&source));
+        // SAFETY: the buffer is kept until the next sync has ended.
+        let put = unsafe { self.get_core()?.hpput(pid, data, address, offset, keeper(source)) };
+        put.map_err(|error| failed("hpput", error))
+    }
+
+    fn get(&self, pid: i64, area: PyBuffer<u8>, offset: i64, into: PyBuffer<u8>) -> PyResult<()> {
+        let (address, memory) = (area.buf_ptr() as usize, span(&into));
+        // SAFETY: as above.
+        let get = unsafe { self.get_core()?.get(pid, address, offset, memory, keeper(into)) };
+        get.map_err(|error| failed("get", error))
+    }
+
+    fn hpget(&self, pid: i64, area: PyBuffer<u8>, offset: i64, into: PyBuffer<u8>) -> PyResult<()> {
+        let (address, memory) = (area.buf_ptr() as usize, span(&into));
+        // SAFETY: as above.
+        let get = unsafe { self.get_core()?.hpget(pid, address, offset, memory, keeper(into)) };
+        get.map_err(|error| failed("hpget", error))
+    }
+
+    fn tagsize(&self) -> PyResult<u64> {
+        Ok(self.get_core()?.tagsize())
+    }
+
+    fn set_tagsize(&self, size: u64) -> PyResult<u64> {
+        Ok(self.get_core()?.set_tagsize(size))
+    }
+
+    fn send(&self, pid: i64, tag: &[u8], payload: &[u8]) -> PyResult<()> {
+        self.get_core()?.send(pid, tag, payload).map_err(|error| failed("send", error))
+    }
+
+    fn qsize(&self) -> PyResult<(usize, usize)> {
+        Ok(self.get_core()?.qsize())
+    }
+
+    /// The tag of the first message.
+    fn first_tag<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.get_core()?.first().map(|(tag, _)| PyBytes::new(py, tag)))
+    }
+
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Message<'py>>> {
+        let mut bsp = self.get_core()?;
+        Ok(bsp.take().map(|(tag, payload)| (PyBytes::new(py, tag), PyBytes::new(py, payload))))
+    }
+
+    fn note_costs(&self, wanted: bool) -> PyResult<()> {
+        self.get_core()?.note_costs(wanted);
+        Ok(())
+    }
+
+    /// For each superstep that was noted: seconds of work and in the sync, bytes sent and received.
+    fn costs(&self) -> PyResult<Vec<(f64, f64, u64, u64)>> {
+        let bsp = self.get_core()?;
+        Ok(bsp.costs().iter().map(|step| (step.work, step.sync, step.sent, step.received)).collect())
+    }
+
+    fn everybody_says<'py>(&self, py: Python<'py>, own: Vec<u8>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = self.detached(py, "costs", |bsp| bsp.everybody_says(own))?;
+        Ok(all.iter().map(|said| PyBytes::new(py, said)).collect())
+    }
+
+    /// Ends the program on all processes, and this process.
+    fn abort(&self, text: &str) -> PyResult<()> {
+        let bsp = self.get_core()?;
+        let text = format!("pid {}: {text}", bsp.pid());
+        bsp.tell_abort(1, &text);
+        life::abort(1, &text)
+    }
+}
+
+impl Bsp {
+    /// Whoever waits in a sync has the interpreter's lock not, but needs it to give buffers back: nobody may wait for that
+    /// thread with the lock.
+    fn get_core(&self) -> PyResult<MutexGuard<'_, core::Bsp>> {
+        self.0.try_lock().map_err(|_| raise("BspError", "another thread of this process is in sync"))
+    }
+
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: &str,
+        act: impl FnOnce(&mut core::Bsp) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut bsp = self.get_core()?;
+            act(&mut bsp).map_err(|error| failed(call, error))
+        })
+    }
+}
+
+fn failed(call: &str, error: Error) -> PyErr {
+    raise("BspError", format!("{call}: {error}"))
+}
+
+fn span(buffer: &PyBuffer<u8>) -> Span {
+    // SAFETY: whoever asks keeps the buffer for as long as the span is used.
+    unsafe { Span::new(buffer.buf_ptr().cast(), buffer.len_bytes()) }
+}
+
+fn keeper(buffer: PyBuffer<u8>) -> Keeper {
+    Some(Box::new(buffer))
+}

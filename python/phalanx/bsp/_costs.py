@@ -1,0 +1,155 @@
+"""What supersteps cost: the BSP cost model, w + g h + l (paper 001, section 2).
+
+w is the longest time that a process computes; h is the most bytes that a process sends or receives; g, in seconds per
+byte, and l, in seconds, are the machine's.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from phalanx.bsp._program import program
+from phalanx.errors import BspError
+
+_STEP = struct.Struct("<ddQQ")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What :func:`probe` finds: processes, g in seconds per byte, l in seconds."""
+
+    processes: int
+    g: float
+    l: float  # noqa: E741 (its name in the model)
+
+    def __str__(self) -> str:
+        return f"p = {self.processes}, g = {self.g * 1e9:.3f} ns/byte, l = {self.l * 1e6:.1f} µs"
+
+
+@dataclass(frozen=True)
+class SuperstepCost:
+    """A superstep over all processes.
+
+    ``work`` (w) and ``sync`` are the longest times, in seconds, of computing and at its end; ``sent`` and ``received``
+    are the most bytes of a process to and from others.
+    """
+
+    work: float
+    sync: float
+    sent: int
+    received: int
+
+    @property
+    def h(self) -> int:
+        """The h-relation: the most bytes that a process sent or received."""
+        return max(self.sent, self.received)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The supersteps of a program, in their order. Printed, it is a table."""
+
+    supersteps: Sequence[SuperstepCost]
+
+    def table(self, machine: Machine | None = None) -> str:
+        """A line for each superstep; with a machine, also what the model says that its sync takes."""
+        titles = ["superstep", "w µs", "h bytes", "in", "out", "sync µs"] + ["g h + l µs"] * (machine is not None)
+        lines = [" ".join(f"{title:>10}" for title in titles)]
+        for number, step in enumerate(self.supersteps):
+            cells = [f"{number}", f"{step.work * 1e6:.1f}", f"{step.h}", f"{step.received}", f"{step.sent}"]
+            cells.append(f"{step.sync * 1e6:.1f}")
+            if machine is not None:
+                cells.append(f"{(machine.g * step.h + machine.l) * 1e6:.1f}")
+            lines.append(" ".join(f"{cell:>10}" for cell in cells))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def plot(self, path: str | os.PathLike[str], machine: Machine | None = None) -> None:
+        """A picture of the table in a file; needs matplotlib."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise BspError("plot: matplotlib is not installed: pip install matplotlib") from None
+        figure: Any = Figure(figsize=(8, 5), layout="constrained")
+        times, data = figure.subplots(2, 1, sharex=True)
+        numbers = range(len(self.supersteps))
+        work = [step.work * 1e6 for step in self.supersteps]
+        times.bar(numbers, work, label="w")
+        times.bar(numbers, [step.sync * 1e6 for step in self.supersteps], bottom=work, label="sync")
+        if machine is not None:
+            model = [w + (machine.g * step.h + machine.l) * 1e6 for w, step in zip(work, self.supersteps, strict=True)]
+            times.plot(numbers, model, "k_", label="w + g h + l")
+        times.set_ylabel("µs")
+        times.legend()
+        data.bar(numbers, [step.h for step in self.supersteps], color="gray")
+        data.set_ylabel("h in bytes")
+        data.set_xlabel("superstep")
+        figure.savefig(path)
+
+
+def note_costs(wanted: bool = True) -> None:
+    """Notes what each superstep costs from here on, or no longer. It takes less than a microsecond of each."""
+    program().note_costs(wanted)
+
+
+def costs() -> Costs:
+    """The costs that were noted, at all processes; all call this together, having noted the same supersteps."""
+    own = b"".join(_STEP.pack(*step) for step in program().costs())
+    said = [list(_STEP.iter_unpack(one)) for one in program().everybody_says(own)]
+    if len({len(one) for one in said}) > 1:
+        raise BspError("costs: processes noted different supersteps: call note_costs at the same place in all of them")
+    each = zip(*said, strict=True)
+    return Costs([SuperstepCost(*(max(values) for values in zip(*step, strict=True))) for step in each])
+
+
+#: Bytes of the relations that the probe tries, and how often.
+_RELATIONS = [0, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
+_TIMES = 10
+
+
+def probe() -> Machine:
+    """Measures g and l, the same at all processes; all call this together, in a superstep of its own.
+
+    Each process sends messages evenly to all others, as many bytes as the relation has; g and l are the line through
+    the best times ("bspprobe", Bisseling, "Parallel Scientific Computation", 1.5). Takes some milliseconds.
+    """
+    bsp = program()
+    if bsp.qsize()[0]:
+        raise BspError("probe: messages are left in the queue, which would be lost")
+    others = [pid for pid in range(bsp.nprocs()) if pid != bsp.pid()]
+    points = [(h if others else 0, _best(h // max(len(others), 1), others)) for h in _RELATIONS]
+    said = [struct.unpack(f"<{len(points)}d", one) for one in bsp.everybody_says(_times(points))]
+    times = [max(column) for column in zip(*said, strict=True)]
+    g = _slope([h for h, _ in points], times)
+    return Machine(bsp.nprocs(), g, times[0])
+
+
+def _times(points: list[tuple[int, float]]) -> bytes:
+    return struct.pack(f"<{len(points)}d", *(time for _, time in points))
+
+
+def _best(length: int, others: list[int]) -> float:
+    """Seconds of the fastest superstep with so many bytes for each of the others."""
+    bsp, payload, best = program(), bytes(length), float("inf")
+    for _ in range(_TIMES):
+        for pid in others if length else []:
+            bsp.send(pid, b"", payload)
+        begun = perf_counter()
+        bsp.sync()
+        best = min(best, perf_counter() - begun)
+    bsp.sync()  # nothing of the probe stays in the queue
+    return best
+
+
+def _slope(lengths: list[int], times: list[float]) -> float:
+    """Of the line from the first point that fits the others best, and not less than 0."""
+    squares = sum(length * length for length in lengths)
+    product = sum(length * (time - times[0]) for length, time in zip(lengths, times, strict=True))
+    return max(product / squares, 0.0) if squares else 0.0

@@ -1,0 +1,96 @@
+"""Memory of other processes: registered arrays are written and read in place.
+
+An array is anything with the buffer protocol, in C order: arrays of numpy and array, bytearrays, memoryviews. Arrays of
+Python objects are none: send these as messages.
+"""
+
+from __future__ import annotations
+
+import re
+from pickle import PickleBuffer
+from typing import Any, TypeAlias
+
+from phalanx.bsp._program import program
+from phalanx.errors import BspError
+
+#: The buffer protocol has no type before Python 3.12.
+Buffer: TypeAlias = Any
+
+
+def push_reg(array: Buffer) -> None:
+    """Registers an array: from the next superstep on others may write and read it.
+
+    All processes register in the same order, each its own array, of its own length, which may be 0. An array is kept
+    alive while it is registered. ``put`` and the others name the array of another process by this process's array.
+    """
+    program().push_reg(_writable("push_reg", "array", array))
+
+
+def pop_reg(array: Buffer) -> None:
+    """Ends the latest registration of an array, from the next superstep on. All processes do so in the same order."""
+    program().pop_reg(_raw("pop_reg", "array", _view("pop_reg", "array", array)))
+
+
+def put(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
+    """Writes a copy of ``source`` into the array of a process, from item ``offset`` on, at the next sync."""
+    view, target = _view("put", "source", source), _view("put", "array", array)
+    _check_alike("put", view, target)
+    data = _raw("put", "source", view) if view.c_contiguous else view.tobytes()
+    program().put(pid, data, _raw("put", "array", target), offset * target.itemsize)
+
+
+def hpput(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
+    """As :func:`put`, without a copy of what is long: ``source`` may be read, and the array written, at any time until
+    the next sync has ended."""
+    view, target = _view("hpput", "source", source), _view("hpput", "array", array)
+    _check_alike("hpput", view, target)
+    program().hpput(pid, _raw("hpput", "source", view), _raw("hpput", "array", target), offset * target.itemsize)
+
+
+def get(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
+    """Fills ``into`` from the array of a process, from item ``offset`` on, at the next sync: with what is there before
+    anything is put."""
+    target, area = _writable("get", "into", into), _view("get", "array", array)
+    _check_alike("get", _view("get", "into", into), area)
+    program().get(pid, _raw("get", "array", area), offset * area.itemsize, target)
+
+
+def hpget(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
+    """As :func:`get`, without a copy of what is long: the array may be read, and ``into`` written, at any time until
+    the next sync has ended."""
+    target, area = _writable("hpget", "into", into), _view("hpget", "array", array)
+    _check_alike("hpget", _view("hpget", "into", into), area)
+    program().hpget(pid, _raw("hpget", "array", area), offset * area.itemsize, target)
+
+
+def _view(call: str, name: str, array: Buffer) -> memoryview:
+    try:
+        view = memoryview(array)
+    except (TypeError, ValueError, BufferError) as error:
+        raise BspError(f"{call}: {name} is no array, but {type(array).__name__}: {error}") from None
+    # Names of fields stand between colons; O is an object, & a pointer.
+    if re.search("[OP&]", re.sub(":[^:]*:", "", view.format)):
+        raise BspError(
+            f"{call}: {name} holds references to objects, which mean nothing elsewhere: send it as a message"
+        )
+    return view
+
+
+def _raw(call: str, name: str, view: memoryview) -> memoryview:
+    """Its bytes in a row."""
+    if not view.c_contiguous:
+        raise BspError(f"{call}: {name} is not in C order: its items do not lie in a row")
+    return PickleBuffer(view).raw()
+
+
+def _writable(call: str, name: str, array: Buffer) -> memoryview:
+    view = _view(call, name, array)
+    if view.readonly:
+        raise BspError(f"{call}: {name} cannot be written")
+    return _raw(call, name, view)
+
+
+def _check_alike(call: str, one: memoryview, other: memoryview) -> None:
+    """Items are not converted: both have the same."""
+    if one.format != other.format:
+        raise BspError(f"{call}: items of format {one.format!r} do not go with those of the array, {other.format!r}")

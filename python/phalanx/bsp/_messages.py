@@ -1,0 +1,103 @@
+"""Messages: objects, bytes and arrays, each with a tag, in the queue of their receiver for one superstep.
+
+Objects and arrays are pickled; processes of one program trust each other. Nothing else is unpickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from phalanx.bsp._program import program
+from phalanx.errors import BspError
+
+# The first byte of a tag on the wire says what it and its payload are.
+_NO_TAG, _PICKLED_TAG, _BYTES_TAG = range(3)
+_BYTES_PAYLOAD = 4
+
+
+class Message(NamedTuple):
+    """A message of the queue."""
+
+    tag: Any
+    payload: Any
+
+
+def set_tagsize(size: int | None) -> int | None:
+    """From the next superstep on, tags are ``bytes`` of this length, or any objects (None: as it is at first).
+
+    All processes say the same. Gives back what it is until then.
+    """
+    if size is not None and not 0 <= size < 2**32 - 1:
+        raise BspError(f"set_tagsize: {size} bytes make no tag")
+    return _size(program().set_tagsize(0 if size is None else size + 1))
+
+
+def _size(number: int) -> int | None:
+    """The native part knows numbers only."""
+    return number - 1 if number else None
+
+
+def send(pid: int, payload: Any, tag: Any = None) -> None:
+    """Sends a copy of an object, of bytes or of an array. Its receiver has it in its queue in the next superstep."""
+    size, kind = _size(program().tagsize()), _NO_TAG
+    packed = b""
+    if size is not None:
+        if not isinstance(tag, bytes) or len(tag) != size:
+            raise BspError(f"send: the tag is {tag!r}, but set_tagsize said {size} bytes")
+        kind, packed = _BYTES_TAG, tag
+    elif tag is not None:
+        kind, packed = _PICKLED_TAG, _pickled("tag", tag)
+    if type(payload) is bytes:
+        kind |= _BYTES_PAYLOAD
+    else:
+        payload = _pickled("payload", payload)
+    program().send(pid, bytes([kind]) + packed, payload)
+
+
+def _pickled(name: str, value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception as error:
+        raise BspError(f"send: the {name} cannot be pickled: {error}") from error
+
+
+def qsize() -> tuple[int, int]:
+    """How many messages are left in the queue, and the bytes of their payloads."""
+    return program().qsize()
+
+
+def get_tag() -> Any:
+    """The tag of the first message of the queue."""
+    tag = program().first_tag()
+    if tag is None:
+        raise BspError("get_tag: the queue is empty")
+    return _tag(tag)
+
+
+def _tag(tag: bytes) -> Any:
+    kind, packed = tag[0] & ~_BYTES_PAYLOAD, tag[1:]
+    if kind == _PICKLED_TAG:
+        return pickle.loads(packed)
+    return packed if kind == _BYTES_TAG else None
+
+
+def hpmove() -> Message:
+    """Takes the first message out of the queue, with its tag."""
+    taken = program().take()
+    if taken is None:
+        raise BspError("the queue is empty: qsize says how many messages are left")
+    tag, payload = taken
+    return Message(_tag(tag), payload if tag[0] & _BYTES_PAYLOAD else pickle.loads(payload))
+
+
+def move() -> Any:
+    """Takes the first message out of the queue: its payload."""
+    return hpmove().payload
+
+
+def messages() -> Iterator[Message]:
+    """Takes out the messages of the queue one by one: in the order of their senders, and of each one's calls."""
+    while qsize()[0]:
+        yield hpmove()

@@ -1,0 +1,94 @@
+"""The program of this process: its beginning, its supersteps, its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import NoReturn
+
+from phalanx import _native
+from phalanx.errors import BspError
+
+#: What the launcher tells a process, in its environment. The library takes it away; Python has a copy of its own.
+SEAT = "PHALANX_RANK"
+
+_running: _native.Bsp | None = None
+_ended = False
+
+
+class Program:
+    """The program, from :func:`begin` on. As a context it ends at the end of the block, unless that raised: an
+    exception that nobody handles ends the program on all processes."""
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not _ended:
+            end()
+
+
+def program() -> _native.Bsp:
+    """The native part of the program that runs."""
+    if _running is None:
+        raise BspError("the program has ended" if _ended else "call phalanx.bsp.begin() first")
+    return _running
+
+
+def begin(processes: int | None = None) -> Program:
+    """Begins the program, on all processes that were started, or on as many as process 0 says.
+
+    A process that is one too many waits here for the others' end, and then exits. A program that was not started by
+    ``phalanx bsprun`` has one process.
+    """
+    global _running
+    if _running is not None or _ended:
+        raise BspError("begin: it was called before")
+    if processes is not None and not 1 <= processes < 2**32:
+        raise BspError(f"begin: {processes} processes make no program")
+    _running = _native.Bsp.begin(processes)
+    os.environ.pop(SEAT, None)
+    if _running is None:
+        sys.exit()
+    return Program()
+
+
+def end() -> None:
+    """Ends the program at this process, after all processes have called this. It is the end of a superstep, too."""
+    global _running, _ended
+    program().end()
+    _running, _ended = None, True
+
+
+def nprocs() -> int:
+    """How many processes the program has."""
+    return program().nprocs()
+
+
+def pid() -> int:
+    """The number of this process, from 0."""
+    return program().pid()
+
+
+def time() -> float:
+    """Seconds since this process began."""
+    return program().time()
+
+
+def sync() -> None:
+    """Ends the superstep: waits for all processes, and makes happen what they asked for.
+
+    At each process, in this order: what others get is read; what is put is written, that of lower pids first, that of
+    one process in the order of its calls; what this process gets is written; registrations and the size of tags change.
+    Messages that were sent are in the queue then, and those of the superstep before are gone.
+    """
+    program().sync()
+
+
+def abort(reason: str) -> NoReturn:
+    """Ends the program on all processes at once, with a word on why."""
+    sys.stdout.flush()
+    program().abort(reason)

@@ -1,0 +1,20 @@
+"""Times after which somebody waits no longer."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+
+def deadline(timeout: float | None) -> float | None:
+    """When so many seconds have passed, on the monotonic clock; None: never."""
+    return None if timeout is None else monotonic() + timeout
+
+
+def left(until: float | None) -> float | None:
+    """Seconds until a deadline, 0 when it has passed; None: no limit."""
+    return None if until is None else max(0.0, until - monotonic())
+
+
+def is_over(until: float | None) -> bool:
+    """Whether a deadline has passed."""
+    return until is not None and monotonic() >= until

@@ -1,0 +1,55 @@
+"""mpi4py's own tests against our library: mpi4py from its wheel, its tests from its source distribution."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PHALANX = Path(sys.executable).with_name("phalanx")
+SUITE = Path(sys.prefix) / "mpi4py-tests"
+#: What is not passed yet, by test file or by the words of a test's name, and why.
+MISSING = {
+    "test_dynproc": "processes are not spawned yet, and programs do not connect to each other",
+    "test_spawn": "processes are not spawned yet",
+}
+#: Chapters of the standard, as regular expressions for the names of files: each runs by itself.
+CHAPTERS = [
+    "test_p2p|test_request|test_status|test_grequest|test_msg",
+    "test_cco",
+    "test_comm|test_group|test_attributes|test_info|test_session",
+    "test_datatype|test_op|test_pack|test_address|test_util",
+    "test_win|test_rma",
+    "test_file|test_io",
+]
+
+
+def run_suite(ranks: int, *options: str) -> str:
+    """Runs the chosen files and returns what they print; fails with it if a test does."""
+    missing = [word for name in MISSING for word in ("--exclude", rf"{name}\b")]
+    words = ["mpirun", "-n", str(ranks), "--no-prefix", sys.executable, "main.py", *missing, *options]
+    done = subprocess.run([PHALANX, *words], cwd=SUITE, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-15000:]
+    return done.stderr
+
+
+@pytest.mark.timeout(660)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_chapter(chapter: str, ranks: int) -> None:
+    told = run_suite(ranks, *(word for name in chapter.split("|") for word in ("--include", name)))
+    assert re.search(r"Ran [1-9]\d* tests", told)
+
+
+@pytest.mark.timeout(660)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_everything_else(ranks: int) -> None:
+    others = [word for chapter in CHAPTERS for name in chapter.split("|") for word in ("--exclude", name)]
+    assert re.search(r"Ran [1-9]\d* tests", run_suite(ranks, *others))
+
+
+def test_what_is_said_to_be_missing_is_there_to_be_missed() -> None:
+    assert {path.stem for path in SUITE.glob("test_*.py")} >= set(MISSING)

@@ -1,0 +1,51 @@
+"""A client of a replicated space that says what it did and when: one JSON list a line, until it is ended.
+
+    python history_program.py '["HOST:PORT", …]' '{"identity": …}'
+
+A line: kind of tuple, operation, when it was called and answered (seconds of the machine's clock), whether there was a
+tuple, or null where that was not heard. Every kind is in use for a fraction of a second, by all clients together.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from typing import Any
+
+import phalanx as px
+
+#: Seconds that a kind is in use, and how often by one client.
+SLOT, MOST = 0.25, 16
+
+
+def do(space: px.Space, what: str, kind: int) -> bool:
+    if what == "out":
+        space.out("kind", kind)
+        return True
+    return (space.inp if what == "inp" else space.rdp)("kind", kind) is not None
+
+
+def main(members: list[str], options: dict[str, Any]) -> None:
+    with px.Space(f"{members[0]}/jobs", replicas=len(members), members=members[1:], **options) as space:
+        kind, did = 0, 0
+        while True:
+            now = int(time.monotonic() / SLOT)
+            kind, did = (kind, did + 1) if now == kind else (now, 0)
+            if did >= MOST:
+                time.sleep(SLOT / 20)
+                continue
+            # Of every other kind nothing is taken, so that a tuple which is there is seen by all from then on.
+            what = random.choice(["out", "rdp", "rdp", "inp"] if kind % 2 else ["out", "rdp", "rdp", "rdp"])
+            called = time.monotonic()
+            try:
+                found: bool | None = do(space, what, kind)
+            except px.SpaceError as error:
+                found = None
+                print(f"{what} {kind}: {error}", file=sys.stderr, flush=True)
+            print(json.dumps([kind, what, called, time.monotonic(), found]), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]))
