@@ -32,7 +32,7 @@ def test_the_header_has_the_numbers_of_the_standard(tmp_path: Path) -> None:
     compile_program(PROGRAMS / "numbers.c", tmp_path / "numbers.o", *STRICT, "-c")
 
 
-@pytest.mark.parametrize("name", ["environment", "objects"])
+@pytest.mark.parametrize("name", ["environment", "files", "objects"])
 def test_a_program_in_a_world_of_one(name: str, tmp_path: Path) -> None:
     compile_program(PROGRAMS / f"{name}.c", tmp_path / name, *STRICT)
     done = run([str(tmp_path / name)])
@@ -46,6 +46,14 @@ def test_a_program_alone_and_with_others(tmp_path: Path) -> None:
     done = run([*PHALANX, "mpirun", "-n", "3", "--no-prefix", str(program)])
     expected = [f"rank {rank} of 3: {token} with tag 7" for rank, token in enumerate((103, 100, 101))]
     assert sorted(done.stdout.splitlines()) == expected, done.stderr
+
+
+def test_files_of_several_processes(tmp_path: Path) -> None:
+    program = tmp_path / "files"
+    compile_program(PROGRAMS / "files.c", program, *STRICT)
+    done = run([*PHALANX, "mpirun", "-n", "3", "--no-prefix", str(program)])
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["files"]
 
 
 def test_collective_operations_of_several_numbers_of_ranks(tmp_path: Path) -> None:

@@ -14,9 +14,7 @@ use phalanx_mpi::file::{self, File, From, View};
 use phalanx_mpi::tasks::Lent;
 use phalanx_mpi::world::world;
 use phalanx_mpi::{groups, info};
-use std::ffi::{OsString, c_int, c_void};
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// The number of a file.
@@ -62,10 +60,6 @@ fn extent_of(function: ExtentFunction, state: *mut c_void) -> Extent {
     })
 }
 
-fn path(name: Text) -> PathBuf {
-    OsString::from_vec(name.bytes()).into()
-}
-
 fn from(whence: c_int) -> Result<From> {
     match abi::SEEK.from_c(whence) {
         MPI_SEEK_SET => Ok(From::Start),
@@ -78,7 +72,7 @@ fn from(whence: c_int) -> Result<From> {
 mpi! {
     fn MPI_File_open(comm: MPI_Comm, filename: Text, amode: c_int, info: MPI_Info, fh: Out<MPI_File>) on NO_FILE {
         let (comm, hints) = (Comm::of(comm.id())?, info::hints(info.id())?);
-        let file = file::open(world()?, comm, &path(filename), abi::FILE_MODE.from_c(amode), &hints)?;
+        let file = file::open(world()?, comm, &file::path(filename.bytes()), abi::FILE_MODE.from_c(amode), &hints)?;
         let handle = file.put()?;
         errhandler::inherit(MPI_FILE_NULL, handle);
         fh.put(MPI_File::of(handle));
@@ -94,7 +88,7 @@ mpi! {
 
     fn MPI_File_delete(filename: Text, info: MPI_Info) on NO_FILE {
         info::hints(info.id())?;
-        file::delete(&path(filename))?;
+        file::delete(&file::path(filename.bytes()))?;
     }
 
     fn MPI_File_set_size(fh: MPI_File, size: MPI_Offset) on fh {

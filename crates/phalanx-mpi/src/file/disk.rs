@@ -4,10 +4,17 @@ use super::mode::Mode;
 use crate::error::{Class, Error, Result, fail};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The name of a file as C has it.
+pub fn path(name: Vec<u8>) -> PathBuf {
+    OsString::from_vec(name).into()
+}
 
 /// What is to happen where there is no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +41,7 @@ impl Disk {
             .open(path)
             .map_err(|error| failure(&format!("opening {path:?}"), &error))?;
         let kind = file.metadata().map_err(|error| failure("looking at the file", &error))?.file_type();
-        match kind.is_dir() || std::os::unix::fs::FileTypeExt::is_fifo(&kind) {
+        match kind.is_dir() || kind.is_fifo() {
             true => fail(Class::BadFile, format!("{path:?} is a folder or a pipe")),
             false => Ok(Disk(file)),
         }

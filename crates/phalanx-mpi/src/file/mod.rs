@@ -21,6 +21,7 @@ mod together;
 mod view;
 
 pub use access::{Place, Split, Way};
+pub use disk::path;
 pub use open::{close, delete, open};
 pub use seek::From;
 pub use view::View;

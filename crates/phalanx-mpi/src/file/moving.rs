@@ -75,8 +75,8 @@ fn in_one_run(buffer: &Buffer) -> Option<*mut u8> {
 }
 
 fn read_piece(disk: &Disk, view: &View, position: usize, into: &mut [u8]) -> Result<usize> {
-    if let Some(runs) = close_together(view, position, into.len()) {
-        return read_around(disk, &runs, into);
+    if let Some(reach) = close_together(view, position, into.len()) {
+        return read_around(disk, view, position, reach, into);
     }
     let (mut done, mut ended, mut failure) = (0, false, None);
     view.each_run(position, into.len(), |at, length| {
@@ -105,8 +105,8 @@ fn outcome<T>(value: T, failure: Option<Error>) -> Result<T> {
     failure.map_or(Ok(value), Err)
 }
 
-/// The runs, if it pays to read them together.
-fn close_together(view: &View, position: usize, length: usize) -> Option<Vec<(u64, usize)>> {
+/// From where to where the runs reach, if it pays to read them together.
+fn close_together(view: &View, position: usize, length: usize) -> Option<(u64, u64)> {
     if view.filetype.is_contiguous() {
         return None;
     }
@@ -117,26 +117,18 @@ fn close_together(view: &View, position: usize, length: usize) -> Option<Vec<(u6
         (count, end) = (count + 1, at + length as u64);
     });
     let pays = ascends && count > 1 && length / count < SHORT_RUN && end - start <= (length * MOST_WASTE) as u64;
-    pays.then(|| {
-        let mut runs = Vec::with_capacity(count);
-        view.each_run(position, length, |at, length| runs.push((at, length)));
-        runs
-    })
+    pays.then_some((start, end))
 }
 
-fn read_around(disk: &Disk, runs: &[(u64, usize)], into: &mut [u8]) -> Result<usize> {
-    let (start, last) = (runs[0].0, runs[runs.len() - 1]);
-    let mut all = vec![0; (last.0 - start) as usize + last.1];
+fn read_around(disk: &Disk, view: &View, position: usize, (start, end): (u64, u64), into: &mut [u8]) -> Result<usize> {
+    let mut all = vec![0; (end - start) as usize];
     let got = disk.read(start, &mut all)?;
     let mut done = 0;
-    for (at, length) in runs {
+    view.each_run(position, into.len(), |at, length| {
         let from = (at - start) as usize;
-        let there = got.saturating_sub(from).min(*length);
+        let there = got.saturating_sub(from).min(length); // none from the end of the file on, since runs ascend
         into[done..done + there].copy_from_slice(&all[from..from + there]);
         done += there;
-        if there < *length {
-            break;
-        }
-    }
+    });
     Ok(done)
 }
