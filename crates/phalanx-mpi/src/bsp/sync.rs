@@ -200,9 +200,9 @@ async fn barrier(call: &Call, parcels: &[Parcel], end: End, announces: bool) -> 
 async fn hand_over(call: &Call, parcels: &[Parcel], lengths: &[usize]) -> Result<Vec<Vec<u8>>> {
     let mut came: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
     let sends = parcels.iter().enumerate().filter(|(_, parcel)| !parcel.bytes.is_empty());
-    // SAFETY: the parcels outlive this; a send only reads.
     let sends = sends.map(|(to, parcel)| {
         let bytes = &parcel.bytes;
+        // SAFETY: the parcels outlive this; a send only reads.
         (to, unsafe { Span::new(bytes.as_ptr().cast_mut(), bytes.len()) })
     });
     let receives = came.iter_mut().enumerate().filter(|(_, parcel)| !parcel.is_empty());
