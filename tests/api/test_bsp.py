@@ -326,6 +326,7 @@ def test_a_c_program_sorts(run: Run, compiled: Callable[[Path], str], tmp_path: 
         ("bsp_send(0, 0, &x, -4);", r"pid \d: bsp_send: nbytes is -4"),
         ("bsp_move(&x, 4);", r"pid \d: bsp_move: the queue is empty"),
         ("bsp_begin(2);", r"pid \d: bsp_begin: it was called before"),
+        ("bsp_end();", r"pid \d: bsp_end: the program has ended"),
         ('bsp_abort("number %d", 5);', r"pid \d: number 5"),
     ],
 )

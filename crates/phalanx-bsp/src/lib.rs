@@ -59,8 +59,11 @@ bsp! {
 
     fn bsp_push_reg(area: *mut c_void, nbytes: c_int) {
         let area = span("area", area, nbytes)?;
-        // SAFETY: the program lends its areas; that is what registering means.
-        with(|bsp| { unsafe { bsp.push_reg(area.address, area.span, None) }; Ok(()) })
+        with(|bsp| {
+            // SAFETY: the program lends its areas; that is what registering means.
+            unsafe { bsp.push_reg(area.address, area.span, None) };
+            Ok(())
+        })
     }
 
     fn bsp_pop_reg(area: *const c_void) {

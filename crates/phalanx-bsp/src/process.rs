@@ -7,12 +7,14 @@ use phalanx_mpi::world::world;
 use phalanx_net::sync::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 static PROCESS: Mutex<Option<Bsp>> = Mutex::new(None);
+static ENDED: AtomicBool = AtomicBool::new(false);
 
 pub fn begin(most: u32) -> Result<()> {
     let mut process = lock(&PROCESS);
-    if process.is_some() {
+    if process.is_some() || ENDED.load(Ordering::Relaxed) {
         return fail(Class::Other, "it was called before");
     }
     *process = Bsp::begin(Some(most))?;
@@ -23,13 +25,17 @@ pub fn begin(most: u32) -> Result<()> {
 }
 
 pub fn end() -> Result<()> {
-    with(|bsp| bsp.end())
+    with(|bsp| bsp.end())?;
+    ENDED.store(true, Ordering::Relaxed);
+    *lock(&PROCESS) = None;
+    Ok(())
 }
 
 /// Does something at this process.
 pub fn with<T>(act: impl FnOnce(&mut Bsp) -> Result<T>) -> Result<T> {
     match lock(&PROCESS).as_mut() {
         Some(bsp) => act(bsp),
+        None if ENDED.load(Ordering::Relaxed) => fail(Class::Other, "the program has ended"),
         None => fail(Class::Other, "call bsp_begin first"),
     }
 }

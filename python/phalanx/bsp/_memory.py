@@ -15,6 +15,8 @@ from phalanx.errors import BspError
 
 #: The buffer protocol has no type before Python 3.12.
 Buffer: TypeAlias = Any
+# In the format of items: an object, a pointer, a pointer to something. Names of fields stand between colons.
+_REFERENCE = re.compile("[OP&]")
 
 
 def push_reg(array: Buffer) -> None:
@@ -68,8 +70,7 @@ def _view(call: str, name: str, array: Buffer) -> memoryview:
         view = memoryview(array)
     except (TypeError, ValueError, BufferError) as error:
         raise BspError(f"{call}: {name} is no array, but {type(array).__name__}: {error}") from None
-    # Names of fields stand between colons; O is an object, & a pointer.
-    if re.search("[OP&]", re.sub(":[^:]*:", "", view.format)):
+    if _REFERENCE.search(view.format) and _REFERENCE.search(re.sub(":[^:]*:", "", view.format)):
         raise BspError(
             f"{call}: {name} holds references to objects, which mean nothing elsewhere: send it as a message"
         )

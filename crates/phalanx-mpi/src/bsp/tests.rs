@@ -158,7 +158,7 @@ fn what_processes_do_differently_is_said_to_all_of_them() {
     let errors = differ(|bsp| unsafe { bsp.push_reg(0, Span::EMPTY, None) });
     assert_eq!(errors[0], "pid 1 changed 1 registrations in this superstep, and this process 0");
     assert_eq!(errors[1], "pid 0 changed 0 registrations in this superstep, and this process 1");
-    let errors = differ(|bsp| drop(bsp.set_tagsize(8)));
+    let errors = differ(|bsp| assert_eq!(bsp.set_tagsize(8), 0));
     assert_eq!(errors[2], "pid 1 set the tag size to 8 bytes, this process to nothing");
     let errors = together(2, |bsp| if bsp.pid() == 0 { bsp.sync() } else { bsp.meet(sync::End::Program) });
     assert_eq!(errors[0].as_ref().expect_err("it ended").text, "pid 1 called end where this process called sync");
