@@ -32,6 +32,7 @@ struct Generalized {
     cancel: Option<Cancel>,
     extra: usize,
     complete: AtomicBool,
+    freed: AtomicBool,
 }
 
 impl Generalized {
@@ -56,6 +57,14 @@ impl General for Generalized {
         Ok(Status { source, tag, bytes: status.bytes(), cancelled: status.cancelled(), error: None })
     }
 
+    fn free(&self) -> error::Result<()> {
+        match self.free.filter(|_| !self.freed.swap(true, Ordering::AcqRel)) {
+            // SAFETY: the program gave this function for this.
+            Some(free) => check("free", unsafe { free(self.extra()) }),
+            None => Ok(()),
+        }
+    }
+
     fn cancel(&self) -> error::Result<()> {
         match self.cancel {
             // SAFETY: the program gave this function for this.
@@ -68,10 +77,7 @@ impl General for Generalized {
 /// Nobody will ask for its outcome any more.
 impl Drop for Generalized {
     fn drop(&mut self) {
-        if let Some(free) = self.free {
-            // SAFETY: the program gave this function for this.
-            unsafe { free(self.extra()) };
-        }
+        let _ = General::free(self);
     }
 }
 
@@ -89,8 +95,9 @@ mpi! {
         query_fn: Option<Query>, free_fn: Option<Free>, cancel_fn: Option<Cancel>, extra_state: *mut c_void,
         request: Out<MPI_Request>,
     ) {
-        let (extra, complete) = (extra_state.expose_provenance(), AtomicBool::new(false));
-        let own = Arc::new(Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra, complete });
+        let extra = extra_state.expose_provenance();
+        let (complete, freed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let own = Arc::new(Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra, complete, freed });
         let handle = Request::put(MPI_COMM_SELF, Active::General(own.clone()))?;
         under_way().insert(handle, own);
         request.put(MPI_Request::of(handle));

@@ -31,6 +31,8 @@ pub trait General: Send + Sync {
     fn is_complete(&self) -> bool;
     /// Its outcome: calls the program's query function. Called without any lock.
     fn query(&self) -> Result<Status>;
+    /// Calls the program's free function, once.
+    fn free(&self) -> Result<()>;
     /// Calls the program's cancel function.
     fn cancel(&self) -> Result<()>;
 }
@@ -106,7 +108,7 @@ impl Request {
             Active::Point(id) => Outcome::Status(engine.outcome(*id)?),
             Active::Task(task) => Outcome::Status(task.outcome()?),
             Active::Done(status) => Outcome::Status(*status),
-            Active::General(general) if general.is_complete() => Outcome::Query(general.clone()),
+            Active::General(general) if general.is_complete() => Outcome::End(general.clone()),
             Active::General(_) => return None,
         };
         *active = Active::No;
@@ -188,6 +190,7 @@ impl Request {
 enum Outcome {
     Status(Status),
     Query(Arc<dyn General>),
+    End(Arc<dyn General>),
 }
 
 impl Outcome {
@@ -195,6 +198,10 @@ impl Outcome {
         match self {
             Outcome::Status(status) => Ok(status),
             Outcome::Query(general) => general.query(),
+            Outcome::End(general) => {
+                let (status, freed) = (general.query(), general.free());
+                status.and_then(|status| freed.map(|()| status))
+            }
         }
     }
 }
