@@ -15,6 +15,7 @@ SUITE = Path(sys.prefix) / "mpi4py-tests"
 MISSING = {
     "test_dynproc": "processes are not spawned yet, and programs do not connect to each other",
     "test_spawn": "processes are not spawned yet",
+    "test_util_pool": "its pool spawns processes",
 }
 #: The same for single tests.
 MISSING_TESTS = {
@@ -25,7 +26,7 @@ CHAPTERS = {
     "point": "test_p2p|test_request|test_status|test_grequest|test_msg",
     "collective": "test_cco",
     "communicators": "test_comm|test_group|test_attributes|test_info|test_session",
-    "datatypes": "test_datatype|test_op|test_pack|test_address|test_util",
+    "datatypes": "test_datatype|test_op|test_pack|test_address",
     "windows": "test_win|test_rma",
     "files": "test_file|test_io",
 }
@@ -50,7 +51,7 @@ def test_chapter(chapter: str, ranks: int) -> None:
 
 
 @pytest.mark.timeout(660)
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_everything_else(ranks: int) -> None:
     assert re.search(r"Ran [1-9]\d* tests", run_suite(ranks, "-e", "|".join(CHAPTERS.values())))
 

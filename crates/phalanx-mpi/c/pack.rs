@@ -52,7 +52,10 @@ impl<N: Number> Rest<N> {
 
     fn moved(self, bytes: usize) -> Result {
         match N::narrow((self.start + bytes) as i64) {
-            Some(position) => Ok(self.position.put(position)),
+            Some(position) => {
+                self.position.put(position);
+                Ok(())
+            }
             None => fail(Class::Arg, "position is too large for its type"),
         }
     }
@@ -61,7 +64,10 @@ impl<N: Number> Rest<N> {
 /// For results that are sizes.
 fn put_size<N: Number>(size: Out<N>, bytes: usize) -> Result {
     match N::narrow(bytes as i64) {
-        Some(bytes) => Ok(size.put(bytes)),
+        Some(bytes) => {
+            size.put(bytes);
+            Ok(())
+        }
         None => fail(Class::ValueTooLarge, format!("size would be {bytes}: call the function for large counts")),
     }
 }

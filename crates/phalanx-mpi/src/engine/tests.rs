@@ -45,7 +45,7 @@ fn of(source: i32, tag: i32) -> Envelope {
 }
 
 fn settle(engines: &mut [Engine]) {
-    while engines.iter_mut().fold(false, |moved, engine| engine.progress() || moved) {}
+    while engines.iter_mut().any(Engine::progress) {}
 }
 
 fn bytes(length: usize, seed: usize) -> Vec<u8> {
