@@ -82,7 +82,6 @@ fn is_old(folder: &File) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
     use super::*;
 
     #[test]
