@@ -71,6 +71,7 @@ class TupleFuture(Future[Fields]):
             with Uninterrupted():
                 self._engine.settle(self._number, True)
                 self._engine = None
+                return found  # from in here: it is nobody else's any more
         return found
 
     def __del__(self) -> None:
