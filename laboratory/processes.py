@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,16 @@ def until(condition: Callable[[], T], *, timeout: float, what: str) -> T:
         if late:
             raise AssertionError(f"waited {timeout} s in vain for {what}")
         time.sleep(0.01)
+
+
+def reads(pid: int, name: str) -> bool:
+    """Whether a process has a file of this name open; on Linux."""
+    found = []
+    with suppress(OSError):
+        for one in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.append(one.readlink().name)
+    return name in found
 
 
 class Process:

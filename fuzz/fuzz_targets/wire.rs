@@ -7,6 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use phalanx_core::ids::SessionId;
 use phalanx_core::space::{Asker, Get, Limits, Options, OutOptions, Space, Template, Tuple};
+use phalanx_core::wire::files::{Answer, Ask, decode_found, encode_found};
 use phalanx_core::wire::machines::{FromMachine, ToMachine};
 use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, Seat, frame};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
@@ -40,6 +41,12 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(FromInterpreter::Fired { shape, .. } | FromInterpreter::Ahead { shape, .. }) = same_again(header) {
         cut(shape, body);
     }
+    if let Some(ask) = same_again::<Ask>(header) {
+        let _ = ask.check();
+    }
+    if let Some(Answer::Page { count, .. }) = same_again(header) {
+        page(count, body);
+    }
     same_again::<FromSpace>(header);
     match same_again::<ToSpace>(header) {
         Some(ToSpace::Get { get, .. }) => ask(&get, body),
@@ -47,6 +54,13 @@ fuzz_target!(|bytes: &[u8]| {
         _ => {}
     }
 });
+
+/// A page of a folder that is understood comes out as it went in.
+fn page(count: u32, body: &[u8]) {
+    let Ok(found) = decode_found(count, body) else { return };
+    let again = found.iter().fold(Vec::new(), |body, one| encode_found(one, body));
+    assert_eq!(decode_found(count, &again).as_ref(), Ok(&found));
+}
 
 /// Tuples that are understood come out as they went in.
 fn put(tuples: u32, options: &OutOptions, body: &[u8]) {

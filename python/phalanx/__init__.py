@@ -29,7 +29,9 @@ if TYPE_CHECKING:
         SpaceTimeoutError,
         StagingError,
         TransactionError,
+        TransferError,
     )
+    from phalanx.files import Files
     from phalanx.hosts import Hosts
     from phalanx.manager import Manager
     from phalanx.security import Rules, secure_code, secure_data
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
         where,
     )
     from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Summary
+    from phalanx.syncing import SyncReport, sync
+    from phalanx.transfer import CopyReport, copy
 
 _HOMES = {
     "_results": "Results",
@@ -59,13 +63,16 @@ _HOMES = {
     "errors": (
         "AccessError ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError "
         "ProfileError ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError "
-        "SpaceTimeoutError StagingError TransactionError"
+        "SpaceTimeoutError StagingError TransactionError TransferError"
     ),
+    "files": "Files",
     "hosts": "Hosts",
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
     "space": "ANY Event Lease Record Sealed SealingKey Space SpaceInfo Transaction fifo key label lifo priority where",
+    "syncing": "SyncReport sync",
+    "transfer": "CopyReport copy",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
 _MODULES = {"profile"}
@@ -79,10 +86,12 @@ __all__ = [
     "ContractError",
     "ContractSummary",
     "ContractWarning",
+    "CopyReport",
     "CulpritError",
     "Deadline",
     "Event",
     "Farm",
+    "Files",
     "Graph",
     "Hosts",
     "IdentityError",
@@ -116,9 +125,12 @@ __all__ = [
     "SpaceTimeoutError",
     "StagingError",
     "Summary",
+    "SyncReport",
     "Throughput",
     "Transaction",
     "TransactionError",
+    "TransferError",
+    "copy",
     "fifo",
     "key",
     "label",
@@ -127,6 +139,7 @@ __all__ = [
     "profile",
     "secure_code",
     "secure_data",
+    "sync",
     "where",
 ]
 

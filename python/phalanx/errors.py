@@ -54,6 +54,10 @@ class LostError(PhalanxError):
     """
 
 
+class TransferError(PhalanxError, OSError):
+    """Nothing was copied, or the copy was cut; the message says which end is at fault, and what to do next."""
+
+
 class LaunchError(PhalanxError, ValueError):
     """A message passing program cannot be started: its command line, its files or its machines are at fault."""
 

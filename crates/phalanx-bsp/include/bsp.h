@@ -58,6 +58,22 @@ void bsp_move(void *payload, int nbytes);
 /* Takes it out without a copy: the length of its payload, or -1 when there is none. It stays until the next bsp_sync. */
 int bsp_hpmove(void **tag, void **payload);
 
+/* Checkpoints, which BSPlib does not have: a program that loses a process or a machine goes on from the last one. */
+/* Makes one every so many supersteps, 0: none. Called before bsp_begin; `phalanx bsprun --checkpoint` counts more. */
+void bsp_set_checkpoint(int supersteps);
+/* Memory that is saved beside what is registered, such as the number of the step; each process its own. Declare the same
+ * in the same order when the program is started again. */
+void bsp_declare(void *memory, int nbytes);
+/* Ends the superstep as bsp_sync does, at a place from which the program can go on: when it is time for that, saves
+ * registered and declared memory and the messages of the queue, at each process. All processes call it. A program that was
+ * started again runs from its top and registers the same; its first call of this brings back what was saved last, and
+ * gives 1. All other calls give 0. */
+int bsp_checkpoint(void);
+/* Asks for a place on another machine for this process, and for those that are with it on its machine. At the next
+ * bsp_checkpoint all save, and the program is started again there. Any process may call it; where there is no place,
+ * phalanx bsprun says so, and the program goes on where it is. */
+void bsp_leave_machine(void);
+
 /* Used by bsp_abort. */
 void phalanx_bsp_abort(const char *text);
 

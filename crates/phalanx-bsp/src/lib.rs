@@ -22,7 +22,7 @@ macro_rules! bsp {
 bsp! {
     fn bsp_init(spmd: Option<extern "C" fn()>, _argc: c_int, _argv: *mut *mut c_char) {
         let world = World::join()?;
-        if world.rank > 0 {
+        if world.place() > 0 {
             let Some(spmd) = spmd else { return fail(Class::Arg, "spmd is NULL") };
             spmd();
             std::process::exit(0);
@@ -156,6 +156,23 @@ bsp! {
             *payload = its_payload.as_ptr().cast_mut().cast();
             Ok(its_payload.len().min(c_int::MAX as usize) as c_int)
         })
+    }
+
+    fn bsp_set_checkpoint(supersteps: c_int) {
+        process::set_checkpoints(length("supersteps", supersteps)? as u32)
+    }
+
+    fn bsp_declare(memory: *mut c_void, nbytes: c_int) {
+        process::declare(span("memory", memory, nbytes)?.span);
+        Ok(())
+    }
+
+    fn bsp_checkpoint() -> c_int {
+        process::checkpoint().map(c_int::from)
+    }
+
+    fn bsp_leave_machine() {
+        with(|bsp| bsp.leave_machine())
     }
 
     fn phalanx_bsp_abort(text: *const c_char) {

@@ -12,4 +12,5 @@ pub mod launch;
 pub mod level;
 pub mod space;
 pub mod spmd;
+pub mod transfer;
 pub mod wire;

@@ -6,9 +6,17 @@
 #![allow(non_camel_case_types, non_upper_case_globals)]
 // Functions use what they need of the interface.
 #![allow(dead_code)]
+#![cfg_attr(test, allow(unused_imports))]
 // How many arguments a function has, the standard says; sets of numbers convert to and from C.
 #![allow(clippy::too_many_arguments, clippy::wrong_self_convention)]
 
 mod abi;
+// The tests are of `abi` alone: the functions are tested by programs that call them.
+#[cfg(not(test))]
+#[macro_use]
 #[path = "../../phalanx-mpi/c/mod.rs"]
 mod c;
+#[cfg(not(test))]
+mod fortran;
+#[cfg(not(test))]
+mod removed;

@@ -5,7 +5,7 @@ use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
 use phalanx_mpi::errhandler::{self, Errhandler, Kind};
 use phalanx_mpi::error::{Class, Error};
-use phalanx_mpi::{codes, life, session};
+use phalanx_mpi::{codes, life, losses, session};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -156,7 +156,7 @@ pub fn guard(name: &'static str, owner: impl FnOnce() -> Owner, call: impl FnOnc
 #[cold]
 fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
     let code = match failure {
-        Failure::Error(error) => codes::code_of(&error, name),
+        Failure::Error(error) => codes::code_of(&losses::explained(error), name),
         Failure::Code(code) => code,
     };
     call_handler(if exists(&owner) { owner } else { NOBODY }, code);

@@ -2,9 +2,10 @@
 
 use super::argument::{Array, Number, Out, is_in_place};
 use super::call::Result;
+use super::message::passed;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Op, MPI_Request};
 use phalanx_mpi::collective::operations::{self as of, Operands};
-use phalanx_mpi::collective::{self, Argument, Operation, Scan, Shape};
+use phalanx_mpi::collective::{self, Argument, Operation, Scan, Shape, short_allreduce, short_barrier, short_bcast};
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::error::{Class, Result as Checked};
 use phalanx_mpi::request::Request;
@@ -44,6 +45,11 @@ fn prepare<O: Operation>(
 /// None is MPI_IN_PLACE.
 fn place(buffer: *const c_void) -> Option<*mut u8> {
     (!is_in_place(buffer)).then_some(buffer.cast_mut().cast())
+}
+
+/// NULL for MPI_IN_PLACE, which is no memory.
+fn in_memory(buffer: *const c_void) -> *const c_void {
+    if is_in_place(buffer) { std::ptr::null() } else { buffer }
 }
 
 fn equal(name: &'static str, buffer: *const c_void, count: impl Number, datatype: MPI_Datatype) -> Argument<'static> {
@@ -89,9 +95,13 @@ fn operands(
 
 /// A line: how the blocking, the non-blocking and the persistent function are called, and which operation that is.
 macro_rules! collectives {
-    ($($kind:ident $run:ident $begin:ident $prepare:ident ($($argument:ident: $type:ty),*) on $comm:ident = $make:expr;)*) => {
+    ($($kind:ident $run:ident $begin:ident $prepare:ident ($($argument:ident: $type:ty),*) on $comm:ident
+       $(or $short:expr)? => $make:expr;)*) => {
         mpi! { $(
             $kind $run($($argument: $type),*) on $comm {
+                $(if let Some(done) = $short {
+                    return Ok(done?);
+                })?
                 run($comm, $make)?;
             }
 
@@ -107,16 +117,18 @@ macro_rules! collectives {
 }
 
 collectives! {
-    fn MPI_Barrier MPI_Ibarrier MPI_Barrier_init(comm: MPI_Comm) on comm = |_| Ok(of::barrier());
+    fn MPI_Barrier MPI_Ibarrier MPI_Barrier_init(comm: MPI_Comm) on comm or short_barrier(comm.id())
+        => |_| Ok(of::barrier());
 
     large_fn MPI_Bcast MPI_Ibcast MPI_Bcast_init(
         buffer: *mut c_void, count: Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm
-    ) on comm = |comm| of::bcast(comm, equal("buffer", buffer, count, datatype), abi::RANK.from_c(root));
+    ) on comm or short_bcast(comm.id(), passed(in_memory(buffer), count, datatype), abi::RANK.from_c(root))
+        => |comm| of::bcast(comm, equal("buffer", buffer, count, datatype), abi::RANK.from_c(root));
 
     large_fn MPI_Gather MPI_Igather MPI_Gather_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::gather(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype), abi::RANK.from_c(root))
     };
@@ -124,7 +136,7 @@ collectives! {
     large_fn MPI_Gatherv MPI_Igatherv MPI_Gatherv_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
         recvcounts: Array<Count>, displs: Array<Displacement>, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         let block = |rank| Ok((one("recvcounts", recvcounts, rank)?.wide(), one("displs", displs, rank)?.wide()));
         of::gather(comm, send, vector("recvbuf", recvbuf, recvtype, &block), abi::RANK.from_c(root))
@@ -133,7 +145,7 @@ collectives! {
     large_fn MPI_Scatter MPI_Iscatter MPI_Scatter_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::scatter(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype), abi::RANK.from_c(root))
     };
@@ -141,7 +153,7 @@ collectives! {
     large_fn MPI_Scatterv MPI_Iscatterv MPI_Scatterv_init(
         sendbuf: *const c_void, sendcounts: Array<Count>, displs: Array<Displacement>, sendtype: MPI_Datatype,
         recvbuf: *mut c_void, recvcount: Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let block = |rank| Ok((one("sendcounts", sendcounts, rank)?.wide(), one("displs", displs, rank)?.wide()));
         let send = vector("sendbuf", sendbuf, sendtype, &block);
         of::scatter(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype), abi::RANK.from_c(root))
@@ -150,7 +162,7 @@ collectives! {
     large_fn MPI_Allgather MPI_Iallgather MPI_Allgather_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::allgather(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype))
     };
@@ -158,7 +170,7 @@ collectives! {
     large_fn MPI_Allgatherv MPI_Iallgatherv MPI_Allgatherv_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
         recvcounts: Array<Count>, displs: Array<Displacement>, recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         let block = |rank| Ok((one("recvcounts", recvcounts, rank)?.wide(), one("displs", displs, rank)?.wide()));
         of::allgather(comm, send, vector("recvbuf", recvbuf, recvtype, &block))
@@ -167,7 +179,7 @@ collectives! {
     large_fn MPI_Alltoall MPI_Ialltoall MPI_Alltoall_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::alltoall(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype))
     };
@@ -176,7 +188,7 @@ collectives! {
         sendbuf: *const c_void, sendcounts: Array<Count>, sdispls: Array<Displacement>, sendtype: MPI_Datatype,
         recvbuf: *mut c_void, recvcounts: Array<Count>, rdispls: Array<Displacement>, recvtype: MPI_Datatype,
         comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let sent = |rank| Ok((one("sendcounts", sendcounts, rank)?.wide(), one("sdispls", sdispls, rank)?.wide()));
         let block = |rank| Ok((one("recvcounts", recvcounts, rank)?.wide(), one("rdispls", rdispls, rank)?.wide()));
         let send = vector("sendbuf", sendbuf, sendtype, &sent);
@@ -187,7 +199,7 @@ collectives! {
         sendbuf: *const c_void, sendcounts: Array<Count>, sdispls: Array<Displacement>,
         sendtypes: Array<MPI_Datatype>, recvbuf: *mut c_void, recvcounts: Array<Count>,
         rdispls: Array<Displacement>, recvtypes: Array<MPI_Datatype>, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let sent = |rank| Ok((
             one("sendcounts", sendcounts, rank)?.wide(),
             one("sdispls", sdispls, rank)?.wide(),
@@ -204,16 +216,19 @@ collectives! {
     large_fn MPI_Reduce MPI_Ireduce MPI_Reduce_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int,
         comm: MPI_Comm
-    ) on comm = |comm| of::reduce_to(comm, operands(sendbuf, recvbuf, count, datatype, op), abi::RANK.from_c(root));
+    ) on comm => |comm| of::reduce_to(comm, operands(sendbuf, recvbuf, count, datatype, op), abi::RANK.from_c(root));
 
     large_fn MPI_Allreduce MPI_Iallreduce MPI_Allreduce_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm
-    ) on comm = |comm| of::allreduce(comm, operands(sendbuf, recvbuf, count, datatype, op));
+    ) on comm or {
+        let operands = operands(sendbuf, recvbuf, count, datatype, op);
+        short_allreduce(comm.id(), operands)
+    } => |comm| of::allreduce(comm, operands(sendbuf, recvbuf, count, datatype, op));
 
     large_fn MPI_Reduce_scatter MPI_Ireduce_scatter MPI_Reduce_scatter_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: Array<Count>, datatype: MPI_Datatype, op: MPI_Op,
         comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let count = |rank| Ok(one("recvcounts", recvcounts, rank)?.wide());
         of::reduce_scatter(comm, operands(sendbuf, recvbuf, 0, datatype, op), &count)
     };
@@ -221,22 +236,22 @@ collectives! {
     large_fn MPI_Reduce_scatter_block MPI_Ireduce_scatter_block MPI_Reduce_scatter_block_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: Count, datatype: MPI_Datatype, op: MPI_Op,
         comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         of::reduce_scatter(comm, operands(sendbuf, recvbuf, 0, datatype, op), &|_| Ok(recvcount.wide()))
     };
 
     large_fn MPI_Scan MPI_Iscan MPI_Scan_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm
-    ) on comm = |comm| of::scan_up(comm, operands(sendbuf, recvbuf, count, datatype, op), Scan::Inclusive);
+    ) on comm => |comm| of::scan_up(comm, operands(sendbuf, recvbuf, count, datatype, op), Scan::Inclusive);
 
     large_fn MPI_Exscan MPI_Iexscan MPI_Exscan_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm
-    ) on comm = |comm| of::scan_up(comm, operands(sendbuf, recvbuf, count, datatype, op), Scan::Exclusive);
+    ) on comm => |comm| of::scan_up(comm, operands(sendbuf, recvbuf, count, datatype, op), Scan::Exclusive);
 
     large_fn MPI_Neighbor_allgather MPI_Ineighbor_allgather MPI_Neighbor_allgather_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::neighbour_allgather(neighbours(comm)?, send, equal("recvbuf", recvbuf, recvcount, recvtype))
     };
@@ -244,7 +259,7 @@ collectives! {
     large_fn MPI_Neighbor_allgatherv MPI_Ineighbor_allgatherv MPI_Neighbor_allgatherv_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
         recvcounts: Array<Count>, displs: Array<Displacement>, recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         let block = |rank| Ok((one("recvcounts", recvcounts, rank)?.wide(), one("displs", displs, rank)?.wide()));
         of::neighbour_allgather(neighbours(comm)?, send, vector("recvbuf", recvbuf, recvtype, &block))
@@ -253,7 +268,7 @@ collectives! {
     large_fn MPI_Neighbor_alltoall MPI_Ineighbor_alltoall MPI_Neighbor_alltoall_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::neighbour_alltoall(neighbours(comm)?, send, equal("recvbuf", recvbuf, recvcount, recvtype))
     };
@@ -262,7 +277,7 @@ collectives! {
         sendbuf: *const c_void, sendcounts: Array<Count>, sdispls: Array<Displacement>, sendtype: MPI_Datatype,
         recvbuf: *mut c_void, recvcounts: Array<Count>, rdispls: Array<Displacement>, recvtype: MPI_Datatype,
         comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let sent = |rank| Ok((one("sendcounts", sendcounts, rank)?.wide(), one("sdispls", sdispls, rank)?.wide()));
         let block = |rank| Ok((one("recvcounts", recvcounts, rank)?.wide(), one("rdispls", rdispls, rank)?.wide()));
         let send = vector("sendbuf", sendbuf, sendtype, &sent);
@@ -273,7 +288,7 @@ collectives! {
         sendbuf: *const c_void, sendcounts: Array<Count>, sdispls: Array<isize>, sendtypes: Array<MPI_Datatype>,
         recvbuf: *mut c_void, recvcounts: Array<Count>, rdispls: Array<isize>, recvtypes: Array<MPI_Datatype>,
         comm: MPI_Comm
-    ) on comm = |comm| {
+    ) on comm => |comm| {
         let sent = |rank| Ok((
             one("sendcounts", sendcounts, rank)?.wide(),
             one("sdispls", sdispls, rank)?.wide(),

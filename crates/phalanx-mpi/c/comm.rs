@@ -4,13 +4,14 @@ use super::argument::{Number, Out, OutText, Text, count};
 use super::call::{Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request, longest};
 use phalanx_mpi::collective::Call;
-use phalanx_mpi::comm::{Comm, Use, create};
+use phalanx_mpi::comm::{Comm, Use, asks_for_protection, create, forget_dropped};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
+use phalanx_mpi::info::{self, Info};
 use phalanx_mpi::request::{Active, Request};
 use phalanx_mpi::tasks::{Task, block_on};
 use phalanx_mpi::world::world;
-use phalanx_mpi::{attribute, errhandler, groups};
+use phalanx_mpi::{attribute, errhandler, group};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -35,8 +36,16 @@ pub fn put_or_null(from: MPI_Comm, made: Option<Arc<Comm>>, newcomm: Out<MPI_Com
 /// The one type of hardware that is known (MPI 5.0, 7.4.2).
 const MACHINE: &str = "mpi_shared_memory";
 
-/// With an error handler of its own.
-fn put_with(errhandler: MPI_Errhandler, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
+/// The hints for a new communicator, as they are now. Wrong ones are refused before anything is made.
+pub fn hints_of(info: MPI_Info) -> Result<Info> {
+    let hints = Info::of(info::hints(info.id())?.pairs());
+    asks_for_protection(&hints)?;
+    Ok(hints)
+}
+
+/// With an error handler and hints of its own.
+fn put_with(errhandler: MPI_Errhandler, hints: &Info, made: Arc<Comm>, newcomm: Out<MPI_Comm>) -> Result {
+    made.set_hints(hints)?;
     let handle = made.put()?;
     errhandler::set(handle, errhandler::Kind::Comm, errhandler.id())?;
     newcomm.put(MPI_Comm::of(handle));
@@ -74,18 +83,18 @@ mpi! {
 
     fn MPI_Comm_remote_group(comm: MPI_Comm, group: Out<MPI_Group>) on comm {
         match &Comm::of(comm.id())?.remote {
-            Some(remote) => group.put(MPI_Group::of(groups::put(remote.group.clone())?)),
+            Some(remote) => group.put(MPI_Group::of(group::put(remote.group.clone())?)),
             None => return fail(Class::Comm, "comm is no intercommunicator"),
         }
     }
 
     fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Comm>) on comm {
-        let made = block_on(world()?, create::of_group(operation(comm)?, groups::find(group.id())?))?;
+        let made = block_on(world()?, create::of_group(operation(comm)?, group::find(group.id())?))?;
         put_or_null(comm, made, newcomm)?;
     }
 
     fn MPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: Out<MPI_Comm>) on comm {
-        let (comm_of, group) = (Comm::of(comm.id())?, groups::find(group.id())?);
+        let (comm_of, group) = (Comm::of(comm.id())?, group::find(group.id())?);
         if group.rank_of(world()?.rank as u32).is_none() {
             newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
             return Ok(());
@@ -98,13 +107,14 @@ mpi! {
         if color < 0 && color != MPI_UNDEFINED {
             return fail(Class::Arg, format!("color {color} is negative"));
         }
-        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key))?, newcomm)?;
+        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key, false))?, newcomm)?;
     }
 
     fn MPI_Comm_split_type(
         comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: Out<MPI_Comm>
     ) on comm {
-        let resource = phalanx_mpi::info::hints(info.id())?.get("mpi_hw_resource_type");
+        let hints = hints_of(info)?;
+        let resource = hints.get("mpi_hw_resource_type");
         let color = match abi::SPLIT_TYPE.from_c(split_type) {
             // The ranks of one machine follow each other.
             MPI_COMM_TYPE_SHARED => world()?.local.start as i32,
@@ -117,7 +127,10 @@ mpi! {
             }
             other => return fail(Class::Arg, format!("split_type {other} is none")),
         };
-        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key))?, newcomm)?;
+        let secured = asks_for_protection(&hints)?;
+        let made = block_on(world()?, create::split(operation(comm)?, color, key, secured))?;
+        made.iter().try_for_each(|made| made.set_hints(&hints))?;
+        put_or_null(comm, made, newcomm)?;
     }
 
     fn MPI_Intercomm_create(
@@ -141,23 +154,23 @@ mpi! {
     fn MPI_Comm_create_from_group(
         group: MPI_Group, stringtag: Text, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: Out<MPI_Comm>
     ) {
-        phalanx_mpi::info::hints(info.id())?;
-        let (world, group) = (world()?, groups::find(group.id())?);
+        let hints = hints_of(info)?;
+        let (world, group) = (world()?, group::find(group.id())?);
         if group.size() == 0 {
             newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
             return Ok(());
         }
         let made = block_on(world, create::of_session(world, group, &stringtag.get()))?;
-        put_with(errhandler, made, newcomm)?;
+        put_with(errhandler, &hints, made, newcomm)?;
     }
 
     fn MPI_Intercomm_create_from_groups(
         local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int, stringtag: Text,
         info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: Out<MPI_Comm>
     ) {
-        phalanx_mpi::info::hints(info.id())?;
+        let hints = hints_of(info)?;
         let side = |group: MPI_Group, leader: c_int, name: &str| -> Result<_> {
-            let group = groups::find(group.id())?;
+            let group = group::find(group.id())?;
             match usize::try_from(leader).ok().filter(|leader| *leader < group.size()) {
                 Some(leader) => Ok((group, leader)),
                 None => fail(Class::Rank, format!("{name} {leader} is not in 0..{}", group.size())),
@@ -167,7 +180,7 @@ mpi! {
         let remote = side(remote_group, remote_leader, "remote_leader")?;
         let world = world()?;
         let made = block_on(world, create::join_sessions(world, local, remote, &stringtag.get()))?;
-        put_with(errhandler, made, newintercomm)?;
+        put_with(errhandler, &hints, made, newintercomm)?;
     }
 
     fn MPI_Intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) on intercomm {
@@ -177,24 +190,23 @@ mpi! {
 
 mpi! {
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: Out<MPI_Comm>) on comm {
-        duplicate(comm, newcomm)?;
+        duplicate(comm, &Info::default(), newcomm)?;
     }
 
     fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>) on comm {
-        let hints = phalanx_mpi::info::hints(info.id())?;
-        duplicate(comm, newcomm)?;
-        Comm::of(newcomm.get().id())?.set_hints(&hints);
+        let hints = hints_of(info)?;
+        duplicate(comm, &hints, newcomm)?;
+        Comm::of(newcomm.get().id())?.set_hints(&hints)?;
     }
 
     fn MPI_Comm_idup(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) on comm {
-        begin_duplicate(comm, newcomm, request)?;
+        begin_duplicate(comm, Info::default(), newcomm, request)?;
     }
 
     fn MPI_Comm_idup_with_info(
         comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>
     ) on comm {
-        phalanx_mpi::info::hints(info.id())?;
-        begin_duplicate(comm, newcomm, request)?;
+        begin_duplicate(comm, hints_of(info)?, newcomm, request)?;
     }
 
     fn MPI_Comm_set_name(comm: MPI_Comm, comm_name: Text) on comm {
@@ -210,17 +222,12 @@ mpi! {
     }
 
     fn MPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) on comm {
-        let hints = phalanx_mpi::info::find(info.id())?;
-        Comm::of(comm.id())?.set_hints(&hints);
+        let hints = info::find(info.id())?;
+        Comm::of(comm.id())?.set_hints(&hints)?;
     }
 
     fn MPI_Comm_get_info(comm: MPI_Comm, info_used: Out<MPI_Info>) on comm {
-        info_used.put(MPI_Info::of(phalanx_mpi::info::put(Comm::of(comm.id())?.hints())?));
-    }
-
-    /// Programs are not spawned yet.
-    fn MPI_Comm_get_parent(parent: Out<MPI_Comm>) {
-        parent.put(MPI_Comm::of(MPI_COMM_NULL));
+        info_used.put(MPI_Info::of(info::put(Comm::of(comm.id())?.hints())?));
     }
 
     large_fn MPI_Comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: Count) on comm {
@@ -254,18 +261,21 @@ mpi! {
     }
 }
 
-fn duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>) -> Result {
-    let made = block_on(world()?, create::duplicate(operation(comm)?))?;
+fn duplicate(comm: MPI_Comm, hints: &Info, newcomm: Out<MPI_Comm>) -> Result {
+    let secured = asks_for_protection(hints)?;
+    let made = block_on(world()?, create::duplicate(operation(comm)?, secured))?;
     put(comm, made, newcomm)?;
     Ok(attribute::copy_all(comm.id(), newcomm.get().id())?)
 }
 
 /// Its handle is written when it is there.
-fn begin_duplicate(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) -> Result {
-    let call = operation(comm)?;
+fn begin_duplicate(comm: MPI_Comm, hints: Info, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) -> Result {
+    let (call, secured) = (operation(comm)?, asks_for_protection(&hints)?);
     newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
     let task = Task::begin(world()?, async move {
-        let handle = create::duplicate(call).await?.put()?;
+        let made = create::duplicate(call, secured).await?;
+        made.set_hints(&hints)?;
+        let handle = made.put()?;
         errhandler::inherit(comm.id(), handle);
         newcomm.put(MPI_Comm::of(handle));
         attribute::copy_all(comm.id(), handle)
@@ -280,7 +290,8 @@ fn free(comm: Out<MPI_Comm>) -> Result {
         Comm::of(handle)?;
         attribute::delete_all(handle)?;
     }
-    Comm::free(handle)?;
+    drop(Comm::free(handle)?);
+    forget_dropped(world()?);
     errhandler::forget(handle);
     comm.put(MPI_Comm::of(MPI_COMM_NULL));
     Ok(())

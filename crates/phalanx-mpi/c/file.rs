@@ -13,7 +13,7 @@ use phalanx_mpi::file::representation::{self, Extent};
 use phalanx_mpi::file::{self, File, From, View};
 use phalanx_mpi::tasks::Lent;
 use phalanx_mpi::world::world;
-use phalanx_mpi::{groups, info};
+use phalanx_mpi::{group, info};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ mpi! {
     }
 
     fn MPI_File_get_group(fh: MPI_File, group: Out<MPI_Group>) on fh {
-        group.put(MPI_Group::of(groups::put(find(fh)?.comm().group.clone())?));
+        group.put(MPI_Group::of(group::put(find(fh)?.comm().group.clone())?));
     }
 
     fn MPI_File_get_amode(fh: MPI_File, amode: Out<c_int>) on fh {
@@ -112,7 +112,7 @@ mpi! {
     }
 
     fn MPI_File_set_info(fh: MPI_File, info: MPI_Info) on fh {
-        find(fh)?.add_hints(&*info::find(info.id())?);
+        find(fh)?.add_hints(&*info::find(info.id())?)?;
     }
 
     fn MPI_File_get_info(fh: MPI_File, info_used: Out<MPI_Info>) on fh {
@@ -129,7 +129,7 @@ mpi! {
         file.set_view((!current).then_some(disp), |disp, written| {
             View::new(disp, etype?, filetype?, &datarep.get(), written)
         })?;
-        file.add_hints(&hints);
+        file.add_hints(&hints)?;
     }
 
     fn MPI_File_get_view(
@@ -137,14 +137,14 @@ mpi! {
     ) on fh {
         let view = find(fh)?.view();
         disp.put(view.displacement);
-        etype.put(MPI_Datatype::of(view.etype.put()?));
-        filetype.put(MPI_Datatype::of(view.filetype.put()?));
+        let [own_etype, own_filetype] = view.given.clone();
+        etype.put(MPI_Datatype::of(own_etype.put()?));
+        filetype.put(MPI_Datatype::of(own_filetype.put()?));
         datarep.put(&view.representation, longest::DATAREP);
     }
 
     large_fn MPI_File_get_type_extent(fh: MPI_File, datatype: MPI_Datatype, extent: Out<Address>) on fh {
-        find(fh)?;
-        let bytes = datatype_of(datatype)?.extent(); // numbers are in files what they are in memory
+        let bytes = find(fh)?.view().in_file(&datatype_of(datatype)?)?.extent();
         match Address::narrow(bytes as i64) {
             Some(bytes) => extent.put(bytes),
             None => return fail(Class::ValueTooLarge, format!("extent is {bytes}")),

@@ -11,6 +11,7 @@ use phalanx_mpi::request::{Active, General, Request};
 use phalanx_mpi::world::world;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::mem::transmute;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,6 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+/// The same in Fortran, with the error at the end; the numbers of a status stand in an array there as they do here.
+type FortranQuery = unsafe extern "C" fn(*mut c_void, *mut MPI_Status, *mut c_int);
+type FortranFree = unsafe extern "C" fn(*mut c_void, *mut c_int);
+type FortranCancel = unsafe extern "C" fn(*mut c_void, *const c_int, *mut c_int);
 
 /// Those that the program has not completed yet, by their handles.
 static UNDER_WAY: Mutex<BTreeMap<u32, Arc<Generalized>>> = Mutex::new(BTreeMap::new());
@@ -33,11 +38,17 @@ struct Generalized {
     extra: usize,
     complete: AtomicBool,
     freed: AtomicBool,
+    /// Its functions are Fortran's.
+    fortran: AtomicBool,
 }
 
 impl Generalized {
     fn extra(&self) -> *mut c_void {
         with_exposed_provenance_mut(self.extra)
+    }
+
+    fn is_fortran(&self) -> bool {
+        self.fortran.load(Ordering::Relaxed)
     }
 }
 
@@ -50,27 +61,44 @@ impl General for Generalized {
         let mut status = MPI_Status::default();
         (status.source, status.tag) = (abi::RANK.to_c(EMPTY.source), abi::TAG.to_c(EMPTY.tag));
         if let Some(query) = self.query {
-            // SAFETY: the program gave this function for this.
-            check("query", unsafe { query(self.extra(), &mut status) })?;
+            let mut code = MPI_SUCCESS;
+            // SAFETY: the program gave this function for this, and said of which language it is.
+            unsafe {
+                match self.is_fortran() {
+                    false => code = query(self.extra(), &mut status),
+                    true => transmute::<Query, FortranQuery>(query)(self.extra(), &mut status, &mut code),
+                }
+            }
+            check("query", code)?;
         }
         let (source, tag) = (abi::RANK.from_c(status.source), abi::TAG.from_c(status.tag));
         Ok(Status { source, tag, bytes: status.bytes(), cancelled: status.cancelled(), error: None })
     }
 
     fn free(&self) -> error::Result<()> {
-        match self.free.filter(|_| !self.freed.swap(true, Ordering::AcqRel)) {
-            // SAFETY: the program gave this function for this.
-            Some(free) => check("free", unsafe { free(self.extra()) }),
-            None => Ok(()),
+        let Some(free) = self.free.filter(|_| !self.freed.swap(true, Ordering::AcqRel)) else { return Ok(()) };
+        let mut code = MPI_SUCCESS;
+        // SAFETY: as above.
+        unsafe {
+            match self.is_fortran() {
+                false => code = free(self.extra()),
+                true => transmute::<Free, FortranFree>(free)(self.extra(), &mut code),
+            }
         }
+        check("free", code)
     }
 
     fn cancel(&self) -> error::Result<()> {
-        match self.cancel {
-            // SAFETY: the program gave this function for this.
-            Some(cancel) => check("cancel", unsafe { cancel(self.extra(), self.is_complete() as c_int) }),
-            None => Ok(()),
+        let Some(cancel) = self.cancel else { return Ok(()) };
+        let (complete, mut code) = (self.is_complete() as c_int, MPI_SUCCESS); // .true. is 1, as gfortran has it
+        // SAFETY: as above.
+        unsafe {
+            match self.is_fortran() {
+                false => code = cancel(self.extra(), complete),
+                true => transmute::<Cancel, FortranCancel>(cancel)(self.extra(), &complete, &mut code),
+            }
         }
+        check("cancel", code)
     }
 }
 
@@ -78,6 +106,13 @@ impl General for Generalized {
 impl Drop for Generalized {
     fn drop(&mut self) {
         let _ = General::free(self);
+    }
+}
+
+/// The request was made by Fortran.
+pub fn set_fortran(request: MPI_Request) {
+    if let Some(own) = under_way().get(&request.id()) {
+        own.fortran.store(true, Ordering::Relaxed);
     }
 }
 
@@ -96,8 +131,9 @@ mpi! {
         request: Out<MPI_Request>,
     ) {
         let extra = extra_state.expose_provenance();
-        let (complete, freed) = (AtomicBool::new(false), AtomicBool::new(false));
-        let own = Arc::new(Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra, complete, freed });
+        let [complete, freed, fortran] = [const { AtomicBool::new(false) }; 3];
+        let (query, free, cancel) = (query_fn, free_fn, cancel_fn);
+        let own = Arc::new(Generalized { query, free, cancel, extra, complete, freed, fortran });
         let handle = Request::put(MPI_COMM_SELF, Active::General(own.clone()))?;
         under_way().insert(handle, own);
         request.put(MPI_Request::of(handle));

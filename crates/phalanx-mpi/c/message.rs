@@ -7,6 +7,7 @@ use phalanx_mpi::constants::MPI_SUCCESS;
 use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::engine::{EMPTY, Status};
 use phalanx_mpi::point::Buffer;
+use phalanx_mpi::quick::Passed;
 use std::ffi::c_void;
 
 /// `buf`, `count` and `datatype`.
@@ -14,6 +15,12 @@ use std::ffi::c_void;
 pub fn buffer(start: *const c_void, elements: impl Number, datatype: MPI_Datatype) -> Result<Buffer> {
     let elements = count(elements, "count")?;
     Ok(Buffer::new(start.cast_mut().cast(), elements, Datatype::of(datatype.id())?)?)
+}
+
+/// The same, of which nothing is looked at yet.
+#[inline]
+pub fn passed(start: *const c_void, elements: impl Number, datatype: MPI_Datatype) -> Passed {
+    Passed { start: start.cast_mut().cast(), count: elements.wide(), datatype: datatype.id() }
 }
 
 /// Fills a status, but for its error, which only calls that complete several requests say.

@@ -2,23 +2,24 @@
 //! beside its own `abi`, in whose types and conversions everything here is said. What the functions mean is in
 //! `phalanx_mpi`; here is only how C says it.
 //!
-//! One file per chapter. To add a function: declare it in its chapter with [`mpi!`] as `functions.h` has it, and take
-//! its name out of `unsupported.rs`.
+//! One file per chapter. To add a function: declare it in its chapter with [`mpi!`], and in `functions.h`.
 
 #[macro_use]
-mod call;
-mod argument;
-mod attribute;
+pub mod call;
+pub mod argument;
+pub mod attribute;
 mod collective;
 mod comm;
 mod contents;
-mod datatype;
+pub mod datatype;
+mod dynamic;
 mod elements;
 mod environment;
 mod errhandler;
+mod failures;
 mod file;
 mod file_access;
-mod generalized;
+pub mod generalized;
 mod group;
 mod handle;
 mod info;
@@ -33,6 +34,5 @@ mod session;
 mod status;
 mod tool;
 mod topology;
-mod unsupported;
 mod window;
 mod window_access;

@@ -2,12 +2,13 @@
 
 use super::argument::{Number, Out, OutStatus, count};
 use super::call::Result;
-use super::message::{buffer, fill};
+use super::message::{buffer, fill, passed};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Message, MPI_Request};
 use phalanx_mpi::attached::ATTACHED;
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::MPI_REQUEST_NULL;
 use phalanx_mpi::point::{self, Buffer, MESSAGE_NO_PROC, MESSAGE_NULL, Sending};
+use phalanx_mpi::quick;
 use phalanx_mpi::request::{Active, Request};
 use phalanx_mpi::world::world;
 use std::ffi::{c_int, c_void};
@@ -28,6 +29,20 @@ fn place(comm: MPI_Comm, rank: c_int, tag: c_int) -> Result<Place> {
 
 fn send(buffer: Buffer, place: &Place, how: Sending) -> Result {
     Ok(point::send_and_wait(world()?, &place.comm, &buffer, place.rank, place.tag, how)?)
+}
+
+/// Whether it is sent on the shortest way.
+#[inline]
+fn is_sent(
+    buf: *const c_void,
+    count: impl Number,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> bool {
+    let (rank, tag) = (abi::RANK.from_c(dest), abi::TAG.from_c(tag));
+    quick::send(passed(buf, count, datatype), rank, tag, comm.id())
 }
 
 fn begin_send(buffer: Buffer, place: &Place, how: Sending, request: Out<MPI_Request>) -> Result {
@@ -53,7 +68,9 @@ macro_rules! sends {
             large_fn $blocking(
                 buf: *const c_void, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm
             ) on comm {
-                send(buffer(buf, count, datatype)?, &place(comm, dest, tag)?, Sending::$how)?;
+                if Sending::$how != Sending::Standard || !is_sent(buf, count, datatype, dest, tag, comm) {
+                    send(buffer(buf, count, datatype)?, &place(comm, dest, tag)?, Sending::$how)?;
+                }
             }
 
             large_fn $begin(
@@ -86,10 +103,11 @@ mpi! {
         buf: *mut c_void, count: Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
         status: OutStatus
     ) on comm {
-        let (buffer, place) = (buffer(buf, count, datatype)?, place(comm, source, tag)?);
-        let received = point::receive_and_wait(world()?, &place.comm, &buffer, place.rank, place.tag)?;
-        fill(status, &received);
-        point::check(received)?;
+        let (from, its_tag) = (abi::RANK.from_c(source), abi::TAG.from_c(tag));
+        match quick::receive(passed(buf, count, datatype), from, its_tag, comm.id()) {
+            Some(received) => fill(status, &received),
+            None => receive(buffer(buf, count, datatype)?, &place(comm, source, tag)?, status)?,
+        }
     }
 
     large_fn MPI_Irecv(
@@ -217,6 +235,13 @@ mpi! {
         let task = ATTACHED.begin_flush(world()?);
         put(request, Request::put(phalanx_mpi::comm::COMM_SELF, Active::Task(task))?)?;
     }
+}
+
+fn receive(buffer: Buffer, place: &Place, status: OutStatus) -> Result {
+    let received = point::receive_and_wait(world()?, &place.comm, &buffer, place.rank, place.tag)?;
+    fill(status, &received);
+    point::check(received)?;
+    Ok(())
 }
 
 /// Sends and receives at once.

@@ -34,17 +34,29 @@ fn finish(handle: Out<MPI_Request>, request: &Request, done: Status, status: Out
     Ok(())
 }
 
+/// All requests of a call are done, or are waited for.
+fn finish_all(handles: &mut [MPI_Request], requests: &[Option<Arc<Request>>], statuses: OutStatus) -> Result {
+    let mut done = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        let Some(request) = request else {
+            done.push((index, EMPTY));
+            continue;
+        };
+        done.push((index, request.wait(world()?)?));
+        end(&mut handles[index], request);
+    }
+    fill_all(statuses, &done)
+}
+
+/// Whether there is nothing to wait for.
+fn are_idle(requests: &[Option<Arc<Request>>]) -> bool {
+    !requests.iter().flatten().any(|request| request.is_active())
+}
+
 /// Statuses of several requests, with their errors.
-fn fill_all(
-    statuses: OutStatus,
-    done: &[(usize, Status)],
-    place: impl Fn(usize, usize) -> usize,
-    length: usize,
-) -> Result {
-    if let Some(statuses) = statuses.slice(length) {
-        for (number, (index, status)) in done.iter().enumerate() {
-            fill_in(&mut statuses[place(number, *index)], status);
-        }
+fn fill_all(statuses: OutStatus, done: &[(usize, Status)]) -> Result {
+    if let Some(statuses) = statuses.slice(done.len()) {
+        statuses.iter_mut().zip(done).for_each(|(into, (_, status))| fill_in(into, status));
     }
     if done.iter().any(|(_, status)| status.error.is_some()) {
         return fail(Class::InStatus, "some requests failed: the statuses say which");
@@ -90,16 +102,7 @@ mpi! {
     fn MPI_Waitall(count: c_int, array_of_requests: OutArray<MPI_Request>, array_of_statuses: OutStatus) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
-        let mut done = Vec::with_capacity(requests.len());
-        for (index, request) in requests.iter().enumerate() {
-            let Some(request) = request else {
-                done.push((index, EMPTY));
-                continue;
-            };
-            done.push((index, request.wait(world()?)?));
-            end(&mut handles[index], request);
-        }
-        fill_all(array_of_statuses, &done, |_, index| index, handles.len())?;
+        finish_all(handles, &requests, array_of_statuses)?;
     }
 
     fn MPI_Testall(
@@ -110,16 +113,7 @@ mpi! {
         let all = request::are_done(world()?, &requests);
         flag.put_flag(all);
         if all {
-            let mut done = Vec::with_capacity(requests.len());
-            for (index, request) in requests.iter().enumerate() {
-                let Some(request) = request else {
-                    done.push((index, EMPTY));
-                    continue;
-                };
-                done.push((index, request.wait(world()?)?));
-                end(&mut handles[index], request);
-            }
-            fill_all(array_of_statuses, &done, |_, index| index, handles.len())?;
+            finish_all(handles, &requests, array_of_statuses)?;
         }
     }
 
@@ -136,7 +130,7 @@ mpi! {
     ) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
-        let idle = !requests.iter().flatten().any(|request| request.is_active());
+        let idle = are_idle(&requests);
         let found = request::test_any(world()?, &requests)?;
         flag.put_flag(idle || found.is_some());
         if idle || found.is_some() {
@@ -162,7 +156,7 @@ mpi! {
     ) {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
-        let idle = !requests.iter().flatten().any(|request| request.is_active());
+        let idle = are_idle(&requests);
         let done = if idle { None } else { Some(request::test_some(world()?, &requests)?) };
         some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
     }
@@ -173,7 +167,7 @@ mpi! {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
         index.put(abi::RANK.to_c(MPI_UNDEFINED));
-        flag.put_flag(!requests.iter().flatten().any(|request| request.is_active()));
+        flag.put_flag(are_idle(&requests));
         for (number, request) in requests.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?))) {
             if !request.is_active() {
                 continue;
@@ -204,7 +198,7 @@ mpi! {
             };
             let done = requests.iter().enumerate().map(|(index, request)| Ok((index, look(request)?)));
             let done = done.collect::<Result<Vec<_>>>()?;
-            fill_all(array_of_statuses, &done, |_, index| index, handles.len())?;
+            fill_all(array_of_statuses, &done)?;
         }
     }
 
@@ -214,7 +208,7 @@ mpi! {
     ) {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
-        if !requests.iter().flatten().any(|request| request.is_active()) {
+        if are_idle(&requests) {
             outcount.put(abi::RANK.to_c(MPI_UNDEFINED));
             return Ok(());
         }
@@ -226,7 +220,7 @@ mpi! {
         outcount.put(done.len() as c_int);
         let indices = array_of_indices.slice(done.len())?;
         indices.iter_mut().zip(&done).for_each(|(into, (index, _))| *into = *index as c_int);
-        fill_all(array_of_statuses, &done, |number, _| number, done.len())?;
+        fill_all(array_of_statuses, &done)?;
     }
 
     fn MPI_Request_free(request: Out<MPI_Request>) {
@@ -300,5 +294,5 @@ fn some(
             end(&mut handles[*index], request);
         }
     }
-    fill_all(array_of_statuses, &done, |number, _| number, done.len())
+    fill_all(array_of_statuses, &done)
 }

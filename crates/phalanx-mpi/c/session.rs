@@ -1,15 +1,18 @@
 //! Sessions (MPI 5.0, 11.3).
 
-use super::argument::{Number, Out, OutText, Text};
+use super::argument::{Number, Out, OutText, Text, count};
 use super::call::fail;
 use crate::abi::longest::PSET;
-use crate::abi::{MPI_Errhandler, MPI_Info, MPI_Session};
+use crate::abi::{self, MPI_Errhandler, MPI_Info, MPI_Request, MPI_Session};
+use phalanx_mpi::comm::COMM_SELF;
 use phalanx_mpi::constants::{MPI_ERRHANDLER_NULL, MPI_SESSION_NULL};
 use phalanx_mpi::errhandler::{self, Kind};
 use phalanx_mpi::error::Class;
 use phalanx_mpi::info::{self, Info};
+use phalanx_mpi::request::{Active, Request};
 use phalanx_mpi::session;
-use std::ffi::{c_char, c_int};
+use phalanx_mpi::world::world;
+use std::ffi::{c_char, c_int, c_void};
 
 mpi! {
     early_fn MPI_Session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: Out<MPI_Session>) {
@@ -55,8 +58,27 @@ mpi! {
     }
 
     fn MPI_Session_get_pset_info(session: MPI_Session, pset_name: Text, info: Out<MPI_Info>) on session {
-        session::find(session.id())?;
-        let size = session::set(&pset_name.get())?.size();
+        let size = session::find(session.id())?.set(&pset_name.get())?.size();
         info.put(MPI_Info::of(info::put(Info::of([("mpi_size".to_string(), size.to_string())]))?));
+    }
+
+    large_fn MPI_Session_attach_buffer(session: MPI_Session, buffer: *mut c_void, size: Count) on session {
+        let automatic = std::ptr::eq(buffer, abi::address::BUFFER_AUTOMATIC);
+        session::find(session.id())?.attached.attach(buffer as usize, count(size, "size")?, automatic)?;
+    }
+
+    large_fn MPI_Session_detach_buffer(session: MPI_Session, buffer_addr: *mut c_void, size: Out<Count>) on session {
+        let (address, bytes) = session::find(session.id())?.attached.detach(world()?);
+        Out::of(buffer_addr.cast::<*mut c_void>(), "buffer_addr")?.put(address as *mut c_void);
+        size.put(Count::narrow(bytes as i64).unwrap_or(Count::MAX));
+    }
+
+    fn MPI_Session_flush_buffer(session: MPI_Session) on session {
+        session::find(session.id())?.attached.flush(world()?);
+    }
+
+    fn MPI_Session_iflush_buffer(session: MPI_Session, request: Out<MPI_Request>) on session {
+        let task = session::find(session.id())?.attached.begin_flush(world()?);
+        request.put(MPI_Request::of(Request::put(COMM_SELF, Active::Task(task))?));
     }
 }

@@ -2,13 +2,12 @@
 
 use super::argument::{Array, Number, Out, OutArray, count};
 use super::call::{Result, fail};
-use super::comm::{put, put_or_null};
+use super::comm::{hints_of, put, put_or_null};
 use crate::abi::{self, MPI_Comm, MPI_Info, address};
 use phalanx_mpi::collective::Call;
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::info;
 use phalanx_mpi::tasks::block_on;
 use phalanx_mpi::topology::{self, Cartesian, Distributed, Graph, Topology};
 use phalanx_mpi::world::world;
@@ -202,7 +201,7 @@ mpi! {
         destinations: Array<c_int>, destweights: Array<c_int>, info: MPI_Info, _reorder: c_int,
         comm_dist_graph: Out<MPI_Comm>
     ) on comm_old {
-        info::hints(info.id())?;
+        let hints = hints_of(info)?;
         let (in_, out) = (indegree.natural(Class::Arg, "indegree")?, outdegree.natural(Class::Arg, "outdegree")?);
         let graph = Distributed {
             sources: ranks(sources.slice(in_)?),
@@ -212,14 +211,16 @@ mpi! {
             is_weighted: is_weighted(sourceweights) && is_weighted(destweights),
         };
         let call = Call::new(world()?, Comm::of(comm_old.id())?);
-        put(comm_old, block_on(world()?, topology::dist_graph_create_adjacent(call, graph))?, comm_dist_graph)?;
+        let made = block_on(world()?, topology::dist_graph_create_adjacent(call, graph))?;
+        made.set_hints(&hints)?;
+        put(comm_old, made, comm_dist_graph)?;
     }
 
     fn MPI_Dist_graph_create(
         comm_old: MPI_Comm, n: c_int, sources: Array<c_int>, degrees: Array<c_int>, destinations: Array<c_int>,
         edge_weights: Array<c_int>, info: MPI_Info, _reorder: c_int, comm_dist_graph: Out<MPI_Comm>
     ) on comm_old {
-        info::hints(info.id())?;
+        let hints = hints_of(info)?;
         let n = n.natural(Class::Arg, "n")?;
         let (sources, degrees) = (ranks(sources.slice(n)?), degrees.slice(n)?);
         let total = degrees.iter().try_fold(0, |sum, degree| Ok::<_, super::call::Failure>(sum + count(*degree, "a degree")?))?;
@@ -228,7 +229,9 @@ mpi! {
         let edges = from.zip(destinations).zip(weights).map(|((source, to), weight)| [source, to, weight]).collect();
         let comm = Comm::of(comm_old.id())?;
         let made = topology::dist_graph_create(world()?, comm, edges, is_weighted(edge_weights));
-        put(comm_old, block_on(world()?, made)?, comm_dist_graph)?;
+        let made = block_on(world()?, made)?;
+        made.set_hints(&hints)?;
+        put(comm_old, made, comm_dist_graph)?;
     }
 
     fn MPI_Dist_graph_neighbors_count(

@@ -10,7 +10,7 @@ use phalanx_mpi::error::Class;
 use phalanx_mpi::tasks::block_on;
 use phalanx_mpi::window::{self, Part, Unit, Window};
 use phalanx_mpi::world::world;
-use phalanx_mpi::{attribute, errhandler, error, groups, info};
+use phalanx_mpi::{attribute, errhandler, error, group, info};
 use std::ffi::{c_int, c_void};
 use std::future::Future;
 use std::ptr::with_exposed_provenance_mut;
@@ -131,11 +131,11 @@ mpi! {
     }
 
     fn MPI_Win_get_group(win: MPI_Win, group: Out<MPI_Group>) on win {
-        group.put(MPI_Group::of(groups::put(find(win)?.group().clone())?));
+        group.put(MPI_Group::of(group::put(find(win)?.group().clone())?));
     }
 
     fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) on win {
-        find(win)?.set_hints(&*info::find(info.id())?);
+        find(win)?.set_hints(&*info::find(info.id())?)?;
     }
 
     fn MPI_Win_get_info(win: MPI_Win, info_used: Out<MPI_Info>) on win {
@@ -161,7 +161,7 @@ mpi! {
 
     fn MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) on win {
         assertion(assert)?;
-        find(win)?.start(&*groups::find(group.id())?)?;
+        find(win)?.start(&*group::find(group.id())?)?;
     }
 
     fn MPI_Win_complete(win: MPI_Win) on win {
@@ -170,7 +170,7 @@ mpi! {
 
     fn MPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_Win) on win {
         assertion(assert)?;
-        find(win)?.post(&*groups::find(group.id())?)?;
+        find(win)?.post(&*group::find(group.id())?)?;
     }
 
     fn MPI_Win_wait(win: MPI_Win) on win {

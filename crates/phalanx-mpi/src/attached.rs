@@ -1,4 +1,4 @@
-//! Memory for buffered sends, that a program attaches to itself or to a communicator (MPI 5.0, 3.6).
+//! Memory for buffered sends, that a program attaches to itself, to a session or to a communicator (MPI 5.0, 3.6).
 //!
 //! Copies are kept by this library; the program's memory only says how much may be under way, and a send for which that
 //! does not suffice fails, as the standard has it.
@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex};
 const OVERHEAD: usize = 64;
 
 /// See the module.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Attached(Mutex<State>);
 
+#[derive(Debug)]
 struct State {
     address: usize,
     bytes: usize,
@@ -36,13 +37,14 @@ impl Default for State {
     }
 }
 
-/// That of the process, for communicators without one of their own.
+/// That of the process, for communicators that have none, nor has the session that they come from.
 pub static ATTACHED: Attached = Attached(Mutex::new(NOTHING));
 
 impl Attached {
     /// What sends on a communicator use.
     fn of(comm: &Comm) -> &Attached {
-        if comm.attached.is_there() { &comm.attached } else { &ATTACHED }
+        let own = [Some(&comm.attached), comm.group.attached.as_deref()];
+        own.into_iter().flatten().find(|it| it.is_there()).unwrap_or(&ATTACHED)
     }
 
     fn is_there(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::error::{Class, Error, Result, fail};
 use crate::handle::FIRST;
 use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI32, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What may have attributes.
@@ -18,11 +19,64 @@ pub enum Kind {
     Win,
 }
 
+/// What an attribute is.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// C's: the address of anything.
+    Address(usize),
+    /// Fortran's: a number as wide as an address, which C finds at an address (MPI 5.0, 19.3.7).
+    Wide(Arc<AtomicIsize>),
+    /// The same of MPI 1: an int.
+    Narrow(Arc<AtomicI32>),
+}
+
+impl Value {
+    /// As C sees it.
+    pub fn address(&self) -> usize {
+        match self {
+            Value::Address(address) => *address,
+            Value::Wide(number) => number.as_ptr().expose_provenance(),
+            Value::Narrow(number) => number.as_ptr().expose_provenance(),
+        }
+    }
+
+    /// As Fortran sees it.
+    pub fn number(&self) -> isize {
+        match self {
+            Value::Address(address) => *address as isize,
+            Value::Wide(number) => number.load(Ordering::Relaxed),
+            Value::Narrow(number) => number.load(Ordering::Relaxed) as isize,
+        }
+    }
+
+    pub fn wide(number: isize) -> Value {
+        Value::Wide(Arc::new(AtomicIsize::new(number)))
+    }
+
+    pub fn narrow(number: i32) -> Value {
+        Value::Narrow(Arc::new(AtomicI32::new(number)))
+    }
+
+    /// Another one, at another address.
+    pub fn copied(&self) -> Value {
+        self.of_kind(self.number())
+    }
+
+    /// Another one of the same kind, which Fortran sees as this number.
+    pub fn of_kind(&self, number: isize) -> Value {
+        match self {
+            Value::Address(_) => Value::Address(number as usize),
+            Value::Wide(_) => Value::wide(number),
+            Value::Narrow(_) => Value::narrow(number as i32),
+        }
+    }
+}
+
 /// Called with an object, a key and a value when the object is duplicated: the value that the duplicate gets, or none;
 /// or the code of an error.
-pub type Copy = Box<dyn Fn(u32, i32, usize) -> std::result::Result<Option<usize>, i32> + Send + Sync>;
+pub type Copy = Box<dyn Fn(u32, i32, &Value) -> std::result::Result<Option<Value>, i32> + Send + Sync>;
 /// Called with an object, a key and a value when the attribute ends; fails with the code of an error.
-pub type Delete = Box<dyn Fn(u32, i32, usize) -> std::result::Result<(), i32> + Send + Sync>;
+pub type Delete = Box<dyn Fn(u32, i32, &Value) -> std::result::Result<(), i32> + Send + Sync>;
 
 struct Key {
     kind: Kind,
@@ -35,13 +89,13 @@ struct Attribute {
     keyval: i32,
     /// Stays after the key was freed.
     key: Arc<Key>,
-    value: usize,
+    value: Value,
 }
 
 static STATE: Mutex<State> =
     Mutex::new(State { keys: BTreeMap::new(), next: FIRST as i32, attributes: BTreeMap::new() });
 /// MPICH's predefined keys begin here.
-const MOST: i32 = 1 << 26;
+pub const MOST: i32 = 1 << 26;
 
 struct State {
     keys: BTreeMap<i32, Arc<Key>>,
@@ -86,7 +140,7 @@ pub fn free(kind: Kind, keyval: i32) -> Result<()> {
 }
 
 /// Sets an attribute; the one that was there is deleted first.
-pub fn set(object: u32, kind: Kind, keyval: i32, value: usize) -> Result<()> {
+pub fn set(object: u32, kind: Kind, keyval: i32, value: Value) -> Result<()> {
     let key = lock(&STATE).key(kind, keyval)?;
     let old = lock(&STATE).find(object, keyval).cloned();
     if let Some(old) = old {
@@ -101,10 +155,10 @@ pub fn set(object: u32, kind: Kind, keyval: i32, value: usize) -> Result<()> {
 }
 
 /// The value of an attribute, if the object has it.
-pub fn get(object: u32, kind: Kind, keyval: i32) -> Result<Option<usize>> {
+pub fn get(object: u32, kind: Kind, keyval: i32) -> Result<Option<Value>> {
     let mut state = lock(&STATE);
     if let Some(attribute) = state.find(object, keyval) {
-        return Ok(Some(attribute.value));
+        return Ok(Some(attribute.value.clone()));
     }
     state.key(kind, keyval).map(|_| None)
 }
@@ -125,7 +179,7 @@ pub fn delete(object: u32, kind: Kind, keyval: i32) -> Result<()> {
 pub fn copy_all(from: u32, to: u32) -> Result<()> {
     let attributes = lock(&STATE).attributes.get(&from).cloned().unwrap_or_default();
     for Attribute { keyval, key, value } in attributes {
-        let copied = (key.copy)(from, keyval, value);
+        let copied = (key.copy)(from, keyval, &value);
         if let Some(value) = copied.map_err(|code| stopped("copy", keyval, code))? {
             lock(&STATE).attributes.entry(to).or_default().push(Attribute { keyval, key, value });
         }
@@ -147,7 +201,7 @@ pub fn delete_all(object: u32) -> Result<()> {
 }
 
 fn end(object: u32, attribute: &Attribute) -> Result<()> {
-    let ended = (attribute.key.delete)(object, attribute.keyval, attribute.value);
+    let ended = (attribute.key.delete)(object, attribute.keyval, &attribute.value);
     ended.map_err(|code| stopped("delete", attribute.keyval, code))
 }
 
@@ -171,11 +225,15 @@ mod tests {
 
     fn key(kind: Kind, log: &Arc<Mutex<Vec<usize>>>) -> i32 {
         let log = log.clone();
-        let delete = move |_, _, value| {
-            lock(&log).push(value);
-            if value == 13 { Err(Class::Arg as i32) } else { Ok(()) }
+        let delete = move |_: u32, _: i32, value: &Value| {
+            lock(&log).push(value.address());
+            if value.address() == 13 { Err(Class::Arg as i32) } else { Ok(()) }
         };
-        create(kind, Box::new(|_, _, value| Ok((value != 0).then_some(value + 1))), Box::new(delete)).expect("room")
+        let copy = |_: u32, _: i32, value: &Value| match value.address() {
+            0 => Ok(None),
+            value => Ok(Some(Value::Address(value + 1))),
+        };
+        create(kind, Box::new(copy), Box::new(delete)).expect("room")
     }
 
     #[test]
@@ -184,12 +242,13 @@ mod tests {
         let (one, two, three) = (key(Kind::Comm, &log), key(Kind::Comm, &log), key(Kind::Comm, &log));
         let (object, duplicate) = (FIRST + 1, FIRST + 17);
         for (keyval, value) in [(one, 1), (two, 2), (three, 0), (one, 10)] {
-            set(object, Kind::Comm, keyval, value).expect("the keys are good");
+            set(object, Kind::Comm, keyval, Value::Address(value)).expect("the keys are good");
         }
         free(Kind::Comm, one).expect("it is there");
         copy_all(object, duplicate).expect("nothing fails");
-        assert_eq!(get(duplicate, Kind::Comm, one), Ok(Some(11)));
-        assert_eq!(get(duplicate, Kind::Comm, three), Ok(None));
+        let found =
+            |keyval| get(duplicate, Kind::Comm, keyval).expect("the object has it").map(|value| value.address());
+        assert_eq!((found(one), found(three)), (Some(11), None));
         delete_all(object).expect("nothing fails");
         assert_eq!(*lock(&log), [1, 0, 2, 10]);
         assert_eq!(get(object, Kind::Comm, one).expect_err("freed").class, Class::Keyval);
@@ -200,11 +259,31 @@ mod tests {
     fn what_cannot_be_deleted_stays() {
         let log = Arc::default();
         let keyval = key(Kind::Win, &log);
-        assert_eq!(set(FIRST + 8, Kind::Type, keyval, 1).expect_err("of windows").class, Class::Keyval);
-        set(FIRST + 8, Kind::Win, keyval, 13).expect("the key is good");
+        let set = |kind, keyval, value| set(FIRST + 8, kind, keyval, Value::Address(value));
+        assert_eq!(set(Kind::Type, keyval, 1).expect_err("of windows").class, Class::Keyval);
+        set(Kind::Win, keyval, 13).expect("the key is good");
         assert_eq!(delete(FIRST + 8, Kind::Win, keyval).expect_err("the function fails").class, Class::Arg);
-        assert_eq!(get(FIRST + 8, Kind::Win, keyval), Ok(Some(13)));
-        assert!(set(FIRST + 8, Kind::Win, keyval, 14).is_err());
-        assert!(set(FIRST + 8, Kind::Win, -5, 14).is_err());
+        let found = get(FIRST + 8, Kind::Win, keyval).expect("the key is good");
+        assert_eq!(found.map(|value| value.address()), Some(13));
+        assert!(set(Kind::Win, keyval, 14).is_err());
+        assert!(set(Kind::Win, -5, 14).is_err());
+    }
+
+    #[test]
+    fn numbers_of_fortran_are_at_addresses_in_c() {
+        for value in [Value::wide(-7), Value::narrow(-7)] {
+            let copy = value.copied();
+            assert_eq!((value.number(), copy.number()), (-7, -7));
+            assert_ne!(value.address(), copy.address());
+            // SAFETY: the value is still there.
+            let seen = unsafe {
+                match value {
+                    Value::Wide(_) => *std::ptr::with_exposed_provenance::<isize>(value.address()),
+                    _ => *std::ptr::with_exposed_provenance::<i32>(value.address()) as isize,
+                }
+            };
+            assert_eq!(seen, -7);
+        }
+        assert_eq!(Value::Address(4096).number(), 4096);
     }
 }

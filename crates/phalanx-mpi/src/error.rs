@@ -1,12 +1,13 @@
 //! What MPI functions return when they fail: a class of the standard, and words for a person.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A failed call. The words name the argument and say what is wrong with it; the C interface puts the call's name
 /// before them.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Error {
     pub class: Class,
@@ -26,8 +27,8 @@ pub fn fail<T>(class: Class, text: impl Into<String>) -> Result<T> {
 
 macro_rules! classes {
     ($($name:ident = $number:literal, $constant:literal, $words:literal;)*) => {
-        /// The error classes, with the numbers of the standard interface (MPI 5.0, 9.4).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        /// The error classes, with the numbers of the standard interface (MPI 5.0, 9.4); those of ULFM with MPICH's.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[repr(i32)]
         pub enum Class { $($name = $number,)* }
 
@@ -110,4 +111,7 @@ classes! {
     Session = 60, "MPI_ERR_SESSION", "invalid session";
     Errhandler = 61, "MPI_ERR_ERRHANDLER", "invalid error handler";
     Abi = 62, "MPI_ERR_ABI", "wrong use of the binary interface";
+    ProcFailed = 101, "MPIX_ERR_PROC_FAILED", "a process was lost";
+    ProcFailedPending = 102, "MPIX_ERR_PROC_FAILED_PENDING", "the receive goes on, but a process was lost";
+    Revoked = 103, "MPIX_ERR_REVOKED", "the communicator was revoked";
 }

@@ -2,12 +2,57 @@
 //! [`FIRST`]); those that are made at run time carry their kind, so that a group passed as a communicator is noticed.
 
 use phalanx_net::sync::lock;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 /// The first number that is not a predefined handle. All numbers stay below 2²⁶, where MPICH's predefined ones begin.
 pub const FIRST: u32 = 1 << 10;
 const KINDS: u32 = 1 << 4;
 const MOST: usize = ((1 << 26) - FIRST as usize) / KINDS as usize;
+
+/// An object that a call uses. Predefined ones are there always, so that nobody counts who uses them: that would cost as much as
+/// the rest of a short call.
+pub enum Held<T: 'static> {
+    Predefined(&'static Arc<T>),
+    Made(Arc<T>),
+}
+
+impl<T> Held<T> {
+    /// For who keeps it beyond the call.
+    pub fn share(self) -> Arc<T> {
+        match self {
+            Held::Predefined(object) => object.clone(),
+            Held::Made(object) => object,
+        }
+    }
+}
+
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Held<T> {
+        match self {
+            Held::Predefined(object) => Held::Predefined(object),
+            Held::Made(object) => Held::Made(object.clone()),
+        }
+    }
+}
+
+impl<T> From<Arc<T>> for Held<T> {
+    fn from(object: Arc<T>) -> Held<T> {
+        Held::Made(object)
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        match self {
+            Held::Predefined(object) => object,
+            Held::Made(object) => object,
+        }
+    }
+}
 
 /// Objects of one kind by their handles' numbers.
 pub struct Table<T> {

@@ -78,6 +78,12 @@ pub fn end_session() {
     life.tell();
 }
 
+/// Whether the process has had sessions only, and all are finalized.
+pub fn had_sessions_only() -> bool {
+    let life = lock(&LIFE);
+    life.begun.is_none() && life.sessions == 0
+}
+
 /// MPI_Initialized: stays so for ever.
 pub fn is_begun() -> bool {
     lock(&LIFE).begun.is_some()

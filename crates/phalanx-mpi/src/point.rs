@@ -4,11 +4,13 @@ use crate::attached::Attached;
 use crate::comm::{Comm, PROC_NULL, Use};
 use crate::constants::MPI_ANY_TAG;
 use crate::datatype::Datatype;
-use crate::engine::{EMPTY, Mode, Outgoing, Scatter, Status, Taken, Target};
+use crate::engine::{EMPTY, Engine, Mode, Outgoing, Scatter, Status, Taken, Target};
 use crate::error::{Class, Error, Result, fail};
 use crate::handle::Table;
 use crate::request::Active;
+use crate::wait::Wait;
 use crate::world::World;
+use phalanx_core::spmd::Pattern;
 use std::sync::Arc;
 
 /// Elements in a program's memory.
@@ -115,7 +117,7 @@ pub fn send(world: &World, comm: &Comm, buffer: &Buffer, to: i32, tag: i32, how:
 #[inline]
 pub fn send_and_wait(world: &World, comm: &Comm, buffer: &Buffer, to: i32, tag: i32, how: Sending) -> Result<()> {
     match send(world, comm, buffer, to, tag, how)? {
-        Active::Point(request) => check(world.wait(|engine| engine.outcome(request))).map(drop),
+        Active::Point(request) => check(world.wait_so(Wait::beside_copy(), |engine| engine.outcome(request))).map(drop),
         _ => Ok(()),
     }
 }
@@ -132,7 +134,10 @@ pub fn receive(world: &World, comm: &Comm, buffer: &Buffer, from: i32, tag: i32)
 /// Receives; who sent what. A status with an error is returned as one, after the status was noted.
 #[inline]
 pub fn receive_and_wait(world: &World, comm: &Comm, buffer: &Buffer, from: i32, tag: i32) -> Result<Status> {
-    Ok(finish(world, receive(world, comm, buffer, from, tag)?))
+    let Some(pattern) = comm.pattern(Use::Point, from, tag)? else { return Ok(NOBODY) };
+    let mut engine = world.engine();
+    let request = engine.receive(pattern, buffer.target());
+    Ok(world.wait_on(engine, Wait::default(), |engine| engine.outcome(request)))
 }
 
 /// Waits for what was begun.
@@ -155,23 +160,45 @@ pub fn check(status: Status) -> Result<Status> {
                 format!("the message of rank {source} with tag {tag} is longer than the buffer of {bytes} bytes");
             fail(Class::Truncate, text)
         }
-        Some(class) => fail(class, class.words()),
+        Some(class) => Err(explain(class)),
     }
 }
 
 /// Waits for a message without receiving it.
 pub fn probe(world: &World, comm: &Comm, from: i32, tag: i32) -> Result<Status> {
-    Ok(match comm.pattern(Use::Point, from, tag)? {
-        None => NOBODY,
-        Some(pattern) => world.wait(|engine| engine.probe(&pattern)),
-    })
+    match comm.pattern(Use::Point, from, tag)? {
+        None => Ok(NOBODY),
+        Some(pattern) => {
+            world.wait(|engine| look(engine, &pattern, |engine, pattern| engine.probe(pattern))).map_err(explain)
+        }
+    }
 }
 
 /// Whether there is a message.
 pub fn probe_now(world: &World, comm: &Comm, from: i32, tag: i32) -> Result<Option<Status>> {
     let Some(pattern) = comm.pattern(Use::Point, from, tag)? else { return Ok(Some(NOBODY)) };
     world.progress();
-    Ok(world.engine().probe(&pattern))
+    let found = look(&mut world.engine(), &pattern, |engine, pattern| engine.probe(pattern));
+    found.transpose().map_err(explain)
+}
+
+/// What a probe finds; why not, where nothing can be found any more.
+fn look<T>(
+    engine: &mut Engine,
+    pattern: &Pattern,
+    probe: impl Fn(&mut Engine, &Pattern) -> Option<T>,
+) -> Option<std::result::Result<T, Class>> {
+    match probe(engine, pattern) {
+        Some(found) => Some(Ok(found)),
+        None => engine.obstacle(pattern).map(|class| match class {
+            Class::ProcFailedPending => Err(Class::ProcFailed),
+            class => Err(class),
+        }),
+    }
+}
+
+fn explain(class: Class) -> Error {
+    Error::new(class, class.words())
 }
 
 /// Canonical handles of messages.
@@ -190,7 +217,10 @@ static MESSAGES: Table<Message> = Table::new(9);
 pub fn take(world: &World, comm: &Comm, handle: u32, from: i32, tag: i32) -> Result<(u32, Status)> {
     match comm.pattern(Use::Point, from, tag)? {
         None => Ok((MESSAGE_NO_PROC, NOBODY)),
-        Some(pattern) => keep(handle, world.wait(|engine| engine.probe_and_take(&pattern))),
+        Some(pattern) => {
+            let taken = world.wait(|engine| look(engine, &pattern, Engine::probe_and_take));
+            keep(handle, taken.map_err(explain)?)
+        }
     }
 }
 
@@ -198,8 +228,8 @@ pub fn take(world: &World, comm: &Comm, handle: u32, from: i32, tag: i32) -> Res
 pub fn take_now(world: &World, comm: &Comm, handle: u32, from: i32, tag: i32) -> Result<Option<(u32, Status)>> {
     let Some(pattern) = comm.pattern(Use::Point, from, tag)? else { return Ok(Some((MESSAGE_NO_PROC, NOBODY))) };
     world.progress();
-    let taken = world.engine().probe_and_take(&pattern);
-    taken.map(|taken| keep(handle, taken)).transpose()
+    let taken = look(&mut world.engine(), &pattern, Engine::probe_and_take);
+    taken.transpose().map_err(explain)?.map(|taken| keep(handle, taken)).transpose()
 }
 
 fn keep(comm: u32, (taken, status): (Taken, Status)) -> Result<(u32, Status)> {

@@ -99,13 +99,18 @@ impl Request {
         Ok(())
     }
 
-    /// The outcome, if there is one; the request is not active then. `engine` is the world's.
+    /// The outcome, if there is one; the request is not active then, unless it is a receive that a loss has interrupted. `engine` is the world's.
     #[inline]
     fn finish(&self, engine: &mut Engine) -> Option<Outcome> {
         let mut active = lock(&self.active);
         let outcome = match &*active {
             Active::No => Outcome::Status(EMPTY),
-            Active::Point(id) => Outcome::Status(engine.outcome(*id)?),
+            Active::Point(id) => match engine.outcome_or_pending(*id)? {
+                pending @ Status { error: Some(Class::ProcFailedPending), .. } => {
+                    return Some(Outcome::Status(pending));
+                }
+                status => Outcome::Status(status),
+            },
             Active::Task(task) => Outcome::Status(task.outcome()?),
             Active::Done(status) => Outcome::Status(*status),
             Active::General(general) if general.is_complete() => Outcome::End(general.clone()),
@@ -181,9 +186,9 @@ impl Request {
         Ok(())
     }
 
-    /// Ends the handle of a request that is done, unless it can be started again. Whether it ended.
+    /// Ends the handle of a request that is done, unless it can be started again, or goes on after a loss. Whether it ended.
     pub fn end(handle: u32, request: &Request) -> bool {
-        !request.is_persistent() && REQUESTS.take(handle).is_some()
+        !request.is_persistent() && !request.is_active() && REQUESTS.take(handle).is_some()
     }
 }
 
@@ -232,18 +237,20 @@ fn any(engine: &mut Engine, requests: &[Option<Arc<Request>>]) -> Option<(usize,
 /// All that are done; waits until one is. None when none of them is active.
 pub fn wait_some(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<Vec<(usize, Status)>>> {
     let Some(first) = wait_any(world, requests)? else { return Ok(None) };
-    let mut done = vec![first];
-    let mut more = test_some(world, requests)?;
-    done.append(&mut more);
+    let mut done = test_some(world, requests)?;
+    done.retain(|(index, _)| *index != first.0); // one that goes on after a loss is found twice
+    done.push(first);
     done.sort_by_key(|(index, _)| *index);
     Ok(Some(done))
 }
 
 /// All that are done.
 pub fn test_some(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Vec<(usize, Status)>> {
+    world.progress();
     let mut done = Vec::new();
-    while let Some(next) = test_any(world, requests)? {
-        done.push(next);
+    for (index, request) in requests.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?))) {
+        let outcome = if request.is_active() { request.finish(&mut world.engine()) } else { None };
+        done.extend(outcome.map(Outcome::status).transpose()?.map(|status| (index, status)));
     }
     Ok(done)
 }

@@ -12,6 +12,12 @@ pub trait Service: Send + Sync {
     /// Takes a word. Words come one at a time, those of one process in the order in which it sent them; nothing that they
     /// say is checked yet. Must not wait for anything.
     fn take(&self, world: &World, aside: Aside);
+
+    /// A process was lost: nothing more comes from it. Must not wait for anything.
+    fn lose(&self, world: &World, process: u32);
+
+    /// Its communicator was revoked: nothing more comes from anybody. Must not wait for anything.
+    fn revoke(&self);
 }
 
 /// The services of a process, by context.
@@ -31,6 +37,18 @@ impl Services {
     /// Words of the context go nowhere from now on.
     pub fn close(&self, context: u64) {
         lock(&self.by_context).remove(&context);
+    }
+
+    /// A process was lost.
+    pub(crate) fn lose(&self, world: &World, process: u32) {
+        let all: Vec<_> = lock(&self.by_context).values().cloned().collect();
+        all.into_iter().for_each(|service| service.lose(world, process));
+    }
+
+    /// The communicator with this context was revoked.
+    pub(crate) fn revoke(&self, context: u64) {
+        let service = lock(&self.by_context).get(&context).cloned();
+        service.into_iter().for_each(|service| service.revoke());
     }
 
     /// Hands out what has arrived. Whether there was something.

@@ -1,5 +1,6 @@
 //! Sessions: MPI without a world that exists of itself (MPI 5.0, 11.3).
 
+use crate::attached::Attached;
 use crate::constants::MPI_SESSION_NULL;
 use crate::error::{Class, Error, Result, fail};
 use crate::group::Group;
@@ -7,11 +8,15 @@ use crate::handle::Table;
 use crate::info::Info;
 use crate::world::{World, world};
 use crate::{errhandler, life};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Once};
 
 /// Handles' kind; see [`crate::handle`].
 const KIND: u32 = 10;
 static OPEN: Table<Session> = Table::new(KIND);
+static EXIT: Once = Once::new();
+/// The process that has sessions.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The names of the process sets that there are.
 pub const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
@@ -20,15 +25,30 @@ pub const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 pub struct Session {
     /// The hints with which it was made.
     pub info: Arc<Info>,
+    /// Memory for buffered sends in the communicators that are made in it.
+    pub attached: Arc<Attached>,
 }
 
 /// Begins a session; its handle.
 pub fn begin(info: Arc<Info>) -> Result<u32> {
     World::join()?;
-    let handle = OPEN.put(Arc::new(Session { info }));
+    let handle = OPEN.put(Arc::new(Session { info, attached: Arc::default() }));
     let handle = handle.ok_or_else(|| Error::new(Class::NoMem, "too many sessions"))?;
     life::begin_session();
+    EXIT.call_once(|| {
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
+        // SAFETY: the function lives as long as the library. Where there is no room for it, it is only not called.
+        unsafe { libc::atexit(at_exit) };
+    });
     Ok(handle)
+}
+
+/// After the last session another one may begin: only the process's end says that it was the last.
+extern "C" fn at_exit() {
+    let is_own = std::process::id() == PROCESS.load(Ordering::Relaxed); // and not a copy's
+    if let (true, true, Ok(world)) = (is_own, life::had_sessions_only(), world()) {
+        world.leave_at_exit();
+    }
 }
 
 /// The session with this handle.
@@ -40,21 +60,24 @@ pub fn find(handle: u32) -> Result<Arc<Session>> {
     }
 }
 
-/// Ends a session.
+/// Ends a session, when all that it has buffered was sent.
 pub fn end(handle: u32) -> Result<()> {
-    find(handle)?;
+    find(handle)?.attached.flush(world()?);
     OPEN.take(handle);
     errhandler::forget(handle);
     life::end_session();
     Ok(())
 }
 
-/// The processes of a set.
-pub fn set(name: &str) -> Result<Group> {
-    let world = world()?;
-    match SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
-        Some(0) => Ok(Group { processes: (0..world.size as u32).collect() }),
-        Some(_) => Ok(Group { processes: vec![world.rank as u32] }),
-        None => fail(Class::Arg, format!("there is no process set {name:?}, only {}", SETS.join(" and "))),
+impl Session {
+    /// The processes of a set.
+    pub fn set(&self, name: &str) -> Result<Group> {
+        let world = world()?;
+        let group = match SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
+            Some(0) => world.everybody(),
+            Some(_) => Group::new([world.rank as u32]),
+            None => return fail(Class::Arg, format!("there is no process set {name:?}, only {}", SETS.join(" and "))),
+        };
+        Ok(Group { attached: Some(self.attached.clone()), ..group })
     }
 }

@@ -88,10 +88,16 @@ impl Task {
     }
 }
 
+/// Whether there are any.
+#[inline]
+pub fn are_there() -> bool {
+    COUNT.load(Ordering::Acquire) > 0
+}
+
 /// Lets every task do what it can do now.
 #[inline]
 pub fn poll(world: &World) {
-    if COUNT.load(Ordering::Acquire) > 0 {
+    if are_there() {
         poll_all(world);
     }
 }

@@ -1,7 +1,7 @@
 //! Links: the only sockets of phalanx, and the identities that open them.
 //!
 //! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] shakes hands and [`seal`]
-//! protects what follows, [`identity`] says who is at the other end, [`socket`] hides what the operating system
+//! protects what follows, [`stream`] carries a transfer's blocks, [`identity`] says who is at the other end, [`socket`] hides what the operating system
 //! calls a connection.
 
 pub mod address;
@@ -15,5 +15,6 @@ pub mod runtime;
 pub mod seal;
 pub mod sealed;
 pub mod socket;
+pub mod stream;
 pub mod sync;
 pub mod tls;

@@ -1,6 +1,7 @@
 //! The first bytes of a connection to an executor or a server of spaces, in the clear: what the connection is for.
 //!
-//! They decide only which process does the handshake that follows; nothing is trusted because of them.
+//! They decide only which process does the handshake that follows; nothing is trusted because of them. A stream's are bound
+//! into the keys of its handshake, so that nobody on the way gives it to another transfer.
 
 use std::io::{self, Read, Write};
 
@@ -10,6 +11,10 @@ const DATA: u8 = 1;
 const SPACE: u8 = 2;
 const REPLICA: u8 = 3;
 const RANKS: u8 = 4;
+const TRANSFER: u8 = 5;
+const STREAM: u8 = 6;
+const EXECUTOR: u8 = 7;
+const FILES: u8 = 8;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +30,39 @@ pub enum Preamble {
     Replica,
     /// The launcher of a message passing program that wants ranks here.
     Ranks,
+    /// The control link of a transfer.
+    Transfer,
+    /// The control link of a transfer from another executor, which has a ticket for it.
+    Executor,
+    /// The stream of this number, of the transfer that was begun under the token.
+    Stream { token: [u8; 12], number: u32 },
+    /// A user's questions about files.
+    Files,
 }
 
 impl Preamble {
     /// Writes the 23 bytes.
     pub fn write(self, to: &mut impl Write) -> io::Result<()> {
+        to.write_all(&self.bytes())
+    }
+
+    /// The 23 bytes.
+    pub fn bytes(self) -> Vec<u8> {
         let (kind, token) = match self {
             Preamble::Control => (CONTROL, [0; 16]),
             Preamble::Data { token } => (DATA, token),
             Preamble::Space { shakes } => (SPACE, [u8::from(shakes); 16]),
             Preamble::Replica => (REPLICA, [0; 16]),
             Preamble::Ranks => (RANKS, [0; 16]),
+            Preamble::Transfer => (TRANSFER, [0; 16]),
+            Preamble::Files => (FILES, [0; 16]),
+            Preamble::Executor => (EXECUTOR, [0; 16]),
+            Preamble::Stream { token, number } => {
+                let bytes = [&token[..], &number.to_le_bytes()].concat();
+                (STREAM, bytes.try_into().expect("16 bytes"))
+            }
         };
-        to.write_all(&[&MAGIC[..], &[kind], &token].concat())
+        [&MAGIC[..], &[kind], &token].concat()
     }
 
     /// Reads the 23 bytes; anything else than a preamble of this version is an error.
@@ -51,6 +76,14 @@ impl Preamble {
             (true, SPACE) => Ok(Preamble::Space { shakes: token != [0; 16] }),
             (true, REPLICA) => Ok(Preamble::Replica),
             (true, RANKS) => Ok(Preamble::Ranks),
+            (true, FILES) => Ok(Preamble::Files),
+            (true, TRANSFER) => Ok(Preamble::Transfer),
+            (true, EXECUTOR) => Ok(Preamble::Executor),
+            (true, STREAM) => {
+                let (token, number) = token.split_at(12);
+                let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
+                Ok(Preamble::Stream { token: token.try_into().expect("12 bytes"), number })
+            }
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),
         }
     }

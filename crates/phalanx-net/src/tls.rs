@@ -36,9 +36,10 @@ pub struct Shaken {
 
 impl Shaken {
     /// What a link of these levels needs of a connection after its handshake, without a greeting.
-    fn of(connection: &mut Connection, levels: Levels) -> io::Result<Shaken> {
+    /// `said`: what both ends said in the clear before.
+    fn of(connection: &mut Connection, levels: Levels, said: &[u8]) -> io::Result<Shaken> {
         let mut exported = [0; 2 * SECRET];
-        let context = Mark::ALL.map(|mark| levels.of(mark) as u8);
+        let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8), said].concat();
         connection.export_keying_material(&mut exported, EXPORTED, Some(&context)).map_err(invalid)?;
         let (of_client, of_server) = exported.split_at(SECRET);
         let [of_client, of_server] =
@@ -58,6 +59,12 @@ impl Shaken {
         &self.peer
     }
 
+    /// What protects and what opens blocks, for who moves them without a link. Not after [`handshake`], whose client has yet
+    /// to hear that it was accepted.
+    pub fn into_contexts(self) -> (Context, Context) {
+        (self.seal, self.open)
+    }
+
     /// Whether an earlier handshake with the peer saved the certificates and signatures of this one.
     pub fn was_resumed(&self) -> bool {
         self.resumed
@@ -74,23 +81,29 @@ pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<
     if let Connection::Server(_) = connection {
         connection.writer().write_all(GREETING)?;
         send(&mut connection, socket)?;
-        return Shaken::of(&mut connection, levels);
+        return Shaken::of(&mut connection, levels, &[]);
     }
-    let mut shaken = Shaken::of(&mut connection, levels)?;
+    let mut shaken = Shaken::of(&mut connection, levels, &[])?;
     shaken.greeting = Some(Greeting { connection, heard: 0 });
     Ok(shaken)
 }
 
 /// A server's handshake for a link whose levels its client chooses, for each mark among those `offered`. Nobody on the
-/// way sees or changes the offer and the choice: they travel inside TLS.
-pub fn offer(mut connection: Connection, offered: [LevelSet; 3], socket: &mut Timed<'_>) -> io::Result<Shaken> {
+/// way sees or changes the offer and the choice: they travel inside TLS. `said`: what both ends said in the clear before;
+/// two that did not say the same get different keys.
+pub fn offer(
+    mut connection: Connection,
+    offered: [LevelSet; 3],
+    said: &[u8],
+    socket: &mut Timed<'_>,
+) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
     connection.writer().write_all(&encode(&offered, 0)[PREFIX..])?;
     send(&mut connection, socket)?;
     let levels: Levels = decode(&hear(&mut connection, socket)?).map_err(invalid)?;
     match Mark::ALL.into_iter().find(|mark| !offered[*mark as usize].contains(levels.of(*mark))) {
         Some(mark) => Err(invalid(format!("the peer wants {}, which is not offered", levels.of(mark)))),
-        None => Shaken::of(&mut connection, levels),
+        None => Shaken::of(&mut connection, levels, said),
     }
 }
 
@@ -98,6 +111,7 @@ pub fn offer(mut connection: Connection, offered: [LevelSet; 3], socket: &mut Ti
 pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     mut connection: Connection,
     choose: impl FnOnce([LevelSet; 3]) -> Result<Levels, E>,
+    said: &[u8],
     socket: &mut Timed<'_>,
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
@@ -105,7 +119,7 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     let levels = choose(offered).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
     connection.writer().write_all(&encode(&levels, 0)[PREFIX..])?;
     send(&mut connection, socket)?;
-    Shaken::of(&mut connection, levels)
+    Shaken::of(&mut connection, levels, said)
 }
 
 /// The next word that the other end says inside TLS.

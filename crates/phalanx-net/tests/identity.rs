@@ -3,7 +3,7 @@
 
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
-use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role, role_and_name};
+use phalanx_net::identity::{Authority, Client, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, choose, handshake, offer};
@@ -30,8 +30,8 @@ fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>
 fn hear_a_frame(client: Connection, socket: &mut Socket) -> Result<(), LinkError> {
     let shaken = handshake(client, Levels::all(Level::Private), &mut socket.until(soon()))?;
     let (_link, mut reader) = Link::new(socket.try_clone()?, Some(shaken), MAX_BODY)?;
-    let mut heard = false;
-    while !heard && Instant::now() < soon() {
+    let (mut heard, until) = (false, soon());
+    while !heard && Instant::now() < until {
         reader.poll(Duration::from_secs(1), &mut |_| heard = true)?;
     }
     Ok(())
@@ -51,33 +51,47 @@ fn members_of_a_grid_know_each_other_by_role_and_name() {
     assert_eq!(server.unwrap(), "ada");
 }
 
+/// Whether a link to the executor is resumed; both ends know each other by name, resumed or not.
+fn is_resumed(client: &Client, executor: &Member) -> bool {
+    let (mut one, mut other) = Socket::pair().unwrap();
+    let server = executor.server().unwrap();
+    let serving = thread::spawn(move || {
+        let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon())).unwrap();
+        let (_, name) = role_and_name(shaken.peer_certificate()).unwrap();
+        let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY).unwrap();
+        link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).unwrap();
+        name
+    });
+    let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut one.until(soon())).unwrap();
+    assert_eq!(role_and_name(shaken.peer_certificate()).unwrap().1, executor.name);
+    let is_resumed = shaken.was_resumed();
+    let (_link, mut reader) = Link::new(one, Some(shaken), MAX_BODY).unwrap();
+    let mut heard = false;
+    while !heard {
+        reader.poll(Duration::from_secs(1), &mut |_| heard = true).unwrap();
+    }
+    assert_eq!(serving.join().unwrap(), "ada");
+    is_resumed
+}
+
 #[test]
 fn the_second_link_to_a_member_is_resumed_and_its_peers_are_known_as_before() {
     let authority = Authority::create().unwrap();
     let (user, executor) = (member(&authority, Role::User, "ada"), member(&authority, Role::Executor, "labpc"));
     let client = user.client_of(Role::Executor).unwrap();
-    let mut sent = Vec::new();
-    for _ in 0..3 {
-        let (mut one, mut other) = Socket::pair().unwrap();
-        let server = executor.server().unwrap();
-        let serving = thread::spawn(move || {
-            let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon())).unwrap();
-            let (_, name) = role_and_name(shaken.peer_certificate()).unwrap();
-            let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY).unwrap();
-            link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).unwrap();
-            name
-        });
-        let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut one.until(soon())).unwrap();
-        assert_eq!(role_and_name(shaken.peer_certificate()).unwrap().1, "labpc");
-        sent.push(shaken.was_resumed());
-        let (_link, mut reader) = Link::new(one, Some(shaken), MAX_BODY).unwrap();
-        let mut heard = false;
-        while !heard {
-            reader.poll(Duration::from_secs(1), &mut |_| heard = true).unwrap();
-        }
-        assert_eq!(serving.join().unwrap(), "ada");
-    }
-    assert_eq!(sent, [false, true, true]);
+    assert_eq!([(); 3].map(|()| is_resumed(&client, &executor)), [false, true, true]);
+}
+
+#[test]
+fn what_a_process_keeps_of_links_is_of_one_member_of_one_grid_to_one_place() {
+    let authority = Authority::create().unwrap();
+    let (user, executor) = (authority.issue(Role::User, "ada").unwrap(), member(&authority, Role::Executor, "labpc"));
+    let user = || Member::parse(&user, Role::User).unwrap(); // as the next copy reads it
+    let at = |user: Member, place: &str| is_resumed(&user.client_at(Role::Executor, place).unwrap(), &executor);
+    assert_eq!(["a:1", "a:1", "b:1", "a:1"].map(|place| at(user(), place)), [false, true, false, true]);
+    assert!(!at(member(&authority, Role::User, "ada"), "a:1"), "another key of the same name");
+    let restarted = member(&authority, Role::Executor, "labpc");
+    assert!(!is_resumed(&user().client_at(Role::Executor, "a:1").unwrap(), &restarted), "it remembers nothing");
 }
 
 #[test]
@@ -149,10 +163,10 @@ fn agree(wanted: Levels, offered: LevelSet) -> (Result<Shaken, String>, Result<S
     let (user, executor) = (member(&authority, Role::User, "ada"), member(&authority, Role::Executor, "labpc"));
     let (mut one, mut other) = Socket::pair().unwrap();
     let server = executor.server().unwrap();
-    let serving = thread::spawn(move || offer(server, [offered; 3], &mut other.until(soon())));
+    let serving = thread::spawn(move || offer(server, [offered; 3], &[], &mut other.until(soon())));
     let client = user.client_of(Role::Executor).unwrap().connect().unwrap();
     let decide = |theirs: [LevelSet; 3]| if theirs == [offered; 3] { Ok(wanted) } else { Err("another offer") };
-    let chosen = choose(client, decide, &mut one.until(soon()));
+    let chosen = choose(client, decide, &[], &mut one.until(soon()));
     drop(one);
     (chosen.map_err(|error| error.to_string()), serving.join().unwrap().map_err(|error| error.to_string()))
 }

@@ -148,10 +148,16 @@ impl Peer {
         }
     }
 
-    /// A handshake with a member in any role, which chooses among the levels offered; its role and name.
-    pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, Role, String)> {
+    /// A handshake with a member in any role, which chooses among the levels offered; its role and name. `said`: as for
+    /// [`tls::offer`].
+    pub fn offer(
+        &mut self,
+        member: &Member,
+        offered: [LevelSet; 3],
+        said: &[u8],
+    ) -> io::Result<(Shaken, Role, String)> {
         let connection = member.server().map_err(io::Error::other)?;
-        let shaken = tls::offer(connection, offered, &mut self.socket.until(self.deadline))?;
+        let shaken = tls::offer(connection, offered, said, &mut self.socket.until(self.deadline))?;
         let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
         Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name))
     }

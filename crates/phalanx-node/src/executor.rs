@@ -6,8 +6,9 @@ use crate::door::{Door, Log, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::places::Places;
 #[cfg(target_os = "linux")]
-use crate::ranks::serve::{Terms, serve as serve_program};
+use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
+use crate::transfer::{Exports, Service as Transfers};
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::machines::MOST_PIECE;
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
@@ -49,6 +50,8 @@ pub struct Options {
     pub policy: Policy,
     /// How spaces are served beside; none: they are not.
     pub spaces: Option<ServerOptions>,
+    /// Which folders users copy from and to.
+    pub exports: Exports,
     /// For the processes of message passing programs, beside the executor's own variables.
     pub environment: Vec<(String, String)>,
 }
@@ -71,8 +74,11 @@ struct Service {
     places: Arc<Places>,
     /// Message passing programs that have something here.
     programs: AtomicU32,
+    #[cfg(target_os = "linux")]
+    folders: Folders,
     closed: AtomicBool,
     spaces: Option<Spaces>,
+    transfers: Transfers,
     log: Log,
 }
 
@@ -127,6 +133,8 @@ impl Executor {
             path = listen_at_path(&address, &mut listeners, &log);
         }
         let places = Arc::new(Places::new(options.capacity));
+        let Options { policy, accepted, exports, .. } = options.clone();
+        let transfers = Transfers::new(member.clone(), policy, accepted, exports, log.clone());
         let service = Arc::new(Service {
             member,
             options,
@@ -134,8 +142,11 @@ impl Executor {
             sessions: Mutex::default(),
             places,
             programs: AtomicU32::new(0),
+            #[cfg(target_os = "linux")]
+            folders: Folders::default(),
             closed: AtomicBool::new(false),
             spaces,
+            transfers,
             log: log.clone(),
         });
         let serving = service.clone();
@@ -153,6 +164,7 @@ impl Executor {
         self.service.closed.store(true, Ordering::Release);
         self.door.close();
         self.service.spaces.iter().for_each(Spaces::close);
+        self.service.transfers.close();
         lock(&self.path).take();
         for session in lock(&self.service.sessions).values() {
             session.link.close();
@@ -180,6 +192,10 @@ impl Service {
             Preamble::Ranks => self.serve_ranks(peer),
             #[cfg(not(target_os = "linux"))]
             Preamble::Ranks => Err(refused("message passing programs run on Linux")),
+            Preamble::Transfer => self.transfers.serve(peer),
+            Preamble::Files => self.transfers.serve_files(peer),
+            Preamble::Executor => self.transfers.serve_executor(peer),
+            Preamble::Stream { token, number } => self.transfers.serve_stream(peer, token, number),
             Preamble::Replica => match &self.spaces {
                 Some(spaces) => spaces.serve_replica(peer),
                 None => Err(refused("no spaces are served here")),
@@ -250,6 +266,7 @@ impl Service {
             policy,
             python: command.first().map_or("python3", String::as_str),
             environment,
+            folders: &self.folders,
             keep: &|count| Places::keep(&self.places, count),
             closed: &self.closed,
         };

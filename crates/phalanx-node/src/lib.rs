@@ -13,6 +13,7 @@ pub mod ranks;
 pub mod recruit;
 pub mod rules;
 pub mod space;
+pub mod transfer;
 
 mod control;
 mod door;

@@ -22,6 +22,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
         python: "3.11".into(),
         policy,
         spaces: None,
+        exports: phalanx_node::transfer::Exports::default(),
         environment: Vec::new(),
     };
     let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();

@@ -36,6 +36,7 @@ impl Launcher {
             python: "3.11".into(),
             policy: Policy::default(),
             spaces: None,
+            exports: phalanx_node::transfer::Exports::default(),
             environment: Vec::new(),
         };
         let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
@@ -89,14 +90,14 @@ impl Launcher {
 
     fn begin(&self, part: Part) {
         let machines = vec!["127.0.0.1".parse().unwrap(), "10.9.9.9".parse().unwrap()];
-        self.say(&ToMachine::Begin { part, machine: 0, machines });
+        self.say(&ToMachine::Begin { part, machine: 0, machines, program: [7; 16] });
     }
 }
 
 fn part(count: u32, command: &[&str]) -> Part {
     let command = command.iter().map(|word| word.as_bytes().to_vec()).collect();
-    let program = Program { app: 0, command, environment: Vec::new() };
-    Part { size: count + 1, first: 0, secret: [0; 32], programs: vec![(count, program)] }
+    let program = Program { app: 0, command, environment: Vec::new(), folder: None };
+    Part { base: 0, size: count + 1, first: 0, secret: [0; 32], programs: vec![(count, program)] }
 }
 
 #[test]

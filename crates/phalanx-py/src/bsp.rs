@@ -1,13 +1,13 @@
 //! Supersteps for `phalanx.bsp`.
 
 use crate::errors::raise;
-use phalanx_mpi::bsp::{self as core, Keeper};
+use phalanx_mpi::bsp::{self as core, Keeper, Point};
 use phalanx_mpi::collective::Span;
 use phalanx_mpi::error::Error;
 use phalanx_mpi::life;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Mutex, MutexGuard};
 
 /// Tag and payload.
@@ -21,8 +21,8 @@ pub struct Bsp(Mutex<core::Bsp>);
 impl Bsp {
     /// None for a process that is one too many.
     #[staticmethod]
-    fn begin(py: Python<'_>, processes: Option<u32>) -> PyResult<Option<Bsp>> {
-        let begun = py.detach(|| core::Bsp::begin(processes)).map_err(|error| failed("begin", error))?;
+    fn begin(py: Python<'_>, processes: Option<u32>, checkpoint: u32) -> PyResult<Option<Bsp>> {
+        let begun = py.detach(|| core::Bsp::begin(processes, checkpoint)).map_err(|error| failed("begin", error))?;
         Ok(begun.map(|bsp| Bsp(Mutex::new(bsp))))
     }
 
@@ -48,6 +48,22 @@ impl Bsp {
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.detached(py, "sync", core::Bsp::sync)
+    }
+
+    /// What was declared when the program was saved, where it goes on from there; else whether it is to be saved now.
+    fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.detached(py, "checkpoint", core::Bsp::checkpoint)? {
+            Point::TakenUp(state) => Ok(PyBytes::new(py, &state).into_any()),
+            point => Ok(PyBool::new(py, point == Point::Save).to_owned().into_any()),
+        }
+    }
+
+    fn save(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.detached(py, "checkpoint", |bsp| bsp.save(state))
+    }
+
+    fn leave_machine(&self) -> PyResult<()> {
+        self.get_core()?.leave_machine().map_err(|error| failed("leave_machine", error))
     }
 
     fn push_reg(&self, area: PyBuffer<u8>) -> PyResult<()> {

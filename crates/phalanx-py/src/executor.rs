@@ -5,6 +5,7 @@ use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::executor as node;
+use phalanx_node::transfer::Exports;
 use pyo3::prelude::*;
 use std::io::Write;
 
@@ -21,7 +22,7 @@ impl Executor {
     /// Listens at `address`; what the machine's owner may want to know goes to standard error.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, environment))]
+    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, exports, environment))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -31,13 +32,15 @@ impl Executor {
         python: String,
         policy: Words,
         spaces: Option<Serving<'_>>,
+        exports: Vec<String>,
         environment: Vec<(String, String)>,
     ) -> PyResult<Executor> {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
         let name = member.name.clone();
         let policy = policy.read()?;
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
-        let options = node::Options { capacity, accepted, command, python, policy, spaces, environment };
+        let exports = Exports::parse(&exports).map_err(|error| raise("TransferError", error))?;
+        let options = node::Options { capacity, accepted, command, python, policy, spaces, exports, environment };
         let executor =
             node::Executor::start(address, member, options, |line| drop(writeln!(std::io::stderr(), "{line}")));
         let executor =

@@ -3,6 +3,7 @@
 
 use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
+use bytes::Bytes;
 use phalanx_core::ids::{FiringId, ProgramId};
 use phalanx_core::level::{Levels, Mark};
 use phalanx_core::wire::{Follow, FromInterpreter, HEAVY, PAST, Stayed, ToInterpreter, Tokens, decode, encode};
@@ -24,10 +25,15 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// What arrived and was not taken yet, and the half of the link that it comes from. While the user's code runs, the
 /// link's thread reads; while Python waits for a message, Python's thread reads itself: one change of threads less.
 struct Inbox {
-    frames: Mutex<VecDeque<Frame>>,
-    /// Firings that the manager does not want any more.
-    given_up: Mutex<Vec<FiringId>>,
+    queue: Mutex<Queue>,
     reader: Mutex<Reader>,
+}
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<(ToInterpreter, Bytes)>,
+    /// The firing of which Python has something already.
+    ahead_of: Option<FiringId>,
 }
 
 /// What of the present firing is marked.
@@ -87,8 +93,7 @@ impl Interpreter {
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link, reader) = py.detach(begin)?;
-        let inbox =
-            Arc::new(Inbox { frames: Mutex::default(), given_up: Mutex::default(), reader: Mutex::new(reader) });
+        let inbox = Arc::new(Inbox { queue: Mutex::default(), reader: Mutex::new(reader) });
         let (reading, alive) = (inbox.clone(), link.clone());
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
@@ -108,25 +113,20 @@ impl Interpreter {
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
             self.end_copy();
-            let frame = py.detach(|| self.wait());
+            let (message, body) = py.detach(|| self.wait());
             release(py);
-            let Ok(message) = decode(&frame.header) else { end_process(1) };
             return Ok(match message {
                 ToInterpreter::Beat | ToInterpreter::GiveUp { .. } => continue,
-                ToInterpreter::Fire { firing, .. } if self.inbox.is_given_up(firing) => {
-                    self.returned(py, firing.0)?;
-                    continue;
-                }
                 ToInterpreter::Stage { program, mark } => {
                     lock(&self.marks).code.insert(program, mark);
-                    ("stage", program.0, Bound::new(py, Region::new(frame.body))?).into_pyobject(py)?.into_any()
+                    ("stage", program.0, Bound::new(py, Region::new(body))?).into_pyobject(py)?.into_any()
                 }
                 ToInterpreter::Forget { program } => {
                     lock(&self.marks).code.remove(&program);
                     ("forget", program.0).into_pyobject(py)?.into_any()
                 }
                 ToInterpreter::Ahead { firing, shape, .. } => {
-                    let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
+                    let Ok(tokens) = Tokens::from_wire(shape, body) else { end_process(1) };
                     ("ahead", firing.0, to_python(py, tokens)?).into_pyobject(py)?.into_any()
                 }
                 ToInterpreter::Fire {
@@ -143,7 +143,7 @@ impl Interpreter {
                     follow,
                 } => {
                     lock(&self.marks).begin(program, takes, gives, &follow, self.link.levels());
-                    let Ok(tokens) = Tokens::from_wire(shape, frame.body) else { end_process(1) };
+                    let Ok(tokens) = Tokens::from_wire(shape, body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
                     let follow: Vec<u16> = follow.iter().map(|it| it.instruction).collect();
@@ -224,21 +224,21 @@ impl Interpreter {
         .map_err(ended)
     }
 
-    fn wait(&self) -> Frame {
-        if let Some(frame) = self.inbox.pop() {
-            return frame;
+    fn wait(&self) -> (ToInterpreter, Bytes) {
+        if let Some(message) = self.inbox.pop() {
+            return message;
         }
         self.must(self.link.listen(false).map_err(LinkError::from));
-        let frame = loop {
+        let message = loop {
             let mut reader = lock(&self.inbox.reader);
-            // Frames are pushed under the reader's lock: none can have come unseen once it is held.
-            if let Some(frame) = self.inbox.pop() {
-                break frame;
+            // Messages are pushed under the reader's lock: none can have come unseen once it is held.
+            if let Some(message) = self.inbox.pop() {
+                break message;
             }
-            self.must(reader.poll(BEAT, &mut |frame| self.inbox.push(frame)));
+            self.must(reader.poll(BEAT, &mut |frame| self.inbox.push(&self.link, frame)));
         };
         self.must(self.link.listen(true).map_err(LinkError::from));
-        frame
+        message
     }
 
     /// Without its link an interpreter has nothing to live for.
@@ -248,29 +248,40 @@ impl Interpreter {
 }
 
 impl Inbox {
-    fn pop(&self) -> Option<Frame> {
-        lock(&self.frames).pop_front()
+    fn pop(&self) -> Option<(ToInterpreter, Bytes)> {
+        let mut queue = lock(&self.queue);
+        let message = queue.messages.pop_front()?;
+        if let ToInterpreter::Ahead { firing, .. } = message.0 {
+            queue.ahead_of = Some(firing);
+        }
+        Some(message)
     }
 
-    /// The manager bounds what it sends ahead of the answers, so this is bounded too. What gives up a firing overtakes
-    /// it; such messages have no body, firings have one.
-    fn push(&self, frame: Frame) {
-        match frame.body.is_empty().then(|| decode(&frame.header)) {
-            Some(Ok(ToInterpreter::GiveUp { firing })) => lock(&self.given_up).push(firing),
-            _ => lock(&self.frames).push_back(frame),
+    /// The manager bounds what it sends ahead of the answers, so this is bounded too. What it asks back is answered at
+    /// once, however long the user's code goes on.
+    fn push(&self, link: &Link, frame: Frame) {
+        let Ok(message) = decode(&frame.header) else { end_process(1) };
+        match message {
+            ToInterpreter::GiveUp { firing } if self.take_back(firing) => {
+                link.queue(Mark::None, encode(&FromInterpreter::Returned { firing }, 0), Vec::new());
+                link.flush();
+            }
+            ToInterpreter::GiveUp { .. } => {}
+            message => lock(&self.queue).messages.push_back((message, frame.body)),
         }
     }
 
-    /// Whether a firing, whose turn it is now, was given up. Firings come in the order of their numbers, so what is
-    /// known of those before it is of no use any more.
-    fn is_given_up(&self, firing: FiringId) -> bool {
-        let mut given_up = lock(&self.given_up);
-        if given_up.is_empty() {
-            return false;
+    /// Takes out a firing that was not begun, and what came ahead of it; whether there was one.
+    fn take_back(&self, wanted: FiringId) -> bool {
+        let Queue { messages, ahead_of } = &mut *lock(&self.queue);
+        let waiting = messages.len();
+        if *ahead_of != Some(wanted) {
+            messages.retain(|(message, _)| match message {
+                ToInterpreter::Ahead { firing, .. } | ToInterpreter::Fire { firing, .. } => *firing != wanted,
+                _ => true,
+            });
         }
-        let contained = given_up.contains(&firing);
-        given_up.retain(|other| *other > firing);
-        contained
+        messages.len() < waiting
     }
 }
 
@@ -281,9 +292,10 @@ fn attend(link: &Link, inbox: &Inbox) {
     loop {
         let read = match link.wait(BEAT) {
             // Where Python's thread is reading already, there is nothing to do here.
-            Ok(true) => {
-                inbox.reader.try_lock().map_or(Ok(()), |mut reader| reader.read_all(&mut |frame| inbox.push(frame)))
-            }
+            Ok(true) => inbox
+                .reader
+                .try_lock()
+                .map_or(Ok(()), |mut reader| reader.read_all(&mut |frame| inbox.push(link, frame))),
             Ok(false) => Ok(()),
             Err(error) => Err(error.into()),
         };

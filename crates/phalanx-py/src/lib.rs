@@ -4,6 +4,7 @@ mod bsp;
 mod buffers;
 mod errors;
 mod executor;
+mod files;
 mod graph;
 mod grid;
 mod interpreter;
@@ -12,6 +13,7 @@ mod policy;
 mod ranks;
 mod space;
 mod tokens;
+mod transfer;
 
 use pyo3::prelude::*;
 
@@ -20,6 +22,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::Region>()?;
     module.add_class::<bsp::Bsp>()?;
     module.add_class::<executor::Executor>()?;
+    module.add_class::<files::Files>()?;
+    module.add_class::<files::Listing>()?;
+    module.add_class::<files::NewFile>()?;
+    module.add_class::<files::OpenFile>()?;
     module.add_class::<interpreter::Interpreter>()?;
     module.add_class::<ranks::Launcher>()?;
     module.add_class::<manager::Mailbox>()?;
@@ -28,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<space::SealingKey>()?;
     module.add_class::<space::RemoteSpace>()?;
     module.add_class::<space::SpaceServer>()?;
+    module.add_class::<transfer::Copy>()?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;

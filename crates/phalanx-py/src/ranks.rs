@@ -3,11 +3,14 @@
 use crate::errors::{identity, raise};
 use crate::manager::interruptibly;
 use crate::policy::Words;
+use phalanx_core::level::Level;
+use phalanx_core::spmd::Limit;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
-use phalanx_node::ranks::job::{Block, Hosts, Job, LaunchError, Staged};
+use phalanx_node::ranks::job::{Block, Checkpoints, Hosts, Job, LaunchError, Staged};
 use phalanx_node::ranks::launcher as node;
 use phalanx_node::ranks::output::Look;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,9 +26,14 @@ pub struct Launcher(node::Launcher);
 impl Launcher {
     /// `programs`: for each, how many processes and the command. `environment`: for all of them, beside that of the process
     /// that starts it. `terminals`: whether standard output and error are ones. `files`: what every executor gets, as name
-    /// there and path here.
+    /// there and path here. `apart`: on this machine, the level of links between its ranks, which then share no memory.
+    /// `checkpoints`: of a BSP program, the supersteps between two where the user says, and how often it is started again
+    /// without a new one; `move_slow`: machines are left that take so many times as long as others in so many steps.
     #[new]
-    #[pyo3(signature = (programs, *, environment, prefix, terminals, colours, output, keep_going, executors, files))]
+    #[pyo3(signature = (
+        programs, *, environment, prefix, terminals, colours, output, keep_going, executors, files, apart, checkpoints,
+        move_slow
+    ))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -38,12 +46,18 @@ impl Launcher {
         keep_going: bool,
         executors: Option<Executors>,
         files: Vec<(String, PathBuf)>,
+        apart: Option<String>,
+        checkpoints: Option<(Option<u32>, u32)>,
+        move_slow: Option<(f64, u32)>,
     ) -> PyResult<Launcher> {
+        let apart = apart.map(|word| word.parse::<Level>().map_err(PyValueError::new_err)).transpose()?;
         let programs = programs.into_iter().map(|(processes, command)| Block { processes, command }).collect();
         let files = files.into_iter().map(|(name, path)| Staged { name, path }).collect();
         let look = Look { prefix, terminals, colours, folder: output };
+        let move_slow = move_slow.map(|(times, steps)| Limit { times, steps });
+        let checkpoints = checkpoints.map(|(every, restarts)| Checkpoints { every, restarts, move_slow });
         let hosts = executors.map(to_hosts).transpose()?;
-        let job = Job { programs, environment, look, keep_going, hosts, files };
+        let job = Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints };
         match interruptibly(py, move || node::Launcher::start(job))? {
             Ok(launcher) => Ok(Launcher(launcher)),
             Err(error @ LaunchError::Start(_)) => Err(raise("LaunchError", error)),

@@ -1,5 +1,7 @@
-"""Adapters: other libraries' programs, computed by a manager without being written anew.
+"""Adapters: other libraries' programs, computed by a manager without being written anew, and files for them.
 
 ``phalanx.adapters.joblib`` serves joblib and what stands on it (scikit-learn), ``phalanx.adapters.dask`` Dask's
-collections. Each needs its library: ``pip install 'phalanx[adapters]'``.
+collections. ``phalanx.adapters.mpi4py`` gives mpi4py's communicators the functions by which programs go on after a
+loss. ``phalanx.adapters.fsspec`` gives files at executors to all that read through fsspec. Each needs its library:
+``pip install 'phalanx[adapters]'``, ``'phalanx[fsspec]'``, and mpi4py for the third.
 """

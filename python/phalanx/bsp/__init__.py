@@ -16,6 +16,7 @@ arrays and objects. ``phalanx bsprun -n 4 program.py`` starts the processes.
 1.0
 """
 
+from phalanx.bsp._checkpoints import State, checkpoint, leave_machine
 from phalanx.bsp._costs import Costs, Machine, SuperstepCost, costs, note_costs, probe
 from phalanx.bsp._memory import get, hpget, hpput, pop_reg, push_reg, put
 from phalanx.bsp._messages import Message, get_tag, hpmove, messages, move, qsize, send, set_tagsize
@@ -27,9 +28,11 @@ __all__ = [
     "Costs",
     "Machine",
     "Message",
+    "State",
     "SuperstepCost",
     "abort",
     "begin",
+    "checkpoint",
     "costs",
     "end",
     "get",
@@ -37,6 +40,7 @@ __all__ = [
     "hpget",
     "hpmove",
     "hpput",
+    "leave_machine",
     "messages",
     "move",
     "note_costs",

@@ -11,7 +11,7 @@ from phalanx import _native
 from phalanx.errors import BspError
 
 #: What the launcher tells a process, in its environment. The library takes it away; Python has a copy of its own.
-SEAT = "PHALANX_RANK"
+TOLD = ("PHALANX_RANK", "PHALANX_CHECKPOINTS", "PHALANX_CHECKPOINT_EVERY", "PHALANX_MOVE_SLOW")
 
 _running: _native.Bsp | None = None
 _ended = False
@@ -38,8 +38,11 @@ def program() -> _native.Bsp:
     return _running
 
 
-def begin(processes: int | None = None) -> Program:
+def begin(processes: int | None = None, *, checkpoint: int = 0) -> Program:
     """Begins the program, on all processes that were started, or on as many as process 0 says.
+
+    ``checkpoint``: how many supersteps there are from one checkpoint to the next, 0 for no checkpoints; what ``phalanx
+    bsprun --checkpoint`` says counts more. :func:`phalanx.bsp.checkpoint` makes them.
 
     A process that is one too many waits here for the others' end, and then exits. A program that was not started by
     ``phalanx bsprun`` has one process.
@@ -49,8 +52,11 @@ def begin(processes: int | None = None) -> Program:
         raise BspError("begin: it was called before")
     if processes is not None and not 1 <= processes < 2**32:
         raise BspError(f"begin: {processes} processes make no program")
-    _running = _native.Bsp.begin(processes)
-    os.environ.pop(SEAT, None)
+    if not 0 <= checkpoint < 2**32:
+        raise BspError(f"begin: checkpoint={checkpoint} is no number of supersteps")
+    _running = _native.Bsp.begin(processes, checkpoint)
+    for name in TOLD:
+        os.environ.pop(name, None)
     if _running is None:
         sys.exit()
     return Program()

@@ -1,5 +1,6 @@
-"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``,
-``phalanx grid``, ``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx space``."""
+"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx cp``, ``phalanx demo``,
+``phalanx executor``, ``phalanx explain``, ``phalanx grid``, ``phalanx ls``, ``phalanx mpicc``, ``phalanx mpicxx``,
+``phalanx mpirun``, ``phalanx rm``, ``phalanx space``, ``phalanx sync``."""
 
 from __future__ import annotations
 
@@ -16,14 +17,19 @@ from phalanx.errors import PhalanxError
 MODULES = {
     "bspcc": "mpicc",
     "bsprun": "mpirun",
+    "cat": "cat",
+    "cp": "cp",
     "demo": "demo",
     "executor": "executor",
     "explain": "explain",
     "grid": "grid",
+    "ls": "ls",
     "mpicc": "mpicc",
     "mpicxx": "mpicc",
     "mpirun": "mpirun",
+    "rm": "rm",
     "space": "space",
+    "sync": "sync",
 }
 
 
@@ -42,6 +48,20 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs one; whoever reads what it prints may go before the end."""
+        from phalanx.cli._there import BROKEN_PIPE, drop_unread
+
+        try:
+            code = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError as error:
+            if not drop_unread():
+                raise PhalanxError(f"a pipe of what was started here, or a connection: {error}") from error
+            return BROKEN_PIPE
+        return code
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="phalanx")
@@ -59,7 +79,20 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except PhalanxError as error:
-        click.echo(f"phalanx: {error}", err=True)
+        from phalanx.cli._there import printable
+
+        lines = [printable(line) for line in f"phalanx: {error}".split("\n")]  # another end may have chosen the words
+        click.echo("\n".join(lines), err=True)
+        sys.exit(1)
+    except OSError as error:  # a full disk behind standard output, for example
+        from phalanx.cli._there import drop_output, printable
+
+        click.echo(f"phalanx: {printable(str(error))}", err=True)
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:
+            drop_output(sys.stdout)
         sys.exit(1)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)

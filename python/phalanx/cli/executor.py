@@ -33,6 +33,13 @@ from phalanx.space import _serve
     help="A file of rules: who may do what in which tuple space.",
 )
 @click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    metavar="FOLDER:ro|rw",
+    help="Let users copy from it, or to it too (may be repeated). By default nothing.",
+)
+@click.option(
     "--trusted", multiple=True, metavar="NETWORK", help="Links from there need no protection (may be repeated)."
 )
 @click.option(
@@ -46,11 +53,12 @@ def executor(
     no_spaces: bool,
     directory: Path | None,
     access: Path | None,
+    exports: tuple[str, ...],
     trusted: tuple[str, ...],
     rules: Path | None,
 ) -> None:
-    """Donate this machine: start interpreters and message passing processes for the users of its grid, and serve tuple
-    spaces.
+    """Donate this machine: start interpreters and message passing processes for the users of its grid, serve tuple
+    spaces, and the folders named with --export.
 
     Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
     networks named with --trusted. A user may ask for more.
@@ -66,6 +74,7 @@ def executor(
         python=PYTHON,
         policy=policy,
         spaces=None if no_spaces else _serve.serving(accept=accept, access=access, directory=directory),
+        exports=list(exports),
         environment=list(library_variables().items()),
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import sys
@@ -25,6 +26,21 @@ FILES = 6
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
+#: Steps in a row in which a machine is slow before it is left.
+STEPS = 10
+
+
+def read_slow(context: click.Context, option: click.Parameter, word: str | None) -> tuple[float, int] | None:
+    """How slow a machine may be: ``2.5`` times as long as others, ``2.5:20`` in 20 steps in a row."""
+    if word is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(?::([0-9]{1,9}))?", word)
+    times, steps = (float(found[1]), int(found[2] or STEPS)) if found else (0.0, 0)
+    if times <= 1 or steps < 1:
+        raise click.BadParameter(f"{word!r}: write TIMES, more than 1, or TIMES:STEPS", context, option)
+    return times, steps
+
+
 OPTIONS = [
     click.option(
         "-n", "-np", "processes", type=click.IntRange(1, programs.MOST), help="How many; by default one a core."
@@ -36,6 +52,20 @@ OPTIONS = [
     click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for their output too."),
     click.option("--no-prefix", is_flag=True, help="No [rank] before each line."),
     click.option("--keep-going", is_flag=True, help="The loss of a process does not end the others."),
+    click.option(
+        "--transport",
+        type=click.Choice(["shared", "sockets"]),
+        default="shared",
+        show_default=True,
+        help="On this machine: memory that processes share, or links as between machines.",
+    ),
+    click.option(
+        "--level",
+        type=click.Choice(["clear", "authenticated", "safe", "private"]),
+        default="private",
+        show_default=True,
+        help="How --transport sockets protects them.",
+    ),
     click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
     click.option(
         "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
@@ -44,10 +74,24 @@ OPTIONS = [
 ]
 
 
-def _command(name: str, help_text: str) -> click.Command:
-    """One of the two commands: they differ in their words only."""
+BSP_OPTIONS = [
+    click.option(
+        "--checkpoint", type=click.IntRange(0, 2**32 - 1), metavar="SUPERSTEPS", help="Save so often; 0: never."
+    ),
+    click.option("--restarts", type=click.IntRange(0, 2**32 - 1), default=3, show_default=True, help="After a loss."),
+    click.option(
+        "--move-slow",
+        callback=read_slow,
+        metavar="TIMES[:STEPS]",
+        help="With --hosts: leave a machine that takes so many times as long as others in so many steps (10) in a row.",
+    ),
+]
+
+
+def _command(name: str, help_text: str, more: list[Any]) -> click.Command:
+    """One of the two commands: they differ in their words, and in what only BSP programs can do."""
     function: Any = _run
-    for option in reversed(OPTIONS):
+    for option in reversed([*more, *OPTIONS]):
         function = option(function)
     return click.command(name, help=help_text, context_settings={"allow_interspersed_args": False})(function)
 
@@ -62,13 +106,24 @@ def _run(
     output: Path | None,
     no_prefix: bool,
     keep_going: bool,
+    transport: str,
+    level: str,
     policy: str,
     identity: Path | None,
+    checkpoint: int | None = None,
+    restarts: int | None = None,
+    move_slow: tuple[float, int] | None = None,
 ) -> int:
     asked = programs.read_programs(processes, command)
     _allow_files(sum(program.processes or os.cpu_count() or 1 for program in asked))
     staged: dict[str, Path] = {}
     variables = programs.asked_variables(env)
+    if hosts is not None and transport == "sockets":
+        raise click.UsageError("--transport is for ranks of this machine; links to others are as --policy says")
+    if move_slow is not None and hosts is None:
+        raise click.UsageError("--move-slow needs --hosts: processes are moved to other machines")
+    if move_slow is not None and checkpoint == 0:
+        raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
     if hosts is None:
         commands = [programs.find_here(program.command) for program in asked]
         variables = programs.library_variables() | variables
@@ -95,6 +150,9 @@ def _run(
         keep_going=keep_going,
         executors=executors,
         files=list(staged.items()),
+        apart=level if transport == "sockets" else None,
+        checkpoints=None if restarts is None else (checkpoint, restarts),
+        move_slow=move_slow,
     )
 
 
@@ -109,18 +167,23 @@ def _allow_files(processes: int) -> None:
 def _launch(commands: list[tuple[int | None, list[bytes]]], **options: Any) -> int:
     """Starts the program and waits for its end; its exit code."""
     started: list[_native.Launcher] = []
+    early: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
         if started:
             started[0].signal(number)
         elif number in ENDING:
             sys.exit(128 + number)
+        else:
+            early.append(number)  # processes may run already
 
     for number in (*ENDING, *PASSED_ON):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, on_signal)
     launcher = _native.Launcher(commands, **options)
     started.append(launcher)
+    for missed in early:
+        launcher.signal(missed)
     while (code := launcher.wait(PATIENCE)) is None:
         pass
     return code
@@ -134,12 +197,15 @@ mpirun = _command(
     output comes with the rank before it; all end together. More programs follow behind colons:
     mpirun -n 1 ./a : -n 2 ./b
     """,
+    [],
 )
 bsprun = _command(
     "bsprun",
     """Start a BSP program: processes that compute in supersteps.
 
     They run on this machine, or on executors, which get the program and the files that it needs. Each line of their
-    output comes with the pid before it; all end together.
+    output comes with the pid before it; all end together. A program that makes checkpoints is started again when it
+    loses a process or a machine, and goes on from the last one.
     """,
+    BSP_OPTIONS,
 )

@@ -145,9 +145,15 @@ impl Engine {
     }
 
     pub(super) fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
-        let head = self.interpreters[&id].in_flight.front().filter(|head| head.id == firing);
-        let tasks = head.ok_or(WireError::UnexpectedAnswer)?.tasks();
-        let (works, race) = self.answered(now, id, firing, tasks, Duration::ZERO)?;
+        let in_flight = &self.interpreters[&id].in_flight;
+        let place = in_flight.iter().position(|other| other.id == firing).ok_or(WireError::UnexpectedAnswer)?;
+        let tasks = in_flight[place].tasks();
+        let (works, race) = match place {
+            0 => self.answered(now, id, firing, tasks, Duration::ZERO)?,
+            _ => {
+                self.interpreters.get_mut(&id).and_then(|it| it.take_back(place)).ok_or(WireError::UnexpectedAnswer)?
+            }
+        };
         self.record(Fact::Returned { interpreter: id, tasks });
         self.hand_back(race, works.into_iter(), Engine::give_back);
         self.fire(now);

@@ -92,6 +92,7 @@ impl Engine {
             alone: interpreter.in_flight.is_empty() && !stages,
             stages,
             race: Race::Alone,
+            asked_back: false,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });

@@ -42,6 +42,8 @@ pub struct Firing {
     /// The code was sent with it: its time is also that of the code's imports.
     pub stages: bool,
     pub race: Race,
+    /// It was asked back, in case it is not begun.
+    pub asked_back: bool,
 }
 
 impl Firing {
@@ -133,6 +135,13 @@ impl Interpreter {
             self.round_trip = Some(self.round_trip.map_or(sample, |round_trip| (round_trip * 3 + sample) / 4));
         }
         if firing.stages { firing.busy } else { now.saturating_sub(began) }
+    }
+
+    /// A firing behind others was given back.
+    pub fn take_back(&mut self, place: usize) -> Option<(Vec<Work>, Race)> {
+        let mut firing = self.in_flight.remove(place)?;
+        self.weigh();
+        Some((firing.split_off(firing.tasks()), firing.race))
     }
 
     /// Adds up what is in flight: only where it changes, for everybody's load is looked at with every firing.

@@ -246,6 +246,7 @@ impl Engine {
         if slept {
             self.contract.look_anew();
         } else {
+            self.ask_back_what_waits(now);
             self.double_stragglers(now);
             self.keep_contract(now);
         }

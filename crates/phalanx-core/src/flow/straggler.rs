@@ -29,6 +29,13 @@ struct Straggler {
 }
 
 impl Interpreter {
+    /// Whether what it fires now takes far longer than estimated, or than a time slice.
+    fn is_late(&self, now: Duration) -> bool {
+        let Some(head) = self.in_flight.front() else { return false };
+        let waited = now.saturating_sub(head.sent.max(self.turned));
+        waited > head.estimate.unwrap_or_default() * LATE + self.round_trip() + SLICE
+    }
+
     /// What is in flight for longer than `estimate` and the way allow; nothing where the estimate is unknown.
     fn late(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<(&Firing, Duration)> {
         let Some(began) = self.in_flight.front().map(|head| head.sent.max(self.turned)) else { return Vec::new() };
@@ -44,6 +51,23 @@ impl Interpreter {
 }
 
 impl Engine {
+    /// Asks back what waits behind late work, where somebody has nothing to do: it was not begun, and goes there instead.
+    pub(super) fn ask_back_what_waits(&mut self, now: Duration) {
+        let has_idle = self.interpreters.values().any(|it| it.in_flight.is_empty() && !it.leaving);
+        if !has_idle || self.repository.next().is_some() {
+            return;
+        }
+        let waiting = self.interpreters.iter_mut().filter(|(_, it)| it.in_flight.len() > 1 && it.is_late(now));
+        let waiting = waiting.flat_map(|(id, it)| it.in_flight.iter_mut().skip(1).map(|firing| (*id, firing)));
+        let may = |firing: &Firing| firing.race == Race::Alone && !firing.asked_back && !firing.work.is_suspect();
+        let asked = waiting.filter(|(_, firing)| may(firing)).map(|(id, firing)| {
+            firing.asked_back = true;
+            (id, firing.id)
+        });
+        let asked: Vec<_> = asked.collect();
+        asked.into_iter().for_each(|(id, firing)| self.ask_back(id, firing));
+    }
+
     /// Fires late work a second time where somebody has nothing better to do, and no more comes to do.
     pub(super) fn double_stragglers(&mut self, now: Duration) {
         if self.repository.next().is_some() || self.interpreters.len() < 2 {

@@ -15,17 +15,28 @@ const KILL: i32 = 9;
 pub struct Ending {
     next: i32,
     at: Duration,
+    signalled: bool,
 }
 
 impl Ending {
     /// The processes were told.
     pub fn tell(now: Duration) -> Ending {
-        Ending { next: TERM, at: now + HEAR }
+        Ending { next: TERM, at: now + HEAR, signalled: false }
     }
 
     /// There is nobody to tell.
     pub fn terminate(now: Duration) -> Ending {
-        Ending { next: TERM, at: now }
+        Ending { next: TERM, at: now, signalled: false }
+    }
+
+    /// There is nothing to be said any more.
+    pub fn kill(now: Duration) -> Ending {
+        Ending { next: KILL, at: now, signalled: false }
+    }
+
+    /// Whether a process may have ended by our signals.
+    pub fn has_signalled(&self) -> bool {
+        self.signalled
     }
 
     /// What comes next comes now.
@@ -39,6 +50,7 @@ impl Ending {
             return None;
         }
         self.at = now + ASKED;
+        self.signalled = true;
         Some(std::mem::replace(&mut self.next, KILL))
     }
 

@@ -2,14 +2,33 @@
 //!
 //! The driver tells what happened and carries out the [`Command`]s, in their order.
 
+mod agreements;
 mod ending;
+mod meeting;
+mod moving;
+mod ports;
+mod restart;
 #[cfg(test)]
 mod tests;
+mod worlds;
+
+pub use meeting::Place;
+pub use worlds::MOST_SPAWNED;
+
 use crate::level::Levels;
 use crate::wire::machines::Exit;
 use crate::wire::ranks::{Entry, FromRank, Listens, MOST_CERTIFICATE, MOST_TEXT, ToRank};
+use crate::wire::universe::Wanted;
+use agreements::Agreements;
 use ending::Ending;
+use meeting::Meetings;
+use moving::Moving;
+use ports::{Asker, Ports};
+use restart::{Again, Restart};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
+use worlds::{State, World};
 
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +37,24 @@ pub enum Command {
     Tell { ranks: Vec<u32>, message: ToRank },
     /// Send a signal to every process that lives, and to what it has started.
     Signal { number: i32 },
+    /// Start a world's processes, on a machine of their own in the driver's books; on executors it is a name for those that
+    /// [`Launch::on_placed`] tells of.
+    Start { machine: usize, ranks: Range<u32>, programs: Vec<Wanted> },
+    /// Kill the processes of one machine.
+    End { machine: usize },
+    /// All processes of a machine that was started later have ended.
+    Forget { machine: usize },
+    /// Make a connection, and give each of the two processes one end.
+    Meet { one: u32, other: u32 },
     /// Tell the user.
     Say(String),
+    /// Look for places for so many processes of this machine on others; then comes [`Launch::on_places`].
+    Seek { machine: usize, places: u32 },
+    /// All processes have ended, and are to be started again: without machines that are gone, and elsewhere than on one that
+    /// is to be left. Then comes [`Launch::on_restarted`] or [`Launch::on_not_restarted`].
+    Restart { without: Vec<usize>, leave: Option<usize> },
+    /// They could not be started elsewhere: start them where they were. Then comes the same.
+    Return,
     /// All processes have ended; this is the program's exit code.
     Finish { code: i32 },
 }
@@ -31,10 +66,20 @@ pub struct Options {
     pub machines: Vec<String>,
     /// For each rank, its machine's number. Ranks of one machine follow each other.
     pub machine_of: Vec<usize>,
-    /// How the links of machines are protected: `levels[one][other]`.
+    /// How the links of hosts are protected: `levels[one][other]`.
     pub levels: Vec<Vec<Levels>>,
+    /// For each machine which host it is: what is spawned on a host that the program has is a machine of its own here.
+    pub host_of: Vec<usize>,
+    /// The hosts are executors: processes of different worlds connect with each other themselves.
+    pub is_remote: bool,
     /// A rank that fails does not end the others.
     pub keep_going: bool,
+    /// How often a program that makes checkpoints is started again without a new one in between.
+    pub restarts: u32,
+    /// Why it starts no further processes, if so.
+    pub fixed: Option<String>,
+    /// Why its processes stay where they are, if so.
+    pub bound: Option<String>,
 }
 
 /// A running program.
@@ -42,22 +87,34 @@ pub struct Options {
 pub struct Launch {
     now: Duration,
     options: Options,
+    /// All processes of all worlds.
     ranks: Vec<Rank>,
+    worlds: Vec<World>,
+    /// How many have not ended.
+    living: u32,
+    ports: Ports,
+    agreements: Agreements,
     /// The first failure's code.
     failed: Option<i32>,
     /// The same of a rank that was lost while the others were ready to go on without it.
     lost: Option<i32>,
     ending: Option<Ending>,
+    restart: Restart,
+    moving: Moving,
     /// What those who join later are to hear.
     losses: Vec<ToRank>,
+    meetings: Meetings,
     commands: Vec<Command>,
 }
 
 #[derive(Debug, Default)]
 struct Rank {
+    world: usize,
     phase: Phase,
     end: Option<End>,
     listens: Option<Listens>,
+    /// Processes of other worlds with lower numbers that it was connected with.
+    met: BTreeSet<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -85,9 +142,34 @@ impl Rank {
 impl Launch {
     /// A program whose processes are about to be started.
     pub fn new(options: Options) -> Launch {
-        let ranks = options.machine_of.iter().map(|_| Rank::default()).collect();
-        let (now, commands) = (Duration::ZERO, Vec::new());
-        Launch { now, options, ranks, failed: None, lost: None, ending: None, losses: Vec::new(), commands }
+        let restart = Restart::new(options.restarts);
+        let mut launch = Launch {
+            now: Duration::ZERO,
+            options,
+            ranks: Vec::new(),
+            worlds: Vec::new(),
+            living: 0,
+            ports: Ports::default(),
+            agreements: Agreements::default(),
+            failed: None,
+            lost: None,
+            ending: None,
+            restart,
+            moving: Moving::default(),
+            losses: Vec::new(),
+            meetings: Meetings::default(),
+            commands: Vec::new(),
+        };
+        launch.begin();
+        launch
+    }
+
+    /// The processes of the command line.
+    fn begin(&mut self) {
+        self.ranks = self.options.machine_of.iter().map(|_| Rank::default()).collect();
+        self.living = self.ranks.len() as u32;
+        self.worlds = vec![World { ranks: 0..self.living, living: self.living, state: State::Begun, revoked: false }];
+        self.agreements = Agreements::default();
     }
 
     /// A process said something.
@@ -95,8 +177,27 @@ impl Launch {
         self.now = now;
         match message {
             FromRank::Joined { listens } => self.join(rank, listens),
-            FromRank::Finalized => self.advance(rank, Phase::Finalized),
+            FromRank::Finalized => {
+                self.advance(rank, Phase::Finalized);
+                self.part_from_all(rank);
+                self.leave(rank);
+                self.settle_without(rank);
+            }
             FromRank::Abort { code, text } => self.abort(rank, code, &text),
+            FromRank::Saved { superstep } => {
+                self.restart.save(superstep);
+                self.move_now();
+            }
+            FromRank::Leave { process, why } => self.wish_to_leave(rank, process, why),
+            FromRank::Ask { .. } | FromRank::Meet { .. } | FromRank::Listens { .. } | FromRank::Revoke { .. }
+                if self.ranks[rank as usize].phase == Phase::Started =>
+            {
+                self.on_nonsense(now, rank);
+            }
+            FromRank::Revoke { context, processes } => self.revoke(rank, context, &processes),
+            FromRank::Ask { number, question } => self.answer(Asker { rank, number }, question),
+            FromRank::Meet { process } => self.meet(rank, process),
+            FromRank::Listens { process, listens } => self.introduce(rank, process, listens),
         }
     }
 
@@ -108,8 +209,11 @@ impl Launch {
 
     /// A machine is gone, and why: nobody sees any more what its ranks do.
     pub fn on_machine_gone(&mut self, now: Duration, machine: usize, why: &str) {
+        self.restart.lose_machine(machine);
         let its = (0..).zip(&self.options.machine_of).filter(|(_, its)| **its == machine);
-        for rank in its.map(|(rank, _)| rank).collect::<Vec<u32>>() {
+        let its: Vec<u32> = its.map(|(rank, _)| rank).collect();
+        its.iter().for_each(|rank| self.agreements.doubt(*rank));
+        for rank in its {
             self.on_end(now, rank, &Exit::Unseen(why.to_owned()));
         }
     }
@@ -117,21 +221,58 @@ impl Launch {
     /// A process ended.
     pub fn on_end(&mut self, now: Duration, rank: u32, exit: &Exit) {
         self.now = now;
-        let Rank { phase, end: None, .. } = self.ranks[rank as usize] else { return };
+        let Rank { phase, end: None, world, .. } = self.ranks[rank as usize] else { return };
         let fault = fault(phase, exit);
+        let ours = self.ending.as_ref().is_some_and(Ending::has_signalled);
+        if matches!(exit, Exit::Unseen(_)) || (matches!(exit, Exit::Signal(_)) && !ours) {
+            self.restart.lose();
+        }
+        let unborn = self.fail_to_spawn(rank, fault.as_ref().map(|(what, _)| what.as_str()));
+        let fault = fault.filter(|_| !unborn);
         self.ranks[rank as usize].end = Some(if fault.is_some() { End::Badly } else { End::Well });
+        if fault.is_none() {
+            self.part_from_all(rank);
+        }
+        self.ranks[rank as usize].met.clear();
+        self.meetings.leave(rank);
+        self.leave(rank);
         match fault {
             Some((what, code)) if self.ending.is_none() => self.lose(rank, &what, code),
-            _ => self.check_absent(),
+            _ => self.check_absent(world),
         }
-        if self.ranks.iter().all(|it| it.end.is_some()) {
+        self.settle_without(rank); // after all have heard of the loss
+        self.count_end(rank);
+    }
+
+    fn count_end(&mut self, rank: u32) {
+        self.living -= 1;
+        let world = self.ranks[rank as usize].world;
+        self.worlds[world].living -= 1;
+        if self.worlds[world].living == 0 && world > 0 {
+            let forget = |machine| Command::Forget { machine };
+            self.commands.extend(self.machines_of(world).into_iter().map(forget));
+        }
+        if self.living == 0 {
             self.finish();
         }
+    }
+
+    /// All processes have been started again, on these machines.
+    pub fn on_restarted(&mut self, now: Duration, options: Options) {
+        self.now = now;
+        self.note_places(&options, self.restart.superstep());
+        self.options = options;
+        self.begin();
+        self.losses.clear();
+        self.restart.done();
     }
 
     /// The user or the system wants the program to end, by this signal; a second time: at once.
     pub fn on_interrupt(&mut self, now: Duration, number: i32) {
         self.failed.get_or_insert(128 + number);
+        if self.restart.give_up() {
+            return self.finish();
+        }
         match &mut self.ending {
             Some(ending) => ending.hurry(now),
             None => self.ending = Some(Ending::terminate(now)),
@@ -142,7 +283,11 @@ impl Launch {
     /// The program cannot go on: why, and its exit code.
     pub fn on_trouble(&mut self, now: Duration, what: String, code: i32) {
         self.now = now;
+        let rests = self.restart.give_up();
         self.fail(what, code);
+        if rests {
+            self.finish();
+        }
     }
 
     /// Time has passed.
@@ -170,10 +315,17 @@ impl Launch {
         self.advance(rank, Phase::Joined);
         let told = self.losses.iter().map(|loss| Command::Tell { ranks: vec![rank], message: loss.clone() });
         self.commands.extend(told);
-        self.check_absent();
-        let all = self.ranks.iter().all(|it| it.phase >= Phase::Joined);
-        if all && self.options.machines.len() > 1 && self.ending.is_none() {
-            self.tell_table();
+        let world = self.ranks[rank as usize].world;
+        if world > 0 {
+            self.end_late(rank);
+            self.greet(rank);
+        }
+        if self.worlds[world].revoked {
+            self.commands.push(Command::Tell { ranks: vec![rank], message: ToRank::Revoked { context: 0 } });
+        }
+        self.check_absent(world);
+        if world == 0 && self.machines_of(0).len() > 1 && self.all_joined(0) && self.ending.is_none() {
+            self.tell_table(0);
         }
     }
 
@@ -182,25 +334,40 @@ impl Launch {
         *its = phase.max(*its);
     }
 
-    fn tell_table(&mut self) {
-        let Some(all) = self.ranks.iter().map(|it| it.listens.clone()).collect::<Option<Vec<_>>>() else {
+    fn all_joined(&self, world: usize) -> bool {
+        self.worlds[world].ranks.clone().all(|rank| self.ranks[rank as usize].phase >= Phase::Joined)
+    }
+
+    fn machines_of(&self, world: usize) -> BTreeSet<usize> {
+        self.worlds[world].ranks.clone().map(|rank| self.options.machine_of[rank as usize]).collect()
+    }
+
+    /// All of a world that is on several machines hear where its processes are reached.
+    fn tell_table(&mut self, world: usize) {
+        let ranks = self.worlds[world].ranks.clone();
+        let listens = ranks.clone().map(|rank| self.ranks[rank as usize].listens.clone());
+        let Some(all) = listens.collect::<Option<Vec<_>>>() else {
             return self.fail("a rank did not say where those of other machines reach it".to_owned(), 1);
         };
-        for (machine, levels) in self.options.levels.iter().enumerate() {
-            let entry = |(listens, its): (&Listens, &usize)| Entry {
-                machine: *its as u32,
-                listens: listens.clone(),
-                levels: levels[*its],
-            };
-            let entries = all.iter().zip(&self.options.machine_of).map(entry).collect();
+        for machine in self.machines_of(world) {
+            let entry = |(rank, listens): (u32, &Listens)| self.entry(rank, listens.clone(), machine);
+            let entries = ranks.clone().zip(&all).map(entry).collect();
             let ranks = self.listening(machine);
             self.commands.push(Command::Tell { ranks, message: ToRank::Table { entries } });
         }
     }
 
+    /// A process as those of a machine reach it.
+    fn entry(&self, rank: u32, listens: Listens, from: usize) -> Entry {
+        let [its, readers] =
+            [self.options.machine_of[rank as usize], from].map(|machine| self.options.host_of[machine]);
+        Entry { machine: its as u32, listens, levels: self.options.levels[readers][its] }
+    }
+
     fn abort(&mut self, rank: u32, code: i32, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control()).take(MOST_TEXT).collect();
         let separator = if text.is_empty() { "" } else { ": " };
+        self.restart.give_up();
         let what = format!("{} aborted with code {code}{separator}{text}", self.name(rank));
         if self.ending.is_none() {
             self.tell_others(rank, &ToRank::Abort { rank, code, text });
@@ -211,10 +378,15 @@ impl Launch {
 
     /// A rank ended as it should not: the others hear of it, and are ended where they are not to go on.
     fn lose(&mut self, rank: u32, what: &str, code: i32) {
-        let text = format!("{} {what}", self.name(rank));
-        let loss = ToRank::Lost { rank, text: text.clone() };
-        self.tell_others(rank, &loss);
-        self.losses.push(loss);
+        let text = format!("{} {what}{}", self.name(rank), self.restart.excuse());
+        if self.restart.is_wanted() {
+            return self.end_for_restart(text);
+        }
+        if !self.agreements.is_excluded(rank) {
+            let loss = ToRank::Lost { rank, text: text.clone() };
+            self.tell_others(rank, &loss);
+            self.losses.push(loss);
+        }
         if !self.options.keep_going {
             return self.fail(text, code);
         }
@@ -222,15 +394,24 @@ impl Launch {
         // Those that pass messages know how to go on without it, or fail themselves.
         let known = self.ranks[rank as usize].phase == Phase::Joined;
         (if known { &mut self.lost } else { &mut self.failed }).get_or_insert(code);
-        self.check_absent();
+        self.check_absent(self.ranks[rank as usize].world);
     }
 
-    /// Who passes messages waits for every rank, and one that ended without having joined never comes.
-    fn check_absent(&mut self) {
+    /// A program that will be started again need not say any last words.
+    fn end_for_restart(&mut self, text: String) {
+        self.commands.push(Command::Say(text));
+        self.ending = Some(Ending::kill(self.now));
+        self.on_time(self.now);
+    }
+
+    /// Who passes messages waits for every rank of its world, and one that ended without having joined never comes.
+    fn check_absent(&mut self, world: usize) {
+        let World { ranks, state: State::Begun, .. } = &self.worlds[world] else { return };
+        let its = &self.ranks[ranks.start as usize..ranks.end as usize];
         let absent = |it: &Rank| it.end.is_some() && it.phase == Phase::Started;
-        let Some(rank) = self.ranks.iter().position(absent) else { return };
-        if self.ranks.iter().any(Rank::passes_messages) {
-            let name = self.name(rank as u32);
+        let Some(place) = its.iter().position(absent) else { return };
+        if its.iter().any(Rank::passes_messages) {
+            let name = self.name(ranks.start + place as u32);
             self.fail(format!("{name} ended without MPI_Init, and others wait for it"), 1);
         }
     }
@@ -247,18 +428,28 @@ impl Launch {
     }
 
     fn finish(&mut self) {
-        let all_lost = self.ranks.iter().all(|it| it.end == Some(End::Badly));
+        self.stay_at_the_end();
+        self.moving.forget_wish();
+        if let Some(Again { without, leave }) = self.restart.begin() {
+            (self.failed, self.lost, self.ending) = (None, None, None);
+            self.commands.push(Command::Say(self.restart.plan()));
+            return self.commands.push(Command::Restart { without, leave });
+        }
+        self.sum_up_moves();
+        let all_lost = self.ranks[..self.worlds[0].ranks.len()].iter().all(|it| it.end == Some(End::Badly));
         let code = self.failed.or(self.lost.filter(|_| all_lost)).unwrap_or(0);
         self.commands.push(Command::Finish { code });
     }
 
     fn tell_others(&mut self, rank: u32, message: &ToRank) {
-        for machine in 0..self.options.machines.len() {
-            let ranks: Vec<u32> = self.listening(machine).into_iter().filter(|other| *other != rank).collect();
-            if !ranks.is_empty() {
-                self.commands.push(Command::Tell { ranks, message: message.clone() });
+        let mut by_machine: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for (other, (it, machine)) in (0..).zip(self.ranks.iter().zip(&self.options.machine_of)) {
+            if it.passes_messages() && other != rank {
+                by_machine.entry(*machine).or_default().push(other);
             }
         }
+        let tell = |ranks| Command::Tell { ranks, message: message.clone() };
+        self.commands.extend(by_machine.into_values().map(tell));
     }
 
     /// The machine's ranks that pass messages.
@@ -268,7 +459,9 @@ impl Launch {
     }
 
     fn name(&self, rank: u32) -> String {
-        format!("rank {rank} on {}", self.options.machines[self.options.machine_of[rank as usize]])
+        let machine = &self.options.machines[self.options.machine_of[rank as usize]];
+        let name = self.spawned_name(rank).unwrap_or_else(|| format!("rank {rank}"));
+        format!("{name} on {machine}")
     }
 }
 

@@ -1,7 +1,13 @@
 //! Conversations with a launch; no process is started.
 
+mod agreements;
+mod executors;
+mod moving;
+mod worlds;
+
 use super::*;
 use crate::level::Level;
+use crate::wire::ranks::Why;
 use Command::{Finish, Say, Signal, Tell};
 
 const MS: Duration = Duration::from_millis(1);
@@ -10,7 +16,8 @@ fn launch(machine_of: &[usize], keep_going: bool) -> Launch {
     let count = machine_of.iter().max().map_or(0, |last| last + 1);
     let machines = (0..count).map(|number| format!("lab{number}")).collect();
     let levels = vec![vec![Levels::all(Level::Private); count]; count];
-    Launch::new(Options { machines, machine_of: machine_of.to_vec(), levels, keep_going })
+    let (machine_of, host_of) = (machine_of.to_vec(), (0..count).collect());
+    Launch::new(Options { machines, machine_of, host_of, levels, keep_going, restarts: 0, ..Options::default() })
 }
 
 /// All ranks have joined; what that made the launch say is forgotten.
@@ -206,4 +213,127 @@ fn who_joins_late_hears_of_earlier_losses() {
     it.on_message(2 * MS, 0, FromRank::Joined { listens: None });
     let text = "rank 1 on lab0 was killed by signal 9 (SIGKILL)".to_owned();
     assert_eq!(it.take(), [Tell { ranks: vec![0], message: ToRank::Lost { rank: 1, text } }]);
+}
+
+/// A program with so many processes on one machine, whose checkpoints are said to be there, and that may be started again.
+fn saving(machine_of: &[usize], restarts: u32, superstep: u32) -> Launch {
+    let mut it = launch(machine_of, false);
+    it.restart = restart::Restart::new(restarts);
+    join_all(&mut it, superstep);
+    it
+}
+
+fn join_all(it: &mut Launch, superstep: u32) {
+    for rank in 0..it.ranks.len() as u32 {
+        it.on_message(MS, rank, FromRank::Joined { listens: Some(listens(rank)) });
+    }
+    it.on_message(MS, 0, FromRank::Saved { superstep });
+    it.take();
+}
+
+fn restarted(it: &mut Launch) {
+    let options = it.options.clone();
+    it.on_restarted(6 * MS, options);
+}
+
+#[test]
+fn a_program_with_checkpoints_is_started_again_after_a_loss() {
+    let mut it = saving(&[0, 0], 2, 20);
+    it.on_end(MS, 1, &Exit::Signal(9));
+    let text = "rank 1 on lab0 was killed by signal 9 (SIGKILL)";
+    assert_eq!(it.take(), [Say(text.into()), Signal { number: 9 }]);
+    it.on_end(2 * MS, 0, &Exit::Signal(9));
+    let text = "the program goes on from superstep 20 (try 1 of 2)";
+    assert_eq!(it.take(), [Say(text.into()), Command::Restart { without: vec![], leave: None }]);
+    restarted(&mut it);
+    join_all(&mut it, 0);
+    (0..2).for_each(|rank| it.on_message(MS, rank, FromRank::Finalized));
+    assert_eq!(end_all(&mut it, &Exit::Code(0)), [Finish { code: 0 }]);
+}
+
+#[test]
+fn a_program_that_gets_no_further_is_not_started_for_ever() {
+    let mut it = saving(&[0, 0], 2, 0);
+    for _ in 0..2 {
+        assert!(matches!(end_all(&mut it, &Exit::Signal(11)).last(), Some(Command::Restart { .. })));
+        restarted(&mut it);
+        join_all(&mut it, 0);
+    }
+    it.on_end(MS, 1, &Exit::Signal(11));
+    assert_eq!(
+        said(&it.take()),
+        [
+            "rank 1 on lab0 was killed by signal 11 (SIGSEGV), and is not started again: there is no new checkpoint after 2 tries"
+        ]
+    );
+    assert_eq!(end_all(&mut it, &Exit::Signal(15)), [Finish { code: 139 }]);
+}
+
+#[test]
+fn a_new_checkpoint_gives_new_tries() {
+    let mut it = saving(&[0, 0], 1, 0);
+    for superstep in [10, 20, 30] {
+        it.on_message(MS, 0, FromRank::Saved { superstep });
+        assert!(matches!(end_all(&mut it, &Exit::Signal(9)).last(), Some(Command::Restart { .. })));
+        restarted(&mut it);
+        join_all(&mut it, superstep);
+    }
+    assert_eq!(end_all(&mut it, &Exit::Signal(9)).last(), Some(&Finish { code: 137 }));
+}
+
+#[test]
+fn a_machine_that_is_gone_is_done_without() {
+    let mut it = saving(&[0, 1, 1], 1, 10);
+    it.on_machine_gone(MS, 1, "it does not answer");
+    it.on_end(2 * MS, 0, &Exit::Signal(9));
+    assert_eq!(it.take().last(), Some(&Command::Restart { without: vec![1], leave: None }));
+}
+
+#[test]
+fn a_rank_that_fails_because_a_machine_is_gone_before_that_is_known_is_no_fault_of_the_program() {
+    let mut it = saving(&[0, 1], 1, 10);
+    it.on_end(MS, 0, &Exit::Code(1));
+    it.on_time(it.deadline().expect("rank 1 may live"));
+    it.on_machine_gone(900 * MS, 1, "it does not answer");
+    assert_eq!(it.take().last(), Some(&Command::Restart { without: vec![1], leave: None }));
+}
+
+#[test]
+fn what_a_program_does_to_itself_it_would_do_again() {
+    for exit in [Exit::Code(1), Exit::Code(0), Exit::Unstarted("no".into())] {
+        let mut it = saving(&[0, 0], 3, 10);
+        it.on_end(MS, 1, &exit);
+        it.on_time(it.deadline().expect("rank 0 lives"));
+        it.on_end(MS, 0, &Exit::Signal(15));
+        assert!(matches!(it.take().last(), Some(Finish { .. })), "{exit:?}");
+    }
+    let mut it = saving(&[0, 0], 3, 10);
+    it.on_message(MS, 1, FromRank::Abort { code: 5, text: "no".into() });
+    assert_eq!(end_all(&mut it, &Exit::Signal(9)).last(), Some(&Finish { code: 5 }));
+}
+
+#[test]
+fn a_program_without_checkpoints_is_not_started_again() {
+    let mut it = joined(&[0, 0], false);
+    it.restart = restart::Restart::new(3);
+    assert_eq!(end_all(&mut it, &Exit::Signal(9)).last(), Some(&Finish { code: 137 }));
+}
+
+#[test]
+fn an_interrupt_is_the_end_whatever_is_under_way() {
+    let mut it = saving(&[0, 0], 3, 10);
+    it.on_end(MS, 1, &Exit::Signal(9));
+    it.on_interrupt(2 * MS, 2);
+    it.on_end(3 * MS, 0, &Exit::Signal(9));
+    assert!(matches!(it.take().last(), Some(Finish { .. })));
+    let mut it = saving(&[0, 0], 3, 10);
+    end_all(&mut it, &Exit::Signal(9));
+    it.on_interrupt(7 * MS, 2);
+    assert!(matches!(it.take().last(), Some(Finish { .. })), "nothing is left to be ended");
+    let mut it = saving(&[0, 0], 3, 10);
+    end_all(&mut it, &Exit::Signal(9));
+    it.on_trouble(7 * MS, "too few places are left".into(), 1);
+    let commands = it.take();
+    assert_eq!(said(&commands), ["too few places are left"]);
+    assert!(matches!(commands.last(), Some(Finish { .. })));
 }

@@ -23,7 +23,9 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    fn takes(&self, envelope: &Envelope) -> bool {
+    /// Whether a receive that asks for it gets this message; the contexts are compared by who looks for either.
+    #[inline]
+    pub fn takes(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source) && self.tag.is_none_or(|tag| tag == envelope.tag)
     }
 }
@@ -93,9 +95,13 @@ impl<R, M> Matching<R, M> {
 
     /// Takes back a message that its sender no longer wants to send; None when a receive has got it.
     pub fn withdraw(&mut self, context: u64, is_it: impl Fn(&M) -> bool) -> Option<M> {
-        let unexpected = &mut self.contexts.get_mut(&context)?.unexpected;
-        let index = unexpected.iter().position(|(_, message)| is_it(message))?;
-        unexpected.remove(index).map(|(_, message)| message)
+        let queues = self.contexts.get_mut(&context)?;
+        let index = queues.unexpected.iter().position(|(_, message)| is_it(message))?;
+        let withdrawn = queues.unexpected.remove(index);
+        if queues.unexpected.is_empty() && queues.posted.is_empty() {
+            self.contexts.remove(&context); // who makes it and takes it back, again and again, chooses others
+        }
+        withdrawn.map(|(_, message)| message)
     }
 
     /// Takes back the receives of a context that can get a message from nobody else than who `is_lost`.
@@ -105,6 +111,17 @@ impl<R, M> Matching<R, M> {
             std::mem::take(&mut queues.posted).into_iter().partition(|(pattern, _)| is_lost(pattern.source));
         queues.posted = posted;
         VecDeque::into_iter(failed).map(|(_, receive)| receive).collect()
+    }
+
+    /// Whether nothing waits in a context.
+    #[inline]
+    pub fn is_idle(&self, context: u64) -> bool {
+        self.contexts.get(&context).is_none_or(|queues| queues.posted.is_empty() && queues.unexpected.is_empty())
+    }
+
+    /// Whether it knows of no context.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty()
     }
 
     /// Forgets a context; what waited in it.
@@ -117,7 +134,7 @@ impl<R, M> Matching<R, M> {
 
 /// Contexts are numbers that nobody hostile chooses: a multiplication spreads them well enough.
 #[derive(Debug, Default)]
-struct ContextHasher(u64);
+pub struct ContextHasher(u64);
 
 impl Hasher for ContextHasher {
     fn finish(&self) -> u64 {

@@ -24,12 +24,16 @@ pub struct Program {
     pub command: Vec<Vec<u8>>,
     /// Beside those of the process that starts it.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where it runs; none: where all of the machine do.
+    pub folder: Option<Vec<u8>>,
 }
 
-/// The part of a program that one machine has.
+/// The part of a program, or of a world that it has spawned, that one machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Ranks of the whole program, and the first one here.
+    /// The number of the world's first process; 0 but for worlds that were spawned.
+    pub base: u32,
+    /// Processes of the world, and the number of the first one here.
     pub size: u32,
     pub first: u32,
     pub secret: [u8; 32],
@@ -80,8 +84,9 @@ pub enum Exit {
 /// From a launcher to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToMachine {
-    /// Keep places for this part, that of the number `machine` of the program's `machines`.
-    Begin { part: Part, machine: u32, machines: Vec<IpAddr> },
+    /// Keep places for this part, that of the number `machine` of the program's `machines`. A program that is started again
+    /// is known by `program`, and finds its folder as it was where an earlier link of it still is.
+    Begin { part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16] },
     /// A file follows in pieces, up to the next one; folders in its name are made.
     File { name: String, executable: bool },
     /// The next bytes of the file; they are the body.

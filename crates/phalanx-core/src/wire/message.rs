@@ -35,7 +35,7 @@ pub enum ToInterpreter {
         gives: Mark,
         follow: Vec<Follow>,
     },
-    /// The firing is not wanted any more if it was not begun: it is to be given back in its turn.
+    /// The firing is to be given back at once if it was not begun, also from behind one that goes on for long.
     GiveUp { firing: FiringId },
     /// The manager lives.
     Beat,
@@ -82,7 +82,8 @@ pub enum FromInterpreter {
     Failed { firing: FiringId, busy: u64 },
     /// What arrived is not what the manager sent; the interpreter ends.
     Attacked,
-    /// The rest of the firing was not begun and is given back, so that others can take it.
+    /// The rest of the firing was not begun and is given back, so that others can take it. All of one that waits behind
+    /// others may be given back before these are answered.
     Returned { firing: FiringId },
     /// The interpreter lives.
     Beat,

@@ -7,11 +7,14 @@
 //! Every length is checked against a limit before anything is allocated, and the bodies' own
 //! lengths are checked against the body before anybody slices it.
 
+pub mod files;
 pub mod machines;
 mod message;
 pub mod ranks;
 pub mod space;
 mod tokens;
+pub mod transfer;
+pub mod universe;
 
 pub use message::{Follow, FromExecutor, FromInterpreter, PAST, Stayed, ToExecutor, ToInterpreter};
 pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};

@@ -5,24 +5,33 @@
 //! | length, u32 little endian | message |      on the control socket, both ways
 //! ```
 
+use super::universe::{Answer, Question, Side};
 use crate::error::WireError;
 use crate::level::Levels;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 use std::str::FromStr;
 
 /// The environment variable in which a process finds its [`Seat`].
 pub const RANK: &str = "PHALANX_RANK";
+/// The same for the folder of a BSP program's checkpoints on this machine.
+pub const CHECKPOINTS: &str = "PHALANX_CHECKPOINTS";
+/// The same for the supersteps from one checkpoint to the next, where the user says how many.
+pub const CHECKPOINT_EVERY: &str = "PHALANX_CHECKPOINT_EVERY";
+/// The same for how many processes a program on executors could have at its start (MPI_UNIVERSE_SIZE).
+pub const UNIVERSE: &str = "PHALANX_UNIVERSE";
+/// The same for what the user calls a slow machine: a [`Limit`](crate::spmd::Limit).
+pub const MOVE_SLOW: &str = "PHALANX_MOVE_SLOW";
 /// Longest message of a process to its launcher, in bytes.
-pub const MOST_FROM_RANK: usize = 1 << 16;
+pub const MOST_FROM_RANK: usize = 1 << 19;
 /// Longest message of a launcher, in bytes: a table of all ranks.
 pub const MOST_TO_RANK: usize = 1 << 26;
 /// Longest text that a process gives with an abort, in bytes; what is beyond is cut.
 pub const MOST_TEXT: usize = 4096;
 /// Longest certificate of a process, in bytes.
 pub const MOST_CERTIFICATE: usize = 2048;
-/// Most processes of a program.
+/// Most processes of a program, those that it starts itself among them: in all, not at a time.
 pub const MOST_RANKS: u32 = 1 << 16;
 
 /// From a process to its launcher.
@@ -35,6 +44,27 @@ pub enum FromRank {
     Finalized,
     /// It ends the whole program (MPI_Abort).
     Abort { code: i32, text: String },
+    /// A BSP program, started again, goes on from this superstep; from 0 before its first checkpoint.
+    Saved { superstep: u32 },
+    /// It asks something; the answer has the same number.
+    Ask { number: u32, question: Question },
+    /// It is to be connected with a process of another world.
+    Meet { process: u32 },
+    /// Where that process, which it is to meet, reaches it, as it was asked for.
+    Listens { process: u32, listens: Listens },
+    /// It has revoked a communicator with this context, of these processes (ULFM, MPIX_Comm_revoke).
+    Revoke { context: u64, processes: Vec<u32> },
+    /// The machine of this process of a BSP program is to be left at the next checkpoint.
+    Leave { process: u32, why: Why },
+}
+
+/// Why a machine is to be left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Why {
+    /// The process asks for it.
+    Asked,
+    /// So many of its steps in a row took so many tenths of the time that other machines needed.
+    Slow { steps: u32, tenths: u32 },
 }
 
 /// Where a process is reached, and how it proves that it is itself.
@@ -55,6 +85,22 @@ pub enum ToRank {
     Lost { rank: u32, text: String },
     /// That rank ends the program with this code; this process is about to be ended.
     Abort { rank: u32, code: i32, text: String },
+    /// The answer to what it asked.
+    Answer { number: u32, answer: Answer },
+    /// It was started by these: first message to a process of a world that was spawned.
+    Born { parents: Side },
+    /// A connection with that process comes with this message.
+    Met { process: u32 },
+    /// It is to be connected with that process, on an executor: where does it listen?
+    Listen { process: u32 },
+    /// Both listen: the entries of the two, of which the second calls the first.
+    Connect { process: u32, entries: Vec<Entry> },
+    /// That process, which it was to meet, has left the program as it should.
+    Left { process: u32 },
+    /// Another process has revoked the communicator with this context.
+    Revoked { context: u64 },
+    /// To process 0 of a BSP program: make a checkpoint at the next place for one.
+    Save,
 }
 
 /// One rank, as another machine's ranks reach it.
@@ -112,6 +158,8 @@ impl Messages {
 pub struct Seat {
     pub rank: u32,
     pub size: u32,
+    /// The number of the world's first process in the universe; 0 but for worlds that were spawned.
+    pub base: u32,
     /// Which of the programs in the command line this is, from 0 (MPI_APPNUM).
     pub app: u32,
     /// File descriptor of the control socket.
@@ -126,17 +174,23 @@ pub struct Seat {
     pub local: u32,
     /// Known to this program's processes only.
     pub secret: [u8; 32],
+    /// Where those of other machines reach this one; none where nobody has to.
+    pub address: Option<IpAddr>,
 }
 
 impl fmt::Display for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Seat { rank, size, app, control, segment, bytes, first, local, .. } = self;
-        write!(f, "rank={rank} size={size} app={app} control={control} segment={segment} bytes={bytes} bells=")?;
+        let Seat { rank, size, base, app, control, segment, bytes, first, local, .. } = self;
+        write!(
+            f,
+            "rank={rank} size={size} base={base} app={app} control={control} segment={segment} bytes={bytes} bells="
+        )?;
         for (index, bell) in self.bells.iter().enumerate() {
             write!(f, "{}{bell}", if index == 0 { "" } else { "," })?;
         }
         write!(f, " first={first} local={local} secret=")?;
-        self.secret.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.secret.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        self.address.iter().try_for_each(|address| write!(f, " address={address}"))
     }
 }
 
@@ -148,6 +202,7 @@ impl FromStr for Seat {
         let seat = Seat {
             rank: number(text, "rank")?,
             size: number(text, "size")?,
+            base: number(text, "base")?,
             app: number(text, "app")?,
             control: number(text, "control")?,
             segment: number(text, "segment")?,
@@ -156,9 +211,11 @@ impl FromStr for Seat {
             first: number(text, "first")?,
             local: number(text, "local")?,
             secret: secret(value(text, "secret")?).ok_or("the secret is not 64 digits")?,
+            address: value(text, "address").ok().map(|word| read(word, "address")).transpose()?,
         };
-        let Seat { rank, size, first, local, .. } = seat;
-        let last = first.checked_add(local).filter(|last| *last <= size && size <= MOST_RANKS);
+        let Seat { rank, size, base, first, local, .. } = seat;
+        let fits = base.checked_add(size).is_some_and(|end| end <= MOST_RANKS);
+        let last = first.checked_add(local).filter(|last| *last <= size && fits);
         let consistent = last.is_some_and(|last| (first..last).contains(&rank)) && seat.bells.len() == local as usize;
         consistent.then_some(seat).ok_or_else(|| format!("{RANK} contradicts itself"))
     }
@@ -197,7 +254,9 @@ mod tests {
     fn seat() -> Seat {
         let bells = vec![7, 8, 9, 10];
         let secret = core::array::from_fn(|index| index as u8 * 8);
-        Seat { rank: 5, size: 8, app: 1, control: 5, segment: 6, bytes: 1 << 40, bells, first: 4, local: 4, secret }
+        let (first, local, address) = (4, 4, "10.0.0.2".parse().ok());
+        let (rank, size, base, app, bytes) = (5, 8, 16, 1, 1 << 40);
+        Seat { rank, size, base, app, control: 5, segment: 6, bytes, bells, first, local, secret, address }
     }
 
     #[test]
@@ -214,11 +273,14 @@ mod tests {
             ("size=8", "size=7"),
             ("size=8", "size=4000000000"),
             ("first=4", "first=4294967295"),
+            ("base=16", "base=65530"),
+            ("base=16", "base=4294967295"),
             ("bells=7,", "bells="),
             ("bells=7,", "bells=x,"),
             ("secret=00", "secret="),
             ("secret=00", "secret=0g"),
             (" control=5", ""),
+            ("address=10", "address=x"),
         ] {
             assert!(text.replace(from, to).parse::<Seat>().is_err(), "{from} -> {to}");
         }

@@ -74,6 +74,11 @@ impl Areas {
         }
     }
 
+    /// What is registered now, in order.
+    pub fn memories(&self) -> impl Iterator<Item = Span> + '_ {
+        self.areas.iter().map(|area| area.memory)
+    }
+
     pub fn have_changes(&self) -> bool {
         !self.changes.is_empty()
     }

@@ -22,6 +22,24 @@ impl Inbox {
         Inbox { parcels, ..Inbox::default() }
     }
 
+    /// Of messages: tag and payload.
+    pub fn of(letters: &[(&[u8], &[u8])]) -> Inbox {
+        let mut inbox =
+            Inbox::new(vec![letters.iter().flat_map(|(tag, payload)| [*tag, *payload]).flatten().copied().collect()]);
+        let mut start = 0;
+        for (tag, payload) in letters {
+            let end = start + tag.len() + payload.len();
+            inbox.add(0, tag.len(), start..end);
+            start = end;
+        }
+        inbox
+    }
+
+    /// Those that are left: tag and payload.
+    pub fn letters(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.letters.iter().map(|letter| self.read(letter))
+    }
+
     pub fn parcels(&self) -> &[Vec<u8>] {
         &self.parcels
     }

@@ -6,13 +6,18 @@
 //! [areas](area) and its [messages](inbox).
 
 mod area;
+mod checkpoint;
 mod costs;
 mod inbox;
+mod moving;
 mod parcel;
+mod snapshot;
+mod store;
 mod sync;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::Point;
 pub use costs::Superstep;
 
 use crate::collective::{Call, Span, bcast, everybody_says};
@@ -20,13 +25,20 @@ use crate::comm::{COMM_WORLD, Comm};
 use crate::engine::EAGER;
 use crate::error::{Class, Result, fail};
 use crate::group::Group;
+use crate::losses;
 use crate::tasks;
 use crate::world::World;
 use area::Areas;
+use checkpoint::Saving;
 use costs::Costs;
 use inbox::Inbox;
+use moving::Moving;
 use parcel::{Kind, Parcel};
+use phalanx_core::spmd::Limit;
+use phalanx_core::wire::ranks::{CHECKPOINT_EVERY, CHECKPOINTS, MOVE_SLOW};
 use std::any::Any;
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,33 +64,55 @@ pub struct Bsp {
     costs: Costs,
     /// Of memory that is lent until the next sync.
     keepers: Vec<Keeper>,
+    /// None: no checkpoints.
+    saving: Option<Saving>,
+    moving: Moving,
 }
 
 impl Bsp {
     /// Joins the program. It has as many processes as were started, but not more than process 0 says here; None for
-    /// those that are too many, which have left when this returns.
-    pub fn begin(processes: Option<u32>) -> Result<Option<Bsp>> {
+    /// those that are too many, which have left when this returns. Of those of process 0, too, are the supersteps from one
+    /// checkpoint to the next, where the user has not said how many; 0 for no checkpoints.
+    pub fn begin(processes: Option<u32>, checkpoint: u32) -> Result<Option<Bsp>> {
         let world = World::join()?;
-        let mut most = processes.unwrap_or(u32::MAX).to_le_bytes();
+        let (asked, folder) = (take_variable(CHECKPOINT_EVERY), take_variable(CHECKPOINTS));
+        let asked = asked.and_then(|word| word.to_str()?.parse().ok());
+        let limit: Option<Limit> = take_variable(MOVE_SLOW).and_then(|word| word.to_str()?.parse().ok());
+        let most = u64::from(processes.unwrap_or(u32::MAX));
+        let mut said = (most << 32 | u64::from(asked.unwrap_or(checkpoint))).to_le_bytes();
         let call = Call::new(world, Comm::of(COMM_WORLD)?);
-        tasks::block_on(world, bcast(&call, Span::of(&mut most), 0));
-        call.outcome()?;
-        let size = world.size.min(u32::from_le_bytes(most) as usize);
+        tasks::block_on(world, bcast(&call, Span::of(&mut said), 0));
+        call.outcome().map_err(losses::explained)?;
+        let said = u64::from_le_bytes(said);
+        let size = world.size.min((said >> 32) as usize);
         if size == 0 {
             return fail(Class::Arg, "a program needs one process at least");
         }
-        if world.rank >= size {
+        if world.place() >= size {
             world.leave()?;
             return Ok(None);
         }
-        Ok(Some(Bsp::of(world, size)))
+        let mut bsp = Bsp::of(world, size);
+        let folder = folder.filter(|_| said as u32 > 0 && world.control.is_some()); // nobody else starts it again
+        bsp.saving = folder.map(|folder| Saving::new(Path::new(&folder), said as u32));
+        if let Some(limit) = limit {
+            if bsp.saving.is_none() {
+                return fail(
+                    Class::Arg,
+                    "--move-slow: the program makes no checkpoints at which a process could be moved",
+                );
+            }
+            bsp.moving = Moving::new(limit, bsp.pid(), checkpoint::machines_of(&world.machines, size));
+        }
+        bsp.tell_saved();
+        Ok(Some(bsp))
     }
 
     fn of(world: &'static World, size: usize) -> Bsp {
-        let group = Arc::new(Group { processes: (0..size as u32).collect() });
+        let group = Arc::new(Group::new(&world.everybody().processes[..size]));
         Bsp {
             world,
-            comm: Comm::new(CONTEXT, group, world.rank, None),
+            comm: Comm::new(CONTEXT, group, world.place(), None),
             begun: Instant::now(),
             supersteps: 0,
             areas: Areas::default(),
@@ -88,6 +122,8 @@ impl Bsp {
             next_tagsize: None,
             costs: Costs::default(),
             keepers: Vec::new(),
+            saving: None,
+            moving: Moving::default(),
         }
     }
 
@@ -249,7 +285,7 @@ impl Bsp {
     /// What each process has to say, at each; all call this together. It is no superstep.
     pub fn everybody_says(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let call = Call::new(self.world, self.comm.clone());
-        tasks::block_on(self.world, everybody_says(&call, own))
+        together(self.world, everybody_says(&call, own))
     }
 
     /// Lets the launcher end the program, and tells the user why.
@@ -264,4 +300,17 @@ impl Bsp {
     pub fn sync(&mut self) -> Result<()> {
         self.meet(sync::End::Superstep)
     }
+}
+
+/// Does what all processes do, with an error that people understand.
+fn together<T>(world: &World, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tasks::block_on(world, work).map_err(losses::explained)
+}
+
+/// What the launcher tells this process; programs that it starts are none of the launcher's.
+fn take_variable(name: &str) -> Option<OsString> {
+    let value = std::env::var_os(name)?;
+    // SAFETY: a program begins before it has threads that read the environment.
+    unsafe { std::env::remove_var(name) };
+    Some(value)
 }

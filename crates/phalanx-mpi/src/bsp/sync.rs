@@ -3,12 +3,11 @@
 //! A barrier tells each process how many bytes each other has for it; then come these, and then what was asked for.
 //! Nobody waits for more than that: the messages of one sync are told from those of the next by their tag.
 
-use super::Bsp;
 use super::inbox::Inbox;
 use super::parcel::{Kind, Parcel, entries};
+use super::{Bsp, together};
 use crate::collective::{Blocks, Call, Span, alltoall, everybody_says};
 use crate::error::{Class, Result, fail};
-use crate::tasks;
 
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +22,32 @@ impl End {
     }
 }
 
-/// What each tells each in the barrier: the bytes of the parcel, what ends, and whether it has announcements.
+/// What each tells each in the barrier: the bytes of the parcel; and in one number what ends, whether it has announcements,
+/// whether it wants a checkpoint, and microseconds of work since the last superstep.
 const WORD: usize = 16;
-const ANNOUNCES: u32 = 1 << 8;
+const ANNOUNCES: u64 = 1 << 8;
+const SAVES: u64 = 1 << 9;
+const WORK: u32 = 16;
+
+/// What a process learns in the barrier.
+struct Met {
+    /// How long each one's parcel for this process is.
+    lengths: Vec<usize>,
+    /// Of each.
+    flags: Vec<u64>,
+}
+
+impl Met {
+    fn any(&self, flag: u64) -> bool {
+        self.flags.iter().any(|flags| flags & flag != 0)
+    }
+
+    /// Seconds of work of each.
+    fn work(&self) -> impl Iterator<Item = f64> {
+        self.flags.iter().map(|flags| (flags >> WORK) as f64 * 1e-6)
+    }
+}
+
 /// For a tag size that stays.
 const STAYS: u64 = u64::MAX;
 
@@ -35,20 +57,25 @@ type Transfers = (Vec<(usize, Span)>, Vec<(usize, Span)>);
 impl Bsp {
     pub(super) fn meet(&mut self, end: End) -> Result<()> {
         let begun = self.costs.begin();
+        let work = self.moving.work();
         let call = Call::new(self.world, self.comm.clone());
         let parcels: Vec<Parcel> = self.parcels.iter_mut().map(std::mem::take).collect();
-        let (sent, received) = tasks::block_on(self.world, self.exchange(&call, &parcels, end))?;
+        let (sent, received) = together(self.world, self.exchange(&call, &parcels, end, work))?;
         self.keepers.clear();
         self.supersteps += 1;
         self.costs.end(begun, sent, received);
+        self.moving.begin_work();
         Ok(())
     }
 
     /// Bytes that were sent to and received from others.
-    async fn exchange(&mut self, call: &Call, parcels: &[Parcel], end: End) -> Result<(u64, u64)> {
+    async fn exchange(&mut self, call: &Call, parcels: &[Parcel], end: End, work: u64) -> Result<(u64, u64)> {
         let announces = self.areas.have_changes() || self.next_tagsize.is_some();
-        let (lengths, announced) = barrier(call, parcels, end, announces).await?;
-        let mut inbox = Inbox::new(hand_over(call, parcels, &lengths).await?);
+        let wishes = if announces { ANNOUNCES } else { 0 } | if self.moving.asks { SAVES } else { 0 };
+        let met = barrier(call, parcels, end, wishes | work << WORK).await?;
+        self.moving.saves = met.any(SAVES);
+        self.moving.note(met.work());
+        let mut inbox = Inbox::new(hand_over(call, parcels, &met.lengths).await?);
         let answers = self.answers(inbox.parcels())?;
         let mut received = self.unpack(&mut inbox)?;
         let mut got: Vec<Vec<u8>> = parcels.iter().map(|parcel| vec![0; parcel.answer()]).collect();
@@ -62,7 +89,7 @@ impl Bsp {
         call.transfer(sends, receives).await;
         call.outcome()?;
         write(parcels, &got);
-        if announced {
+        if met.any(ANNOUNCES) {
             self.announce(call).await?;
         }
         self.inbox = inbox;
@@ -166,24 +193,23 @@ impl Bsp {
     }
 }
 
-/// Nobody goes on before all have come; how long each one's parcel for this process is, and whether anybody has
-/// announcements.
-async fn barrier(call: &Call, parcels: &[Parcel], end: End, announces: bool) -> Result<(Vec<usize>, bool)> {
-    let flags = end as u32 | if announces { ANNOUNCES } else { 0 };
+/// Nobody goes on before all have come.
+async fn barrier(call: &Call, parcels: &[Parcel], end: End, flags: u64) -> Result<Met> {
+    let flags = end as u64 | flags;
     let mut own = Vec::with_capacity(WORD * parcels.len());
     for parcel in parcels {
         own.extend((parcel.bytes.len() as u64).to_le_bytes());
-        own.extend((flags as u64).to_le_bytes());
+        own.extend(flags.to_le_bytes());
     }
     let mut all = vec![0; own.len()];
     let blocks = |bytes: &mut [u8]| Blocks::Equal { all: Span::of(bytes), each: WORD };
     alltoall(call, &blocks(&mut own), &blocks(&mut all)).await;
     call.outcome()?;
-    let (mut lengths, mut announced) = (Vec::with_capacity(parcels.len()), false);
+    let (mut lengths, mut all_flags) = (Vec::with_capacity(parcels.len()), Vec::with_capacity(parcels.len()));
     for (pid, word) in all.chunks_exact(WORD).enumerate() {
         let number = |at: usize| u64::from_le_bytes(word[at..at + 8].try_into().expect("eight bytes"));
-        let (length, flags) = (number(0), number(8) as u32);
-        if flags & 1 != end as u32 {
+        let (length, flags) = (number(0), number(8));
+        if flags & 1 != end as u64 {
             let other = if end == End::Program { End::Superstep } else { End::Program };
             return fail(
                 Class::NotSame,
@@ -191,9 +217,9 @@ async fn barrier(call: &Call, parcels: &[Parcel], end: End, announces: bool) -> 
             );
         }
         lengths.push(length as usize);
-        announced |= flags & ANNOUNCES != 0;
+        all_flags.push(flags);
     }
-    Ok((lengths, announced))
+    Ok(Met { lengths, flags: all_flags })
 }
 
 /// Exchanges the parcels that have something.

@@ -1,5 +1,7 @@
 //! Programs of several processes, each a thread of this one.
 
+mod moving;
+
 use super::*;
 
 fn together<T: Send>(size: usize, program: impl Fn(&mut Bsp) -> T + Sync) -> Vec<T> {
@@ -184,4 +186,129 @@ fn nonsense_from_another_process_is_refused() {
         bsp.sync().map_err(|error| error.text)
     });
     assert_eq!(errors[0], Err("another process names memory that is not registered".to_string()));
+}
+
+/// A program on machines, each with a folder for checkpoints: what its processes end with.
+fn on_machines<T: Send>(
+    machines: &[u32],
+    folders: &[tempfile::TempDir],
+    program: impl Fn(&mut Bsp) -> T + Sync,
+) -> Vec<T> {
+    let program = &program;
+    std::thread::scope(|scope| {
+        let worlds = World::together(machines.len(), machines).into_iter().zip(machines);
+        let run = |(world, machine): (&'static World, &u32)| {
+            let folder = folders[*machine as usize].path();
+            scope.spawn(move || {
+                let mut bsp = Bsp::of(world, machines.len());
+                bsp.saving = Some(checkpoint::Saving::new(folder, 2));
+                program(&mut bsp)
+            })
+        };
+        let running: Vec<_> = worlds.map(run).collect();
+        running.into_iter().map(|process| process.join().expect("it ends well")).collect()
+    })
+}
+
+fn folders() -> Vec<tempfile::TempDir> {
+    (0..4).map(|_| tempfile::tempdir().expect("there is room")).collect()
+}
+
+/// So many steps, in which all that a process is changes; what it is then, and the step with which it went on.
+fn walk(bsp: &mut Bsp, until: u8) -> (Vec<u8>, Option<u8>) {
+    let (mut memory, mut step, mut taken_up) = (vec![bsp.pid() as u8; 3], 0, None);
+    let area = register(bsp, &mut memory);
+    let right = ((bsp.pid() + 1) % bsp.nprocs()) as i64;
+    loop {
+        match bsp.checkpoint().expect("all go on") {
+            Point::GoOn => {}
+            Point::Save => bsp.save(&[step]).expect("there is room"),
+            Point::TakenUp(state) => (step, taken_up) = (state[0], Some(state[0])),
+        }
+        while let Some((tag, payload)) = bsp.take() {
+            memory[2] = memory[2].wrapping_mul(31).wrapping_add(tag.len() as u8 + payload[0]);
+        }
+        if step == until {
+            return (memory, taken_up);
+        }
+        bsp.put(right, &[memory[2].wrapping_add(step)], area, 1).expect("it is there");
+        bsp.sync().expect("all sync");
+        bsp.send(right, b"tag", &[memory[1] ^ step]).expect("it is there");
+        step += 1;
+    }
+}
+
+#[test]
+fn a_program_goes_on_from_its_last_checkpoint_wherever_its_processes_are_then() {
+    for machines in [&[0, 0, 0][..], &[0, 1, 1], &[0, 1, 2], &[1, 1, 3, 3, 3]] {
+        let expected: Vec<_> = on_machines(machines, &folders(), |bsp| walk(bsp, 9).0);
+        let last = *machines.last().expect("there is one") as usize;
+        for lost in (0..=last).filter(|machine| machines.contains(&(*machine as u32)) || machines.len() == 3) {
+            let folders = folders();
+            on_machines(machines, &folders, |bsp| walk(bsp, 6));
+            let several = machines[0] != machines[machines.len() - 1];
+            if several {
+                for file in std::fs::read_dir(folders[lost].path()).expect("it is there") {
+                    std::fs::remove_file(file.expect("it is there").path()).expect("it is there");
+                }
+            }
+            // Elsewhere than before, and never where all was lost.
+            let next = |machine: &u32| {
+                if !several {
+                    0
+                } else if *machine as usize == lost {
+                    (*machine + 1) % 4
+                } else {
+                    *machine
+                }
+            };
+            let moved: Vec<u32> = machines.iter().map(next).collect();
+            let went_on = on_machines(&moved, &folders, |bsp| walk(bsp, 9));
+            let memories: Vec<_> = went_on.iter().map(|(memory, _)| memory.clone()).collect();
+            assert_eq!(memories, expected, "{machines:?} without {lost}");
+            assert!(went_on.iter().all(|(_, from)| *from == went_on[0].1 && from.is_some_and(|from| from >= 5)));
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_not_all_have_made_does_not_count() {
+    let (machines, folders) = ([0, 0, 1], folders());
+    on_machines(&machines, &folders, |bsp| walk(bsp, 6));
+    let newest = checkpoints(&folders).into_iter().max().expect("there are some");
+    // As if two processes had gone on to the next, and were ended then: what they wrote is of no use.
+    for (folder, pid) in [(0, 0), (1, 2)] {
+        std::fs::write(folders[folder].path().join(format!("{}.{pid}", newest + 1)), b"of another superstep")
+            .expect("room");
+    }
+    let went_on = on_machines(&machines, &folders, |bsp| walk(bsp, 6));
+    assert!(went_on.iter().all(|(_, from)| from.is_some()));
+    let numbers = checkpoints(&folders);
+    assert!(numbers.iter().all(|number| *number > newest + 1), "no number is used twice: {numbers:?}");
+}
+
+#[test]
+fn a_file_that_is_no_checkpoint_is_an_error() {
+    let folders = folders();
+    std::fs::write(folders[0].path().join("1.0"), b"nonsense").expect("there is room");
+    let said = on_machines(&[0], &folders, |bsp| bsp.checkpoint().map_err(|error| error.to_string()));
+    assert!(said[0].as_ref().is_err_and(|text| text.contains("a checkpoint is damaged")), "{said:?}");
+}
+
+#[test]
+fn where_nothing_can_be_written_all_processes_fail() {
+    let folders = folders();
+    std::fs::remove_dir(folders[1].path()).expect("it is empty");
+    let said = on_machines(&[0, 1], &folders, |bsp| bsp.save(b"").map_err(|error| error.to_string()));
+    for outcome in said {
+        let text = outcome.expect_err("it is not written");
+        assert!(text.contains("cannot save the checkpoint"), "{text}");
+    }
+}
+
+/// The numbers in all folders.
+fn checkpoints(folders: &[tempfile::TempDir]) -> Vec<u64> {
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder.path()).expect("it is there"));
+    let names = files.map(|file| file.expect("it is there").file_name().to_string_lossy().into_owned());
+    names.filter_map(|name| name.split('.').next()?.parse().ok()).collect()
 }

@@ -1,7 +1,6 @@
 //! Blocks of all to all.
 
-use super::{Blocks, Call, Scratch, Span};
-use crate::error::Result;
+use super::{Blocks, Call, Scratch};
 
 /// Bytes of all blocks up to which few messages matter more than copies.
 const SHORT: usize = 64 << 10;
@@ -48,18 +47,4 @@ pub(super) async fn in_doubling_steps(call: &Call, blocks: &Blocks, total: usize
         }
         at += length;
     }
-}
-
-/// What each has to say, by rank; each alone knows how long that is.
-pub async fn everybody_says(call: &Call, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-    let (rank, size) = (call.rank(), call.size());
-    let mut lengths = vec![0u8; 8 * size];
-    lengths[8 * rank..][..8].copy_from_slice(&(own.len() as u64).to_le_bytes());
-    allgather(call, &Blocks::Equal { all: Span::of(&mut lengths), each: 8 }).await;
-    call.outcome()?;
-    let length = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes")) as usize;
-    let mut all: Vec<Vec<u8>> = lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();
-    all[rank] = own;
-    allgather(call, &Blocks::Each(all.iter_mut().map(|bytes| Span::of(bytes)).collect())).await;
-    call.outcome().map(|()| all)
 }

@@ -14,11 +14,14 @@ pub async fn barrier(call: &Call) -> Result<()> {
 /// Nobody returns before all have called: in rounds of growing distance, each hears of twice as many ("dissemination",
 /// Hensgen, Finkel and Manber 1988).
 pub(super) async fn meet(call: &Call) {
-    let (rank, size) = (call.rank(), call.size());
-    let mut distance = 1;
-    while distance < size {
-        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
+    for (to, from) in rounds(call.rank(), call.size()) {
         call.swap(to, Span::EMPTY, from, Span::EMPTY).await;
-        distance *= 2;
     }
+}
+
+/// Who is told in each round, and who is heard.
+#[inline]
+pub(super) fn rounds(rank: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
+    let distances = std::iter::successors(Some(1), |distance| Some(2 * distance)).take_while(move |it| *it < size);
+    distances.map(move |distance| ((rank + distance) % size, (rank + size - distance) % size))
 }

@@ -19,23 +19,27 @@ pub async fn bcast(call: &Call, data: Span, root: usize) {
 
 /// Each who has it passes it on to who is farthest, then to nearer ones: a binomial tree.
 pub(super) async fn by_tree(call: &Call, data: Span, root: usize) {
-    let size = call.size();
-    let place = (call.rank() + size - root) % size;
-    let rank_of = |place: usize| (place + root) % size;
+    let (parent, children) = tree(call.rank(), call.size(), root);
+    if let Some(parent) = parent {
+        call.get(parent, data).await;
+    }
+    for child in children {
+        call.put(child, data).await;
+    }
+}
+
+/// From whom a rank gets it, unless it is the root, and to whom it passes it on.
+#[inline]
+pub(super) fn tree(rank: usize, size: usize, root: usize) -> (Option<usize>, impl Iterator<Item = usize>) {
+    let place = (rank + size - root) % size;
+    let rank_of = move |place: usize| (place + root) % size;
     let mut reach = 1;
     while reach < size && place & reach == 0 {
         reach *= 2;
     }
-    if place != 0 {
-        call.get(rank_of(place - reach), data).await;
-    }
-    let mut distance = reach / 2;
-    while distance > 0 {
-        if place + distance < size {
-            call.put(rank_of(place + distance), data).await;
-        }
-        distance /= 2;
-    }
+    let parent = (place != 0).then(|| rank_of(place - reach));
+    let distances = std::iter::successors(Some(reach / 2), |distance| Some(distance / 2)).take_while(|it| *it > 0);
+    (parent, distances.filter(move |distance| place + distance < size).map(move |distance| rank_of(place + distance)))
 }
 
 /// Each gets a part from the root, and then all parts go around (van de Geijn's, Barnett et al. 1994): no link carries

@@ -2,10 +2,12 @@
 
 use super::levels::Machines;
 use super::span::Span;
-use crate::comm::{Comm, Use};
+use crate::comm::{Comm, Remote, Use};
 use crate::engine::{Mode, Outgoing, Status, Target};
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Error, Result, fail};
+use crate::handle::Held;
 use crate::tasks;
+use crate::wait::Wait;
 use crate::world::World;
 use phalanx_core::spmd::Pattern;
 use std::cell::OnceCell;
@@ -21,7 +23,7 @@ const PERSISTENT: i32 = 1 << 30;
 /// messages, and nothing that was begun is left behind. What was noted is the [`outcome`](Call::outcome).
 pub struct Call {
     pub world: &'static World,
-    pub comm: Arc<Comm>,
+    pub comm: Held<Comm>,
     tag: i32,
     /// Of an intercommunicator: the same operation among the processes of this side.
     local: Option<Box<Call>>,
@@ -40,7 +42,8 @@ pub struct Receiving {
 impl Call {
     /// The communicator's next one. Made in the order of the program's calls, before anything waits.
     #[inline]
-    pub fn new(world: &'static World, comm: Arc<Comm>) -> Call {
+    pub fn new(world: &'static World, comm: impl Into<Held<Comm>>) -> Call {
+        let comm = comm.into();
         let tag = comm.next_turn() & (PERSISTENT - 1);
         Call::with_tag(world, comm, tag)
     }
@@ -49,13 +52,15 @@ impl Call {
     /// several in different orders.
     pub fn persistent(world: &'static World, comm: Arc<Comm>) -> Call {
         let tag = comm.next_turn() | PERSISTENT;
-        Call::with_tag(world, comm, tag)
+        Call::with_tag(world, comm.into(), tag)
     }
 
     #[inline]
-    fn with_tag(world: &'static World, comm: Arc<Comm>, tag: i32) -> Call {
-        let local = comm.remote.as_ref().map(|remote| Box::new(Call::with_tag(world, remote.local.clone(), tag)));
-        Call { world, comm, tag, local, members: None, failure: OnceCell::new() }
+    fn with_tag(world: &'static World, comm: Held<Comm>, tag: i32) -> Call {
+        let local = |remote: &Remote| Box::new(Call::with_tag(world, remote.local.clone().into(), tag));
+        let local = comm.remote.as_ref().map(local);
+        let failure = comm.check_revoked().err().map_or_else(OnceCell::new, OnceCell::from);
+        Call { world, comm, tag, local, members: None, failure }
     }
 
     /// The same operation, started again.
@@ -127,16 +132,29 @@ impl Call {
     #[inline]
     fn start_put(&self, to: usize, bytes: Span) -> Option<usize> {
         let process = self.comm.peers().processes[self.peer(to)];
+        let envelope = self.comm.envelope(Use::Collective, self.tag);
+        if self.failure.get().is_some_and(|error| error.class == Class::ProcFailed) {
+            // What would be sent was not computed by all: the others fail too.
+            return self.world.engine().send(process, envelope, Outgoing::Owned(Vec::new()), Mode::Failed);
+        }
         let data = Outgoing::Borrowed(bytes.start(), bytes.length());
-        self.world.engine().send(process, self.comm.envelope(Use::Collective, self.tag), data, Mode::Standard)
+        let mut engine = self.world.engine();
+        match engine.send_short(process, &envelope, &data) {
+            true => None,
+            false => engine.send(process, envelope, data, Mode::Standard),
+        }
     }
 
     #[inline]
     fn start_get(&self, from: usize, into: Span) -> Receiving {
-        let context = self.comm.context | Use::Collective as u64;
-        let pattern = Pattern { context, source: Some(self.peer(from) as i32), tag: Some(self.tag) };
-        let request = self.world.engine().receive(pattern, Target::Plain(into.start(), into.length()));
+        let request = self.world.engine().receive(self.pattern(from), Target::Plain(into.start(), into.length()));
         Receiving { request, from, into }
+    }
+
+    #[inline]
+    fn pattern(&self, from: usize) -> Pattern {
+        let context = self.comm.context | Use::Collective as u64;
+        Pattern { context, source: Some(self.peer(from) as i32), tag: Some(self.tag) }
     }
 
     #[inline]
@@ -147,14 +165,57 @@ impl Call {
         }
     }
 
-    /// What did not come is zero, so that nobody computes with what was there before.
     #[inline]
     async fn finish_get(&self, receiving: Receiving) {
         let Receiving { request, from, into } = receiving;
         let status = tasks::outcome(self.world, request).await;
+        self.end_get(&status, from, into);
+    }
+
+    /// What did not come is zero, so that nobody computes with what was there before.
+    #[inline]
+    fn end_get(&self, status: &Status, from: usize, into: Span) {
         if status.error.is_some() || status.bytes != into.length() as u64 {
-            self.note(fits(&status, from, into.length()));
+            self.note(fits(status, from, into.length()));
             into.clear((status.bytes as usize).min(into.length()));
+        }
+    }
+
+    /// Sends, and waits until that is done.
+    #[inline]
+    pub(super) fn put_now(&self, to: usize, bytes: Span) {
+        let request = self.start_put(to, bytes);
+        self.finish_now(request);
+    }
+
+    /// Receives, and waits until that is done.
+    #[inline]
+    pub(super) fn get_now(&self, from: usize, into: Span) {
+        let pattern = self.pattern(from);
+        let process = self.comm.peers().processes[self.peer(from)];
+        // SAFETY: the span is lent until the operation is done.
+        let short = unsafe { self.world.receive_short(process, &pattern, into.start(), into.length()) };
+        let status = short.unwrap_or_else(|| {
+            let mut engine = self.world.engine();
+            let request = engine.receive(pattern, Target::Plain(into.start(), into.length()));
+            self.world.wait_on(engine, Wait::default(), |engine| engine.outcome(request))
+        });
+        self.end_get(&status, from, into);
+    }
+
+    /// Both at once.
+    #[inline]
+    pub(super) fn swap_now(&self, to: usize, bytes: Span, from: usize, into: Span) {
+        let request = self.start_put(to, bytes);
+        self.get_now(from, into);
+        self.finish_now(request);
+    }
+
+    #[inline]
+    fn finish_now(&self, request: Option<usize>) {
+        if let Some(request) = request {
+            let status = self.world.wait(|engine| engine.outcome(request));
+            self.note(check(&status));
         }
     }
 
@@ -221,7 +282,7 @@ impl Call {
 fn check(status: &Status) -> Result<()> {
     match status.error {
         None => Ok(()),
-        Some(class) => Err(Error::new(class, class.words())),
+        Some(class) => fail(class, class.words()),
     }
 }
 
@@ -231,7 +292,7 @@ fn fits(status: &Status, from: usize, expected: usize) -> Result<()> {
         Some(Class::Truncate) => {
             Err(Error::new(Class::Truncate, format!("rank {from} sent more than the {expected} bytes expected")))
         }
-        Some(class) => Err(Error::new(class, format!("from rank {from}: {}", class.words()))),
+        Some(class) => fail(class, class.words()),
         None => {
             let text = format!("rank {from} sent {} bytes where {expected} were expected", status.bytes);
             Err(Error::new(Class::Count, text))

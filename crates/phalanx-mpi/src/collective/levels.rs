@@ -19,7 +19,7 @@ impl Machines {
     pub fn of(comm: &Comm, world: &World) -> Option<Machines> {
         let mut found: Vec<(u32, Vec<usize>)> = Vec::new();
         for (rank, process) in comm.group.processes.iter().enumerate() {
-            let machine = *world.machines.get(*process as usize)?;
+            let machine = *world.machines.get((*process as usize).checked_sub(world.first)?)?;
             match found.iter_mut().find(|(other, _)| *other == machine) {
                 Some((_, ranks)) => ranks.push(rank),
                 None => found.push((machine, vec![rank])),
@@ -55,8 +55,11 @@ fn parts(call: &Call, machines: &Machines, speakers: &Speakers) -> (Option<Call>
 pub(super) async fn barrier_by_levels(call: &Call, machines: &Machines) {
     let speakers = machines.speakers(None);
     let (home, abroad) = parts(call, machines, &speakers);
-    for part in [&home, &abroad].into_iter().flatten() {
-        barrier::meet(part).await;
+    for (part, next) in [(&home, &abroad), (&abroad, &home)] {
+        if let Some(part) = part {
+            barrier::meet(part).await;
+            carry(part, next);
+        }
     }
     if let Some(home) = &home {
         bcast(home, Span::EMPTY, speakers.at_home).await;
@@ -69,6 +72,7 @@ pub(super) async fn bcast_by_levels(call: &Call, machines: &Machines, data: Span
     let (home, abroad) = parts(call, machines, &speakers);
     if let Some(abroad) = &abroad {
         bcast(abroad, data, speakers.root).await;
+        carry(abroad, &home);
     }
     if let Some(home) = &home {
         bcast(home, data, speakers.at_home).await;
@@ -91,6 +95,7 @@ pub(super) async fn reduce_by_levels(
     let ours = abroad.is_some().then(|| ours.span());
     if let Some(home) = &home {
         reduce(home, own, ours, speakers.at_home, reducer).await;
+        carry(home, &abroad);
     }
     if let (Some(abroad), Some(ours)) = (&abroad, ours) {
         reduce(abroad, ours, result, speakers.root, reducer).await;
@@ -104,14 +109,21 @@ pub(super) async fn allreduce_by_levels(call: &Call, machines: &Machines, own: S
     let (home, abroad) = parts(call, machines, &speakers);
     if let Some(home) = &home {
         reduce(home, own, abroad.is_some().then_some(result), speakers.at_home, reducer).await;
+        carry(home, &abroad);
     }
     if let Some(abroad) = &abroad {
         reduce_everywhere(abroad, result, result, reducer).await;
+        carry(abroad, &home);
     }
     if let Some(home) = &home {
         bcast(home, result, speakers.at_home).await;
     }
     note(call, [home, abroad]);
+}
+
+/// What a part lacks the next one does not have either.
+fn carry(part: &Call, next: &Option<Call>) {
+    next.iter().for_each(|next| next.note(part.outcome()));
 }
 
 fn note(call: &Call, parts: [Option<Call>; 2]) {

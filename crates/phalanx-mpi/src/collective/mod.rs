@@ -19,11 +19,12 @@ mod reduce;
 mod reducer;
 mod run;
 mod scan;
+mod short;
 mod span;
 #[cfg(test)]
 pub(crate) mod tests;
+mod words;
 
-pub use allgather::everybody_says;
 pub use alltoall::alltoall;
 pub use barrier::barrier;
 pub use bcast::bcast;
@@ -35,4 +36,6 @@ pub use reduce::reduce;
 pub use reducer::Reducer;
 pub use run::{Operation, begin, persistent, run};
 pub use scan::Scan;
+pub use short::{short_allreduce, short_barrier, short_bcast};
 pub use span::{Blocks, Scratch, Span};
+pub use words::{everybody_says, everyone, packed, tell_all, unpacked};

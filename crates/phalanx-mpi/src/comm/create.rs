@@ -4,17 +4,19 @@
 //! tells the others.
 
 use super::{COMM_WORLD, Comm, Remote, UNDEFINED, Use, new_context};
-use crate::collective::{Call, everybody_says};
-use crate::engine::{Mode, Outgoing, Target};
+use crate::collective::{Call, everyone, packed, tell_all, unpacked};
+use crate::engine::{MARKED, Mode, Outgoing, Target, is_marked};
 use crate::error::{Class, Result, fail};
 use crate::group::Group;
 use crate::tasks;
 use crate::world::World;
 use phalanx_core::spmd::{Envelope, Pattern};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What each process says of itself when a communicator is divided.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Word {
     color: i32,
     key: i32,
@@ -23,81 +25,85 @@ struct Word {
     process: u32,
 }
 
-const WORD: usize = 20;
-
-impl Word {
-    fn bytes(self) -> [u8; WORD] {
-        let mut bytes = [0; WORD];
-        bytes[..4].copy_from_slice(&self.color.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.key.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.context.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.process.to_le_bytes());
-        bytes
-    }
-
-    fn of(bytes: &[u8]) -> Word {
-        let number = |at: usize| i32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let context = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
-        Word { color: number(0), key: number(4), context, process: number(16) as u32 }
-    }
+/// What each side of a new intercommunicator says of itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Side {
+    context: u64,
+    processes: Vec<u32>,
 }
 
-/// A communicator of the same processes.
-pub async fn duplicate(call: Call) -> Result<Arc<Comm>> {
+/// A context of this process's choice, marked where what is sent in it is to be protected as marked data is.
+pub(crate) fn choose_context(world: &World, secured: bool) -> u64 {
+    new_context(world) | if secured { MARKED } else { 0 }
+}
+
+/// A communicator that is made of `from`: as protected as that, and as its context says.
+pub(crate) fn make(
+    world: &World,
+    from: &Comm,
+    context: u64,
+    group: Arc<Group>,
+    rank: usize,
+    remote: Option<Remote>,
+) -> Arc<Comm> {
+    let made = Comm::new(context, group, rank, remote);
+    if from.is_secured() || is_marked(context) {
+        made.secure(world);
+    }
+    made
+}
+
+/// A communicator of the same processes. It is protected as marked data is where one of them asks for that.
+pub async fn duplicate(call: Call, secured: bool) -> Result<Arc<Comm>> {
     let (comm, world) = (call.comm.clone(), call.world);
+    let own = choose_context(world, secured || comm.is_secured());
     let Some(remote) = &comm.remote else {
-        let context = agree(&call, new_context(world)).await?;
-        let made = Comm::new(context, comm.group.clone(), comm.rank, None);
+        let all: Vec<u64> = everyone(&call, &own).await?;
+        let context = all[0] | all.iter().fold(0, |marks, its| marks | its & MARKED);
+        let made = make(world, &comm, context, comm.group.clone(), comm.rank, None);
         if let Some(topology) = comm.topology.get() {
             let _ = made.topology.set(topology.clone());
         }
         return Ok(made);
     };
-    let local = Box::pin(duplicate(Call::new(world, remote.local.clone()))).await?;
-    let context = agree_with_remote(&call, &local, &[new_context(world)]).await?[0];
+    let local = Box::pin(duplicate(Call::new(world, remote.local.clone()), is_marked(own))).await?;
+    let context = agree_with_remote(&call, &local, own | local.context & MARKED).await?;
     let remote = Remote { group: remote.group.clone(), local };
-    Ok(Comm::new(context, comm.group.clone(), comm.rank, Some(remote)))
+    Ok(make(world, &comm, context, comm.group.clone(), comm.rank, Some(remote)))
 }
 
 /// The communicator of those who give the same color, in the order of their keys; None for who gives MPI_UNDEFINED.
-pub async fn split(call: Call, color: i32, key: i32) -> Result<Option<Arc<Comm>>> {
-    let world = call.world;
-    let own = Word { color, key, context: new_context(world), process: world.rank as u32 };
+pub async fn split(call: Call, color: i32, key: i32, secured: bool) -> Result<Option<Arc<Comm>>> {
+    let (world, comm) = (call.world, call.comm.clone());
+    let own =
+        Word { color, key, context: choose_context(world, secured || comm.is_secured()), process: world.rank as u32 };
     let Some(remote) = &call.comm.remote else {
-        let words = everyone(&call, own).await?;
-        return Ok(part(&words, color, world).map(|(group, rank, context)| Comm::new(context, group, rank, None)));
+        let words = everyone(&call, &own).await?;
+        let part = part(&words, color, world, &comm.group);
+        return Ok(part.map(|(group, rank, context)| make(world, &comm, context, group, rank, None)));
     };
     let at_home = Call::new(world, remote.local.clone());
-    let words = everyone(&at_home, own).await?;
-    let theirs = swap(&call, &at_home, &words.iter().flat_map(|word| word.bytes()).collect::<Vec<_>>()).await?;
-    let theirs: Vec<_> = theirs.chunks_exact(WORD).map(Word::of).collect();
+    let words = everyone(&at_home, &own).await?;
+    let theirs = swap(&call, &at_home, &words).await?;
     let (Some((group, rank, here)), Some((there, _, context))) =
-        (part(&words, color, world), part(&theirs, color, world))
+        (part(&words, color, world, &comm.group), part(&theirs, color, world, &comm.group))
     else {
         return Ok(None);
     };
     let local = Comm::new(own_context(here), group.clone(), rank, None);
-    let context = if group.processes[0] < there.processes[0] { here } else { context };
-    Ok(Some(Comm::new(context, group, rank, Some(Remote { group: there, local }))))
+    let context = either(group.processes[0] < there.processes[0], here, context);
+    Ok(Some(make(world, &comm, context, group, rank, Some(Remote { group: there, local }))))
 }
 
-/// The communicator of a group of `comm`'s processes; None for others. All of `comm` call.
+/// The communicator of a group of `comm`'s processes; None for others. All of `comm` call. Of an intercommunicator: of a
+/// group of either side.
 pub async fn of_group(call: Call, group: Arc<Group>) -> Result<Option<Arc<Comm>>> {
-    let world = call.world;
-    let place = group.rank_of(world.rank as u32);
-    // The same for all who belong to one group: as a color its first process serves.
-    let color = if place.is_some() { group.processes[0] as i32 } else { UNDEFINED };
-    if call.comm.remote.is_some() {
-        return split_sides(call, group).await;
-    }
-    split(call, color, place.unwrap_or(0) as i32).await
-}
-
-/// Of an intercommunicator: all who belong to a group of either side.
-async fn split_sides(call: Call, group: Arc<Group>) -> Result<Option<Arc<Comm>>> {
     let place = group.rank_of(call.world.rank as u32);
-    let color = if place.is_some() { 0 } else { UNDEFINED };
-    split(call, color, place.unwrap_or(0) as i32).await
+    // Groups without a common process may be made at the same time, but not by an intercommunicator's two sides.
+    let together =
+        if call.comm.remote.is_some() { 0 } else { group.processes.first().map_or(0, |first| *first as i32) };
+    let color = if place.is_some() { together } else { UNDEFINED };
+    split(call, color, place.unwrap_or(0) as i32, false).await
 }
 
 /// The communicator of a group, called by its processes alone; `tag` tells this call from others at the same time.
@@ -106,8 +112,10 @@ pub async fn of_members(world: &'static World, comm: &Comm, group: Arc<Group>, t
         return fail(Class::Group, "this process is not in the group");
     };
     let context = comm.context | Use::Aside as u64;
-    let context = Aside { world, context, tag, group: group.clone() }.first_says(new_context(world)).await?;
-    Ok(Comm::new(context, group, rank, None))
+    let context = Aside { world, context, tag, group: group.clone() }
+        .first_says(choose_context(world, comm.is_secured()))
+        .await?;
+    Ok(make(world, comm, context, group, rank, None))
 }
 
 /// The communicator of a group of a session, without one that it comes from (MPI_Comm_create_from_group).
@@ -140,33 +148,23 @@ fn tag_of(text: &str) -> i32 {
 /// An intercommunicator of two groups, whose leaders reach each other over `bridge` (MPI_Intercomm_create).
 pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, Use, i32, i32)>) -> Result<Arc<Comm>> {
     let (world, comm) = (call.world, call.comm.clone());
-    let mut own = new_context(world).to_le_bytes().to_vec();
-    own.extend(comm.group.processes.iter().flat_map(|process| process.to_le_bytes()));
-    let mut theirs = Vec::new();
-    if comm.rank == leader {
-        let Some((bridge, of, remote_leader, tag)) = bridge else {
-            return fail(Class::Comm, "the leader needs a communicator with the other leader");
-        };
-        theirs = swap_over(world, &bridge, of, remote_leader, tag, &own).await?;
-    }
-    let theirs = tell_all(&call, leader, theirs).await?;
-    let own = tell_all(&call, leader, own).await?;
-    let read = |bytes: &[u8]| -> Option<(u64, Group)> {
-        let (context, processes) = bytes.split_first_chunk()?;
-        let number = |bytes: &[u8]| Some(u32::from_le_bytes(bytes.try_into().ok()?));
-        let processes = processes.chunks_exact(4).map(number).collect::<Option<Vec<_>>>()?;
-        Some((u64::from_le_bytes(*context), Group { processes }))
+    let own = Side { context: choose_context(world, comm.is_secured()), processes: comm.group.processes.clone() };
+    let theirs = match bridge {
+        _ if comm.rank != leader => None,
+        None => return fail(Class::Comm, "the leader needs a communicator with the other leader"),
+        Some((bridge, of, remote, tag)) => Some(swap_over(world, &bridge, of, remote, tag, &own).await?),
     };
-    let (Some((here, _)), Some((there, remote))) = (read(&own), read(&theirs)) else {
-        return fail(Class::Comm, "the other leader does not speak of an intercommunicator");
-    };
+    let theirs: Side = tell_all(&call, leader, theirs.as_ref()).await?;
+    let here = tell_all(&call, leader, Some(&own.context)).await?;
+    let (there, remote) = (theirs.context, comm.group.of(theirs.processes));
     if remote.processes.iter().any(|process| comm.group.rank_of(*process).is_some()) {
         return fail(Class::Comm, "the two groups have a process in common");
     }
     let local = Comm::new(own_context(here), comm.group.clone(), comm.rank, None);
     let first = |group: &Group| group.processes.iter().min().copied();
-    let context = if first(&comm.group) < first(&remote) { here } else { there };
-    Ok(Comm::new(context, comm.group.clone(), comm.rank, Some(Remote { group: Arc::new(remote), local })))
+    let context = either(first(&comm.group) < first(&remote), here, there);
+    let remote = Remote { group: Arc::new(remote), local };
+    Ok(make(world, &comm, context, comm.group.clone(), comm.rank, Some(remote)))
 }
 
 /// One communicator of both sides (MPI_Intercomm_merge): first the side that does not say `high`.
@@ -174,105 +172,85 @@ pub async fn merge(call: Call, high: bool) -> Result<Arc<Comm>> {
     let (world, comm) = (call.world, call.comm.clone());
     let Some(remote) = &comm.remote else { return fail(Class::Comm, "comm is no intercommunicator") };
     let at_home = Call::new(world, remote.local.clone());
-    let mut word = new_context(world).to_le_bytes().to_vec();
-    word.push(u8::from(high));
-    let word = tell_all(&at_home, 0, word).await?;
-    let theirs = swap(&call, &at_home, &word).await?;
-    let (context, high) =
-        (|bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")), word[8] != 0);
-    if theirs.len() != 9 {
-        return fail(Class::Comm, "the other side does not merge");
-    }
+    let own = tell_all(&at_home, 0, Some(&(choose_context(world, comm.is_secured()), high))).await?;
+    let theirs = swap(&call, &at_home, &own).await?;
     let low_number = comm.group.processes[0] < remote.group.processes[0];
-    let first = if high == (theirs[8] != 0) { low_number } else { !high };
+    let first = if own.1 == theirs.1 { low_number } else { !own.1 };
     let (one, other) = if first { (&comm.group, &remote.group) } else { (&remote.group, &comm.group) };
-    let group = Group { processes: one.processes.iter().chain(&other.processes).copied().collect() };
+    let group = comm.group.of(one.processes.iter().chain(&other.processes).copied().collect::<Vec<_>>());
     let rank = comm.rank + if first { 0 } else { remote.group.size() };
-    Ok(Comm::new(context(if low_number { &word } else { &theirs }), Arc::new(group), rank, None))
+    let context = either(low_number, own.0, theirs.0);
+    Ok(make(world, &comm, context, Arc::new(group), rank, None))
+}
+
+/// One side's context, marked if one of the two is.
+fn either(first: bool, one: u64, other: u64) -> u64 {
+    (if first { one } else { other }) | (one | other) & MARKED
 }
 
 /// Derived from a context that an intercommunicator has, for its side's own messages.
-fn own_context(context: u64) -> u64 {
+pub fn own_context(context: u64) -> u64 {
     context | 1 << 63
 }
 
 /// Those of one color in their new order: the group, this process's rank in it, and the context that its first one offers.
-fn part(words: &[Word], color: i32, world: &World) -> Option<(Arc<Group>, usize, u64)> {
+fn part(words: &[Word], color: i32, world: &World, whole: &Group) -> Option<(Arc<Group>, usize, u64)> {
     if color == UNDEFINED {
         return None;
     }
     let mut same: Vec<_> = words.iter().filter(|word| word.color == color).collect();
     same.sort_by_key(|word| word.key); // a stable sort: equal keys stay in the order of ranks
-    let context = same.first()?.context;
-    let group = Group { processes: same.iter().map(|word| word.process).collect() };
+    let context = same.iter().fold(same.first()?.context, |context, word| context | word.context & MARKED);
+    let group = whole.of(same.iter().map(|word| word.process).collect::<Vec<_>>());
     let rank = group.rank_of(world.rank as u32).unwrap_or(0);
     Some((Arc::new(group), rank, context))
 }
 
-/// What everybody says, by rank.
-async fn everyone(call: &Call, own: Word) -> Result<Vec<Word>> {
-    let words = everybody_says(call, own.bytes().to_vec()).await?;
-    Ok(words.iter().map(|bytes| Word::of(bytes)).collect())
-}
-
-/// The first process's word.
-async fn agree(call: &Call, word: u64) -> Result<u64> {
-    let first = tell_all(call, 0, word.to_le_bytes().to_vec()).await?;
-    Ok(u64::from_le_bytes(first[..].try_into().expect("eight bytes")))
-}
-
-/// The words of the side that has the lower process number, told to both.
-async fn agree_with_remote(call: &Call, local: &Arc<Comm>, words: &[u64]) -> Result<Vec<u64>> {
+/// The word of the side that has the lower process number, told to both.
+async fn agree_with_remote(call: &Call, local: &Arc<Comm>, word: u64) -> Result<u64> {
     let at_home = Call::new(call.world, local.clone());
-    let own: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let own = tell_all(&at_home, 0, own).await?;
+    let own = tell_all(&at_home, 0, Some(&word)).await?;
     let theirs = swap(call, &at_home, &own).await?;
     let low = call.comm.group.processes[0] < call.comm.peers().processes[0];
-    let chosen = if low { own } else { theirs };
-    Ok(chosen.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes"))).collect())
+    Ok(either(low, own, theirs))
 }
 
-/// Gives the other side's first process these bytes, and all of this side what it gives.
-async fn swap(call: &Call, at_home: &Call, bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut theirs = Vec::new();
-    if call.rank() == 0 {
-        let comm = &call.comm;
-        theirs = swap_over(call.world, comm, Use::Collective, 0, call.tag(), bytes).await?;
-    }
-    tell_all(at_home, 0, theirs).await
+/// Gives the other side's first process this, and all of this side what it gives.
+async fn swap<T: Serialize + DeserializeOwned>(call: &Call, at_home: &Call, own: &T) -> Result<T> {
+    let theirs = match call.rank() {
+        0 => Some(swap_over(call.world, &call.comm, Use::Collective, 0, call.tag(), own).await?),
+        _ => None,
+    };
+    tell_all(at_home, 0, theirs.as_ref()).await
 }
 
-/// The bytes of one process, which alone knows how many there are.
-async fn tell_all(call: &Call, root: usize, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let own = if call.rank() == root { bytes } else { Vec::new() };
-    Ok(everybody_says(call, own).await?.swap_remove(root))
-}
-
-/// Two leaders exchange bytes over a communicator that both have.
-async fn swap_over(world: &'static World, bridge: &Comm, of: Use, to: i32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+/// Two leaders exchange words over a communicator that both have.
+async fn swap_over<T: Serialize + DeserializeOwned>(
+    world: &'static World,
+    bridge: &Comm,
+    of: Use,
+    to: i32,
+    tag: i32,
+    own: &T,
+) -> Result<T> {
     let (Some(process), Some(pattern)) = (bridge.destination(to)?, bridge.pattern(of, to, tag)?) else {
         return fail(Class::Rank, "the remote leader is MPI_PROC_NULL");
     };
-    let length = (bytes.len() as u64).to_le_bytes();
-    let mut theirs = [0; 8];
-    for (own, into) in [(&length[..], None), (bytes, Some(()))] {
-        let mut long = vec![0; u64::from_le_bytes(theirs) as usize];
-        let into: &mut [u8] = if into.is_some() { &mut long } else { &mut theirs };
-        let receive = world.engine().receive(pattern, Target::Plain(into.as_mut_ptr(), into.len()));
+    let exchange = async |own: &[u8], theirs: &mut [u8]| {
+        let receive = world.engine().receive(pattern, Target::Plain(theirs.as_mut_ptr(), theirs.len()));
         let data = Outgoing::Borrowed(own.as_ptr(), own.len());
         let send = world.engine().send(process, bridge.envelope(of, tag), data, Mode::Standard);
         let received = tasks::outcome(world, receive).await;
         if let Some(send) = send {
             tasks::outcome(world, send).await;
         }
-        if let Some(class) = received.error {
-            return fail(class, "the other leader's word did not come");
-        }
-        if !long.is_empty() {
-            return Ok(long);
-        }
-    }
-    Ok(Vec::new())
+        received.error.map_or(Ok(()), |class| fail(class, "the other leader's word did not come"))
+    };
+    let (own, mut length) = (packed(own), [0; 8]);
+    exchange(&(own.len() as u64).to_le_bytes(), &mut length).await?;
+    let mut theirs = vec![0; u64::from_le_bytes(length) as usize];
+    exchange(&own, &mut theirs).await?;
+    unpacked(&theirs)
 }
 
 /// The members of a group that is no communicator yet.

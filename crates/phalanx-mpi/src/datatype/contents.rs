@@ -74,4 +74,25 @@ impl Contents {
         };
         Contents { combiner, integers, addresses: Vec::new(), counts, types }
     }
+
+    /// Integers and addresses as the call without large counts has them.
+    pub(super) fn arguments(&self) -> (Vec<i64>, Vec<isize>) {
+        let mut integers = self.integers.clone();
+        if self.counts.is_empty() {
+            return (integers, self.addresses.clone());
+        }
+        let place = match self.combiner {
+            Combiner::Subarray => 1,
+            Combiner::Darray => 3,
+            _ => integers.len(),
+        };
+        integers.splice(place..place, self.counts.iter().copied());
+        let addresses = match self.combiner {
+            Combiner::Hvector | Combiner::HindexedBlock => integers.split_off(2),
+            Combiner::Hindexed | Combiner::Struct => integers.split_off(1 + integers[0] as usize),
+            Combiner::Resized => std::mem::take(&mut integers),
+            _ => Vec::new(),
+        };
+        (integers, addresses.into_iter().map(|address| address as isize).collect())
+    }
 }

@@ -1,8 +1,11 @@
 //! The portable representation "external32": big endian, with sizes of its own (MPI 5.0, 14.5.2).
 
-use super::Datatype;
 use super::number::Number;
+use super::{Datatype, Kind};
 use crate::error::{Class, Error, Result, fail};
+
+/// Bytes of data that are converted together.
+const PIECE: usize = 1 << 20;
 
 impl Datatype {
     /// Bytes of `count` elements in "external32".
@@ -21,11 +24,16 @@ impl Datatype {
     /// As of [`Datatype::pack`].
     pub unsafe fn pack_external(&self, buffer: *const u8, count: usize, out: &mut [u8]) -> Result<usize> {
         let length = self.external_size(count)?;
-        let out = out.get_mut(..length).ok_or_else(|| too_short(length))?;
-        let mut machine = vec![0; self.size() * count];
+        let mut out = out.get_mut(..length).ok_or_else(|| too_short(length))?;
         // SAFETY: the caller's promise.
-        unsafe { self.pack(buffer, count, 0, &mut machine) };
-        self.convert(count, &mut machine, out, encode)?;
+        unsafe {
+            self.each_external(buffer, count, |piece| {
+                let (here, rest) = std::mem::take(&mut out).split_at_mut(piece.len());
+                here.copy_from_slice(piece);
+                out = rest;
+                Ok(())
+            })?;
+        }
         Ok(length)
     }
 
@@ -35,28 +43,123 @@ impl Datatype {
     /// As of [`Datatype::unpack`].
     pub unsafe fn unpack_external(&self, buffer: *mut u8, count: usize, packed: &[u8]) -> Result<usize> {
         let length = self.external_size(count)?;
-        let mut packed = packed.get(..length).ok_or_else(|| too_short(length))?.to_vec();
-        let mut machine = vec![0; self.size() * count];
-        self.convert(count, &mut machine, &mut packed, decode)?;
+        let mut packed = packed.get(..length).ok_or_else(|| too_short(length))?;
         // SAFETY: the caller's promise.
-        unsafe { self.unpack(buffer, count, 0, &machine) };
+        unsafe {
+            self.fill_external(buffer, count, |piece| {
+                let (here, rest) = packed.split_at(piece.len());
+                piece.copy_from_slice(here);
+                packed = rest;
+                Ok(here.len())
+            })?;
+        }
         Ok(length)
     }
 
-    /// Calls `each` with every number's bytes in both representations.
-    fn convert(&self, count: usize, machine: &mut [u8], external: &mut [u8], each: Convert) -> Result<()> {
-        let (mut machine, mut external, mut result) = (machine, external, Ok(()));
+    /// Gives `count` elements to `put`, piece after piece, until it fails.
+    ///
+    /// # Safety
+    /// As of [`Datatype::pack`].
+    pub unsafe fn each_external(
+        &self,
+        buffer: *const u8,
+        count: usize,
+        mut put: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        self.each_piece(count, |piece| {
+            let (mut machine, mut external) = piece.memory();
+            // SAFETY: the caller's promise.
+            done += unsafe { self.pack(buffer, count, done, &mut machine) };
+            piece.convert(&mut machine, &mut external, encode)?;
+            put(&external)?;
+            Ok(true)
+        })
+    }
+
+    /// Gets `count` elements from `get`, piece after piece, until that gets less than there is room for; how many bytes of
+    /// data these were in memory. Part of a number is none.
+    ///
+    /// # Safety
+    /// As of [`Datatype::unpack`].
+    pub unsafe fn fill_external(
+        &self,
+        buffer: *mut u8,
+        count: usize,
+        mut get: impl FnMut(&mut [u8]) -> Result<usize>,
+    ) -> Result<usize> {
+        let mut done = 0;
+        self.each_piece(count, |piece| {
+            let (mut machine, mut external) = piece.memory();
+            let got = get(&mut external)?;
+            let length = piece.convert(&mut machine, &mut external[..got], decode)?;
+            // SAFETY: the caller's promise.
+            done += unsafe { self.unpack(buffer, count, done, &machine[..length]) };
+            Ok(got == external.len())
+        })?;
+        Ok(done)
+    }
+
+    /// Visits the numbers of `count` elements in pieces, until it is told to stop.
+    fn each_piece(&self, count: usize, mut visit: impl FnMut(&Piece) -> Result<bool>) -> Result<()> {
+        let (mut piece, mut outcome) = (Piece::default(), Ok(true));
         self.each_kind(count, &mut |kind, count| {
-            for (number, size) in (0..count).flat_map(|_| kind.numbers().zip(kind.external_sizes())) {
-                let (here, rest) = std::mem::take(&mut machine).split_at_mut(number.size());
-                let (there, others) = std::mem::take(&mut external).split_at_mut(size);
-                (machine, external) = (rest, others);
-                if result.is_ok() {
-                    result = each(number, here, there);
+            let mut left = count;
+            while left > 0 && outcome == Ok(true) {
+                let some = left.min((PIECE / kind.size()).max(1));
+                piece.add(kind, some);
+                left -= some;
+                if piece.machine >= PIECE {
+                    outcome = visit(&std::mem::take(&mut piece));
                 }
             }
         });
-        result
+        if outcome? && piece.machine > 0 {
+            visit(&piece)?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers that are converted together.
+#[derive(Default)]
+struct Piece {
+    kinds: Vec<(&'static Kind, usize)>,
+    /// Bytes in memory.
+    machine: usize,
+    /// Bytes in "external32".
+    external: usize,
+}
+
+impl Piece {
+    fn add(&mut self, kind: &'static Kind, count: usize) {
+        self.machine += kind.size() * count;
+        self.external += kind.external_sizes().sum::<usize>() * count;
+        match self.kinds.last_mut() {
+            Some((last, before)) if *last == kind => *before += count,
+            _ => self.kinds.push((kind, count)),
+        }
+    }
+
+    /// Of both sides.
+    fn memory(&self) -> (Vec<u8>, Vec<u8>) {
+        (vec![0; self.machine], vec![0; self.external])
+    }
+
+    /// Calls `each` with every number's bytes in both representations, up to the first one that is not all there; how many
+    /// bytes these were in memory.
+    fn convert(&self, machine: &mut [u8], external: &mut [u8], each: Convert) -> Result<usize> {
+        let (mut here, mut there) = (0, 0);
+        for (number, size) in self
+            .kinds
+            .iter()
+            .flat_map(|(kind, count)| (0..*count).flat_map(|_| kind.numbers().zip(kind.external_sizes())))
+        {
+            let Some(external) = external.get_mut(there..there + size) else { break };
+            each(number, &mut machine[here..here + number.size()], external)?;
+            (here, there) = (here + number.size(), there + size);
+        }
+        Ok(here)
     }
 }
 
@@ -68,9 +171,12 @@ fn too_short(length: usize) -> Error {
 
 /// What has fewer bytes in "external32" must have the same value there.
 fn encode(number: Number, machine: &mut [u8], external: &mut [u8]) -> Result<()> {
-    if cfg!(target_endian = "little") {
-        machine.reverse();
+    if is_as_large(number, external) {
+        external.copy_from_slice(machine);
+        to_big_endian(external);
+        return Ok(());
     }
+    to_big_endian(machine);
     let value = match number {
         Number::LongDouble => long_double::to_quadruple(read(number, machine))?,
         _ => read(number, machine),
@@ -83,15 +189,29 @@ fn encode(number: Number, machine: &mut [u8], external: &mut [u8]) -> Result<()>
 }
 
 fn decode(number: Number, machine: &mut [u8], external: &mut [u8]) -> Result<()> {
+    if is_as_large(number, external) {
+        machine.copy_from_slice(external);
+        to_big_endian(machine); // and back
+        return Ok(());
+    }
     let value = match number {
         Number::LongDouble => long_double::of_quadruple(read(number, external))?,
         _ => read(number, external),
     };
     machine.copy_from_slice(&value.to_be_bytes()[16 - machine.len()..]);
-    if cfg!(target_endian = "little") {
-        machine.reverse();
-    }
+    to_big_endian(machine); // and back
     Ok(())
+}
+
+/// Only the order of bytes differs.
+fn is_as_large(number: Number, external: &[u8]) -> bool {
+    number != Number::LongDouble && number.size() == external.len()
+}
+
+fn to_big_endian(number: &mut [u8]) {
+    if cfg!(target_endian = "little") {
+        number.reverse();
+    }
 }
 
 /// Big endian bytes, with the sign's copies before them.

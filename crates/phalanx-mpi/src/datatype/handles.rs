@@ -34,6 +34,12 @@ impl Datatype {
         }
     }
 
+    /// The predefined datatype with this handle.
+    #[inline]
+    pub fn predefined_at(handle: u32) -> Option<&'static Datatype> {
+        PREDEFINED.get(handle.checked_sub(LOWEST)? as usize)?.as_deref()
+    }
+
     /// A handle for it: its own if it is predefined, else a new one.
     pub fn put(self: &Arc<Datatype>) -> Result<u32> {
         let handle = self.handle.load(Ordering::Relaxed);

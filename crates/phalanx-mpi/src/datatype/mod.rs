@@ -12,6 +12,7 @@ mod elements;
 mod external;
 pub mod fortran;
 mod handles;
+mod in_files;
 pub mod kind;
 mod layout;
 mod map;

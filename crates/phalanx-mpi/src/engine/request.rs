@@ -17,6 +17,9 @@ pub struct Status {
 /// Of what was neither sent nor received: MPI_ANY_SOURCE, MPI_ANY_TAG, nothing.
 pub const EMPTY: Status = Status { source: -1, tag: -2, bytes: 0, cancelled: false, error: None };
 
+/// Of a receive from anybody that goes on while somebody who was lost is not acknowledged.
+pub(super) const INTERRUPTED: Status = Status { error: Some(Class::ProcFailedPending), ..EMPTY };
+
 /// The data of a message that is sent. The engine does not look at borrowed memory after the send is done.
 #[derive(Debug)]
 pub enum Outgoing {
@@ -113,6 +116,10 @@ pub(super) struct Sending {
     pub data: Option<Outgoing>,
     /// Things to come before it is done: its data to go out, its receive to be found.
     pub left: u8,
+    /// One of them is the receiver's word that it has it, which has not come.
+    pub awaits_match: bool,
+    /// One of them is the receiver's word that it does not look for the data any more: so no other send gets its number before.
+    pub asked_back: bool,
     pub cancelled: bool,
     pub error: Option<Class>,
     /// Nobody waits for it.
@@ -121,15 +128,28 @@ pub(super) struct Sending {
 
 pub(super) struct Receiving {
     pub context: u64,
+    pub any_source: bool,
     pub target: Target,
     pub status: Status,
+    /// Who its message is from, with how many bytes; none has been found yet.
+    pub from: Option<(u32, u64)>,
     pub done: bool,
     pub detached: bool,
+}
+
+impl Receiving {
+    /// Whether data of this length is to come from this process.
+    pub fn awaits(&self, from: u32, length: u64) -> bool {
+        !self.done && self.from == Some((from, length))
+    }
 }
 
 /// A message that no receive has asked for yet.
 pub(super) struct Message {
     pub from: u32,
+    pub context: u64,
+    /// Its receive fails.
+    pub failed: bool,
     pub length: u64,
     pub content: Content,
     /// The synchronous send that waits for it to be matched, at the sender.
@@ -143,4 +163,14 @@ pub(super) enum Content {
     Here(Vec<u8>),
     /// The data is with the sender, under this number and at this address of its memory.
     There { send: u64, address: u64 },
+}
+
+impl Content {
+    /// Whether not all of a message of this length has come.
+    pub fn is_cut(&self, length: u64) -> bool {
+        match self {
+            Content::Here(bytes) => (bytes.len() as u64) < length,
+            Content::There { .. } => true,
+        }
+    }
 }

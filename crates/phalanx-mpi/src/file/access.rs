@@ -2,7 +2,7 @@
 
 use super::pointer::Ask;
 use super::{File, View, moving};
-use crate::collective::everybody_says;
+use crate::collective::{everyone, tell_all};
 use crate::engine::{EMPTY, Status};
 use crate::error::{Class, Result, fail};
 use crate::point::Buffer;
@@ -88,18 +88,19 @@ impl File {
         let etypes = self.etypes(way, place, &buffer, &view);
         let offset = match place {
             Place::At(offset) => offset,
-            Place::Own => self.move_own(etypes.clone()?, &view, buffer.bytes())?,
+            Place::Own => self.move_own(etypes.clone()?, &view, view.bytes(&buffer)?)?,
             Place::Shared => self.pointer.ask(Ask::Move(etypes.clone()?)).await?,
             Place::Ordered => self.in_order(&etypes).await?, // with all others, whatever is wrong here
         };
         etypes?;
-        let position = view.position(offset, buffer.bytes())?;
+        let position = view.position(offset, view.bytes(&buffer)?)?;
         let bytes = self.transfer(way, &view, position, &buffer)?;
         Ok(Status { bytes: bytes as u64, ..EMPTY })
     }
 
     /// How many etypes it is, if it may be done at all.
     fn etypes(&self, way: Way, place: Place, buffer: &Buffer, view: &View) -> Result<i64> {
+        self.comm.check_revoked()?;
         match way {
             Way::Read => self.mode.check_reads()?,
             Way::Write => self.mode.check_writes()?,
@@ -107,7 +108,7 @@ impl File {
         if let Place::At(_) | Place::Own = place {
             self.mode.check_random()?;
         }
-        view.etypes(buffer.bytes())
+        view.etypes(view.bytes(buffer)?)
     }
 
     fn move_own(&self, etypes: i64, view: &View, bytes: usize) -> Result<i64> {
@@ -121,17 +122,17 @@ impl File {
     /// Moves the shared pointer over what all ranks do; where this one's part begins.
     async fn in_order(&self, etypes: &Result<i64>) -> Result<i64> {
         let call = self.call();
-        let number = |word: &Vec<u8>| word.as_slice().try_into().map(i64::from_le_bytes).ok();
-        let own = etypes.as_ref().map_or(0, |etypes| *etypes);
-        let words = everybody_says(&call, own.to_le_bytes().to_vec()).await?;
-        let parts: Vec<i64> = words.iter().filter_map(number).collect();
+        let parts = everyone(&call, &etypes.as_ref().map_or(0, |etypes| *etypes)).await?;
         let before = |rank: usize| parts.iter().take(rank).try_fold(0i64, |sum, part| sum.checked_add(*part));
-        let mut word = Vec::new();
+        let mut start = None;
         if let (0, Some(total)) = (self.comm.rank, before(parts.len())) {
-            word = self.pointer.ask(Ask::Move(total)).await.map_or(word, |start| start.to_le_bytes().to_vec());
+            start = self.pointer.ask(Ask::Move(total)).await.ok();
         }
-        let start = everybody_says(&call, word).await?.first().and_then(number);
-        match start.zip(before(self.comm.rank)).and_then(|(start, before)| start.checked_add(before)) {
+        match tell_all(&call, 0, Some(&start))
+            .await?
+            .zip(before(self.comm.rank))
+            .and_then(|(start, before)| start.checked_add(before))
+        {
             Some(offset) => Ok(offset),
             None => fail(Class::Arg, "the shared file pointer would be beyond the largest offset"),
         }

@@ -5,9 +5,10 @@
 //! block is done at once, but for what must ask for the shared file pointer.
 //!
 //! The atomic mode locks the whole file for each operation, against processes that have the mode as well. Data are in
-//! files what they are in memory ([`representation`]); "external32" is not there.
+//! files what they are in memory, but for "external32" ([`representation`], [`converting`]).
 
 mod access;
+mod converting;
 mod disk;
 mod mode;
 mod moving;
@@ -107,12 +108,14 @@ impl File {
     }
 
     /// Adds to what the program said of its use.
-    pub fn add_hints(&self, hints: &Info) {
+    pub fn add_hints(&self, hints: &Info) -> Result<()> {
+        self.comm.heed(self.world, hints)?;
         let mut all = lock(&self.hints);
         for (key, value) in hints.pairs() {
             all.retain(|pair| pair.0 != key);
             all.push((key, value));
         }
+        Ok(())
     }
 
     fn call(&self) -> Call {

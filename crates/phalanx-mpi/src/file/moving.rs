@@ -4,6 +4,7 @@
 //! is read or written by itself, unless runs that are read are short and close together: then what lies between them is
 //! read as well, and left aside ("data sieving", Thakur et al. 1999). Nothing but the runs is ever written.
 
+use super::converting;
 use super::disk::Disk;
 use super::view::View;
 use crate::error::{Error, Result};
@@ -17,6 +18,9 @@ const MOST_WASTE: usize = 4;
 
 /// Reads into the buffer; how many bytes there were up to the end of the file. The position was checked.
 pub fn read(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<usize> {
+    if view.converts() {
+        return converting::read(disk, view, position, buffer);
+    }
     let mut done = 0;
     while done < buffer.bytes() {
         let length = piece(view, buffer, done);
@@ -43,6 +47,9 @@ pub fn read(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Resul
 
 /// Writes the buffer. The position was checked.
 pub fn write(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<()> {
+    if view.converts() {
+        return converting::write(disk, view, position, buffer);
+    }
     let mut done = 0;
     while done < buffer.bytes() {
         let length = piece(view, buffer, done);
@@ -74,7 +81,7 @@ fn in_one_run(buffer: &Buffer) -> Option<*mut u8> {
     buffer.datatype.contiguous_at(buffer.count).map(|at| buffer.start.wrapping_offset(at))
 }
 
-fn read_piece(disk: &Disk, view: &View, position: usize, into: &mut [u8]) -> Result<usize> {
+pub(super) fn read_piece(disk: &Disk, view: &View, position: usize, into: &mut [u8]) -> Result<usize> {
     if let Some(reach) = close_together(view, position, into.len()) {
         return read_around(disk, view, position, reach, into);
     }
@@ -90,7 +97,7 @@ fn read_piece(disk: &Disk, view: &View, position: usize, into: &mut [u8]) -> Res
     outcome(done, failure)
 }
 
-fn write_piece(disk: &Disk, view: &View, position: usize, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_piece(disk: &Disk, view: &View, position: usize, bytes: &[u8]) -> Result<()> {
     let (mut done, mut failure) = (0, None);
     view.each_run(position, bytes.len(), |at, length| {
         if failure.is_none() {

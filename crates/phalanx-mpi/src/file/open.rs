@@ -7,12 +7,13 @@ use super::pointer::Pointer;
 use super::together::{agree, first_does};
 use super::{File, View};
 use crate::collective::Call;
-use crate::comm::{Comm, create};
+use crate::comm::{Comm, asks_for_protection, create};
 use crate::constants::{MPI_MODE_APPEND, MPI_MODE_DELETE_ON_CLOSE};
 use crate::error::{Class, Error, Result, fail};
 use crate::info::Info;
 use crate::tasks::block_on;
 use crate::world::World;
+use std::cell::Cell;
 use std::path::{Path, absolute};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -22,13 +23,22 @@ pub fn open(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32, hin
     if comm.remote.is_some() {
         return fail(Class::Comm, "comm is an intercommunicator");
     }
-    let file = block_on(world, open_together(world, comm, name, amode))?;
-    file.add_hints(hints);
+    let secured = asks_for_protection(hints)?; // before anything is opened
+    let file = block_on(world, open_together(world, comm, secured, name, amode))?;
+    file.add_hints(hints)?;
     Ok(Arc::new(file))
 }
 
-pub(super) async fn open_together(world: &'static World, comm: Arc<Comm>, name: &Path, amode: i32) -> Result<File> {
-    let comm = create::duplicate(Call::new(world, comm)).await?;
+pub(super) async fn open_together(
+    world: &'static World,
+    comm: Arc<Comm>,
+    secured: bool,
+    name: &Path,
+    amode: i32,
+) -> Result<File> {
+    let of = comm.context;
+    let comm = create::duplicate(Call::new(world, comm), secured).await?;
+    comm.serve(world, of);
     let call = Call::new(world, comm.clone());
     let mode = Mode::new(amode);
     agree(&call, mode.clone().map(|_| amode.to_le_bytes().to_vec())).await?;
@@ -65,13 +75,17 @@ pub(super) async fn open_together(world: &'static World, comm: Arc<Comm>, name: 
     })
 }
 
-/// Collective. What was begun on the file must be done.
+/// Collective. What was begun on the file must be done. Of a revoked file nobody is waited for.
 pub fn close(file: Arc<File>) -> Result<()> {
-    let delete = || match file.mode.has(MPI_MODE_DELETE_ON_CLOSE) {
+    let ends_here = Cell::new(file.comm.rank == 0);
+    let delete = || match ends_here.replace(false) && file.mode.has(MPI_MODE_DELETE_ON_CLOSE) {
         true => Disk::delete(&file.path),
         false => Ok(()),
     };
-    let outcome = block_on(file.world, first_does(&file.call(), Ok(Vec::new()), delete));
+    let outcome = match block_on(file.world, first_does(&file.call(), Ok(Vec::new()), delete)) {
+        Err(error) if error.class == Class::Revoked => delete(), // if it was not done yet
+        met => met,
+    };
     file.pointer.end();
     outcome
 }

@@ -61,7 +61,9 @@ impl Pointer {
         tell(self.world, &self.comm, 0, QUESTION, question(ask, tag));
         let status = tasks::outcome(self.world, receive).await;
         if let Some(class) = status.error {
-            return fail(class, "the first process of the file does not answer");
+            let text =
+                if class == Class::Revoked { class.words() } else { "the first process of the file does not answer" };
+            return fail(class, text);
         }
         match read(answer) {
             (0, _, at) => Ok(at),
@@ -134,6 +136,10 @@ async fn serve(world: &'static World, comm: &Comm, at: &Mutex<i64>) -> Result<()
         let pattern = Pattern { context: context(comm), source: None, tag: Some(QUESTION) };
         let receive = world.engine().receive(pattern, Target::Plain(word.as_mut_ptr(), WORD));
         let status = tasks::outcome(world, receive).await;
+        if status.error == Some(Class::ProcFailed) {
+            world.engine().acknowledge(comm.context); // the others ask on
+            continue;
+        }
         let Some(rank) = usize::try_from(status.source).ok().filter(|rank| (1..comm.size()).contains(rank)) else {
             return Ok(());
         };

@@ -1,7 +1,8 @@
 //! How numbers are written in files (MPI 5.0, 14.5).
 //!
-//! "native" is as in memory, and so is "internal": all processes of a program write numbers in one way. A program may
-//! add names of its own for representations that need no conversion; conversion functions are not called.
+//! "native" is as in memory, and so is "internal": all processes of a program write numbers in one way. "external32" is
+//! the same everywhere. A program may add names of its own for representations that need no conversion; conversion functions
+//! are not called.
 
 use crate::constants::MPI_MAX_DATAREP_STRING;
 use crate::datatype::Datatype;
@@ -9,7 +10,9 @@ use crate::error::{Class, Result, fail};
 use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex};
 
-const PREDEFINED: [&str; 3] = ["native", "internal", "external32"];
+/// Big endian, with the standard's own sizes.
+pub const EXTERNAL: &str = "external32";
+const PREDEFINED: [&str; 3] = ["native", "internal", EXTERNAL];
 
 /// The extent that a datatype has in files, by the program's word; takes its handle.
 pub type Extent = Box<dyn Fn(u32) -> Result<isize> + Send + Sync>;
@@ -32,9 +35,9 @@ pub fn register(name: &str, converted: bool, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// That a file may be seen in it: numbers are as large there as they are in memory.
+/// That a file may be seen in it: in one of the program's own, numbers are as large as they are in memory.
 pub(super) fn check(name: &str, etype: &Arc<Datatype>) -> Result<()> {
-    if let "native" | "internal" = name {
+    if PREDEFINED.contains(&name) {
         return Ok(());
     }
     let known = lock(&ADDED).iter().find(|known| known.0 == name).map(|known| known.1.clone());
@@ -62,7 +65,7 @@ mod tests {
         assert_eq!(register(&"x".repeat(128), false, own(4)).expect_err("too long").class, Class::Arg);
         let of = |handle| Datatype::of(handle).expect("predefined");
         assert!(check("four", &of(crate::constants::MPI_INT)).is_ok());
-        for (name, etype) in [("four", crate::constants::MPI_DOUBLE), ("external32", crate::constants::MPI_INT)] {
+        for (name, etype) in [("four", crate::constants::MPI_DOUBLE), ("other", crate::constants::MPI_INT)] {
             assert_eq!(check(name, &of(etype)).expect_err("not there").class, Class::UnsupportedDatarep);
         }
     }

@@ -38,18 +38,26 @@ fn everybody<S, T>(sides: &[S], world: impl Fn(&S) -> &'static World, work: impl
 }
 
 fn comms(size: usize) -> Vec<(&'static World, Arc<Comm>)> {
-    let group = Arc::new(Group { processes: (0..size as u32).collect() });
-    let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
+    comms_with(64, size)
+}
+
+fn comms_with(context: u64, size: usize) -> Vec<(&'static World, Arc<Comm>)> {
+    let group = Arc::new(Group::new((0..size as u32).collect::<Vec<_>>()));
+    let comm = |world: &'static World| (world, Comm::new(context, group.clone(), world.rank, None));
     World::together(size, &[]).into_iter().map(comm).collect()
 }
 
 /// A file opened by so many, and then deleted.
 fn opened(size: usize) -> (Vec<Arc<File>>, PathBuf) {
-    let path = std::env::temp_dir().join(format!("phalanx-file-{}-{size}", std::process::id()));
+    opened_with(64, size)
+}
+
+fn opened_with(context: u64, size: usize) -> (Vec<Arc<File>>, PathBuf) {
+    let path = std::env::temp_dir().join(format!("phalanx-file-{}-{context}-{size}", std::process::id()));
     let work = async |side: &(&'static World, Arc<Comm>)| {
-        open_together(side.0, side.1.clone(), &path, EVERYTHING | MPI_MODE_EXCL).await.expect("it is made")
+        open_together(side.0, side.1.clone(), false, &path, EVERYTHING | MPI_MODE_EXCL).await.expect("it is made")
     };
-    (everybody(&comms(size), |side| side.0, work).into_iter().map(Arc::new).collect(), path)
+    (everybody(&comms_with(context, size), |side| side.0, work).into_iter().map(Arc::new).collect(), path)
 }
 
 fn end(files: Vec<Arc<File>>, path: PathBuf) {
@@ -136,7 +144,7 @@ fn what_fails_at_one_rank_fails_everywhere() {
     let sides = comms(3);
     let path = std::env::temp_dir().join(format!("phalanx-no-file-{}", std::process::id()));
     let open = async |side: &(&'static World, Arc<Comm>), amodes: [i32; 3]| {
-        open_together(side.0, side.1.clone(), &path, amodes[side.1.rank]).await.map(drop).expect_err("refused")
+        open_together(side.0, side.1.clone(), false, &path, amodes[side.1.rank]).await.map(drop).expect_err("refused")
     };
     let differ = [MPI_MODE_RDONLY, MPI_MODE_RDWR, MPI_MODE_RDONLY];
     let errors = everybody(&sides, |side| side.0, async |side: &_| open(side, differ).await.class);
@@ -159,4 +167,65 @@ fn what_fails_at_one_rank_fails_everywhere() {
     assert_eq!(errors[0].0, Error::new(Class::Quota, "at rank 2: too much"));
     assert_eq!(errors[2].0, Error::new(Class::Quota, "too much"));
     assert_eq!((errors[0].1.class, errors[1].1.text.as_str()), (Class::NoSpace, "at rank 0: full"));
+}
+
+#[test]
+fn nothing_is_done_with_a_revoked_file() {
+    const OF: u64 = 0x7000; // of which no other test has one
+    let (files, path) = opened_with(OF, 3);
+    let outcomes = everybody(
+        &files,
+        |file| file.world,
+        async |file: &Arc<File>| {
+            let asks = file.clone().work(Way::Write, Place::Shared, bytes(vec![1; 3]));
+            asks.await.expect("not yet");
+            let others = Comm::new(OF + 64, file.comm.group.clone(), file.comm.rank, None);
+            crate::collective::barrier(&Call::new(file.world, others)).await.expect("all are here");
+            file.world.revoke(OF);
+            let own = file.clone().work(Way::Write, Place::At(0), bytes(vec![2; 3])).await;
+            let shared = file.clone().work(Way::Write, Place::Shared, bytes(vec![2; 3])).await;
+            let all = file.clone().work(Way::Read, Place::Ordered, bytes(vec![2; 3])).await;
+            [own, shared, all].map(|outcome| outcome.expect_err("it is revoked").class)
+        },
+    );
+    assert_eq!(outcomes, [[Class::Revoked; 3]; 3]);
+    end(files, path);
+}
+
+/// Process r writes numbers r, r + 3, r + 6, ...: in the file they are big endian, and longs have four bytes.
+#[test]
+fn numbers_in_external32_are_read_as_they_were_written() {
+    const MANY: usize = 400_000;
+    let (files, path) = opened_with(0x7100, 3);
+    let long = Datatype::of(MPI_LONG).expect("predefined");
+    let view = |rank: i64, representation: &str| {
+        let every = Datatype::subarray(&[3], &[1], &[rank], crate::datatype::Order::C, &long).expect("inside");
+        every.commit();
+        Arc::new(View::new(0, long.clone(), every, representation, true).expect("a view"))
+    };
+    let numbers = |rank: usize| (0..MANY).map(move |index| (3 * index + rank) as i64 - 7);
+    let buffer = |numbers: Vec<i64>| {
+        let memory = Vec::leak(numbers);
+        Buffer::new(memory.as_mut_ptr().cast(), memory.len(), long.clone()).expect("a buffer")
+    };
+    for file in &files {
+        *lock(&file.view) = view(file.comm.rank as i64, "external32");
+        let own = buffer(numbers(file.comm.rank).collect());
+        assert_eq!(file.access(Way::Write, Place::Own, &own).expect("written").bytes, 8 * MANY as u64);
+        assert_eq!(*lock(&file.own), MANY as i64);
+    }
+    let expected: Vec<u8> = (0..3 * MANY).flat_map(|number| (number as i32 - 7).to_be_bytes()).collect();
+    assert!(std::fs::read(&path).expect("it is there") == expected);
+    for file in &files {
+        let back = buffer(vec![0; MANY + 5]);
+        // The end of the file comes sooner.
+        assert_eq!(file.access(Way::Read, Place::At(0), &back).expect("read").bytes, 8 * MANY as u64);
+        // SAFETY: the buffer lasts as long as the program.
+        let read = unsafe { std::slice::from_raw_parts(back.start.cast::<i64>(), MANY) };
+        assert!(read.iter().copied().eq(numbers(file.comm.rank)));
+        assert_eq!(file.view().byte_offset(2), Ok(4 * (file.comm.rank as i64 + 6)));
+    }
+    let error = files[1].access(Way::Write, Place::At(0), &buffer(vec![1 << 31])).expect_err("it does not fit");
+    assert_eq!(error.class, Class::Conversion);
+    end(files, path);
 }

@@ -1,18 +1,22 @@
 //! What a process sees of a file (MPI 5.0, 14.3): filetypes one after the other from a displacement on, and of them only
 //! the bytes of their data. Those are numbered in a row; offsets count them in etypes.
 
-use super::representation;
+use super::representation::{self, EXTERNAL};
 use crate::constants::MPI_BYTE;
 use crate::datatype::Datatype;
 use crate::error::{Class, Error, Result, fail};
+use crate::point::Buffer;
 use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct View {
     /// Bytes of the file before the first filetype.
     pub displacement: i64,
+    /// As they lie in the file.
     pub etype: Arc<Datatype>,
     pub filetype: Arc<Datatype>,
+    /// The program's own.
+    pub given: [Arc<Datatype>; 2],
     /// How numbers are written: its name.
     pub representation: String,
 }
@@ -21,7 +25,8 @@ impl View {
     /// Of a file that was just opened: all bytes.
     pub fn of_bytes() -> Result<View> {
         let byte = Datatype::of(MPI_BYTE)?;
-        Ok(View { displacement: 0, etype: byte.clone(), filetype: byte, representation: "native".to_string() })
+        let (given, representation) = ([byte.clone(), byte.clone()], "native".to_string());
+        Ok(View { displacement: 0, etype: byte.clone(), filetype: byte, given, representation })
     }
 
     /// `written` tells whether the file may be written.
@@ -38,6 +43,12 @@ impl View {
         let named = |name: &str, error: Error| Error::new(error.class, format!("{name}: {}", error.text));
         etype.check_committed().map_err(|error| named("etype", error))?;
         filetype.check_committed().map_err(|error| named("filetype", error))?;
+        representation::check(representation, &etype)?;
+        let given = [etype, filetype];
+        let [etype, filetype] = match representation {
+            EXTERNAL => [given[0].in_external()?, given[1].in_external()?],
+            _ => given.clone(),
+        };
         if etype.size() == 0 {
             return fail(Class::Arg, "etype has no data");
         }
@@ -49,8 +60,22 @@ impl View {
             return fail(Class::Arg, format!("filetype has the extent {}", filetype.extent()));
         }
         filetype.check_ascends(!written)?;
-        representation::check(representation, &etype)?;
-        Ok(View { displacement, etype, filetype, representation: representation.to_string() })
+        Ok(View { displacement, etype, filetype, given, representation: representation.to_string() })
+    }
+
+    /// Whether numbers are written in another way than they have in memory.
+    pub fn converts(&self) -> bool {
+        self.representation == EXTERNAL
+    }
+
+    /// Bytes of the file that the data of a buffer takes.
+    pub fn bytes(&self, buffer: &Buffer) -> Result<usize> {
+        if self.converts() { buffer.datatype.external_size(buffer.count) } else { Ok(buffer.bytes()) }
+    }
+
+    /// A datatype as it lies in the file.
+    pub fn in_file(&self, datatype: &Arc<Datatype>) -> Result<Arc<Datatype>> {
+        if self.converts() { datatype.in_external() } else { Ok(datatype.clone()) }
     }
 
     /// How many etypes these bytes are.

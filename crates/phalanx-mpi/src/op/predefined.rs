@@ -31,6 +31,11 @@ impl Predefined {
     pub const ALL: [Predefined; 14] =
         [Sum, Min, Max, Prod, Band, Bor, Bxor, Land, Lor, Lxor, Minloc, Maxloc, Replace, NoOp];
 
+    /// The operation with this handle.
+    pub fn of(handle: u32) -> Option<Predefined> {
+        Predefined::ALL.into_iter().find(|op| *op as u32 == handle)
+    }
+
     /// As C programs spell it.
     pub fn constant(self) -> String {
         match self {

@@ -80,7 +80,7 @@ pub async fn cart_create(call: Call, cartesian: Cartesian) -> Result<Option<Arc<
     within_one_group(&call.comm)?;
     let rank = call.rank();
     let color = if rank < cartesian.nodes() { 0 } else { UNDEFINED };
-    let made = create::split(call, color, rank as i32).await?;
+    let made = create::split(call, color, rank as i32, false).await?;
     Ok(made.inspect(|made| drop(made.topology.set(Topology::Cartesian(cartesian)))))
 }
 
@@ -95,7 +95,7 @@ pub async fn cart_sub(call: Call, cartesian: &Cartesian, remain: &[bool]) -> Res
     let dims = (0..remain.len()).filter(kept).map(|index| cartesian.dims[index]).collect();
     let periods = (0..remain.len()).filter(kept).map(|index| cartesian.periods[index]).collect();
     let (color, key) = (number(false), number(true));
-    let made = create::split(call, color, key).await?;
+    let made = create::split(call, color, key, false).await?;
     Ok(made.inspect(|made| drop(made.topology.set(Topology::Cartesian(Cartesian { dims, periods })))))
 }
 

@@ -1,7 +1,7 @@
 //! Processes as nodes of a graph (MPI 5.0, 8.5.3, 8.5.4 and 8.5.5).
 
 use super::{Topology, within_one_group};
-use crate::collective::{Call, everybody_says};
+use crate::collective::{Call, everyone};
 use crate::comm::{Comm, PROC_NULL, UNDEFINED, create};
 use crate::error::{Class, Result, fail};
 use crate::world::World;
@@ -70,7 +70,7 @@ pub async fn graph_create(call: Call, graph: Graph) -> Result<Option<Arc<Comm>>>
     within_one_group(&call.comm)?;
     let rank = call.rank();
     let color = if rank < graph.index.len() { 0 } else { UNDEFINED };
-    let made = create::split(call, color, rank as i32).await?;
+    let made = create::split(call, color, rank as i32, false).await?;
     Ok(made.inspect(|made| drop(made.topology.set(Topology::Graph(graph)))))
 }
 
@@ -79,7 +79,7 @@ pub async fn dist_graph_create_adjacent(call: Call, graph: Distributed) -> Resul
     within_one_group(&call.comm)?;
     graph.check(call.size())?;
     let rank = call.rank();
-    match create::split(call, 0, rank as i32).await? {
+    match create::split(call, 0, rank as i32, false).await? {
         Some(made) => {
             let _ = made.topology.set(Topology::Distributed(graph));
             Ok(made)
@@ -102,12 +102,8 @@ pub async fn dist_graph_create(
     let (tell, make) = (Call::new(world, comm.clone()), Call::new(world, comm));
     let (rank, size) = (tell.rank() as i32, tell.size());
     edges.iter().try_for_each(|[source, destination, _]| check_ranks("edges", &[*source, *destination], size))?;
-    let own: Vec<u8> = edges.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
-    let all = everybody_says(&tell, own).await?;
     let mut graph = Distributed { is_weighted, ..Distributed::default() };
-    for edge in all.iter().flat_map(|bytes| bytes.chunks_exact(size_of::<Edge>())) {
-        let number = |at: usize| i32::from_le_bytes([edge[at], edge[at + 1], edge[at + 2], edge[at + 3]]);
-        let [source, destination, weight] = [number(0), number(4), number(8)];
+    for [source, destination, weight] in everyone(&tell, &edges).await?.into_iter().flatten() {
         if destination == rank {
             graph.sources.push(source);
             graph.source_weights.push(weight);

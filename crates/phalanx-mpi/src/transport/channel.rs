@@ -4,14 +4,15 @@
 //! turn is the number of the lap: header, short data and the news that they are there come in one cache line.
 
 use super::Header;
+use super::watched::{AtomicU32, AtomicU64, has_read, writes};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 const SLOTS: u64 = 256;
 /// Bytes of the ring.
 const RING: u64 = 256 << 10;
 /// Data that travels in the slot.
-const INLINE: usize = 20;
+pub const INLINE: usize = 20;
 /// Bytes that one slot announces: the receiver copies one chunk while the sender copies the next.
 const CHUNK: usize = 16 << 10;
 
@@ -71,6 +72,12 @@ impl Channel {
     }
 }
 
+/// A slot but for its turn.
+fn content(slot: *const Slot) -> (*const u8, usize) {
+    let start = std::mem::offset_of!(Slot, chunk);
+    (slot.cast::<u8>().wrapping_add(start), size_of::<Slot>() - start)
+}
+
 fn turn(number: u64) -> u32 {
     (number / SLOTS) as u32 + 1
 }
@@ -113,6 +120,9 @@ impl Sender {
         } else {
             self.channel.run(self.ring, wanted)
         };
+        let (rest, length) = content(slot);
+        writes(rest, length);
+        writes(to, chunk);
         // SAFETY: the slot is empty, so nobody else touches it, and the ring has this room.
         unsafe {
             (*slot).header = *header; // first: short data lies in its padding
@@ -190,6 +200,9 @@ impl Receiver {
     #[inline]
     pub fn pop(&mut self, chunk: &Chunk) -> bool {
         let ends = self.channel.ends();
+        let (rest, length) = content(self.channel.slot(self.slot));
+        has_read(rest, length);
+        has_read(chunk.bytes, chunk.length);
         self.slot += 1;
         ends.receiver.slots.store(self.slot, Ordering::Release);
         if chunk.in_ring {
@@ -200,3 +213,6 @@ impl Receiver {
         waits.load(Ordering::Relaxed) == 1 && waits.swap(0, Ordering::Relaxed) == 1
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 use super::memory::{self, Memory};
 use super::state::State;
 use super::{Flavor, Part, Shown, Window, lock};
-use crate::collective::{Call, barrier, everybody_says};
-use crate::comm::create::duplicate;
+use crate::collective::{Call, barrier, everyone};
+use crate::comm::{asks_for_protection, create::duplicate};
 use crate::error::{Class, Result, fail};
 use crate::info::Info;
 use crate::memory::allocate as allocate_memory;
@@ -71,16 +71,8 @@ async fn everybody(call: &Call, own: Part) -> Result<Vec<Part>> {
     if call.comm.remote.is_some() {
         return fail(Class::Comm, "comm is an intercommunicator");
     }
-    let word = [(own.size as u64).to_le_bytes(), (own.unit as u64).to_le_bytes()].concat();
-    let words = everybody_says(call, word).await?;
-    let part = |word: &Vec<u8>| match <[u8; 16]>::try_from(word.as_slice()) {
-        Ok(word) => {
-            let number = u128::from_le_bytes(word);
-            Ok(Part { base: 0, size: number as u64 as usize, unit: (number >> 64) as u64 as usize })
-        }
-        Err(_) => fail(Class::NotSame, "the processes call different functions"),
-    };
-    let mut parts = words.iter().map(part).collect::<Result<Vec<_>>>()?;
+    let sizes = everyone(call, &(own.size, own.unit)).await?;
+    let mut parts: Vec<Part> = sizes.into_iter().map(|(size, unit)| Part { base: 0, size, unit }).collect();
     parts[call.rank()] = own;
     Ok(parts)
 }
@@ -89,8 +81,10 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
     if call.comm.remote.is_some() {
         return fail(Class::Comm, "comm is an intercommunicator");
     }
-    let world = call.world;
-    let comm = duplicate(call).await?;
+    let (world, of) = (call.world, call.comm.context);
+    let comm = duplicate(call, asks_for_protection(hints)?).await?;
+    comm.serve(world, of);
+    comm.heed(world, hints)?;
     let own = parts[comm.rank];
     let number = AtomicI32::new;
     let shown = Shown { size: own.size as isize, unit: number(own.unit as i32), flavor: number(0), model: number(0) };
@@ -107,7 +101,8 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
     });
     world.services.open(window.context(), window.clone());
     // Nobody's word comes before everybody serves.
-    barrier(&Call::new(world, window.comm.clone())).await?;
+    let met = barrier(&Call::new(world, window.comm.clone())).await;
+    met.inspect_err(|_| window.end())?; // the program has no window, and may free the memory
     Ok(window)
 }
 
@@ -116,20 +111,30 @@ impl Window {
     pub fn check_close(&self) -> Result<()> {
         let epochs = &lock(&self.state).epochs;
         match epochs.is_locking() || epochs.started.is_some() || epochs.exposed.is_some() {
-            true => fail(Class::RmaSync, "win is freed inside an epoch"),
-            false => Ok(()),
+            true if !self.comm.is_revoked() => fail(Class::RmaSync, "win is freed inside an epoch"),
+            _ => Ok(()),
         }
     }
 
-    /// MPI_Win_free, but for its handle: nobody uses it any more. Its own memory is gone then.
+    /// MPI_Win_free, but for its handle: nobody uses it any more. Its own memory is gone then. Of a revoked window, nobody's
+    /// words are heard any more, so that nobody is waited for.
     pub async fn close(&self) -> Result<()> {
         self.check_close()?;
         let call = Call::new(self.world, self.comm.clone());
-        let settled = self.settle(None).await;
-        barrier(&call).await?;
-        self.world.services.close(self.context());
-        *lock(&self.memory) = Memory::Lent;
+        let mut settled = self.settle(None).await;
+        match barrier(&call).await {
+            Err(error) if error.class == Class::Revoked => settled = Ok(()),
+            met => met?,
+        }
+        self.end();
         settled
+    }
+
+    /// Nobody's words are heard any more: not by another thread either, which has one already.
+    fn end(&self) {
+        self.world.services.close(self.context());
+        lock(&self.state).ended = true;
+        *lock(&self.memory) = Memory::Lent;
     }
 
     /// MPI_Win_attach.

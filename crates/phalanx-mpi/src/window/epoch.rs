@@ -13,6 +13,7 @@ use std::task::Poll;
 impl Window {
     /// MPI_Win_fence: all operations of all are done, and others may begin.
     pub async fn fence(&self, assert: i32) -> Result<()> {
+        self.comm.check_revoked()?;
         let call = Call::new(self.world, self.comm.clone());
         {
             let epochs = &lock(&self.state).epochs;
@@ -28,6 +29,7 @@ impl Window {
 
     /// MPI_Win_post: the processes of the group may begin.
     pub fn post(&self, group: &Group) -> Result<()> {
+        self.comm.check_revoked()?;
         let ranks = self.ranks_of(group)?;
         {
             let mut state = lock(&self.state);
@@ -36,7 +38,11 @@ impl Window {
             }
             state.epochs.exposed = Some(ranks.clone());
         }
-        ranks.iter().try_for_each(|rank| self.tell(*rank, &Word::Post, &[]))
+        let mut told = Ok(());
+        for rank in ranks {
+            told = told.and(self.tell(rank, &Word::Post, &[]));
+        }
+        told
     }
 
     /// MPI_Win_wait: all who might begin are done.
@@ -55,17 +61,21 @@ impl Window {
         let Some(origins) = &state.epochs.exposed else {
             return fail(Class::RmaSync, "MPI_Win_post was not called");
         };
-        if origins.iter().any(|rank| state.completes[*rank] == 0) {
-            return Ok(false);
+        let missing: Vec<usize> = origins.iter().copied().filter(|rank| state.completes[*rank] == 0).collect();
+        let lost = missing.iter().try_for_each(|rank| self.check_lives(*rank));
+        let all_lost = missing.iter().all(|rank| self.check_lives(*rank).is_err());
+        if !missing.is_empty() && !all_lost {
+            return Ok(false); // the others still use this memory
         }
         for rank in state.epochs.exposed.take().unwrap_or_default() {
-            state.completes[rank] -= 1;
+            state.completes[rank] = state.completes[rank].saturating_sub(1);
         }
-        Ok(true)
+        lost.map(|()| true)
     }
 
     /// MPI_Win_start. Does not wait: operations do, until their target has posted.
     pub fn start(&self, group: &Group) -> Result<()> {
+        self.comm.check_revoked()?;
         let ranks = self.ranks_of(group)?;
         let epochs = &mut lock(&self.state).epochs;
         if epochs.is_locking() || epochs.started.is_some() {
@@ -82,30 +92,36 @@ impl Window {
             Some(started) => started.keys().copied().collect::<Vec<_>>(),
             None => return fail(Class::RmaSync, "MPI_Win_start was not called"),
         };
+        let mut met = Ok(());
         for target in &targets {
-            self.hear_post(*target).await;
+            met = met.and(self.hear_post(*target).await);
         }
         let settled = self.settle(None).await;
-        let told = targets.iter().try_for_each(|target| self.tell(*target, &Word::Complete, &[]));
+        let mut told = Ok(());
+        for target in &targets {
+            told = told.and(self.tell(*target, &Word::Complete, &[]));
+        }
         lock(&self.state).epochs.started = None;
-        settled.and(told)
+        met.and(settled).and(told)
     }
 
     /// Waits until a target of MPI_Win_start has posted.
-    async fn hear_post(&self, target: usize) {
+    async fn hear_post(&self, target: usize) -> Result<()> {
         poll_fn(|_| {
+            let lives = self.check_lives(target);
             let state = &mut *lock(&self.state);
             match state.epochs.started.as_mut().and_then(|started| started.get_mut(&target)) {
                 Some(posted @ false) if state.posts[target] > 0 => {
                     state.posts[target] -= 1;
                     *posted = true;
-                    Poll::Ready(())
+                    Poll::Ready(Ok(()))
                 }
-                Some(false) => Poll::Pending,
-                _ => Poll::Ready(()),
+                Some(false) if lives.is_ok() => Poll::Pending,
+                Some(false) => Poll::Ready(lives),
+                _ => Poll::Ready(Ok(())),
             }
         })
-        .await;
+        .await
     }
 
     /// That an operation on this target may begin now.
@@ -124,7 +140,7 @@ impl Window {
             }
         };
         if waits {
-            self.hear_post(target).await;
+            self.hear_post(target).await?;
         }
         Ok(())
     }
@@ -140,20 +156,26 @@ impl Window {
             epochs.fenced = false;
             epochs.locked.insert(target);
         }
-        let told = self.tell(target, &Word::Lock { exclusive }, &[]);
-        match told {
-            Ok(()) => self.hear_grant(target).await,
-            Err(_) => _ = lock(&self.state).epochs.locked.remove(&target),
+        let mut granted = self.tell(target, &Word::Lock { exclusive }, &[]);
+        if granted.is_ok() {
+            granted = self.hear_grant(target).await;
         }
-        told
+        if granted.is_err() {
+            lock(&self.state).epochs.locked.remove(&target);
+        }
+        granted
     }
 
-    async fn hear_grant(&self, target: usize) {
-        poll_fn(|_| match lock(&self.state).granted.remove(&target) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+    async fn hear_grant(&self, target: usize) -> Result<()> {
+        poll_fn(|_| {
+            let lives = self.check_lives(target);
+            match lock(&self.state).granted.remove(&target) {
+                true => Poll::Ready(Ok(())),
+                false if lives.is_err() => Poll::Ready(lives),
+                false => Poll::Pending,
+            }
         })
-        .await;
+        .await
     }
 
     /// MPI_Win_unlock.
@@ -177,13 +199,14 @@ impl Window {
             epochs.fenced = false;
             epochs.locked_all = true;
         }
+        let mut granted = Ok(());
         for target in 0..self.comm.size() {
-            self.tell(target, &Word::Lock { exclusive: false }, &[])?;
+            granted = granted.and(self.tell(target, &Word::Lock { exclusive: false }, &[]));
         }
         for target in 0..self.comm.size() {
-            self.hear_grant(target).await;
+            granted = granted.and(self.hear_grant(target).await);
         }
-        Ok(())
+        granted // the others are locked, and MPI_Win_unlock_all ends that
     }
 
     /// MPI_Win_unlock_all.
@@ -193,8 +216,11 @@ impl Window {
         }
         let settled = self.settle(None).await;
         lock(&self.state).epochs.locked_all = false;
-        (0..self.comm.size()).try_for_each(|target| self.tell(target, &Word::Unlock, &[]))?;
-        settled
+        let mut told = Ok(());
+        for target in 0..self.comm.size() {
+            told = told.and(self.tell(target, &Word::Unlock, &[]));
+        }
+        settled.and(told)
     }
 
     /// MPI_Win_flush, and MPI_Win_flush_local, which may be the same: this process's operations on the target are done.

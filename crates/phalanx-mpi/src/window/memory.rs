@@ -6,9 +6,10 @@
 //! proved by its number. The file is closed when all have mapped it, and the memory lasts as long as the mappings.
 
 use super::Part;
-use crate::collective::{Call, everybody_says};
+use crate::collective::{Call, everyone, tell_all};
 use crate::error::{Class, Result, fail};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -43,7 +44,7 @@ impl Drop for Memory {
 }
 
 /// Where a process's file is to be found, and what file it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Found {
     process: u64,
     file: u64,
@@ -89,18 +90,15 @@ fn own(length: usize) -> io::Result<usize> {
 async fn between(call: &Call, length: usize) -> Result<io::Result<usize>> {
     // Whoever fails says so, since the others wait for its word.
     let made = if call.rank() == 0 { Some(make(length)) } else { None };
-    let word = match &made {
-        Some(Ok((_, found))) => found.bytes(),
-        _ => Vec::new(),
-    };
-    let first = everybody_says(call, word).await?.swap_remove(0);
+    let own = made.as_ref().map(|made| made.as_ref().ok().map(|(_, found)| *found));
+    let first: Option<Found> = tell_all(call, 0, own.as_ref()).await?;
     let mapped = match &made {
         Some(Ok((file, _))) => map(file, length),
         Some(Err(error)) => Err(io::Error::new(error.kind(), error.to_string())),
-        None => Found::of(&first).and_then(open).and_then(|file| map(&file, length)),
+        None => first.map_or_else(not_made, open).and_then(|file| map(&file, length)),
     };
-    let words = everybody_says(call, vec![u8::from(mapped.is_ok())]).await?;
-    match (mapped, words.iter().position(|word| word != &[1])) {
+    let all = everyone(call, &mapped.is_ok()).await?;
+    match (mapped, all.iter().position(|mapped| !mapped)) {
         (Ok(base), Some(rank)) => {
             drop(super::memory::Memory::Mapped { base, length });
             Ok(Err(io::Error::other(format!("rank {rank} could not map it"))))
@@ -153,16 +151,6 @@ fn open(_found: Found) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-impl Found {
-    fn bytes(self) -> Vec<u8> {
-        [self.process, self.file, self.device, self.number].map(u64::to_le_bytes).concat()
-    }
-
-    fn of(bytes: &[u8]) -> io::Result<Found> {
-        if bytes.len() != 32 {
-            return Err(io::Error::other("the first process could not make it"));
-        }
-        let number = |at: usize| u64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));
-        Ok(Found { process: number(0), file: number(1), device: number(2), number: number(3) })
-    }
+fn not_made() -> io::Result<OwnedFd> {
+    Err(io::Error::other("the first process could not make it"))
 }

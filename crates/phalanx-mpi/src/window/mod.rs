@@ -60,7 +60,7 @@ pub struct Part {
 pub struct Window {
     world: &'static World,
     /// The window's own.
-    comm: Arc<Comm>,
+    pub(crate) comm: Arc<Comm>,
     pub flavor: Flavor,
     /// By rank.
     parts: Vec<Part>,
@@ -135,8 +135,10 @@ impl Window {
         Info::of(lock(&self.hints).clone())
     }
 
-    pub fn set_hints(&self, hints: &Info) {
+    pub fn set_hints(&self, hints: &Info) -> Result<()> {
+        self.comm.heed(self.world, hints)?;
         *lock(&self.hints) = hints.pairs();
+        Ok(())
     }
 
     fn context(&self) -> u64 {
@@ -148,8 +150,21 @@ impl Window {
         let (to, own) = (self.comm.group.processes[rank], self.comm.rank as i32);
         match self.world.engine().send_aside(to, self.context(), own, word.with(data)) {
             true => Ok(()),
-            false => fail(Class::ProcAborted, format!("rank {rank} cannot be reached")),
+            false => Err(self.loss_of(rank)),
         }
+    }
+
+    /// Why nothing more comes from a rank that was lost.
+    fn loss_of(&self, rank: usize) -> Error {
+        let told = self.world.losses.text_of(self.comm.group.processes[rank]);
+        Error::new(Class::ProcFailed, told.unwrap_or_else(|| format!("rank {rank} of the window cannot be reached")))
+    }
+
+    /// Fails when a rank was lost, or the window revoked.
+    fn check_lives(&self, rank: usize) -> Result<()> {
+        self.comm.check_revoked()?;
+        let is_lost = self.world.engine().is_lost(self.comm.group.processes[rank]);
+        if is_lost { Err(self.loss_of(rank)) } else { Ok(()) }
     }
 
     /// A target's rank; None for MPI_PROC_NULL.

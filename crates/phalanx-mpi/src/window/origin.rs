@@ -142,6 +142,7 @@ impl Window {
         let operation = Operation { target, left: pieces.len(), result, failure: None, end };
         let id = {
             let mut state = lock(&self.state);
+            self.comm.check_revoked()?; // who revokes it ends what is there after it has said so
             state.pending[target] += 1;
             state.operations.insert(operation)
         };
@@ -154,12 +155,24 @@ impl Window {
             let (operation, position) = (id as u64, piece.position as u64);
             let displacement = place.displacement;
             let word = Word::Access { operation, position, act, displacement, runs: piece.runs };
-            if let Err(error) = self.tell(target, &word, data) {
+            if let Err(error) = self.ask(target, word, data) {
                 self.give_up(id);
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// Asks a target for a piece, at once or when it has answered others.
+    fn ask(&self, target: usize, word: Word, data: &[u8]) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.may_ask(target) {
+            drop(state);
+            return self.tell(target, &word, data);
+        }
+        state.unasked[target].push_back((word, data.to_vec()));
+        drop(state);
+        self.check_lives(target) // who is lost from now on is heard of, and nothing waits for it any more
     }
 
     /// Nobody will answer an operation.

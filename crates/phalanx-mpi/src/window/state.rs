@@ -1,9 +1,13 @@
 //! What a process knows of a window while it is used.
 
 use super::origin::Operation;
+use super::word::Word;
 use crate::error::Error;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Pieces that a target is asked for at a time: each may wait there, with its answer.
+const MOST_ASKED: usize = 256;
 
 /// All of it.
 pub(super) struct State {
@@ -11,6 +15,9 @@ pub(super) struct State {
     pub operations: Slab<Operation>,
     /// How many of them, by target.
     pub pending: Vec<usize>,
+    /// Pieces of them that each target was asked for and has not answered; and those that wait until it has, with their data.
+    pub asked: Vec<usize>,
+    pub unasked: Vec<VecDeque<(Word, Vec<u8>)>>,
     /// Those that failed and whose failure nobody was told yet, with their targets.
     pub failures: Vec<(usize, Error)>,
     pub epochs: Epochs,
@@ -22,6 +29,8 @@ pub(super) struct State {
     pub lock: Lock,
     /// Memory that is attached to a dynamic window: sizes by address.
     pub regions: BTreeMap<usize, usize>,
+    /// The memory is no longer the window's.
+    pub ended: bool,
 }
 
 /// What this process may do now.
@@ -52,6 +61,8 @@ impl State {
         State {
             operations: Slab::new(),
             pending: vec![0; size],
+            asked: vec![0; size],
+            unasked: (0..size).map(|_| VecDeque::new()).collect(),
             failures: Vec::new(),
             epochs: Epochs::default(),
             posts: vec![0; size],
@@ -59,7 +70,24 @@ impl State {
             granted: BTreeSet::new(),
             lock: Lock::default(),
             regions: BTreeMap::new(),
+            ended: false,
         }
+    }
+
+    /// Whether a target may be asked for one more piece, before which no other waits; it is counted then.
+    pub fn may_ask(&mut self, target: usize) -> bool {
+        let may = self.asked[target] < MOST_ASKED;
+        self.asked[target] += usize::from(may);
+        may
+    }
+
+    /// A target has answered a piece: what it may be asked for next.
+    pub fn ask_next(&mut self, target: usize) -> Option<(Word, Vec<u8>)> {
+        let next = self.unasked[target].pop_front();
+        if next.is_none() {
+            self.asked[target] = self.asked[target].saturating_sub(1);
+        }
+        next
     }
 }
 
@@ -86,6 +114,12 @@ impl Lock {
     pub fn leave(&mut self, rank: usize) -> Vec<usize> {
         self.holders.remove(&rank);
         self.grant()
+    }
+
+    /// Somebody was lost, who may have held the lock or waited for it.
+    pub fn lose(&mut self, rank: usize) -> Vec<usize> {
+        self.queue.retain(|(waiting, _)| *waiting != rank);
+        self.leave(rank)
     }
 
     /// Who gets the lock now: the first in the queue, with those behind that share it.
@@ -120,5 +154,17 @@ mod tests {
         assert_eq!(lock.leave(1), [2]);
         assert_eq!(lock.ask(0, false), []);
         assert_eq!(lock.leave(2), [3, 0]);
+    }
+
+    #[test]
+    fn who_is_lost_holds_and_awaits_nothing() {
+        let mut lock = Lock::default();
+        assert_eq!(lock.ask(0, true), [0]);
+        assert!(
+            [(1, true), (2, true), (3, false)]
+                .into_iter()
+                .all(|(rank, exclusive)| lock.ask(rank, exclusive).is_empty())
+        );
+        assert_eq!((lock.lose(1), lock.lose(0), lock.lose(2)), (vec![], vec![2], vec![3]));
     }
 }

@@ -6,20 +6,41 @@ use super::{Window, lock};
 use crate::constants::{MPI_NO_OP, MPI_REPLACE};
 use crate::datatype::Datatype;
 use crate::engine::{Aside, Scatter};
-use crate::error::{Class, Result, fail};
+use crate::error::{Class, Error, Result, fail};
 use crate::handle::FIRST;
 use crate::op::{Op, combine};
 use crate::service::Service;
 use crate::world::World;
 
 impl Service for Window {
-    fn take(&self, _world: &World, aside: Aside) {
+    fn take(&self, world: &World, aside: Aside) {
+        if self.comm.is_revoked() || !world.engine().reads_answers(aside.from, aside.context) {
+            return;
+        }
         let rank = usize::try_from(aside.source).ok();
         let Some(rank) = rank.filter(|rank| self.comm.group.processes.get(*rank) == Some(&aside.from)) else { return };
         let Some((word, data)) = Word::of(&aside.bytes) else { return };
         for (to, answer, data) in self.answers(rank, word, data) {
             let _ = self.tell(to, &answer, &data); // who is gone needs no answer
         }
+    }
+
+    /// What it was asked for will not be answered, and its locks are nobody's.
+    fn lose(&self, _world: &World, process: u32) {
+        let Some(rank) = self.comm.group.rank_of(process) else { return };
+        let mut state = lock(&self.state);
+        state.abandon(rank, &self.loss_of(rank));
+        let granted = state.lock.lose(rank);
+        drop(state);
+        for rank in granted {
+            let _ = self.tell(rank, &Word::Granted, &[]); // the next one may be lost too
+        }
+    }
+
+    fn revoke(&self) {
+        let error = Error::new(Class::Revoked, Class::Revoked.words());
+        let mut state = lock(&self.state);
+        (0..self.comm.size()).for_each(|rank| state.abandon(rank, &error));
     }
 }
 
@@ -28,6 +49,9 @@ type Answers = Vec<(usize, Word, Vec<u8>)>;
 impl Window {
     fn answers(&self, from: usize, word: Word, data: &[u8]) -> Answers {
         let mut state = lock(&self.state);
+        if state.ended {
+            return Vec::new();
+        }
         let granted = |ranks: Vec<usize>| ranks.into_iter().map(|rank| (rank, Word::Granted, Vec::new())).collect();
         match word {
             Word::Access { operation, position, act, displacement, runs } => {
@@ -45,7 +69,7 @@ impl Window {
             }
             Word::Done { operation, position, failure } => {
                 state.finish(from, operation as usize, position as usize, failure.map(unpacked), data);
-                Vec::new()
+                state.ask_next(from).map(|(word, data)| (from, word, data)).into_iter().collect()
             }
             Word::Lock { exclusive } => granted(state.lock.ask(from, exclusive)),
             Word::Unlock => granted(state.lock.leave(from)),
@@ -66,6 +90,19 @@ impl Window {
 }
 
 impl super::state::State {
+    /// Nobody will answer the operations on a target.
+    fn abandon(&mut self, target: usize, why: &Error) {
+        let its = self.operations.iter().filter(|(_, operation)| operation.target == target);
+        for id in its.map(|(id, _)| id).collect::<Vec<_>>() {
+            let mut operation = self.operations.remove(id);
+            operation.failure.get_or_insert_with(|| why.clone());
+            let unheard = operation.end();
+            self.failures.extend(unheard.map(|error| (target, error)));
+        }
+        (self.pending[target], self.asked[target]) = (0, 0);
+        self.unasked[target].clear();
+    }
+
     /// A piece of an operation was answered.
     fn finish(&mut self, from: usize, id: usize, position: usize, failure: Option<crate::error::Error>, data: &[u8]) {
         let Some(operation) = self.operations.get_mut(id).filter(|operation| operation.target == from) else { return };

@@ -3,8 +3,9 @@
 use super::runs::{Reach, Runs, total};
 use super::word::{Act, Word};
 use super::{Place, Unit, Window, allocate, allocate_shared, create, create_dynamic, lock};
-use crate::collective::Call;
 use crate::collective::tests::Ranks;
+use crate::collective::{Call, barrier};
+use crate::comm::create::duplicate;
 use crate::constants::*;
 use crate::datatype::Datatype;
 use crate::error::Class;
@@ -109,13 +110,13 @@ fn origins_wait_for_their_target_to_post() {
         let window = window_of(call, &mut own).await;
         for turn in 1..4 {
             if rank == 0 {
-                let others = Group { processes: vec![1, 2] };
+                let others = Group::new([1, 2]);
                 window.post(&others).expect("the first");
                 assert_eq!(window.post(&others).expect_err("the second").class, Class::RmaSync);
                 window.wait().await.expect("posted");
                 assert_eq!(own, [0, turn, turn]);
             } else {
-                window.start(&Group { processes: vec![0] }).expect("the first");
+                window.start(&Group::new([0])).expect("the first");
                 let mut value = [turn];
                 window.put(&ints(&mut value), &at(0, rank as i64, 1), None).await.expect("inside");
                 assert!(window.put(&ints(&mut value), &at(1, 0, 1), None).await.is_err());
@@ -166,6 +167,33 @@ fn nothing_outside_of_a_window_is_touched() {
     });
 }
 
+/// Of a long operation a target is asked for a part at a time: what it has answered may wait in its memory.
+#[test]
+fn a_long_operation_waits_with_who_calls_it() {
+    const MANY: usize = 600 * (64 << 10) / 4;
+    Ranks::new(2).all(async |call| {
+        let rank = call.rank();
+        let mut own: Vec<i32> = (0..MANY as i32).map(|index| index + rank as i32).collect();
+        let window = window_of(call, &mut own).await;
+        window.lock_all().await.expect("a lock");
+        let (mut got, place) = (vec![0; MANY], at(1 - rank, 0, MANY));
+        window.get(&ints(&mut got), &place, None).await.expect("inside");
+        window.get(&ints(&mut got[..1]), &at(1 - rank, 1, 1), None).await.expect("inside");
+        {
+            let state = lock(&window.state);
+            assert_eq!((state.asked[1 - rank], state.unasked[1 - rank].len()), (256, 600 + 1 - 256));
+        }
+        window.unlock_all().await.expect("locked");
+        let expected = |index: usize| (index + 1 - rank) as i32;
+        assert!((1..MANY).all(|index| got[index] == expected(index)) && got[0] == expected(1), "in their order");
+        {
+            let state = lock(&window.state);
+            assert!(state.asked[1 - rank] == 0 && state.unasked[1 - rank].is_empty());
+        }
+        window.close().await.expect("it ends");
+    });
+}
+
 #[test]
 fn dynamic_windows_reach_what_is_attached() {
     Ranks::new(2).all(async |call| {
@@ -210,6 +238,58 @@ fn shared_memory_is_the_same_for_all() {
         assert_eq!(unsafe { byte(rank, 9).read() }, left as u8 + 1);
         assert_eq!(window.shared(1).expect("a rank").base, window.shared(0).expect("a rank").base + 10);
         window.close().await.expect("it ends");
+    });
+}
+
+/// Whoever waits for whom: all of it ends, and the window can be freed without the others.
+#[test]
+fn what_is_under_way_in_a_revoked_window_ends() {
+    Ranks::new(3).all(async |call| {
+        let (rank, world, others) = (call.rank(), call.world, call.comm.clone());
+        let comm = duplicate(call, false).await.expect("another one");
+        let mut own = vec![rank as i32; 4];
+        let window = window_of(Call::new(world, comm.clone()), &mut own).await;
+        let (mut got, end) = ([0; 2], Arc::default());
+        match rank {
+            0 => {
+                window.lock(true, 1).await.expect("it is free");
+                window.get(&ints(&mut got), &at(1, 0, 2), Some(Arc::clone(&end))).await.expect("inside");
+            }
+            1 => window.post(&Group::new([0, 2])).expect("the first"),
+            _ => window.start(&Group::new([0])).expect("the first"),
+        }
+        barrier(&Call::new(world, others)).await.expect("all have begun");
+        world.revoke(comm.context);
+        let error = match rank {
+            0 => window.flush(1).await,
+            1 => window.wait().await,
+            _ => window.complete().await,
+        };
+        assert_eq!(error.expect_err("it is revoked").class, Class::Revoked);
+        let outcome: Option<&crate::error::Result<()>> = end.get();
+        assert!(rank > 0 || outcome.is_some());
+        for error in
+            [window.fence(0).await, window.lock(true, 0).await, window.put(&ints(&mut got), &at(1, 0, 2), None).await]
+        {
+            assert_eq!(error.expect_err("it is revoked").class, Class::Revoked);
+        }
+        let begun = [window.post(&Group::new([0])), window.start(&Group::new([0]))];
+        assert!(begun.into_iter().all(|it| it.expect_err("it is revoked").class == Class::Revoked));
+        window.close().await.expect("nobody is waited for");
+    });
+}
+
+/// Between the making of a window's communicator and its being known as that, the program's own is revoked.
+#[test]
+fn a_communicator_that_serves_a_revoked_one_is_revoked() {
+    Ranks::new(1).all(async |call| {
+        let world = call.world;
+        let comm = duplicate(call, false).await.expect("another one");
+        let its = duplicate(Call::new(world, comm.clone()), false).await.expect("another one");
+        world.revoke(comm.context);
+        assert!(!its.is_revoked());
+        its.serve(world, comm.context);
+        assert_eq!(barrier(&Call::new(world, its)).await.expect_err("it is revoked").class, Class::Revoked);
     });
 }
 

@@ -4,6 +4,7 @@
 //! verification of a server's name is at once the check of its role.
 
 mod authority;
+mod known;
 mod pinned;
 
 pub use authority::Authority;
@@ -21,8 +22,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Users whose next control link is resumed.
-const SESSIONS: usize = 256;
+/// Links whose sessions are kept for the next ones of the same users.
+const SESSIONS: usize = 1024;
+/// Next links that a link's session is good for: a copy opens several streams at the same time, each with a ticket of its own.
+const TICKETS: usize = 2;
 
 /// What a member may be in a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +137,7 @@ impl KeyedCertificate {
 #[derive(Debug, Clone)]
 pub struct Member {
     own: KeyedCertificate,
+    authority: CertificateDer<'static>,
     roots: RootCertStore,
     server: Arc<ServerConfig>,
     /// The member's name, unique in its grid by the user's care.
@@ -155,11 +159,11 @@ impl Member {
         }
         let own = KeyedCertificate { certificate, key };
         let mut roots = RootCertStore::empty();
-        roots.add(authority)?;
+        roots.add(authority.clone())?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider());
         let verifier = verifier.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
         let server = server(verifier, &own, SESSIONS)?;
-        Ok(Member { own, roots, server, name })
+        Ok(Member { own, authority, roots, server, name })
     }
 
     /// This member's certificate with its key.
@@ -177,6 +181,12 @@ impl Member {
         Ok(Client { config: Arc::new(config), role })
     }
 
+    /// The same for a member that is always reached at this place: what earlier links of this process left lets the first one
+    /// be resumed too.
+    pub fn client_at(&self, role: Role, place: &str) -> Result<Client, IdentityError> {
+        known::client(self, role, place)
+    }
+
     /// The server's side of a link from any member of this grid. Check [`role_and_name`] of the peer after.
     pub fn server(&self) -> Result<Connection, IdentityError> {
         Ok(Connection::Server(ServerConnection::new(self.server.clone())?))
@@ -184,7 +194,7 @@ impl Member {
 }
 
 /// Links to one member, one after the other. The second is resumed: without certificates and signatures.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
     role: Role,
@@ -207,7 +217,7 @@ fn server(
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![own.certificate.clone()], own.key.clone_key())?;
-    config.send_tls13_tickets = sessions.min(1);
+    config.send_tls13_tickets = sessions.min(TICKETS);
     config.session_storage = ServerSessionMemoryCache::new(sessions);
     Ok(Arc::new(config))
 }

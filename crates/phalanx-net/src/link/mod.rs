@@ -175,11 +175,20 @@ impl Link {
 
     /// Writes what the socket takes now. Errors end the link; its reader tells.
     pub fn flush(&self) {
+        self.write(false);
+    }
+
+    /// The same for what nobody waits for: the system may hold it back for a moment, to travel with what is written next.
+    pub fn flush_with_next(&self) {
+        self.write(true);
+    }
+
+    fn write(&self, is_more: bool) {
         if self.is_copy() {
             return;
         }
         let mut writer = lock(&self.writer);
-        if let Err(error) = self.write(&mut writer) {
+        if let Err(error) = self.write_all(&mut writer, is_more) {
             writer.blocked = false; // room in a socket that failed would wake the reader's thread for nothing
             let _ = self.watch(&writer);
             drop(writer);
@@ -272,11 +281,11 @@ impl Link {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn write(&self, writer: &mut Writer) -> Result<(), LinkError> {
+    fn write_all(&self, writer: &mut Writer, is_more: bool) -> Result<(), LinkError> {
         let was_blocked = writer.blocked;
         writer.blocked = false;
         while !writer.blocked && (writer.has_rest() || self.refill(writer)) {
-            writer.blocked = !writer.write_some(&self.socket, &self.counters)?;
+            writer.blocked = !writer.write_some(&self.socket, is_more, &self.counters)?;
         }
         self.taken.store(writer.rest(), Ordering::Relaxed);
         self.tell_of_room();

@@ -98,11 +98,11 @@ impl Writer {
     }
 
     /// One write; false when the socket is full.
-    pub fn write_some(&mut self, socket: &Socket, counters: &Counters) -> Result<bool, LinkError> {
+    pub fn write_some(&mut self, socket: &Socket, is_more: bool, counters: &Counters) -> Result<bool, LinkError> {
         let outcome = match (self.plain.bytes(), self.plain.only()) {
-            (0, _) => socket.send(&self.sealed[self.written..]),
-            (_, Some(piece)) => socket.send(piece),
-            (_, None) => socket.send_vectored(&self.plain.slices()),
+            (0, _) => socket.send(&self.sealed[self.written..], is_more),
+            (_, Some(piece)) => socket.send(piece, is_more),
+            (_, None) => socket.send_vectored(&self.plain.slices(), is_more),
         };
         let count = match outcome {
             Ok(count) => count,

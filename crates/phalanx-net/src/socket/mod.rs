@@ -1,5 +1,6 @@
 //! A connected stream socket: TCP to other machines, a unix socket pair to processes of this one.
 
+mod line;
 mod listener;
 #[cfg(unix)]
 mod unix;
@@ -21,6 +22,13 @@ const BUFFER: usize = 1 << 20;
 const NO_SIGNAL: i32 = rustix::net::SendFlags::NOSIGNAL.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: i32 = 0;
+
+/// More is about to be written: TCP holds this back for up to 200 ms, or until then. Ended, also by the process's death, it
+/// sends it still.
+#[cfg(target_os = "linux")]
+const MORE: i32 = rustix::net::SendFlags::MORE.bits() as i32;
+#[cfg(not(target_os = "linux"))]
+const MORE: i32 = 0;
 
 /// Reads and writes that do not wait, whatever the socket does otherwise.
 #[cfg(unix)]
@@ -115,14 +123,15 @@ impl Socket {
         Ok(Socket { raw: self.raw.try_clone()? })
     }
 
-    /// Sends what the socket takes now. A peer that is gone is an error, never a signal.
-    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.raw.send_with_flags(bytes, NO_SIGNAL | NO_WAIT)
+    /// Sends what the socket takes now; where there `is_more` to come, a TCP connection may wait for it. A peer that is gone
+    /// is an error, never a signal.
+    pub(crate) fn send(&self, bytes: &[u8], is_more: bool) -> io::Result<usize> {
+        self.raw.send_with_flags(bytes, NO_SIGNAL | NO_WAIT | if is_more { MORE } else { 0 })
     }
 
     /// The same from several places.
-    pub(crate) fn send_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.raw.send_vectored_with_flags(slices, NO_SIGNAL | NO_WAIT)
+    pub(crate) fn send_vectored(&self, slices: &[io::IoSlice<'_>], is_more: bool) -> io::Result<usize> {
+        self.raw.send_vectored_with_flags(slices, NO_SIGNAL | NO_WAIT | if is_more { MORE } else { 0 })
     }
 
     /// Receives what is there; `waits` for it as long as [`Socket::set_read_patience`] said.

@@ -3,12 +3,15 @@
 use super::shared::Shared;
 use crate::interpreter::{end_group, is_zombie};
 use phalanx_core::wire::machines::{Exit, Program};
-use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, RANK, Seat};
+use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, RANK, Seat, UNIVERSE};
 use phalanx_net::socket::Socket;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child as Process, Command, Stdio};
@@ -19,6 +22,9 @@ use std::time::Duration;
 const AT_ONCE: usize = 16 << 10;
 /// Bytes that may wait for a process that does not read what it is told.
 const MOST_PENDING: usize = 64 << 20;
+
+/// The same, for messages.
+const MOST_MESSAGES: usize = 1 << 16;
 
 /// For a program that is busy.
 const BUSY_TRIES: u32 = 50;
@@ -34,7 +40,8 @@ pub struct Child {
     /// None once it was closed at the other end.
     pub control: Option<OwnedFd>,
     messages: Messages,
-    pending: Vec<u8>,
+    /// What its socket had no room for yet: bytes, and a file that goes with the first of them.
+    pending: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
 }
 
 /// The parent's ends of its standard streams.
@@ -61,7 +68,8 @@ impl Child {
         (seat.segment, seat.bytes, seat.bells) = (shared.segment(), shared.bytes, shared.bells());
         let mut command = command(program, folder)?;
         command.env(RANK, seat.to_string());
-        command.stdin(if seat.rank == 0 { Stdio::piped() } else { Stdio::null() });
+        let number = seat.base + seat.rank;
+        command.stdin(if number == 0 { Stdio::piped() } else { Stdio::null() });
         let inherited = [&[seat.control, seat.segment][..], &seat.bells].concat();
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec only system calls are made.
@@ -78,9 +86,9 @@ impl Child {
             end_group(&mut process);
             drop(process.wait());
         })?;
-        let (messages, pending) = (Messages::new(MOST_FROM_RANK), Vec::new());
+        let (messages, pending) = (Messages::new(MOST_FROM_RANK), VecDeque::new());
         let control = Some(OwnedFd::from(control));
-        Ok((Child { rank: seat.rank, process, ended: Arc::new(ended), control, messages, pending }, pipes))
+        Ok((Child { rank: number, process, ended: Arc::new(ended), control, messages, pending }, pipes))
     }
 
     /// The number of its process group.
@@ -94,10 +102,11 @@ impl Child {
         let _ = rustix::process::kill_process_group(group, signal);
     }
 
-    /// Gives it a message; what does not fit into its socket waits.
-    pub fn tell(&mut self, frame: &[u8]) {
-        if self.pending.len() + frame.len() <= MOST_PENDING {
-            self.pending.extend_from_slice(frame);
+    /// Gives it a message, and a file with it; what does not fit into its socket waits.
+    pub fn tell(&mut self, frame: Vec<u8>, file: Option<OwnedFd>) {
+        let waiting: usize = self.pending.iter().map(|(bytes, _)| bytes.len()).sum();
+        if waiting + frame.len() <= MOST_PENDING && self.pending.len() < MOST_MESSAGES {
+            self.pending.push_back((frame, file));
         }
         self.go_on();
     }
@@ -109,9 +118,13 @@ impl Child {
 
     /// Writes what the socket takes.
     pub fn go_on(&mut self) {
-        while let Some(control) = self.control.as_ref().filter(|_| !self.pending.is_empty()) {
-            match rustix::io::write(control, &self.pending) {
-                Ok(count) => drop(self.pending.drain(..count)),
+        while let (Some(control), Some((bytes, file))) = (&self.control, self.pending.front_mut()) {
+            match send(control, bytes, file.as_ref()) {
+                Ok(count) if count == bytes.len() => drop(self.pending.pop_front()),
+                Ok(count) => {
+                    bytes.drain(..count);
+                    *file = None;
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => self.pending.clear(), // reading will tell
@@ -155,6 +168,17 @@ impl Child {
     }
 }
 
+/// Sends what there is room for, and the file with the first byte.
+fn send(to: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let files: Vec<BorrowedFd<'_>> = file.into_iter().map(AsFd::as_fd).collect();
+    if !files.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    }
+    sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
+}
+
 /// A program that was just written is busy for as long as a process has its file open that another thread is starting: a
 /// copy of this one, until it becomes its own program.
 fn spawn(command: &mut Command) -> io::Result<Process> {
@@ -173,9 +197,11 @@ fn command(program: &Program, folder: Option<&Path>) -> io::Result<Command> {
     let mut words = program.command.iter().map(|word| OsStr::from_bytes(word));
     let mut command = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
     command.args(words);
+    command.env_remove(UNIVERSE); // of a program whose process starts this one
     let variables = program.environment.iter();
     command.envs(variables.map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
-    if let Some(folder) = folder {
+    let own = program.folder.as_ref().map(|folder| Path::new(OsStr::from_bytes(folder)));
+    if let Some(folder) = own.or(folder) {
         command.current_dir(folder);
     }
     Ok(command)

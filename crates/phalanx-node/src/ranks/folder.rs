@@ -1,16 +1,21 @@
 //! The folder of a program on an executor: the user's files, for this program only, gone with it.
 
 use phalanx_core::wire::machines::MOST_NAME;
+use phalanx_net::sync::lock;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Component, Path};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// Of its name; before it comes the executor's process number.
 const PREFIX: &str = "phalanx-";
 const WORD: &str = "-program-";
+/// Of the folder for checkpoints.
+const CHECKPOINTS: &str = ".phalanx-checkpoints";
 
 /// Entered by this user only; removed when it is dropped.
 #[derive(Debug)]
@@ -19,7 +24,9 @@ pub struct Folder {
     /// Says to others that the folder is in use.
     _lock: File,
     /// The file that is being written.
-    file: Option<File>,
+    file: Mutex<Option<File>>,
+    /// Files are sent once more.
+    replaces: AtomicBool,
 }
 
 impl Folder {
@@ -28,17 +35,32 @@ impl Folder {
         remove_stale(&std::env::temp_dir());
         let name = format!("{PREFIX}{}{WORD}", std::process::id());
         let folder = tempfile::Builder::new().prefix(&name).permissions(Permissions::from_mode(0o700)).tempdir()?;
-        let lock = File::open(folder.path())?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(Folder { folder, _lock: lock, file: None })
+        let opened = File::open(folder.path())?;
+        flock(&opened, FlockOperation::LockExclusive)?;
+        Ok(Folder { folder, _lock: opened, file: Mutex::new(None), replaces: AtomicBool::new(false) })
     }
 
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
+    /// A folder in it for checkpoints of a BSP program. Machines that are only said to be several have several.
+    pub fn checkpoints(&self, machine: usize) -> io::Result<PathBuf> {
+        let name = if machine == 0 { CHECKPOINTS.to_owned() } else { format!("{CHECKPOINTS}-{machine}") };
+        let path = self.folder.path().join(name);
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(path),
+        }
+    }
+
+    /// From now on files may come that are there already: the program is started again.
+    pub fn open_again(&self) {
+        self.replaces.store(true, Ordering::Relaxed);
+    }
+
     /// Begins a file; an error for a name that would lead out of the folder, or that is there already.
-    pub fn begin(&mut self, name: &str, executable: bool) -> io::Result<()> {
+    pub fn begin(&self, name: &str, executable: bool) -> io::Result<()> {
         let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || name.len() > MOST_NAME || !inside {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file's name leads out of the program's folder"));
@@ -46,20 +68,23 @@ impl Folder {
         let path = self.folder.path().join(name);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mode = if executable { 0o700 } else { 0o600 };
-        self.file = Some(OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?);
+        if self.replaces.load(Ordering::Relaxed) {
+            let _ = fs::remove_file(&path); // a process of before may still have it open
+        }
+        *lock(&self.file) = Some(OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?);
         Ok(())
     }
 
     /// The next bytes of the file.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let file =
-            self.file.as_mut().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file was begun"))?;
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = lock(&self.file);
+        let file = file.as_mut().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file was begun"))?;
         file.write_all(bytes)
     }
 
     /// All files are there. A program that is still being written could not be run.
-    pub fn finish(&mut self) {
-        self.file = None;
+    pub fn finish(&self) {
+        *lock(&self.file) = None;
     }
 }
 
@@ -86,7 +111,7 @@ mod tests {
 
     #[test]
     fn files_are_this_users_alone_and_go_with_the_folder() {
-        let mut folder = Folder::new().unwrap();
+        let folder = Folder::new().unwrap();
         folder.begin("bin/a.out", true).unwrap();
         folder.write(b"one").unwrap();
         folder.write(b"two").unwrap();
@@ -102,12 +127,15 @@ mod tests {
 
     #[test]
     fn no_name_leads_out() {
-        let mut folder = Folder::new().unwrap();
+        let folder = Folder::new().unwrap();
         for name in ["", "/etc/passwd", "../x", "a/../../x", ".", "a\0b", &"a/".repeat(3000)] {
             assert!(folder.begin(name, false).is_err(), "{name:?}");
         }
         folder.begin("a", false).unwrap();
         assert!(folder.begin("a", true).is_err(), "it is there already");
         assert!(folder.begin("a/b", true).is_err(), "a file is no folder");
+        folder.open_again();
+        assert!(folder.begin("a", true).is_ok(), "it is sent once more");
+        assert!(folder.begin("../a", true).is_err());
     }
 }

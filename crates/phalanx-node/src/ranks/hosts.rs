@@ -1,7 +1,7 @@
 //! A launcher's side of executors: reached, asked for places, given the files, and heard until all ranks have ended.
 
 use super::credit::Credit;
-use super::happening::Happening;
+use super::happening::{Happening, Teller};
 use super::job::Staged;
 use super::machine::Event;
 use super::output::Output;
@@ -10,7 +10,7 @@ use crate::control::{Pulse, tell};
 use crate::explain::stronger;
 use crate::remote::{DIAL_PATIENCE, call, printable, unreachable};
 use bytes::Bytes;
-use phalanx_core::level::{Agreed, LevelSet, Levels, Mark, Policy};
+use phalanx_core::level::{Agreed, Level, LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
 use phalanx_core::wire::ranks::{FromRank, ToRank};
 use phalanx_core::wire::{VERSION, decode, encode};
@@ -45,7 +45,7 @@ pub struct Host {
     pub name: String,
     pub ip: IpAddr,
     pub free: u32,
-    address: Address,
+    pub address: Address,
     shared: Arc<Shared>,
     answers: Mutex<Receiver<FromMachine>>,
 }
@@ -60,25 +60,30 @@ struct Shared {
     /// Bytes of output that are here and not yet written.
     unwritten: AtomicUsize,
     started: AtomicBool,
+    /// That all output has come, and that nobody is interested in more: the link may end.
+    drained: AtomicBool,
+    forgotten: AtomicBool,
+    /// That all output was written, or will not come.
+    silent: AtomicBool,
     ip: IpAddr,
 }
 
+/// The number of a machine until there are places.
+const UNKNOWN: usize = usize::MAX;
+
 impl Host {
     /// Reaches an executor and hears its offer. What its ranks do comes as happenings, their output goes to `output`.
-    pub fn reach(
-        address: &Address,
-        member: &Member,
-        output: Output,
-        happenings: Sender<Happening>,
-    ) -> Result<Host, String> {
+    pub fn reach(address: &Address, member: &Member, output: Output, happenings: Teller) -> Result<Host, String> {
         let failed = |error: io::Error| unreachable(address, &error);
         let client = member.client_of(Role::Executor).map_err(|error| error.to_string())?;
         let (socket, shaken) = call(address, &client, Preamble::Ranks).map_err(failed)?;
         let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| error.to_string())?;
         let ip = socket.peer().map_err(failed)?.ip();
         let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).map_err(failed)?;
-        let (part, unwritten, started) = (Mutex::new(None), AtomicUsize::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { link, credit: Credit::new(), part, unwritten, started, ip });
+        let (part, unwritten) = (Mutex::new(None), AtomicUsize::new(0));
+        let [started, drained, forgotten, silent] = [const { AtomicBool::new(false) }; 4];
+        let shared = Shared { link, credit: Credit::new(), part, unwritten, started, drained, forgotten, silent, ip };
+        let shared = Arc::new(shared);
         let (answered, answers) = sync_channel(MOST_ANSWERS);
         let (written, to_write) = channel();
         let reading = Reading { shared: shared.clone(), answered, written, happenings: happenings.clone() };
@@ -100,14 +105,39 @@ impl Host {
     }
 
     /// Asks for places; for each of the machines what links of its ranks with those there may have.
-    pub fn begin(&self, part: Part, number: usize, machines: &[IpAddr]) -> Result<Vec<[LevelSet; 3]>, String> {
-        *lock(&self.shared.part) = Some((number, part.first..part.first + part.count()));
+    pub fn begin(
+        &self,
+        part: Part,
+        number: usize,
+        machines: &[IpAddr],
+        program: [u8; 16],
+    ) -> Result<Vec<[LevelSet; 3]>, String> {
+        let its = if part.base == 0 { number } else { UNKNOWN };
+        *lock(&self.shared.part) = Some((its, part.first..part.first + part.count()));
         let machines = machines.to_vec();
         let count = machines.len();
-        self.tell(&ToMachine::Begin { part, machine: number as u32, machines });
+        self.tell(&ToMachine::Begin { part, machine: number as u32, machines, program });
         match self.answer(BEGIN_PATIENCE)? {
             FromMachine::Begun { levels } if levels.len() == count => Ok(levels),
             _ => Err(format!("{} does not keep to the protocol", self.address)),
+        }
+    }
+
+    /// Its number among the program's machines, which is not known before there are places. Whether there will be word of
+    /// the end of its output.
+    pub fn set_number(&self, number: usize) -> bool {
+        let mut part = lock(&self.shared.part);
+        if let Some((its, _)) = &mut *part {
+            *its = number;
+        }
+        part.is_some() && !self.shared.silent.load(Ordering::Relaxed)
+    }
+
+    /// Its ranks have ended, or were never started: the link ends with their output.
+    pub fn forget(&self) {
+        self.shared.forgotten.store(true, Ordering::SeqCst);
+        if self.shared.drained.load(Ordering::SeqCst) || !self.shared.started.load(Ordering::Acquire) {
+            self.shared.link.close();
         }
     }
 
@@ -184,6 +214,12 @@ impl Drop for Host {
 }
 
 impl Shared {
+    /// All output has come; whether nobody is interested in more.
+    fn drain(&self) -> bool {
+        self.drained.store(true, Ordering::SeqCst);
+        self.forgotten.load(Ordering::SeqCst)
+    }
+
     fn tell_with(&self, message: &ToMachine, body: &[u8]) -> bool {
         let start = encode(message, body.len() as u64);
         let body = if body.is_empty() { Vec::new() } else { vec![Bytes::copy_from_slice(body)] };
@@ -191,7 +227,7 @@ impl Shared {
     }
 
     /// Shows output as it comes, and says so; an empty piece is a stream's end. Until nothing comes any more.
-    fn write(&self, pieces: &Receiver<(Source, Bytes)>, mut output: Output, happenings: &Sender<Happening>) {
+    fn write(&self, pieces: &Receiver<(Source, Bytes)>, mut output: Output, happenings: &Teller) {
         let mut waits = false;
         loop {
             let piece = match waits {
@@ -210,8 +246,10 @@ impl Shared {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        if lock(&self.part).is_some() {
-            let _ = happenings.send(Happening::Drained);
+        let part = lock(&self.part);
+        self.silent.store(true, Ordering::Relaxed);
+        if part.as_ref().is_some_and(|(its, _)| *its != UNKNOWN) {
+            happenings.send(Happening::Drained);
         }
     }
 }
@@ -221,7 +259,7 @@ struct Reading {
     shared: Arc<Shared>,
     answered: SyncSender<FromMachine>,
     written: Sender<(Source, Bytes)>,
-    happenings: Sender<Happening>,
+    happenings: Teller,
 }
 
 impl Reading {
@@ -246,12 +284,12 @@ impl Reading {
             },
         );
         shared.credit.close();
-        if let Some((machine, _)) = *lock(&shared.part) {
+        if let Some((machine, _)) = lock(&shared.part).clone().filter(|(its, _)| *its != UNKNOWN) {
             let why = match error {
                 phalanx_net::link::LinkError::Closed => "its machine does not answer".to_owned(),
                 error => format!("its machine is gone: {error}"),
             };
-            let _ = happenings.send(Happening::Gone { machine, why });
+            happenings.send(Happening::Gone { machine, why });
         }
     }
 }
@@ -259,7 +297,7 @@ impl Reading {
 struct Frames<'a> {
     shared: &'a Shared,
     answered: SyncSender<FromMachine>,
-    happenings: &'a Sender<Happening>,
+    happenings: &'a Teller,
 }
 
 impl Frames<'_> {
@@ -277,10 +315,10 @@ impl Frames<'_> {
             }
             FromMachine::Drained => {
                 *written = None;
-                return true;
+                return !self.shared.drain();
             }
             FromMachine::Said { rank, mut message } => {
-                if let FromRank::Joined { listens: Some(listens) } = &mut message {
+                if let FromRank::Joined { listens: Some(listens) } | FromRank::Listens { listens, .. } = &mut message {
                     listens.address.set_ip(self.shared.ip); // as the user's machine reaches it, others do
                 }
                 Event::Said { rank, message }
@@ -288,7 +326,7 @@ impl Frames<'_> {
             FromMachine::Nonsense { rank } => Event::Nonsense { rank },
             FromMachine::Ended { rank, exit } => Event::Ended { rank, exit },
             FromMachine::Refused { reason } if self.shared.started.load(Ordering::Acquire) => {
-                let _ = self.happenings.send(Happening::Trouble(printable(&reason)));
+                self.happenings.send(Happening::Trouble(printable(&reason)));
                 return false; // it may have started nothing, whose end would be waited for
             }
             answer => {
@@ -299,7 +337,7 @@ impl Frames<'_> {
             }
         };
         let (Event::Said { rank, .. } | Event::Nonsense { rank } | Event::Ended { rank, .. }) = &event;
-        self.is_here(*rank) && self.happenings.send(Happening::Event(event)).is_ok()
+        self.is_here(*rank) && self.happenings.send(Happening::Event(event))
     }
 
     fn is_here(&self, rank: u32) -> bool {
@@ -314,16 +352,24 @@ impl Frames<'_> {
 }
 
 /// How links between each two of the machines are protected. `offered[one][other]`: what one takes of links with the other.
-pub fn levels(policy: &Policy, ips: &[IpAddr], offered: &[Vec<[LevelSet; 3]>]) -> Result<Vec<Vec<Levels>>, String> {
+/// Where one of the two has not been asked yet it is private, of which nobody hears before it was.
+pub fn levels(
+    policy: &Policy,
+    ips: &[IpAddr],
+    offered: &[Option<Vec<[LevelSet; 3]>>],
+) -> Result<Vec<Vec<Levels>>, String> {
     let agree = |to: usize, takes: [LevelSet; 3]| -> Result<Agreed, String> {
         let place = policy.place(Some(ips[to]), Role::Executor.name());
         policy.agree(&place, takes).map_err(|conflict| format!("{}: {conflict}", ips[to]))
     };
     let between = |one: usize, other: usize| {
         if one == other {
-            return Ok(Levels::all(phalanx_core::level::Level::Clear));
+            return Ok(Levels::all(Level::Clear));
         }
-        let takes = Mark::ALL.map(|mark| offered[one][other][mark as usize].both(offered[other][one][mark as usize]));
+        let (Some(here), Some(there)) = (&offered[one], &offered[other]) else {
+            return Ok(Levels::all(Level::Private));
+        };
+        let takes = Mark::ALL.map(|mark| here[other][mark as usize].both(there[one][mark as usize]));
         Ok(stronger(agree(one, takes)?, agree(other, takes)?).levels)
     };
     let all = 0..ips.len();

@@ -1,7 +1,8 @@
 //! What the user asked for.
 
 use super::output::Look;
-use phalanx_core::level::Policy;
+use phalanx_core::level::{Level, Policy};
+use phalanx_core::spmd::Limit;
 use phalanx_net::address::Address;
 use phalanx_net::identity::Member;
 use std::io;
@@ -18,8 +19,23 @@ pub struct Job {
     pub keep_going: bool,
     /// None: this machine.
     pub hosts: Option<Hosts>,
+    /// On this machine: each rank is treated as one on a machine of its own, with links of this level to the others.
+    pub apart: Option<Level>,
     /// What every host gets.
     pub files: Vec<Staged>,
+    /// Of a BSP program.
+    pub checkpoints: Option<Checkpoints>,
+}
+
+/// A BSP program is started again after a loss where it makes checkpoints.
+#[derive(Debug, Clone, Copy)]
+pub struct Checkpoints {
+    /// Supersteps from one to the next; none: the program says.
+    pub every: Option<u32>,
+    /// How often it is started again without a new checkpoint in between.
+    pub restarts: u32,
+    /// How slow a machine may be; a slower one is left. None: that is not looked at.
+    pub move_slow: Option<Limit>,
 }
 
 /// Some processes of one program.

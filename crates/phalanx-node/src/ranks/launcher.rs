@@ -1,17 +1,23 @@
 //! A program from its start to its exit code: events of its machines go to the engine, whose commands are carried out.
 
-use super::happening::Happening;
-use super::job::{Job, LaunchError};
-use super::machine::Event;
+use super::again::Again;
+use super::happening::{Happening, Teller};
+use super::job::{Checkpoints, Job, LaunchError};
+use super::machine::{Event, explain};
+use super::more::More;
 use super::output::Output;
 use super::site::Site;
-use super::starting::Starting;
+use super::starting::{Known, Starting, placed};
 use phalanx_core::launch::{Command, Launch};
+use phalanx_core::wire::ranks::{CHECKPOINT_EVERY, MOVE_SLOW, ToRank};
+use phalanx_core::wire::universe::Wanted;
+use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +28,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// A running program; dropping it ends it.
 #[derive(Debug)]
 pub struct Launcher {
-    happenings: Sender<Happening>,
+    happenings: Teller,
     code: Arc<Code>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -35,17 +41,58 @@ struct Code {
 
 impl Launcher {
     /// Starts a program. Takes as long as it takes to reach its machines and to send the files.
-    pub fn start(job: Job) -> Result<Launcher, LaunchError> {
-        let (happenings, happened) = channel();
+    pub fn start(mut job: Job) -> Result<Launcher, LaunchError> {
+        let (to, happened) = channel();
+        let happenings = Teller { to, start: 0 };
         let troubles = happenings.clone();
-        let on_trouble = move |error: &io::Error| drop(troubles.send(Happening::OutputFailed(copy(error))));
+        let on_trouble = move |error: &io::Error| {
+            troubles.send(Happening::OutputFailed(copy(error)));
+        };
         let output = Output::new(job.look.clone(), Box::new(on_trouble));
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let starting = Starting { job, output: output.clone(), happenings: happenings.clone(), stopped };
-        let (options, sites) = starting.run()?;
+        if let Some(Checkpoints { every, move_slow, .. }) = job.checkpoints {
+            let told = every.map(|every| (CHECKPOINT_EVERY, every.to_string()));
+            let told = told.into_iter().chain(move_slow.map(|limit| (MOVE_SLOW, limit.to_string())));
+            job.environment.extend(told.map(|(name, value)| (name.into(), value.into_bytes())));
+        }
+        let (program, stopped) = (Arc::new(Known::new(&job)?), Some(stopped));
+        let (environment, known) = (job.environment.clone(), program.clone());
+        let more = More {
+            environment,
+            output: output.clone(),
+            happenings: happenings.clone(),
+            program: known,
+            kept: Arc::default(),
+        };
+        let first = Starting {
+            job,
+            output,
+            happenings: happenings.clone(),
+            stopped,
+            size: None,
+            placed: Vec::new(),
+            left: Vec::new(),
+            returns: false,
+            program,
+        };
+        let mut again = first.again();
+        let (options, sites) = first.run()?;
+        again.size = Some(options.machine_of.len() as u32);
+        again.placed = placed(&options, &sites);
         let (code, machine_of) = (Arc::new(Code::default()), options.machine_of.clone());
-        let (launch, began) = (Launch::new(options), Instant::now());
-        let run = Run { launch, sites, machine_of, output, happened, began, interrupted: false, _stop: stop };
+        let run = Run {
+            launch: Launch::new(options),
+            undrained: sites.len(),
+            sites: sites.into_iter().map(Some).collect(),
+            machine_of,
+            more,
+            again: Again::new(again),
+            anew: None,
+            happened,
+            began: Instant::now(),
+            interrupted: false,
+            _stop: stop,
+        };
         let to = code.clone();
         let work = move || to.set(run.finish());
         let thread = thread::Builder::new().name("phalanx-launcher".into()).spawn(work)?;
@@ -61,7 +108,7 @@ impl Launcher {
 
     /// This process was sent a signal: those that end it end the program, the others are passed on.
     pub fn signal(&self, number: i32) {
-        let _ = self.happenings.send(Happening::Signal(number));
+        self.happenings.send(Happening::Signal(number));
     }
 }
 
@@ -82,30 +129,48 @@ impl Code {
     }
 }
 
+/// How a program is to be started again.
+enum Anew {
+    /// Without some machines, and elsewhere than on one.
+    Elsewhere { without: Vec<usize>, leave: Option<usize> },
+    /// Where it was.
+    There,
+}
+
 /// What the launcher's thread has.
 struct Run {
     launch: Launch,
-    sites: Vec<Site>,
+    /// By machine; none where all processes that it will have had have ended.
+    sites: Vec<Option<Site>>,
     machine_of: Vec<usize>,
-    output: Output,
-    happened: Receiver<Happening>,
+    more: More,
+    again: Again,
+    /// The program is to be started again once its output is written.
+    anew: Option<Anew>,
+    happened: Receiver<(u32, Happening)>,
     began: Instant,
     interrupted: bool,
+    /// Machines whose output has not ended.
+    undrained: usize,
     /// Closed at the end, which stops the reading of standard input.
     _stop: OwnedFd,
 }
 
 impl Run {
     fn finish(mut self) -> i32 {
-        let (mut code, mut undrained, mut last) = (None, self.sites.len(), None);
+        let (mut code, mut last) = (None, None);
         loop {
-            if let Some(code) = code.filter(|_| undrained == 0 || last.is_some_and(|last| Instant::now() >= last)) {
-                self.output.say_rest();
+            if let Some(code) = code.filter(|_| self.undrained == 0 || last.is_some_and(|last| Instant::now() >= last))
+            {
+                self.more.output.say_rest();
                 return code;
+            }
+            if let Some(anew) = self.anew.take_if(|_| self.undrained == 0 && code.is_none()) {
+                self.start_again(&anew);
             }
             let due = self.launch.deadline().filter(|_| code.is_none()).map(|due| self.began + due);
             match self.next(due.or(last)) {
-                Some(Happening::Drained) => undrained = undrained.saturating_sub(1),
+                Some(Happening::Restarted) => self.take_over(),
                 Some(happening) => self.take(happening),
                 None => self.launch.on_time(self.began.elapsed()),
             }
@@ -119,9 +184,47 @@ impl Run {
     }
 
     /// What happens until then.
-    fn next(&self, until: Option<Instant>) -> Option<Happening> {
-        let Some(until) = until else { return self.happened.recv().ok() };
-        self.happened.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    fn next(&mut self, until: Option<Instant>) -> Option<Happening> {
+        loop {
+            if let Some(happening) = self.again.take_early() {
+                return Some(happening);
+            }
+            let (start, happening) = match until {
+                None => self.happened.recv().ok()?,
+                Some(until) => self.happened.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?,
+            };
+            if let Some(happening) = self.again.sort(start, happening) {
+                return Some(happening);
+            }
+        }
+    }
+
+    fn start_again(&mut self, anew: &Anew) {
+        self.more.program.executors.get().inspect(|executors| executors.end(false));
+        let sites: Vec<Site> = std::mem::take(&mut self.sites).into_iter().flatten().collect();
+        let begun = match anew {
+            Anew::Elsewhere { without, leave } => self.again.begin(without, *leave, sites),
+            Anew::There => self.again.go_back(),
+        };
+        if let Err(error) = begun {
+            self.cannot_go_on(&error.to_string());
+        }
+    }
+
+    fn take_over(&mut self) {
+        match self.again.take() {
+            Some(Ok((options, sites))) => {
+                (self.machine_of, self.undrained) = (options.machine_of.clone(), sites.len());
+                self.sites = sites.into_iter().map(Some).collect();
+                self.launch.on_restarted(self.began.elapsed(), options);
+            }
+            Some(Err(error)) => self.launch.on_not_restarted(self.began.elapsed(), &error.to_string()),
+            None => {}
+        }
+    }
+
+    fn cannot_go_on(&mut self, why: &str) {
+        self.launch.on_trouble(self.began.elapsed(), format!("the program cannot go on: {why}"), 1);
     }
 
     fn take(&mut self, happening: Happening) {
@@ -138,7 +241,7 @@ impl Run {
                 self.launch.on_trouble(now, format!("the output cannot be written: {error}"), 1);
             }
             Happening::Signal(number) if matches!(number, libc::SIGUSR1 | libc::SIGUSR2) => {
-                self.sites.iter().for_each(|site| site.signal(number));
+                self.sites.iter().flatten().for_each(|site| site.signal(number));
             }
             Happening::Gone { machine, why } => self.launch.on_machine_gone(now, machine, &why),
             Happening::Trouble(what) => self.launch.on_trouble(now, what, 1),
@@ -146,7 +249,10 @@ impl Run {
                 self.interrupted = true;
                 self.launch.on_interrupt(now, number);
             }
-            Happening::Drained => {}
+            Happening::Drained => self.undrained = self.undrained.saturating_sub(1),
+            Happening::Placed { ranks } => self.on_placed(ranks),
+            Happening::Places { machine, found } => self.launch.on_places(now, machine, found),
+            Happening::Restarted => {}
         }
     }
 
@@ -155,13 +261,88 @@ impl Run {
         match command {
             Command::Tell { ranks, message } => {
                 let first = ranks.first().map(|rank| self.machine_of[*rank as usize]);
-                first.into_iter().for_each(|machine| self.sites[machine].tell(ranks.clone(), message.clone()));
+                let site = first.and_then(|machine| self.sites[machine].as_ref());
+                site.into_iter().for_each(|site| site.tell(ranks.clone(), message.clone()));
             }
-            Command::Signal { number } => self.sites.iter().for_each(|site| site.signal(number)),
-            Command::Say(text) => self.output.say(&text),
+            Command::Signal { number } => {
+                self.more.program.executors.get().inspect(|executors| executors.end(true));
+                self.sites.iter().flatten().for_each(|site| site.signal(number));
+            }
+            Command::Start { machine, ranks, programs } => self.start(machine, ranks, programs),
+            Command::Meet { one, other } => self.meet(one, other),
+            Command::End { machine } => {
+                self.sites[machine].iter().for_each(|site| site.signal(libc::SIGKILL));
+            }
+            Command::Forget { machine } => match &self.sites[machine] {
+                Some(Site::There(host)) => host.forget(), // its output may still be coming
+                _ => self.sites[machine] = None,
+            },
+            Command::Say(text) => self.more.output.say(&text),
+            Command::Seek { machine, places } => {
+                let site = self.sites[machine].as_ref();
+                site.into_iter().for_each(|site| self.again.seek(machine, site, places));
+            }
+            Command::Restart { without, leave } => self.anew = Some(Anew::Elsewhere { without, leave }),
+            Command::Return => self.anew = Some(Anew::There),
             Command::Finish { code } => return Some(code),
         }
         None
+    }
+}
+
+impl Run {
+    /// Starts a world that is spawned. What goes wrong is told as the end of its processes.
+    fn start(&mut self, machine: usize, ranks: Range<u32>, programs: Vec<Wanted>) {
+        debug_assert_eq!(machine, self.sites.len());
+        self.machine_of.extend(ranks.clone().map(|_| machine));
+        let started = self.more.start(ranks.clone(), programs);
+        if let Err(error) = &started {
+            ranks.for_each(|rank| self.more.report_unstarted(rank, explain(error)));
+        }
+        let site = started.ok().flatten();
+        self.undrained += usize::from(site.is_some());
+        self.sites.push(site);
+    }
+
+    /// Executors have room for a world, or not.
+    fn on_placed(&mut self, ranks: Range<u32>) {
+        let kept = match self.more.take_kept(&ranks) {
+            Ok(kept) => kept,
+            Err(why) => return ranks.for_each(|rank| self.more.report_unstarted(rank, why.clone())),
+        };
+        let (places, levels) = (kept.places.clone(), kept.levels.clone());
+        let mut rank = ranks.start as usize;
+        for (place, host) in places.iter().zip(&kept.hosts) {
+            let machine = self.sites.len();
+            self.undrained += usize::from(host.set_number(machine));
+            self.machine_of[rank..rank + place.processes as usize].fill(machine);
+            rank += place.processes as usize;
+            self.sites.push(Some(Site::There(host.clone())));
+        }
+        // Where nobody waits for the world any more its places are let go.
+        let wanted = self.launch.on_placed(self.began.elapsed(), ranks.clone(), places, levels);
+        let started =
+            if wanted { self.more.start_there(ranks.clone(), kept) } else { Err(io::ErrorKind::Interrupted.into()) };
+        if let Err(error) = started {
+            ranks.for_each(|rank| self.more.report_unstarted(rank, explain(&error)));
+        }
+    }
+
+    /// Connects two processes. One that gets no connection waits until it hears that the other is gone.
+    fn meet(&mut self, one: u32, other: u32) {
+        match Socket::pair() {
+            Ok((here, there)) => {
+                for (rank, process, end) in [(one, other, here), (other, one, there)] {
+                    if let Some(site) = &self.sites[self.machine_of[rank as usize]] {
+                        site.give(rank, &ToRank::Met { process }, OwnedFd::from(end));
+                    }
+                }
+            }
+            Err(error) => {
+                let why = format!("processes cannot be connected: {error}: raise the limit with ulimit -n?");
+                self.launch.on_trouble(self.began.elapsed(), why, 1);
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use phalanx_core::wire::ranks::{FromRank, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::process::Signal;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub enum Event {
 
 enum Order {
     Tell { ranks: Vec<u32>, frame: Vec<u8> },
+    Give { rank: u32, frame: Vec<u8>, file: OwnedFd },
     Signal { number: i32 },
 }
 
@@ -45,11 +47,12 @@ pub struct Streams {
 }
 
 impl Machine {
-    /// Starts the ranks in a folder; none: where this process is. Those that cannot be started end at once. `on_event` is
-    /// called in the thread.
+    /// Starts the ranks in a folder; none: where this process is. Those that cannot be started end at once. `address`: where
+    /// ranks of other machines reach these. `on_event` is called in the thread.
     pub fn start(
         part: Part,
         folder: Option<PathBuf>,
+        address: Option<IpAddr>,
         on_event: impl FnMut(Event) + Send + 'static,
     ) -> io::Result<(Machine, Streams)> {
         let shared = Shared::new(part.count())?;
@@ -60,7 +63,7 @@ impl Machine {
         let waking = wake.clone();
         // The children end with the thread that started them, so it is the one that stays.
         let thread = thread::Builder::new().name("phalanx-ranks".into()).spawn(move || {
-            let mut watch = Watch { children: Vec::new(), guard, wake: waking, orders: obeyed, on_event };
+            let mut watch = Watch { children: Vec::new(), guard, wake: waking, orders: obeyed, address, on_event };
             let _ = started.send(watch.start(&part, folder.as_deref(), &shared));
             drop(shared);
             watch.run();
@@ -73,6 +76,11 @@ impl Machine {
     /// Gives ranks a message, with its length before it.
     pub fn tell(&self, ranks: Vec<u32>, frame: Vec<u8>) {
         self.order(Order::Tell { ranks, frame });
+    }
+
+    /// Gives a process a message, and a file with it.
+    pub fn give(&self, rank: u32, frame: Vec<u8>, file: OwnedFd) {
+        self.order(Order::Give { rank, frame, file });
     }
 
     /// Sends every process a signal.
@@ -99,6 +107,7 @@ struct Watch<F> {
     guard: Guard,
     wake: Arc<OwnedFd>,
     orders: Receiver<Order>,
+    address: Option<IpAddr>,
     on_event: F,
 }
 
@@ -127,9 +136,10 @@ impl<F: FnMut(Event)> Watch<F> {
         folder: Option<&Path>,
         shared: &Shared,
     ) -> io::Result<(Pipes, Arc<OwnedFd>)> {
-        let Part { size, first, secret, .. } = *part;
-        let (app, local) = (program.app, part.count());
-        let seat = Seat { rank, size, app, control: 0, segment: 0, bytes: 0, bells: Vec::new(), first, local, secret };
+        let Part { base, size, first, secret, .. } = *part;
+        let (app, local, rank, first) = (program.app, part.count(), rank - base, first - base);
+        let (address, bells, control, segment, bytes) = (self.address, Vec::new(), 0, 0, 0);
+        let seat = Seat { rank, size, base, app, control, segment, bytes, bells, first, local, secret, address };
         let (child, pipes) = Child::start(program, folder, seat, shared)?;
         let (group, ended) = (child.group(), child.ended.clone());
         self.children.push(child); // ended with whatever goes wrong from here on
@@ -172,7 +182,12 @@ impl<F: FnMut(Event)> Watch<F> {
         match order {
             Order::Tell { ranks, frame } => {
                 let to = self.children.iter_mut().filter(|child| ranks.contains(&child.rank));
-                to.for_each(|child| child.tell(&frame));
+                to.for_each(|child| child.tell(frame.clone(), None));
+            }
+            Order::Give { rank, frame, file } => {
+                if let Some(child) = self.children.iter_mut().find(|child| child.rank == rank) {
+                    child.tell(frame, Some(file));
+                }
             }
             Order::Signal { number } => {
                 let signal = Signal::from_named_raw(number);
@@ -205,7 +220,8 @@ impl<F: FnMut(Event)> Watch<F> {
     }
 }
 
-fn explain(error: &io::Error) -> String {
+/// Why a process cannot be started, for people.
+pub fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "too many open files: raise the limit with ulimit -n".to_owned(),
         _ => error.to_string(),

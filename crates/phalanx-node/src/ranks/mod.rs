@@ -2,8 +2,12 @@
 //!
 //! [`machine`] has the ranks of one machine, [`launcher`] a whole program, on this machine or on executors ([`serve`]).
 
+mod again;
+mod at_once;
 mod child;
+mod claim;
 mod credit;
+mod executors;
 mod folder;
 mod guard;
 mod happening;
@@ -12,6 +16,7 @@ mod input;
 pub mod job;
 pub mod launcher;
 pub mod machine;
+mod more;
 pub mod output;
 mod placement;
 pub mod serve;

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -43,6 +44,8 @@ pub struct Output {
 
 struct Screen {
     look: Look,
+    /// The numbers of the first processes of the worlds that were spawned, in their order.
+    worlds: Vec<u32>,
     /// Of lines that are not whole yet.
     begun: HashMap<Source, Vec<u8>>,
     /// Whose line is shown that is not whole, on standard output and error.
@@ -58,16 +61,21 @@ impl Output {
     /// Nothing is written yet.
     pub fn new(look: Look, on_trouble: OnTrouble) -> Output {
         let (begun, files, on_trouble) = (HashMap::new(), HashMap::new(), Some(on_trouble));
-        let screen = Screen { look, begun, open: [None; 2], files, failed: [false; 2], on_trouble, text: Vec::new() };
+        let (worlds, open, failed, text) = (Vec::new(), [None; 2], [false; 2], Vec::new());
+        let screen = Screen { look, worlds, begun, open, files, failed, on_trouble, text };
         Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() }
     }
 
-    /// Makes the files, empty, if a folder for them is wanted.
-    pub fn begin(&self, ranks: u32) -> io::Result<()> {
-        let Some(folder) = lock(&self.screen).look.folder.clone() else { return Ok(()) };
+    /// Processes are about to be started, the first ones or a world that is spawned: makes their files, empty, if a folder
+    /// for them is wanted.
+    pub fn begin(&self, ranks: Range<u32>) -> io::Result<()> {
+        let mut screen = lock(&self.screen);
+        screen.worlds.extend((ranks.start > 0).then_some(ranks.start));
+        let Some(folder) = screen.look.folder.clone() else { return Ok(()) };
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(named)?;
-        for name in (0..ranks).flat_map(|rank| [format!("{rank}.out"), format!("{rank}.err")]) {
+        let names = ranks.map(|rank| screen.name(rank, '-'));
+        for name in names.flat_map(|name| [format!("{name}.out"), format!("{name}.err")]) {
             File::create(folder.join(name)).map_err(named)?;
         }
         Ok(())
@@ -154,12 +162,13 @@ impl Screen {
     }
 
     fn keep(&mut self, source: Source, bytes: &[u8]) -> io::Result<()> {
+        let name = self.name(source.rank, '-');
         let Some(folder) = &self.look.folder else { return Ok(()) };
         let file = match self.files.entry(source) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let ending = ["out", "err"][source.kind as usize];
-                let path = folder.join(format!("{}.{ending}", source.rank));
+                let path = folder.join(format!("{name}.{ending}"));
                 entry.insert(File::options().append(true).open(path)?)
             }
         };
@@ -192,13 +201,22 @@ impl Screen {
 
     fn push_prefix(&self, source: Source, text: &mut Vec<u8>) {
         let Source { rank, kind } = source;
+        let name = self.name(rank, ':');
         let colours = self.look.colours && self.look.terminals[kind as usize];
         let written = match (self.look.prefix, colours) {
             (false, _) => Ok(()),
-            (true, false) => write!(text, "[{rank}] "),
-            (true, true) => write!(text, "\x1b[{}m[{rank}]\x1b[0m ", COLOURS[rank as usize % COLOURS.len()]),
+            (true, false) => write!(text, "[{name}] "),
+            (true, true) => write!(text, "\x1b[{}m[{name}]\x1b[0m ", COLOURS[rank as usize % COLOURS.len()]),
         };
         written.expect("memory takes all");
+    }
+
+    /// `3`, or, of a world that was spawned, its number and the rank there: `1:3`.
+    fn name(&self, rank: u32, between: char) -> String {
+        match self.worlds.partition_point(|first| *first <= rank) {
+            0 => rank.to_string(),
+            world => format!("{world}{between}{}", rank - self.worlds[world - 1]),
+        }
     }
 
     fn say(&mut self, text: &str) {

@@ -2,43 +2,161 @@
 
 use super::job::Block;
 use phalanx_core::wire::machines::{Part, Program};
+use phalanx_net::address::Address;
+use phalanx_net::identity::random_token;
 
 /// More ranks would not fit into one message of the launcher.
 const MOST_REMOTE: u64 = 1500;
 
-/// How many ranks each machine gets: machine after machine is filled, so that neighbours are together. `offers`: what each
-/// is called, and how many places are free there. `asked`: how many ranks; none: as many as there are places.
-pub fn fill(asked: Option<u64>, offers: &[(String, u32)]) -> Result<Vec<u32>, String> {
-    let offered: u64 = offers.iter().map(|(_, free)| u64::from(*free)).sum();
+/// Why there are no places.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// There will not be any.
+    Never(String),
+    /// There are not enough now.
+    Full(String),
+    /// They were not to be had when they were asked for.
+    TooLate(String),
+}
+
+/// Which of the machines, by their places here, are to have how many processes.
+pub type Choice = Vec<(usize, u32)>;
+
+/// What a machine can do for a program.
+#[derive(Debug, Clone, Default)]
+pub struct Offer {
+    /// For people.
+    pub name: String,
+    pub address: Option<Address>,
+    /// Places.
+    pub free: u32,
+    /// Of a program that is started again: how many ranks were here, and which of its machines this was.
+    pub had: u32,
+    pub place: Option<usize>,
+    /// The program has left it.
+    pub is_left: bool,
+}
+
+impl Offer {
+    /// Whether a user means this machine by that word.
+    pub fn is_called(&self, word: &str) -> bool {
+        self.name == word || self.address.as_ref().is_some_and(|address| is_at(address, word))
+    }
+}
+
+/// Whether a word is that address, with its port or without.
+pub fn is_at(address: &Address, word: &str) -> bool {
+    address.host == word || word.parse().is_ok_and(|word: Address| word == *address)
+}
+
+/// Which machines get ranks, in the order of these, and how many. `asked`: how many ranks; none: as many as there are places.
+///
+/// Machine after machine is filled, so that neighbours are together. A program that is started again has its ranks where
+/// they were, as far as it can: checkpoints are there. Others come first to machines that it did not have, which take the
+/// place of one that it leaves, and only then to one that it has left.
+pub fn fill(asked: Option<u64>, offers: &[Offer]) -> Result<Vec<(usize, u32)>, String> {
+    let offered: u64 = offers.iter().map(|offer| u64::from(offer.free)).sum();
     let asked = asked.unwrap_or(offered.min(MOST_REMOTE));
     if asked > MOST_REMOTE {
         return Err(format!("{asked} ranks are more than the {MOST_REMOTE} that a program on other machines can have"));
     }
     if asked > offered || asked == 0 {
-        let offer = |(name, free): &(String, u32)| format!("{name} has {free}");
-        let offers = offers.iter().map(offer).collect::<Vec<_>>().join(", ");
-        return Err(format!("{asked} ranks were asked for, but {offered} places are free: {offers}"));
+        return Err(format!("{asked} ranks were asked for, but {offered} places are free{}", told(offers)));
     }
-    let mut left = asked as u32;
-    let take = |(_, free): &(String, u32)| {
-        let taken = left.min(*free);
-        left -= taken;
-        taken
+    let (mut left, mut counts) = (asked as u32, vec![0; offers.len()]);
+    let mut take = |most: &dyn Fn(&Offer) -> u32| {
+        for (count, offer) in counts.iter_mut().zip(offers) {
+            let taken = left.min(most(offer).min(offer.free).saturating_sub(*count));
+            (*count, left) = (*count + taken, left - taken);
+        }
     };
-    Ok(offers.iter().map(take).collect())
+    take(&|offer| if offer.is_left { 0 } else { offer.had });
+    take(&|offer| if offer.is_left || offer.had > 0 { 0 } else { u32::MAX });
+    take(&|offer| if offer.is_left { 0 } else { u32::MAX });
+    take(&|_| u32::MAX);
+    let gap = offers.iter().filter(|offer| offer.is_left).filter_map(|offer| offer.place).min().unwrap_or(usize::MAX);
+    let mut order: Vec<usize> = (0..offers.len()).filter(|index| counts[*index] > 0).collect();
+    order.sort_by_key(|index| (offers[*index].is_left, offers[*index].place.unwrap_or(gap)));
+    Ok(order.into_iter().map(|index| (index, counts[index])).collect())
+}
+
+/// The same for programs of which some name the machine that is to have them. The others come to machines that none names.
+///
+/// Those on one machine follow each other, as everywhere.
+pub fn fill_named(programs: &[(u32, Option<String>)], offers: &[Offer]) -> Result<Choice, Miss> {
+    let names: Vec<&String> = programs.iter().filter(|it| it.0 > 0).filter_map(|(_, name)| name.as_ref()).collect();
+    let mut offers = offers.to_vec();
+    let mut choice = Choice::new();
+    for (count, name) in programs.iter().filter(|(count, _)| *count > 0) {
+        let fits = |offer: &Offer| match name {
+            Some(name) => offer.is_called(name),
+            None => !names.iter().any(|name| offer.is_called(name)),
+        };
+        // The last machine goes on being filled; those before it are over.
+        let last = choice.last().map(|(place, _)| *place);
+        let is_over = |place: &usize| Some(*place) != last && choice.iter().any(|(had, _)| had == place);
+        let all = offers.iter().cloned().enumerate().filter(|(_, offer)| fits(offer));
+        let (mut its, over): (Vec<(usize, Offer)>, Vec<_>) = all.partition(|(place, _)| !is_over(place));
+        its.sort_by_key(|(place, _)| Some(*place) != last);
+        let offered = |its: &[(usize, Offer)]| its.iter().map(|(_, offer)| offer.clone()).collect::<Vec<_>>();
+        let filled = fill(Some((*count).into()), &offered(&its)).map_err(|why| {
+            let with_those = offered(&[its.as_slice(), &over].concat());
+            let are_apart = name.is_some() && its.is_empty() && !over.is_empty();
+            match fill(Some((*count).into()), &with_those) {
+                Err(_) if !are_apart => Miss::Full(why),
+                _ => Miss::Never(format!("processes on {} are to follow each other", told_names(&offered(&over)))),
+            }
+        })?;
+        for (index, count) in filled {
+            let place = its[index].0;
+            offers[place].free -= count;
+            match choice.last_mut().filter(|(last, _)| *last == place) {
+                Some((_, its)) => *its += count,
+                None => choice.push((place, count)),
+            }
+        }
+    }
+    Ok(choice)
+}
+
+fn told_names(offers: &[Offer]) -> String {
+    offers.iter().map(|offer| &offer.name[..]).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether so many places are free; or why not.
+pub fn enough(places: u32, free: &[(String, u32)]) -> Result<(), String> {
+    let all: u64 = free.iter().map(|(_, free)| u64::from(*free)).sum();
+    if all >= u64::from(places) {
+        return Ok(());
+    }
+    let offers: Vec<Offer> =
+        free.iter().map(|(name, free)| Offer { name: name.clone(), free: *free, ..Offer::default() }).collect();
+    Err(format!("it takes {places} places on other machines, and {all} are free{}", told(&offers)))
+}
+
+fn told(offers: &[Offer]) -> String {
+    let told: Vec<String> = offers.iter().map(|Offer { name, free, .. }| format!("{name} has {free}")).collect();
+    if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) }
+}
+
+/// What the processes of one program share and nobody else knows.
+pub fn secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    secret.chunks_exact_mut(16).for_each(|half| half.copy_from_slice(&random_token()));
+    secret
 }
 
 /// The parts of a program on machines with so many ranks each; one without ranks has none.
 pub fn parts(counts: &[u32], blocks: &[Block], environment: &[(Vec<u8>, Vec<u8>)], secret: [u8; 32]) -> Vec<Part> {
     let size = counts.iter().sum();
     let program = |(app, block): (u32, &Block)| {
-        let program = Program { app, command: block.command.clone(), environment: environment.to_vec() };
+        let program = Program { app, command: block.command.clone(), environment: environment.to_vec(), folder: None };
         (block.processes.unwrap_or_default(), program)
     };
     let mut left: Vec<(u32, Program)> = (0..).zip(blocks).map(program).collect();
     let mut first = 0;
     let part = |count: &u32| {
-        let part = Part { size, first, secret, programs: cut(&mut left, *count) };
+        let part = Part { base: 0, size, first, secret, programs: cut(&mut left, *count) };
         first += count;
         part
     };
@@ -46,7 +164,7 @@ pub fn parts(counts: &[u32], blocks: &[Block], environment: &[(Vec<u8>, Vec<u8>)
 }
 
 /// Takes the first so many ranks off what is left.
-fn cut(left: &mut Vec<(u32, Program)>, mut count: u32) -> Vec<(u32, Program)> {
+pub fn cut(left: &mut Vec<(u32, Program)>, mut count: u32) -> Vec<(u32, Program)> {
     let mut taken = Vec::new();
     while let Some((here, program)) = left.first_mut().filter(|_| count > 0) {
         let some = count.min(*here);
@@ -63,14 +181,25 @@ fn cut(left: &mut Vec<(u32, Program)>, mut count: u32) -> Vec<(u32, Program)> {
 mod tests {
     use super::*;
 
-    fn offers(free: &[u32]) -> Vec<(String, u32)> {
-        (0..).zip(free).map(|(number, free): (u32, _)| (format!("lab{number}"), *free)).collect()
+    fn offers(free: &[u32]) -> Vec<Offer> {
+        let offer =
+            |(number, free): (u32, &u32)| Offer { name: format!("lab{number}"), free: *free, ..Offer::default() };
+        (0..).zip(free).map(offer).collect()
+    }
+
+    /// The same, of a program that is started again: where it had how many ranks.
+    fn offers_again(free: &[u32], had: &[(usize, u32)]) -> Vec<Offer> {
+        let mut offers = offers(free);
+        for (place, (index, had)) in had.iter().enumerate() {
+            (offers[*index].had, offers[*index].place) = (*had, Some(place));
+        }
+        offers
     }
 
     #[test]
     fn machine_after_machine_is_filled() {
-        assert_eq!(fill(Some(5), &offers(&[2, 0, 4, 4])), Ok(vec![2, 0, 3, 0]));
-        assert_eq!(fill(None, &offers(&[2, 1])), Ok(vec![2, 1]));
+        assert_eq!(fill(Some(5), &offers(&[2, 0, 4, 4])), Ok(vec![(0, 2), (2, 3)]));
+        assert_eq!(fill(None, &offers(&[2, 1])), Ok(vec![(0, 2), (1, 1)]));
     }
 
     #[test]
@@ -79,6 +208,79 @@ mod tests {
         assert_eq!(error, "4 ranks were asked for, but 3 places are free: lab0 has 2, lab1 has 1");
         assert!(fill(None, &offers(&[0])).is_err());
         assert!(fill(Some(5000), &offers(&[9000])).is_err());
+    }
+
+    #[test]
+    fn a_program_that_is_started_again_stays_where_its_checkpoints_are() {
+        let again = offers_again(&[9, 2, 9, 1], &[(1, 2), (2, 3)]);
+        assert_eq!(fill(Some(5), &again), Ok(vec![(1, 2), (2, 3)]));
+        let lost = offers_again(&[1, 2, 9], &[(1, 2), (2, 3)]); // and one that had 2 more
+        assert_eq!(fill(Some(7), &lost), Ok(vec![(1, 2), (2, 4), (0, 1)]));
+    }
+
+    #[test]
+    fn a_machine_takes_the_place_of_one_that_is_left() {
+        let mut left = offers_again(&[2, 2, 2, 4], &[(0, 2), (1, 2), (2, 1)]);
+        left[1].is_left = true;
+        assert_eq!(fill(Some(5), &left), Ok(vec![(0, 2), (3, 2), (2, 1)]));
+        left[3].free = 1;
+        assert_eq!(fill(Some(5), &left), Ok(vec![(0, 2), (3, 1), (2, 2)]));
+        left[3].free = 0;
+        assert_eq!(fill(Some(5), &left), Ok(vec![(0, 2), (2, 2), (1, 1)]), "where there is no other");
+    }
+
+    #[test]
+    fn a_machine_that_was_left_comes_last_also_later() {
+        let mut again = offers_again(&[4, 4, 1], &[(1, 2)]);
+        again[0].is_left = true;
+        assert_eq!(fill(Some(4), &again), Ok(vec![(1, 3), (2, 1)]));
+    }
+
+    fn named(programs: &[(u32, &str)]) -> Vec<(u32, Option<String>)> {
+        programs.iter().map(|(count, name)| (*count, Some((*name).to_owned()).filter(|it| !it.is_empty()))).collect()
+    }
+
+    #[test]
+    fn programs_come_to_the_machine_that_they_name_and_others_elsewhere() {
+        let some = offers(&[2, 2, 2]);
+        assert_eq!(fill_named(&named(&[(2, "lab1")]), &some), Ok(vec![(1, 2)]));
+        assert_eq!(fill_named(&named(&[(1, "lab1"), (1, "lab1"), (3, "")]), &some), Ok(vec![(1, 2), (0, 2), (2, 1)]));
+        assert_eq!(fill_named(&named(&[(1, ""), (1, "lab2"), (1, "")]), &some), Ok(vec![(0, 1), (2, 1), (1, 1)]));
+        assert_eq!(fill_named(&named(&[(1, ""), (4, "")]), &some), Ok(vec![(0, 2), (1, 2), (2, 1)]));
+        assert_eq!(fill_named(&named(&[(0, "lab2"), (1, "lab0")]), &some), Ok(vec![(0, 1)]));
+        let at = |port: u16| Offer { address: format!("10.0.0.1:{port}").parse().ok(), free: 2, ..Offer::default() };
+        let twins = named(&[(1, "10.0.0.1:7401"), (3, "10.0.0.1")]);
+        assert_eq!(fill_named(&twins, &[at(7400), at(7401)]), Ok(vec![(1, 2), (0, 2)]), "the second first, and once");
+    }
+
+    #[test]
+    fn too_many_for_the_machine_that_they_name_are_refused() {
+        let full = |text: &str| Err(Miss::Full(text.to_owned()));
+        let some = offers(&[2, 2]);
+        let text = "3 ranks were asked for, but 2 places are free: lab1 has 2";
+        assert_eq!(fill_named(&named(&[(3, "lab1")]), &some), full(text));
+        let text = "1 ranks were asked for, but 0 places are free";
+        assert_eq!(fill_named(&named(&[(1, "lab0"), (1, "lab1"), (1, "")]), &some), full(text));
+        let apart = named(&[(1, "lab0"), (1, "lab1"), (1, "lab0")]);
+        let text = "processes on lab0 are to follow each other".to_owned();
+        assert_eq!(fill_named(&apart, &some), Err(Miss::Never(text)));
+    }
+
+    #[test]
+    fn a_machine_is_called_by_its_name_or_its_address() {
+        let address = Some("10.0.0.1:7400".parse().expect("it is one"));
+        let offer = Offer { name: "lab".into(), address, ..Offer::default() };
+        assert!(["lab", "10.0.0.1", "10.0.0.1:7400"].iter().all(|word| offer.is_called(word)));
+        assert!(!["lab2", "10.0.0.2", "10.0.0.1:7401", "", "1", "7400"].iter().any(|word| offer.is_called(word)));
+    }
+
+    #[test]
+    fn too_few_places_to_leave_a_machine_are_told() {
+        let free = [("lab1".to_owned(), 1), ("lab2".to_owned(), 0)];
+        assert_eq!(enough(1, &free), Ok(()));
+        let why = "it takes 2 places on other machines, and 1 are free: lab1 has 1, lab2 has 0";
+        assert_eq!(enough(2, &free), Err(why.to_owned()));
+        assert_eq!(enough(1, &[]), Err("it takes 1 places on other machines, and 0 are free".to_owned()));
     }
 
     #[test]

@@ -8,19 +8,23 @@ use crate::control::{Pulse, tell};
 use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
-use phalanx_core::wire::ranks::{Entry, MOST_RANKS, ToRank, frame};
+use phalanx_core::wire::ranks::{CHECKPOINTS, Entry, MOST_RANKS, ToRank, frame};
 use phalanx_core::wire::{VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::Role;
 use phalanx_net::link::{Link, LinkError, Reader};
+use phalanx_net::sync::lock;
 use rustix::io::Errno;
 use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -37,18 +41,32 @@ pub struct Terms<'a> {
     pub python: &'a str,
     /// For each process, beside the executor's own variables.
     pub environment: &'a [(String, String)],
+    /// Of the programs that run.
+    pub folders: &'a Folders,
     /// Keeps so many places until what it gives is dropped; an error where there are not so many.
     pub keep: &'a dyn Fn(u32) -> io::Result<Box<dyn Any + Send>>,
     /// The executor ends.
     pub closed: &'a AtomicBool,
 }
 
+/// The folders of programs that have a link, by what a program is known by.
+pub type Folders = Mutex<HashMap<[u8; 16], Weak<Folder>>>;
+
 /// Serves a launcher until it is gone; then everything that it started has ended.
 pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
     let (capacity, free) = (terms.capacity, terms.free);
     tell(link, &FromMachine::Offer { capacity, free, phalanx: VERSION.to_owned() });
-    let mut serving =
-        Serving { link, terms, running: None, folder: None, part: None, machine: 0, offered: Vec::new(), places: None };
+    let mut serving = Serving {
+        link,
+        terms,
+        running: None,
+        folder: None,
+        part: None,
+        machine: 0,
+        is_killed: false,
+        offered: Vec::new(),
+        places: None,
+    };
     let mut pulse = Pulse::new();
     let on_frame = |frame: Frame| {
         if let Err(error) = serving.on_frame(frame) {
@@ -68,13 +86,15 @@ struct Serving<'a> {
     link: &'a Arc<Link>,
     terms: &'a Terms<'a>,
     running: Option<Running>,
-    folder: Option<Folder>,
+    folder: Option<Arc<Folder>>,
     part: Option<Part>,
     /// Its number in the program.
     machine: u32,
+    /// It is not to be started any more.
+    is_killed: bool,
     /// The levels that links with each of the program's machines may have.
     offered: Vec<(IpAddr, [LevelSet; 3])>,
-    /// Until the ranks are started, whose thread has them then: who sees the last rank's end sees them free.
+    /// Until the ranks are started, whose thread has them then.
     places: Option<Box<dyn Any + Send>>,
 }
 
@@ -99,7 +119,7 @@ impl Drop for Closing {
 impl Serving<'_> {
     fn on_frame(&mut self, frame: Frame) -> io::Result<()> {
         match decode(&frame.header) {
-            Ok(ToMachine::Begin { part, machine, machines }) => self.begin(part, machine, machines),
+            Ok(ToMachine::Begin { part, machine, machines, program }) => self.begin(part, machine, machines, program),
             Ok(ToMachine::File { name, executable }) => self.folder()?.begin(&name, executable),
             Ok(ToMachine::Piece) => {
                 self.folder()?.write(&frame.body)?;
@@ -109,6 +129,7 @@ impl Serving<'_> {
             Ok(ToMachine::Start) => self.start(),
             Ok(ToMachine::Tell { ranks, message }) => self.tell_ranks(ranks, &message),
             Ok(ToMachine::Signal { number }) => {
+                self.is_killed |= number == libc::SIGKILL;
                 self.running.iter().for_each(|running| running.machine.signal(number));
                 Ok(())
             }
@@ -125,14 +146,22 @@ impl Serving<'_> {
         }
     }
 
-    fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>) -> io::Result<()> {
-        let last = part.first.checked_add(part.count()).filter(|last| *last <= part.size && part.size <= MOST_RANKS);
-        if self.part.is_some() || last.is_none() || part.count() == 0 || machines.len() > part.size as usize {
+    fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16]) -> io::Result<()> {
+        let end = part.base.checked_add(part.size).filter(|end| *end <= MOST_RANKS && part.first >= part.base);
+        let last = part.first.checked_add(part.count()).filter(|last| end.is_some_and(|end| *last <= end));
+        if self.part.is_some() || last.is_none() || part.count() == 0 || machines.len() > MOST_RANKS as usize {
             return Err(io::Error::other("that makes no sense"));
         }
         self.places = Some((self.terms.keep)(part.count())?);
-        self.folder = Some(Folder::new()?);
+        let folder = self.folder_of(program)?;
+        let checkpoints = folder.checkpoints(0)?.into_os_string().into_vec();
+        let path = folder.path().to_owned();
+        self.folder = Some(folder);
         for (_, program) in &mut part.programs {
+            program.environment.push((CHECKPOINTS.into(), checkpoints.clone()));
+            // A folder that a program names is one in its own, unless it begins at the root.
+            let below = |named: &Vec<u8>| path.join(OsStr::from_bytes(named)).into_os_string().into_vec();
+            program.folder = program.folder.as_ref().map(below);
             let own = self.terms.environment.iter();
             let own = own.map(|(name, value)| (name.clone().into_bytes(), value.clone().into_bytes()));
             program.environment.splice(0..0, own);
@@ -153,27 +182,47 @@ impl Serving<'_> {
         Mark::ALL.map(|mark| self.terms.policy.offered(&place, mark))
     }
 
+    /// A new one, or that of an earlier start of the program.
+    fn folder_of(&self, program: [u8; 16]) -> io::Result<Arc<Folder>> {
+        let mut folders = lock(self.terms.folders);
+        folders.retain(|_, folder| folder.strong_count() > 0);
+        if let Some(folder) = folders.get(&program).and_then(Weak::upgrade) {
+            folder.open_again();
+            return Ok(folder);
+        }
+        let folder = Arc::new(Folder::new()?);
+        folders.insert(program, Arc::downgrade(&folder));
+        Ok(folder)
+    }
+
     /// Where files can be put: between beginning and starting.
-    fn folder(&mut self) -> io::Result<&mut Folder> {
-        let folder = self.folder.as_mut().filter(|_| self.running.is_none());
+    fn folder(&self) -> io::Result<&Arc<Folder>> {
+        let folder = self.folder.as_ref().filter(|_| self.running.is_none());
         folder.ok_or_else(|| io::Error::other("there is no place for files now"))
     }
 
     fn start(&mut self) -> io::Result<()> {
+        if self.is_killed {
+            return Err(io::Error::other("the program was ended before it was started"));
+        }
         self.folder()?.finish();
         let folder = self.folder()?.path().to_owned();
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
-        let (events, places) = (self.link.clone(), self.places.take());
+        let (events, mut places, mut living) = (self.link.clone(), self.places.take(), part.count());
+        let address = self.offered.get(self.machine as usize).map(|(ip, _)| *ip);
         let on_event = move |event| {
-            let _kept = &places;
             let message = match event {
                 Event::Said { rank, message } => FromMachine::Said { rank, message },
                 Event::Nonsense { rank } => FromMachine::Nonsense { rank },
-                Event::Ended { rank, exit } => FromMachine::Ended { rank, exit },
+                Event::Ended { rank, exit } => {
+                    living -= 1;
+                    drop(places.take_if(|_| living == 0)); // who hears of the last end sees them free
+                    FromMachine::Ended { rank, exit }
+                }
             };
             let _ = events.send(Mark::None, encode(&message, 0), Vec::new());
         };
-        let (machine, streams) = Machine::start(part, Some(folder), on_event)?;
+        let (machine, streams) = Machine::start(part, Some(folder), address, on_event)?;
         let credit = Arc::new(Credit::new());
         let writer = Writer { link: self.link.clone(), credit: credit.clone() };
         let link = self.link.clone();
@@ -190,7 +239,7 @@ impl Serving<'_> {
 
     fn tell_ranks(&self, ranks: Vec<u32>, message: &ToRank) -> io::Result<()> {
         let Some(running) = &self.running else { return Ok(()) };
-        if let ToRank::Table { entries } = message {
+        if let ToRank::Table { entries } | ToRank::Connect { entries, .. } = message {
             entries.iter().try_for_each(|entry| self.check(entry))?;
         }
         running.machine.tell(ranks, frame(message));

@@ -1,38 +1,138 @@
 //! How a program is brought to its machines.
 
-use super::happening::Happening;
-use super::hosts::{Host, levels};
+use super::at_once::at_once;
+use super::executors::Executors;
+use super::folder::Folder;
+use super::happening::{Happening, Teller};
+use super::hosts::Host;
 use super::input;
 use super::job::{Block, Hosts, Job, LaunchError, Staged};
 use super::machine::{Machine, Streams};
 use super::output::Output;
-use super::placement::{fill, parts};
+use super::placement::{Offer, enough, fill, parts, secret};
 use super::serve::write_all;
 use super::site::Site;
-use super::streams;
+use super::streams::{self, Stream};
 use phalanx_core::launch::Options;
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::machines::Part;
-use phalanx_core::wire::ranks::MOST_RANKS;
+use phalanx_core::wire::ranks::{CHECKPOINTS, MOST_RANKS};
+use phalanx_net::address::Address;
 use phalanx_net::identity::random_token;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::Sender;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::{Arc, OnceLock};
 use std::thread;
+
+/// Why a program starts no further processes.
+const APART: &str = "processes are spawned by programs whose ranks share memory or are on executors: start it without \
+                     --transport sockets";
+/// Why no process goes to another machine.
+const ALL_HERE: &str = "all of the program is on this machine";
+const NO_CHECKPOINTS: &str = "it makes no checkpoints";
+const RESTARTED: &str = "a program that is started again from its checkpoints starts no further processes";
 
 /// What a start needs.
 pub struct Starting {
     pub job: Job,
     pub output: Output,
-    pub happenings: Sender<Happening>,
-    /// Stops the reading of standard input when its other end is closed.
-    pub stopped: OwnedFd,
+    pub happenings: Teller,
+    /// Stops the reading of standard input when its other end is closed; none: it was read in an earlier start.
+    pub stopped: Option<OwnedFd>,
+    /// How many ranks there were in an earlier start.
+    pub size: Option<u32>,
+    /// The executors of the start before, in the order of their ranks, and how many these are.
+    pub placed: Vec<(Address, u32)>,
+    /// Executors that the program has left: it comes back only where there are no places otherwise.
+    pub left: Vec<Address>,
+    /// It goes back to where it was a moment ago: places there may only be becoming free.
+    pub returns: bool,
+    pub program: Arc<Known>,
 }
 
-type Started = (Options, Vec<Site>);
+/// What all starts of a program have in common.
+pub struct Known {
+    /// By what machines know it.
+    pub token: [u8; 16],
+    /// For checkpoints on this machine.
+    pub folder: Option<Folder>,
+    /// Once the program is there.
+    pub executors: OnceLock<Executors>,
+}
+
+pub type Started = (Options, Vec<Site>);
+
+/// The machines that get ranks, in the order of these, and how many each gets; and those that get none.
+type Placed = (Vec<Host>, Vec<u32>, Vec<Host>);
+
+impl Known {
+    /// Of a program that was not started yet.
+    pub fn new(job: &Job) -> io::Result<Known> {
+        let here = job.hosts.is_none() && job.checkpoints.is_some();
+        Ok(Known { token: random_token(), folder: here.then(Folder::new).transpose()?, executors: OnceLock::new() })
+    }
+}
 
 impl Starting {
+    /// Another start of the same program.
+    pub fn again(&self) -> Starting {
+        let Starting { job, output, happenings, size, placed, left, program, .. } = self;
+        let (job, output, happenings) = (job.clone(), output.clone(), happenings.clone());
+        let (placed, left, program) = (placed.clone(), left.clone(), program.clone());
+        Starting { job, output, happenings, stopped: None, size: *size, placed, left, returns: false, program }
+    }
+
+    /// The same, on the machines of the start before.
+    pub fn there_again(&self) -> Starting {
+        let mut starting = self.again();
+        starting.left.clear();
+        starting.returns = true;
+        let was = &self.placed;
+        starting
+            .job
+            .hosts
+            .iter_mut()
+            .for_each(|hosts| hosts.addresses = was.iter().map(|(it, _)| it.clone()).collect());
+        starting
+    }
+
+    /// That machine is lost for the program.
+    pub fn leave_out(&mut self, site: &Site) {
+        if let (Some(hosts), Site::There(host)) = (&mut self.job.hosts, site) {
+            hosts.addresses.retain(|address| *address != host.address);
+        }
+    }
+
+    /// The program leaves that machine.
+    pub fn leave(&mut self, site: &Site) {
+        self.left.extend(site.address().cloned());
+    }
+
+    /// Whether there are so many places on machines that the program has not left, nor is leaving; or why not.
+    pub fn find_places(&self, leaving: Option<&Address>, places: u32) -> Result<(), String> {
+        let Some(hosts) = &self.job.hosts else { return Err(ALL_HERE.to_owned()) };
+        let others = hosts.addresses.iter().filter(|it| Some(*it) != leaving && !self.left.contains(it));
+        let others: Vec<Address> = others.cloned().collect();
+        let reach = |_: usize, address: &Address| {
+            let reached = Host::reach(address, &hosts.member, self.output.clone(), self.happenings.clone());
+            Ok(reached.ok().map(|host| (host.name.clone(), self.room(hosts, &host))))
+        };
+        let offers = at_once(&others, reach).map_err(|error| error.to_string())?;
+        enough(places, &offers.into_iter().flatten().collect::<Vec<_>>())
+    }
+
+    /// How many ranks an executor takes beside those that it has.
+    fn room(&self, hosts: &Hosts, host: &Host) -> u32 {
+        hosts.most.unwrap_or(u32::MAX).saturating_sub(self.had(&host.address)).min(host.free)
+    }
+
+    /// How many ranks it had in the start before.
+    fn had(&self, address: &Address) -> u32 {
+        self.placed.iter().find(|(it, _)| it == address).map_or(0, |(_, count)| *count)
+    }
+
     /// Starts all ranks: what the engine is to know of them, and their machines.
     pub fn run(mut self) -> Result<Started, LaunchError> {
         match self.job.hosts.take() {
@@ -43,74 +143,144 @@ impl Starting {
 
     fn here(mut self) -> Result<Started, LaunchError> {
         let cores = thread::available_parallelism().map_or(1, usize::from) as u64;
-        let count = resolve(&mut self.job.programs, cores)?;
-        self.output.begin(count)?;
-        let part = self.parts(&[count]).swap_remove(0);
+        let count = resolve(&mut self.job.programs, self.size.map_or(cores, u64::from))?;
+        self.begin_output(count)?;
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let levels = vec![vec![Levels::all(Level::Clear)]];
-        let options = self.options(vec![name], &[count], levels);
-        let events = self.happenings.clone();
-        let (machine, streams) = Machine::start(part, None, move |event| drop(events.send(Happening::Event(event))))?;
-        self.attach(streams)?;
-        Ok((options, vec![Site::Here(machine)]))
+        let counts = if self.job.apart.is_some() { vec![1; count as usize] } else { vec![count] };
+        let level = Levels::all(self.job.apart.unwrap_or(Level::Clear));
+        let (names, levels) = (vec![name; counts.len()], vec![vec![level; counts.len()]; counts.len()]);
+        let options = self.options(names, &counts, levels, false);
+        let address = self.job.apart.map(|_| IpAddr::from(Ipv4Addr::LOCALHOST));
+        let mut sites = Vec::with_capacity(counts.len());
+        for (machine, mut part) in self.parts(&counts).into_iter().enumerate() {
+            self.give_folder(machine, &mut part)?;
+            let events = self.happenings.clone();
+            let on_event = move |event| {
+                events.send(Happening::Event(event));
+            };
+            let (machine, streams) = Machine::start(part, None, address, on_event)?;
+            self.attach(streams)?;
+            sites.push(Site::Here(machine));
+        }
+        Ok((options, sites))
+    }
+
+    /// Where checkpoints of this machine's ranks are.
+    fn give_folder(&self, machine: usize, part: &mut Part) -> io::Result<()> {
+        let Some(folder) = &self.program.folder else { return Ok(()) };
+        let variable = (CHECKPOINTS.into(), folder.checkpoints(machine)?.into_os_string().into_vec());
+        part.programs.iter_mut().for_each(|(_, program)| program.environment.push(variable.clone()));
+        Ok(())
     }
 
     /// Standard input goes to rank 0, all output to the user.
-    fn attach(self, streams: Streams) -> io::Result<()> {
-        if let Some(to) = streams.input {
-            input::pump(self.stopped, move |bytes| write_all(&to, bytes))?;
+    fn attach(&mut self, streams: Streams) -> io::Result<()> {
+        if let (Some(to), Some(stopped)) = (streams.input, self.stopped.take()) {
+            input::pump(stopped, move |bytes| write_all(&to, bytes))?;
         }
-        let Starting { output, happenings, .. } = self;
-        let read = move || {
-            if let Err(error) = streams::pump(streams.outputs, output) {
-                let _ = happenings.send(Happening::OutputFailed(error));
-            }
-            let _ = happenings.send(Happening::Drained);
-        };
-        thread::Builder::new().name("phalanx-output".into()).spawn(read).map(drop)
+        show(streams.outputs, self.output.clone(), self.happenings.clone())
     }
 
     fn there(mut self, hosts: &Hosts) -> Result<Started, LaunchError> {
-        let mut reached = self.reach(hosts)?;
-        let free = |host: &Host| (host.name.clone(), hosts.most.unwrap_or(u32::MAX).min(host.free));
-        let offers: Vec<_> = reached.iter().map(free).collect();
-        let offered = offers.iter().map(|(_, free)| u64::from(*free)).sum();
-        let asked = resolve(&mut self.job.programs, offered);
-        let mut counts = fill(Some(asked?.into()), &offers).map_err(LaunchError::Hosts)?;
-        let mut has_ranks = counts.iter().map(|count| *count > 0).collect::<Vec<_>>().into_iter();
-        reached.retain(|_| has_ranks.next().unwrap_or_default()); // the others are let go
-        counts.retain(|count| *count > 0);
-        self.output.begin(counts.iter().sum())?;
+        let (reached, counts, others) = self.place(hosts)?;
+        self.begin_output(counts.iter().sum())?;
         let ips: Vec<IpAddr> = reached.iter().map(|host| host.ip).collect();
         check_reach(&ips)?;
+        let executors = Executors::new(hosts, &self.job, (&reached, &counts), &others);
+        self.job.environment.push(executors.variable());
         let parts = self.parts(&counts);
-        let offered = at_once(&reached, |number, host| host.begin(parts[number].clone(), number, &ips))?;
-        let levels = levels(&hosts.policy, &ips, &offered).map_err(LaunchError::Hosts)?;
+        let begin =
+            |number: usize, host: &Host| host.begin(parts[number].clone(), number, &executors.ips, self.program.token);
+        let offered = at_once(&reached, begin)?;
+        let levels = executors.note(offered.into_iter().enumerate()).map_err(LaunchError::Hosts)?;
         let files: &[Staged] = &self.job.files;
         at_once(&reached, |_, host| host.start(files))?;
         let names = reached.iter().map(|host| host.name.clone()).collect();
-        let options = self.options(names, &counts, levels);
-        input::pump(self.stopped, reached[0].input())?;
-        Ok((options, reached.into_iter().map(Site::There).collect()))
+        let options = self.options(names, &counts, levels, true);
+        self.stopped.map_or(Ok(()), |stopped| input::pump(stopped, reached[0].input()))?;
+        let _ = self.program.executors.set(executors); // a program that is started again spawns nothing
+        Ok((options, reached.into_iter().map(|host| Site::There(Arc::new(host))).collect()))
+    }
+
+    /// Which machines get ranks.
+    fn place(&mut self, hosts: &Hosts) -> Result<Placed, LaunchError> {
+        let reached = self.reach(hosts)?;
+        let offers: Vec<Offer> = reached.iter().map(|host| self.offer(hosts, host)).collect();
+        let offered = offers.iter().map(|offer| u64::from(offer.free)).sum();
+        let asked = resolve(&mut self.job.programs, self.size.map_or(offered, u64::from))?;
+        let counts = fill(Some(asked.into()), &offers).map_err(LaunchError::Hosts)?;
+        let mut reached: Vec<Option<Host>> = reached.into_iter().map(Some).collect();
+        let host = |(index, count): (usize, u32)| Some((reached[index].take()?, count));
+        let (placed, counts) = counts.into_iter().filter_map(host).unzip();
+        Ok((placed, counts, reached.into_iter().flatten().collect()))
+    }
+
+    fn offer(&self, hosts: &Hosts, host: &Host) -> Offer {
+        let place = self.placed.iter().position(|(address, _)| *address == host.address);
+        let had = self.had(&host.address);
+        let free = if self.returns { host.free.max(had) } else { host.free };
+        Offer {
+            name: host.name.clone(),
+            free: hosts.most.unwrap_or(u32::MAX).min(free),
+            had,
+            place,
+            is_left: self.left.contains(&host.address),
+            address: Some(host.address.clone()),
+        }
     }
 
     fn reach(&self, hosts: &Hosts) -> Result<Vec<Host>, LaunchError> {
-        at_once(&hosts.addresses, |_, address| {
-            Host::reach(address, &hosts.member, self.output.clone(), self.happenings.clone())
-        })
+        let reach =
+            |address: &Address| Host::reach(address, &hosts.member, self.output.clone(), self.happenings.clone());
+        if self.size.is_none() {
+            return at_once(&hosts.addresses, |_, address| reach(address));
+        }
+        // The program goes on with those that are left.
+        let reached = at_once(&hosts.addresses, |_, address| {
+            Ok(reach(address).inspect_err(|error| self.output.say(&format!("{error}; the program goes on without it"))))
+        })?;
+        Ok(reached.into_iter().filter_map(Result::ok).collect())
+    }
+
+    /// Files of the ranks' output are made once.
+    fn begin_output(&self, count: u32) -> io::Result<()> {
+        if self.size.is_none() { self.output.begin(0..count) } else { Ok(()) }
     }
 
     fn parts(&self, counts: &[u32]) -> Vec<Part> {
-        let mut secret = [0; 32];
-        secret.chunks_exact_mut(16).for_each(|half| half.copy_from_slice(&random_token()));
-        parts(counts, &self.job.programs, &self.job.environment, secret)
+        parts(counts, &self.job.programs, &self.job.environment, secret())
     }
 
-    fn options(&self, machines: Vec<String>, counts: &[u32], levels: Vec<Vec<Levels>>) -> Options {
+    fn options(&self, machines: Vec<String>, counts: &[u32], levels: Vec<Vec<Levels>>, there: bool) -> Options {
         let of_one = |(machine, count): (usize, &u32)| std::iter::repeat_n(machine, *count as usize);
         let machine_of = counts.iter().enumerate().flat_map(of_one).collect();
-        Options { machines, machine_of, levels, keep_going: self.job.keep_going }
+        let restarts = self.job.checkpoints.map_or(0, |checkpoints| checkpoints.restarts);
+        let apart = self.job.apart.map(|_| APART);
+        let fixed = apart.or(self.job.checkpoints.map(|_| RESTARTED)).map(str::to_owned);
+        let here = (!there).then_some(ALL_HERE);
+        let bound = here.or(self.job.checkpoints.is_none().then_some(NO_CHECKPOINTS)).map(str::to_owned);
+        let (host_of, is_remote) = ((0..machines.len()).collect(), there);
+        let keep_going = self.job.keep_going;
+        Options { machines, machine_of, levels, host_of, is_remote, keep_going, restarts, fixed, bound }
     }
+}
+
+/// The executors of a start, in the order of their ranks, and how many each has.
+pub fn placed(options: &Options, sites: &[Site]) -> Vec<(Address, u32)> {
+    let count = |machine: usize| options.machine_of.iter().filter(|its| **its == machine).count() as u32;
+    let sites = sites.iter().enumerate();
+    sites.filter_map(|(machine, site)| Some((site.address()?.clone(), count(machine)))).collect()
+}
+
+/// A thread that shows output until its end.
+pub fn show(outputs: Vec<Stream>, output: Output, happenings: Teller) -> io::Result<()> {
+    let read = move || {
+        if let Err(error) = streams::pump(outputs, output) {
+            happenings.send(Happening::OutputFailed(error));
+        }
+        happenings.send(Happening::Drained);
+    };
+    thread::Builder::new().name("phalanx-output".into()).spawn(read).map(drop)
 }
 
 /// How many ranks there are, where the block without a number gets what is left of `all` places by the others.
@@ -135,26 +305,5 @@ fn check_reach(ips: &[IpAddr]) -> Result<(), LaunchError> {
             "one of the machines is this one, by an address that others cannot reach: name it by one they can"
                 .to_owned(),
         )),
-    }
-}
-
-/// Does the same with all machines at once; all that went wrong is told.
-fn at_once<H: Sync, T: Send>(
-    hosts: &[H],
-    work: impl Fn(usize, &H) -> Result<T, String> + Sync,
-) -> Result<Vec<T>, LaunchError> {
-    let work = &work;
-    let outcomes: Vec<Result<T, String>> = thread::scope(|scope| {
-        let each = hosts.iter().enumerate().map(|(number, host)| scope.spawn(move || work(number, host)));
-        let working: Vec<_> = each.collect();
-        working.into_iter().map(|thread| thread.join().expect("talking to a host does not panic")).collect()
-    });
-    let (done, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-    match failed.is_empty() {
-        true => Ok(done.into_iter().flatten().collect()),
-        false => {
-            let reasons: Vec<String> = failed.into_iter().filter_map(Result::err).collect();
-            Err(LaunchError::Hosts(reasons.join("; ")))
-        }
     }
 }

@@ -189,6 +189,14 @@ impl Client {
             let kept = matches!(message, ToSpace::Ack { .. });
             takes.on_settled(*request, kept, self.next.load(Ordering::Acquire));
         }
+        if matches!(message, ToSpace::Ack { .. }) {
+            let state = lock(&self.state); // held: no request is sent meanwhile
+            if state.requests.is_empty() && state.watches.is_empty() {
+                // Nobody waits for it. (A process that dies with unread bytes takes back what the system holds for it.)
+                self.link.flush_with_next();
+                return end;
+            }
+        }
         self.link.flush();
         end
     }
@@ -468,10 +476,13 @@ impl Client {
     /// Keeps what came; what is to be called when this thread does not read any more.
     fn on_frame(&self, frame: Frame) -> Call {
         let decoded = decode::<FromSpace>(&frame.header);
+        let mut state = lock(&self.state);
+        if state.ended.is_some() {
+            return Call::Nothing; // whoever waited for it has been told so: nothing arrived
+        }
         if let (Some(takes), Ok(message)) = (&self.takes, &decoded) {
             takes.on_answer(number_of(message), message);
         }
-        let mut state = lock(&self.state);
         match decoded {
             Ok(FromSpace::Event { watch, sequence }) => {
                 state.on_event(watch, sequence, frame.body).map_or(Call::Nothing, Call::Nudge)

@@ -83,12 +83,13 @@ fn local(mut socket: Socket, place: &Place, connect: &Connect) -> Result<Reached
 }
 
 fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
+    let dial = || Socket::dial_at(&target, connect.patience).or_else(|_| Socket::dial(address, connect.patience));
+    let socket = dial().map_err(|error| unreachable(place, &error))?;
+    // Not before: a server of this user that has just died needs no identity, it needs to be named as dead.
     if connect.member.is_none() {
         let how = "make a grid with: phalanx grid create";
         return Err(ClientError::Identity(format!("no identity to prove to the server at {address} with; {how}")));
     }
-    let dial = || Socket::dial_at(&target, connect.patience).or_else(|_| Socket::dial(address, connect.patience));
-    let socket = dial().map_err(|error| unreachable(place, &error))?;
     let target = socket.peer().map_err(|error| unreachable(place, &error))?;
     shake_hands(socket, place, Some(target), connect)
 }
@@ -112,7 +113,7 @@ fn shake_hands(
     };
     let mut timed = socket.until(Instant::now() + connect.patience);
     let said = Preamble::Space { shakes: true }.write(&mut timed);
-    let shaken = said.and_then(|()| choose(connection, decide, &mut timed));
+    let shaken = said.and_then(|()| choose(connection, decide, &[], &mut timed));
     match (shaken, decided) {
         (_, Some(Err(conflict))) => Err(conflict.into()),
         (Ok(shaken), Some(Ok(agreed))) => {

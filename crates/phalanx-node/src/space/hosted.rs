@@ -240,7 +240,9 @@ impl Hosted {
         let unsaid: Vec<_> = lock(&self.outbox).drain(..).collect();
         for (_, outlet, command) in unsaid {
             if let Command::Answer { session, request, .. } = command {
-                outlet.tell(answer(session, request));
+                // What it comes from may be kept.
+                let answer = Err(SpaceError::Uncertain(why.to_string()));
+                outlet.tell(Command::Answer { session, request, answer });
                 outlet.flush();
             }
         }

@@ -115,7 +115,7 @@ impl Service {
         let (shaken, who) = match (shakes, &self.member) {
             (false, _) => (None, self.check_same_user(&peer, offered)?),
             (true, Some(member)) => {
-                let (shaken, role, name) = peer.offer(member, offered)?;
+                let (shaken, role, name) = peer.offer(member, offered, &[])?;
                 self.check_accepted(role, &name)?;
                 (Some(shaken), Who::Member { role, name })
             }
@@ -228,6 +228,9 @@ impl Server {
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
             Preamble::Replica => serving.serve_replica(peer),
             Preamble::Ranks => Err(refused("no ranks are started here")),
+            Preamble::Transfer | Preamble::Executor | Preamble::Stream { .. } | Preamble::Files => {
+                Err(refused("no files are copied here, only spaces served"))
+            }
         };
         let door = Door::open(listeners, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })

@@ -62,6 +62,8 @@ impl Takes {
         let mut state = lock(&self.state);
         match (message, state.open.get_mut(&request)) {
             (FromSpace::Got { tuples: 1.., .. }, Some(taking)) => *taking = Taking::Arrived,
+            // The space has ended, and what it keeps may say that this was taken.
+            (FromSpace::Failed { error: SpaceError::Uncertain(_) | SpaceError::NotKept(_), .. }, _) => {}
             _ => drop(state.open.remove(&request)),
         }
         if state.unconfirmed.is_some_and(|at| at <= request) {
@@ -132,4 +134,29 @@ fn said(address: &SpaceAddress, connect: &Connect, client: u128, open: &[Request
     let answered = asked.is_ok_and(|request| matches!(there.wait(request, connect.patience), Some(Ok(_))));
     there.close();
     answered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phalanx_core::space::Get;
+    use phalanx_core::wire::space::Wait;
+
+    fn take(takes: &Takes, request: RequestId) {
+        let get = Get { take: true, ..Get::default() };
+        takes.on_ask(request, &ToSpace::Get { request, get, wait: Wait::No, transaction: None });
+    }
+
+    #[test]
+    fn what_the_space_may_have_taken_when_it_ended_did_not_arrive() {
+        let takes = Takes::new();
+        let failed = |request, error| takes.on_answer(request, &FromSpace::Failed { request, error });
+        (1..=4).for_each(|request| take(&takes, request));
+        takes.on_answer(1, &FromSpace::Got { request: 1, tuples: 1, next: None });
+        takes.on_settled(1, true, 5);
+        failed(2, SpaceError::TimedOut);
+        failed(3, SpaceError::Uncertain("it does not lead any more".into()));
+        failed(4, SpaceError::NotKept("the disk is full".into()));
+        assert_eq!(takes.decided(), [3, 4]);
+    }
 }

@@ -98,7 +98,7 @@ fn raw(at: &AtPort, name: &str) -> (Arc<Link>, Reader) {
     };
     let mut timed = socket.until(Instant::now() + PATIENCE);
     Preamble::Space { shakes: true }.write(&mut timed).unwrap();
-    let shaken = choose(connection, decide, &mut timed).unwrap();
+    let shaken = choose(connection, decide, &[], &mut timed).unwrap();
     Link::direct(socket, Some(shaken), 1 << 20).unwrap()
 }
 

@@ -205,7 +205,9 @@ impl Grid {
     fn act(&mut self, id: InterpreterId, act: Act) {
         self.step(id);
         let seat = self.seats.get_mut(&id).expect("somebody acts");
-        let Some(act) = seat.remote.reconsider(act) else { return };
+        if !seat.remote.does(self.now, &act) {
+            return;
+        }
         match act {
             _ if matches!(seat.state, State::Down | State::Frozen) => {}
             Act::Die(_) => self.die(id, self.plan.crashes_lose_answers),

@@ -40,35 +40,31 @@ pub struct Remote {
     slowness: u32,
     /// When each firing begins.
     begins: HashMap<FiringId, Duration>,
-    /// Firings that were given up before they began; whether that was said.
-    given_up: HashMap<FiringId, bool>,
+    /// Firings that were given back before they began.
+    given_up: HashSet<FiringId>,
 }
 
 impl Remote {
     pub fn new(streams: Rc<Vec<Stream>>, slowness: u32) -> Remote {
         let (programs, forgotten, ahead, free_at) = (HashMap::new(), HashSet::new(), None, Duration::ZERO);
-        let (begins, given_up) = (HashMap::new(), HashMap::new());
+        let (begins, given_up) = (HashMap::new(), HashSet::new());
         Remote { streams, programs, forgotten, ahead, free_at, slowness, begins, given_up }
     }
 
-    /// What it really does when it planned an act: what was given up is not done, and given back once.
-    pub fn reconsider(&mut self, act: Act) -> Option<Act> {
-        let firing = match &act {
-            Act::Die(firing) => *firing,
+    /// Whether it really does what it planned: what was given back is not done. That it is given back is said once.
+    pub fn does(&self, now: Duration, act: &Act) -> bool {
+        let firing = match act {
+            Act::Die(firing) => firing,
             Act::Say(
                 FromInterpreter::Fired { firing, .. }
                 | FromInterpreter::Failed { firing, .. }
-                | FromInterpreter::Ahead { firing, .. },
+                | FromInterpreter::Ahead { firing, .. }
+                | FromInterpreter::Returned { firing },
                 _,
-            ) => *firing,
-            Act::Say(FromInterpreter::Returned { firing }, _) => *firing,
-            Act::Say(..) => return Some(act),
+            ) => firing,
+            Act::Say(..) => return true,
         };
-        match self.given_up.get_mut(&firing).map(|said| std::mem::replace(said, true)) {
-            None => Some(act),
-            Some(false) => Some(Act::Say(FromInterpreter::Returned { firing }, Bytes::new())),
-            Some(true) => None,
-        }
+        !self.given_up.contains(firing) || now < self.begins[firing]
     }
 
     /// A message arrives; what the interpreter will do about it, and when.
@@ -81,8 +77,8 @@ impl Remote {
             }
             ToInterpreter::Beat => {}
             ToInterpreter::GiveUp { firing } => {
-                if now < *self.begins.get(&firing).expect("a firing that was sent") {
-                    self.given_up.insert(firing, false);
+                if now < *self.begins.get(&firing).expect("a firing that was sent") && self.given_up.insert(firing) {
+                    return vec![(now, Act::Say(FromInterpreter::Returned { firing }, Bytes::new()))];
                 }
             }
             ToInterpreter::Ahead { firing, shape, .. } => {

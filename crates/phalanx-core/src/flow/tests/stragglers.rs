@@ -76,6 +76,21 @@ fn a_frozen_one_at_the_very_end_is_not_waited_for() {
     assert!(quick > 0, "somewhere in these steps is the last task");
 }
 
+/// Also where nothing may be fired twice.
+#[test]
+fn nothing_waits_behind_a_long_one_while_somebody_has_nothing_to_do() {
+    // Eight short tasks, then one that takes a minute, and others beside them.
+    let uneven = Stream { grains: vec![microseconds(1500), milliseconds(60_000)], ..stream(Duration::ZERO, 9) };
+    for others in [20, 50, 200] {
+        let streams = vec![without(uneven.clone()), without(stream(microseconds(1500), others))];
+        let plan = Plan { interpreters: 2, silence: SILENCE, streams, ..Plan::default() };
+        let grid = Grid::run_until(plan, Duration::from_secs(5));
+        let got = |reader: usize| grid.readers[reader].got.len() as u64;
+        assert_eq!((got(0), got(1)), (8, others));
+        assert_eq!(doubled(&grid), 0);
+    }
+}
+
 #[test]
 fn nothing_is_doubled_while_the_stream_goes_on() {
     let endless = stream(milliseconds(100), u64::MAX);

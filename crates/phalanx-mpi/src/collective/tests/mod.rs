@@ -28,15 +28,15 @@ impl Ranks {
     }
 
     fn on_machines(size: usize, machines: &[u32]) -> Ranks {
-        let group = Arc::new(Group { processes: (0..size as u32).collect() });
+        let group = Arc::new(Group::new((0..size as u32).collect::<Vec<_>>()));
         let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
         Ranks(World::together(size, machines).into_iter().map(comm).collect())
     }
 
     /// An intercommunicator: the first `here` processes, and the others.
-    fn across(here: usize, there: usize) -> Ranks {
+    pub(crate) fn across(here: usize, there: usize) -> Ranks {
         let groups = [0..here, here..here + there]
-            .map(|processes| Arc::new(Group { processes: processes.map(|process| process as u32).collect() }));
+            .map(|processes| Arc::new(Group::new(processes.map(|process| process as u32).collect::<Vec<_>>())));
         let comm = |world: &'static World| {
             let (side, rank) = if world.rank < here { (0, world.rank) } else { (1, world.rank - here) };
             let local = Comm::new(128 + 4 * side as u64, groups[side].clone(), rank, None);

@@ -1,0 +1,278 @@
+//! The receiving end's engine: what there is to come, which bytes of it have, and when an entry is whole.
+
+use super::{PART, Ranges, SPLIT};
+use crate::error::WireError;
+use crate::wire::transfer::{Entry, Kind, MOST_ENTRIES, Record, Share, There, Totals};
+use std::collections::HashMap;
+
+/// Bytes that entries may take together, as far as they have to be remembered: a peer does not fill this end's memory.
+const MOST_MEMORY: u64 = 1 << 30;
+/// Files of which parts come at a time; those that are there from before do not count until something comes.
+const MOST_BEGUN: usize = 256;
+/// What there is of any entry, and of one that is pending or a folder, without its name, in bytes.
+const ENTRY: u64 = 32;
+const PENDING: u64 = 320;
+
+/// What to do with a record.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// It is all of its file.
+    Whole,
+    /// It is a part of its file.
+    Part,
+    /// Its file needs it not: it failed, or is in its place.
+    Nothing,
+    /// Parts of so many files have come that this one is not begun. An honest sender begins fewer, but some that failed there
+    /// may not be known here yet: asked again later, there may be room.
+    TooMany,
+}
+
+/// How an entry ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was put in its place.
+    Copied,
+    /// It was there already.
+    Kept,
+    /// Its share is there, and others bring the rest.
+    Shared,
+    Failed,
+}
+
+#[derive(Debug)]
+struct Slot {
+    kind: Short,
+    size: u64,
+    state: State,
+    /// Bytes of a folder's path, or of another entry's name.
+    path: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Not answered yet: nothing of it can come.
+    Offered,
+    Coming,
+    /// All of it has come, and a thread puts it in its place.
+    Whole,
+    Ended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Short {
+    File,
+    Folder,
+    Link,
+}
+
+/// A file that comes in parts.
+#[derive(Debug, Default)]
+struct Partial {
+    there: Ranges,
+    settled: bool,
+    /// Threads that write parts of it.
+    writing: u32,
+    /// Something of it has come.
+    begun: bool,
+}
+
+/// The receiving end of one transfer.
+#[derive(Debug, Default)]
+pub struct Receiving {
+    /// What of it is to come; none: all.
+    share: Option<Share>,
+    slots: Vec<Slot>,
+    partial: HashMap<u32, Partial>,
+    /// How many of these have begun.
+    begun: usize,
+    all_offered: bool,
+    open: u64,
+    memory: u64,
+    totals: Totals,
+    /// Bytes that are there.
+    received: u64,
+    /// Bytes that came over streams.
+    crossed: u64,
+    offered: u64,
+}
+
+impl Receiving {
+    /// Of a share, or of all.
+    pub fn new(share: Option<Share>) -> Receiving {
+        Receiving { share, ..Receiving::default() }
+    }
+
+    /// The other end tells its next entries. Each is to be answered: by [`Receiving::on_there`], or it has ended.
+    pub fn on_entries(&mut self, entries: &[Entry]) -> Result<u32, WireError> {
+        let first = self.slots.len() as u32;
+        if self.all_offered || self.slots.len() + entries.len() > MOST_ENTRIES as usize {
+            return Err(WireError::NoMessage);
+        }
+        for (entry, number) in entries.iter().zip(first..) {
+            entry.check(number)?;
+            let parent = entry.parent.map(|parent| &self.slots[parent as usize]);
+            if parent.is_some_and(|parent| parent.kind != Short::Folder) {
+                return Err(WireError::NoMessage);
+            }
+            let name = entry.name.len() as u32;
+            let (kind, size, path) = match &entry.kind {
+                Kind::File { size } => (Short::File, *size, name),
+                Kind::Folder => (Short::Folder, 0, parent.map_or(0, |parent| parent.path).saturating_add(name)),
+                Kind::Link { .. } => (Short::Link, 0, name),
+            };
+            self.memory += ENTRY + PENDING + u64::from(path);
+            self.offered = self.offered.checked_add(size).ok_or(WireError::Lengths)?;
+            self.slots.push(Slot { kind, size, state: State::Offered, path });
+        }
+        self.open += entries.len() as u64;
+        if self.memory > MOST_MEMORY { Err(WireError::NoMessage) } else { Ok(first) }
+    }
+
+    /// There are no more entries.
+    pub fn on_all_entries(&mut self) {
+        self.all_offered = true;
+    }
+
+    /// A file is wanted, but for these bytes, which are there from before; what is told to the other end, if there is
+    /// something to tell. Something is always asked for: with it comes the word that the source did not change.
+    pub fn on_there(&mut self, entry: u32, there: &Ranges) -> Option<There> {
+        let slot = self.slots.get_mut(entry as usize).filter(|slot| slot.state == State::Offered)?;
+        slot.state = State::Coming;
+        if there.bytes() == 0 {
+            return None;
+        }
+        let size = slot.size;
+        let there = there.up_to(if there.bytes() >= size { size.saturating_sub(u64::from(PART)) } else { size });
+        let ranges = there.pairs();
+        self.received += there.bytes();
+        self.partial.insert(entry, Partial { there, settled: false, writing: 0, begun: false });
+        Some(There { entry, ranges })
+    }
+
+    /// Nothing of an entry is to come; what is told to the other end, if there is something to tell.
+    pub fn nothing_of(&self, entry: u32) -> Option<There> {
+        let size = self.slots.get(entry as usize).map_or(0, |slot| slot.size);
+        (size > 0).then(|| There { entry, ranges: vec![(0, size)] })
+    }
+
+    /// Whether a record's bytes are to be written. Who is told [`Accept::Part`] says [`Receiving::on_written`] after.
+    pub fn accept(&mut self, record: &Record) -> Result<Accept, WireError> {
+        let slot = self.slots.get_mut(record.entry as usize).ok_or(WireError::NoMessage)?;
+        let end = record.offset.checked_add(u64::from(record.length)).ok_or(WireError::Lengths)?;
+        if slot.kind != Short::File || end > slot.size || record.length == 0 || record.length > PART {
+            return Err(WireError::Lengths);
+        }
+        if slot.state == State::Offered {
+            return Err(WireError::UnexpectedAnswer);
+        }
+        let (from, to) = self.share.filter(|_| slot.size >= SPLIT).map_or((0, slot.size), |it| it.range(slot.size));
+        if record.offset < from || to < end {
+            return Err(WireError::Lengths); // others bring that, and it is not this end's to overwrite
+        }
+        let length = u64::from(record.length);
+        if slot.state == State::Coming && self.is_too_many(record) {
+            return Ok(Accept::TooMany);
+        }
+        self.received += length;
+        self.crossed += if record.hole { 0 } else { length };
+        let slot = &mut self.slots[record.entry as usize];
+        if slot.state != State::Coming {
+            return Ok(Accept::Nothing);
+        }
+        if is_whole(slot, record) && !self.partial.contains_key(&record.entry) {
+            slot.state = State::Whole;
+            return Ok(Accept::Whole);
+        }
+        let partial = self.partial.entry(record.entry).or_default();
+        self.begun += usize::from(!partial.begun);
+        partial.begun = true;
+        partial.writing += 1;
+        Ok(Accept::Part)
+    }
+
+    /// Whether a record is the first part of a file, and parts of others are all that may be.
+    fn is_too_many(&self, record: &Record) -> bool {
+        let partial = self.partial.get(&record.entry);
+        let comes_whole = partial.is_none() && is_whole(&self.slots[record.entry as usize], record);
+        !comes_whole && self.begun >= MOST_BEGUN && !partial.is_some_and(|partial| partial.begun)
+    }
+
+    /// A part was written. True: that was the last, and the caller puts the file in its place.
+    pub fn on_written(&mut self, record: &Record) -> bool {
+        let Some(partial) = self.partial.get_mut(&record.entry) else { return false };
+        partial.writing -= 1;
+        partial.there.add(record.offset, record.offset + u64::from(record.length));
+        partial.settled |= record.settles;
+        let slot = &mut self.slots[record.entry as usize];
+        let is_last = partial.settled && partial.writing == 0 && partial.there.bytes() == slot.size;
+        if is_last {
+            slot.state = State::Whole;
+        }
+        is_last
+    }
+
+    /// Of the first so many files that come in parts, and of which something is there, what.
+    pub fn partial(&self, most: usize) -> Vec<There> {
+        let some = self.partial.iter().filter(|(_, partial)| partial.there.bytes() > 0);
+        some.take(most).map(|(entry, partial)| There { entry: *entry, ranges: partial.there.pairs() }).collect()
+    }
+
+    /// An entry is in its place, or never will be; false: that was known, or there is no such entry.
+    pub fn on_ended(&mut self, entry: u32, outcome: Outcome) -> bool {
+        let slot = self.slots.get_mut(entry as usize).filter(|slot| slot.state != State::Ended);
+        let Some(slot) = slot else { return false };
+        let was_offered = slot.state == State::Offered;
+        slot.state = State::Ended;
+        self.open -= 1;
+        if slot.kind != Short::Folder {
+            self.memory -= PENDING + u64::from(slot.path);
+        }
+        if outcome == Outcome::Kept || (outcome == Outcome::Shared && was_offered) {
+            self.received += slot.size; // it is there, as after a cut
+        }
+        let partial = self.partial.remove(&entry);
+        self.begun -= usize::from(partial.is_some_and(|partial| partial.begun));
+        let totals = &mut self.totals;
+        match (outcome, slot.kind) {
+            (Outcome::Failed, _) => totals.failed += 1,
+            (_, Short::Folder) => totals.folders += 1,
+            (_, Short::Link) => totals.links += 1,
+            (_, Short::File) => {
+                totals.files += 1;
+                totals.bytes += if outcome == Outcome::Shared { 0 } else { slot.size };
+                totals.kept_files += u64::from(outcome != Outcome::Copied);
+            }
+        }
+        true
+    }
+
+    /// Something failed that is no entry, or had ended.
+    pub fn on_skipped(&mut self) {
+        self.totals.failed += 1;
+    }
+
+    /// Whether everything has ended, folders but for their times.
+    pub fn is_ended(&self) -> bool {
+        self.all_offered && self.open == 0
+    }
+
+    /// What came of the entries that have ended.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Bytes that came over streams, without what was there and without holes.
+    pub fn crossed(&self) -> u64 {
+        self.crossed
+    }
+
+    /// Bytes that are there, and of all files that were offered so far; whether there may be more.
+    pub fn progress(&self) -> (u64, u64, bool) {
+        (self.received, self.offered, !self.all_offered)
+    }
+}
+
+/// Whether a record is all of its file.
+fn is_whole(slot: &Slot, record: &Record) -> bool {
+    u64::from(record.length) == slot.size && record.settles && !record.hole
+}

@@ -1,0 +1,42 @@
+//! What processes tell each other about a call that they make together. It is decoded as what the call says: processes that
+//! make different calls get an error.
+
+use super::allgather::allgather;
+use super::{Blocks, Call, Span};
+use crate::error::{Class, Result, fail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What the root says; the others need not know it.
+pub async fn tell_all<T: Serialize + DeserializeOwned>(call: &Call, root: usize, word: Option<&T>) -> Result<T> {
+    let own = word.filter(|_| call.rank() == root).map(packed).unwrap_or_default();
+    unpacked(&everybody_says(call, own).await?[root])
+}
+
+/// What everybody says, by rank.
+pub async fn everyone<T: Serialize + DeserializeOwned>(call: &Call, own: &T) -> Result<Vec<T>> {
+    everybody_says(call, packed(own)).await?.iter().map(|bytes| unpacked(bytes)).collect()
+}
+
+/// What each has to say, by rank; each alone knows how long that is.
+pub async fn everybody_says(call: &Call, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    let (rank, size) = (call.rank(), call.size());
+    let mut lengths = vec![0u8; 8 * size];
+    lengths[8 * rank..][..8].copy_from_slice(&(own.len() as u64).to_le_bytes());
+    allgather(call, &Blocks::Equal { all: Span::of(&mut lengths), each: 8 }).await;
+    call.outcome()?;
+    let length = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes")) as usize;
+    let mut all: Vec<Vec<u8>> = lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();
+    all[rank] = own;
+    allgather(call, &Blocks::Each(all.iter_mut().map(|bytes| Span::of(bytes)).collect())).await;
+    call.outcome().map(|()| all)
+}
+
+pub fn packed(word: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(word).expect("words serialize into memory")
+}
+
+pub fn unpacked<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let different = |_| fail(Class::NotSame, "the processes do not make the same call");
+    postcard::from_bytes(bytes).or_else(different)
+}

@@ -1,0 +1,82 @@
+//! The receiving end of a stream.
+
+use super::outgoing::need_keys;
+use super::{Frame, PAYLOAD, Protection};
+use crate::seal::{Context, HEAD, TAG, parse};
+use crate::socket::Socket;
+use crate::tls::Shaken;
+use phalanx_core::level::Level;
+use std::io::{self, ErrorKind};
+
+/// Receives frames, one at a time, as the socket gives them.
+#[derive(Debug)]
+pub struct Incoming {
+    socket: Socket,
+    level: Level,
+    context: Option<Context>,
+    /// The frame that is coming, and at times the next one's head.
+    frame: Frame,
+    filled: usize,
+    /// Length of the whole frame at the beginning, once it was handed out.
+    taken: usize,
+}
+
+impl Incoming {
+    /// Over a connected socket; `shaken`: the handshake that was done on it.
+    pub fn new(socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<Incoming> {
+        need_keys(shaken.as_ref(), protection)?;
+        socket.set_blocking(false)?;
+        let (level, _, context) = protection.contexts(shaken);
+        Ok(Incoming { socket, level, context, frame: Frame::new(), filled: 0, taken: 0 })
+    }
+
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// The next frame's payload, opened; `None`: it has not come yet. What was altered is an error of the kind
+    /// `InvalidData`, the connection's end one of the kind `UnexpectedEof`.
+    pub fn receive(&mut self) -> io::Result<Option<&mut [u8]>> {
+        self.frame.copy_within(self.taken..self.filled, 0); // at most a head
+        (self.filled, self.taken) = (self.filled - self.taken, 0);
+        if !self.fill(HEAD)? {
+            return Ok(None);
+        }
+        let length = self.length()?;
+        let end = HEAD + length + if self.context.is_some() { TAG } else { 0 };
+        if !self.fill(end)? {
+            return Ok(None);
+        }
+        self.taken = end;
+        let tag = self.frame[HEAD + length..][..TAG].try_into().expect("a tag's length");
+        let payload = &mut self.frame[HEAD..][..length];
+        if let Some(context) = &mut self.context {
+            context.open(self.level, payload, tag)?;
+        }
+        Ok(Some(payload))
+    }
+
+    fn length(&self) -> io::Result<usize> {
+        let (level, length) = parse(*self.frame.first_chunk().expect("a head"))?;
+        match level == self.level && length <= PAYLOAD {
+            true => Ok(length),
+            false => Err(io::Error::new(ErrorKind::InvalidData, "what arrived is not what the peer sent")),
+        }
+    }
+
+    /// Reads until there are `wanted` bytes; false where the socket has no more now. The head behind them comes with them
+    /// if it is there: one call for each frame.
+    fn fill(&mut self, wanted: usize) -> io::Result<bool> {
+        while self.filled < wanted {
+            let room = &mut self.frame[self.filled..wanted + if wanted > HEAD { HEAD } else { 0 }];
+            match self.socket.receive(room, false) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,217 @@
+//! Which thread serves which stream: whoever is free takes the next one that has something to do.
+//!
+//! Paper 003, section IV: there is no mapping of streams to threads, so that their numbers are chosen apart.
+
+use super::{Incoming, Outgoing};
+use crate::socket::Socket;
+use crate::sync::lock;
+use polling::{Event, Events, Poller};
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// One end of a stream, as a pool of threads serves it.
+pub trait Stream: Send {
+    /// What to wait for.
+    fn interest(&self, key: usize) -> Event;
+    fn raw(&self) -> &Socket;
+    /// Waits up to `pause` for it, by the calling thread alone.
+    #[cfg(unix)]
+    fn wait(&self, pause: Duration) -> io::Result<bool>;
+}
+
+impl Stream for Incoming {
+    fn interest(&self, key: usize) -> Event {
+        Event::readable(key)
+    }
+
+    #[cfg(unix)]
+    fn wait(&self, pause: Duration) -> io::Result<bool> {
+        self.socket().wait_readable(pause)
+    }
+
+    fn raw(&self) -> &Socket {
+        self.socket()
+    }
+}
+
+impl Stream for Outgoing {
+    fn interest(&self, key: usize) -> Event {
+        Event::writable(key)
+    }
+
+    #[cfg(unix)]
+    fn wait(&self, pause: Duration) -> io::Result<bool> {
+        self.socket().wait_writable(pause)
+    }
+
+    fn raw(&self) -> &Socket {
+        self.socket()
+    }
+}
+
+/// The streams of one end of a transfer. Any number of threads call [`Turns::next`].
+#[derive(Debug)]
+pub struct Turns<S: Stream> {
+    poller: Arc<Poller>,
+    /// Held by the thread that waits: events go to one thread, one at a time.
+    waiting: Mutex<Events>,
+    streams: RwLock<HashMap<usize, Slot<S>>>,
+    /// Streams that have nothing to do, whatever their sockets say.
+    resting: Mutex<Vec<usize>>,
+    closed: AtomicBool,
+}
+
+/// A stream, unless somebody serves it.
+type Slot<S> = Mutex<Option<Polled<S>>>;
+
+/// A stream that its holder alone serves. Dropping it ends it; [`Turns::pause`] puts it back.
+#[derive(Debug)]
+pub struct Turn<S: Stream> {
+    pub key: usize,
+    pub stream: Polled<S>,
+}
+
+/// A stream that the poller knows, until it is dropped.
+#[derive(Debug)]
+pub struct Polled<S: Stream> {
+    stream: S,
+    poller: Arc<Poller>,
+}
+
+impl<S: Stream> Polled<S> {
+    fn new(poller: &Arc<Poller>, stream: S, key: usize) -> io::Result<Polled<S>> {
+        // SAFETY: dropping it deletes its socket from the poller before the socket is closed.
+        unsafe { poller.add(stream.raw().raw(), Event::none(key))? };
+        Ok(Polled { stream, poller: poller.clone() })
+    }
+}
+
+impl<S: Stream> Drop for Polled<S> {
+    fn drop(&mut self) {
+        let _ = self.poller.delete(self.stream.raw().raw());
+    }
+}
+
+impl<S: Stream> Deref for Polled<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.stream
+    }
+}
+
+impl<S: Stream> DerefMut for Polled<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+}
+
+impl<S: Stream> Turns<S> {
+    /// None yet.
+    pub fn new() -> io::Result<Turns<S>> {
+        let events = Events::with_capacity(NonZeroUsize::MIN);
+        let (waiting, streams, resting) = (Mutex::new(events), RwLock::default(), Mutex::default());
+        Ok(Turns { poller: Arc::new(Poller::new()?), waiting, streams, resting, closed: AtomicBool::new(false) })
+    }
+
+    /// One more stream, under a key that no other has or had.
+    pub fn add(&self, key: usize, stream: S) -> io::Result<()> {
+        let stream = Polled::new(&self.poller, stream, key)?;
+        self.write().insert(key, Mutex::new(None));
+        self.again(Turn { key, stream })
+    }
+
+    /// Waits up to `pause` for a stream that can go on; `None`: there was none, or all is over.
+    pub fn next(&self, pause: Duration) -> io::Result<Option<Turn<S>>> {
+        let mut events = lock(&self.waiting);
+        events.clear();
+        if !self.closed.load(Ordering::Acquire) {
+            self.poller.wait(&mut events, Some(pause))?;
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let key = events.iter().next().map(|event| event.key);
+        drop(events);
+        Ok(key.and_then(|key| self.take(key).map(|stream| Turn { key, stream })))
+    }
+
+    /// The stream cannot go on now. Where there is a thread of the `threads` for each stream, its own waits for it, which
+    /// keeps the frame in that core's cache, and gets it back; otherwise any thread goes on with it.
+    #[cfg(unix)]
+    pub fn pause(&self, turn: Turn<S>, threads: usize, pause: Duration) -> io::Result<Option<Turn<S>>> {
+        if self.count() > threads {
+            return self.again(turn).map(|()| None);
+        }
+        turn.stream.wait(pause)?;
+        Ok((!self.closed.load(Ordering::Acquire)).then_some(turn))
+    }
+
+    #[cfg(not(unix))]
+    pub fn pause(&self, turn: Turn<S>, _: usize, _: Duration) -> io::Result<Option<Turn<S>>> {
+        self.again(turn).map(|()| None)
+    }
+
+    /// The stream waits until it can go on.
+    fn again(&self, turn: Turn<S>) -> io::Result<()> {
+        let streams = self.read();
+        let Some(slot) = streams.get(&turn.key) else { return Ok(()) };
+        let mut slot = lock(slot);
+        self.poller.modify(turn.stream.raw().raw(), turn.stream.interest(turn.key))?;
+        *slot = Some(turn.stream);
+        Ok(())
+    }
+
+    /// The stream has nothing to do until [`Turns::wake`]. No thread waits with it: others may have something.
+    pub fn rest(&self, turn: Turn<S>) {
+        let mut resting = lock(&self.resting);
+        if let Some(slot) = self.read().get(&turn.key) {
+            *lock(slot) = Some(turn.stream);
+            resting.push(turn.key);
+        }
+    }
+
+    /// There may be something to do for those that rest.
+    pub fn wake(&self) -> io::Result<()> {
+        for key in std::mem::take(&mut *lock(&self.resting)) {
+            if let Some(stream) = self.take(key) {
+                self.again(Turn { key, stream })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stream is no more.
+    pub fn remove(&self, turn: Turn<S>) {
+        self.write().remove(&turn.key);
+        turn.stream.raw().shut_down();
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.read().len()
+    }
+
+    /// No thread waits any more, and no stream goes on.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let _ = self.poller.notify();
+    }
+
+    fn take(&self, key: usize) -> Option<Polled<S>> {
+        lock(self.read().get(&key)?).take()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<usize, Slot<S>>> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<usize, Slot<S>>> {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

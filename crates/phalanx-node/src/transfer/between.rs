@@ -1,0 +1,214 @@
+//! A copy between two executors, as their user directs it: the bytes go straight from one to the other.
+//!
+//! The one that receives gives a ticket for the one that sends, whose certificate the user names; the one that sends calls
+//! it and shows the ticket. The user's links to both stand as long as the copy: with either of them it ends.
+
+use super::calling::{Called, agree};
+use super::ending::{Failure, MOST_TOLD};
+use super::job::{CopyError, Job, Report, Shared, asked};
+use super::system::{from_bytes, to_bytes};
+use crate::control::{Pulse, tell};
+use crate::remote::printable;
+use phalanx_core::level::{Level, LevelSet, Mark};
+use phalanx_core::wire::decode;
+use phalanx_core::wire::transfer::{Carriage, Carried, Direction, Message, Request, Target, Totals, Trouble};
+use phalanx_net::address::Address;
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::Role;
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+/// How often each executor is told that its user lives.
+const PAUSE: Duration = Duration::from_millis(100);
+/// For the executor that received to say so, once the one that sent has.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Links that end with this.
+struct Ending<'a>([&'a Link; 2]);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|link| link.close());
+    }
+}
+
+/// One attempt at it. `source`: what is copied from the executor there.
+pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> Result<Report, CopyError> {
+    let call = |address| Called::new(address, &job.member, Preamble::Transfer, |link| shared.add_link(link));
+    let sends = call(source)?;
+    let mut receives = sends.keep_waiting(|| call(&job.address))?;
+    if receives.at.ip().is_loopback() && !sends.at.ip().is_loopback() {
+        let what = "is this machine's own address, which the other executor cannot reach: name it as others do";
+        return Err(CopyError::Refused(format!("{} {what}", receives.address)));
+    }
+    let links = [sends.link.clone(), receives.link.clone()];
+    let _ending = Ending([&links[0], &links[1]]);
+    let level = least(job, &sends, &receives)?;
+    let levels = taken(job, level, &sends, &receives);
+    let request = |direction, target: &Target| {
+        let target = target.clone();
+        let threads = job.threads.unwrap_or(0);
+        let filter = job.filter.clone();
+        let Job { checked, anew, limit, share, fresh, .. } = *job;
+        Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh }
+    };
+    let (get, put) = (request(Direction::Get, from), request(Direction::Put, &job.there));
+    let name = to_bytes(&asked(from).map_err(|error| CopyError::Refused(error.to_string()))?);
+    let expect = Message::Expect { request: put, levels, name, certificate: sends.certificate.clone() };
+    let answer = sends.keep_waiting(|| receives.ask(&expect))?;
+    let Message::Ticket { ticket } = answer else { return Err(receives.nonsense()) };
+    let (address, certificate) = (receives.at.to_string(), receives.certificate.clone());
+    let carriage = Carriage {
+        request: get,
+        levels,
+        exact: job.level.is_some(),
+        streams: job.streams,
+        address,
+        certificate,
+        ticket,
+    };
+    tell(&sends.link, &Message::Carry(carriage));
+    let (told, arrived) = mpsc::sync_channel(1);
+    let receiver = receives.address.clone();
+    thread::scope(|scope| {
+        scope.spawn(|| attend(receives, told));
+        let outcome = hear_out(sends, shared);
+        let outcome = outcome.and_then(|report| agreed(report, source, &receiver, arrived.recv_timeout(PATIENCE)));
+        links[1].close();
+        outcome
+    })
+}
+
+/// What came of it, if the executor that received says the same as the one that sent.
+fn agreed(
+    report: Report,
+    source: &Address,
+    receiver: &Address,
+    arrived: Result<(Level, Totals), RecvTimeoutError>,
+) -> Result<Report, CopyError> {
+    let (level, totals) =
+        arrived.map_err(|_| CopyError::Cut(format!("{receiver} does not say what came of the copy")))?;
+    if (level, totals) == (report.level, report.totals) {
+        return Ok(report);
+    }
+    let words = |level: Level, totals: Totals| format!("{} files, {} bytes, {level}", totals.files, totals.bytes);
+    let (one, other) = (words(report.level, report.totals), words(level, totals));
+    Err(CopyError::Refused(format!(
+        "{source} says that it sent {one}, and {receiver} that it received {other}: one of them is wrong"
+    )))
+}
+
+/// What the streams may be: no less than the least, and nothing that the user never wants towards one of the two.
+fn taken(job: &Job, least: Level, one: &Called, other: &Called) -> LevelSet {
+    let of = |called: &Called| {
+        let place = job.policy.place(Some(called.at.ip()), Role::Executor.name());
+        job.policy.allowed(&place, Mark::None)
+    };
+    match job.level {
+        Some(asked) => LevelSet::from(asked).levels().skip(1).fold(LevelSet::from(asked), LevelSet::without),
+        None => LevelSet::from(least).both(of(one)).both(of(other)),
+    }
+}
+
+/// The least that the streams may be: as the user's own policy says of both ends, or as was asked for.
+fn least(job: &Job, one: &Called, other: &Called) -> Result<Level, CopyError> {
+    let of = |called: &Called| {
+        let agreed = agree(&job.policy, job.level, called.at.ip(), LevelSet::from(Level::Clear));
+        agreed.map_err(|why| CopyError::Level(format!("{}: {why}", called.address)))
+    };
+    Ok(of(one)?.0.max(of(other)?.0))
+}
+
+/// Lets the receiving executor know that its user lives, and hears what came of it.
+fn attend(called: Called, told: SyncSender<(Level, Totals)>) {
+    let (reader, heard) = called.into_ear().into_parts();
+    let on_frame = |frame: Frame| {
+        if let Ok(Message::Arrived { level, totals }) = decode(&frame.header) {
+            let _ = told.try_send((level, totals)); // the first counts: nobody hears any others
+        }
+    };
+    heard.into_iter().for_each(on_frame);
+    let mut pulse = Pulse::new();
+    reader.run(PAUSE, on_frame, |link| pulse.pause(link, &Message::Beat));
+}
+
+/// Hears from the sending executor how far it is, and what came of it.
+fn hear_out(called: Called, shared: &Shared) -> Result<Report, CopyError> {
+    let (address, link) = (called.address.clone(), called.link.clone());
+    let (reader, heard) = called.into_ear().into_parts();
+    let (mut ended, mut failures) = (None, Vec::new());
+    let mut on_frame = |frame: Frame| match decode(&frame.header) {
+        _ if ended.is_some() => {}
+        Ok(Message::Beat) => {}
+        Ok(Message::Progress { bytes, total, growing }) => shared.set_progress((bytes, total, growing)),
+        Ok(Message::Skipped { path, reason }) => {
+            let path = from_bytes(path).unwrap_or_default().into();
+            if failures.len() < MOST_TOLD {
+                failures.push(Failure { path, reason: printable(&reason) }); // more are in the totals
+            }
+        }
+        last => {
+            ended = Some(match last {
+                Ok(Message::Carried(carried)) => Ok(carried),
+                Ok(Message::Stopped { trouble, reason }) => Err(stopped(&address, trouble, &reason)),
+                Ok(Message::Refused { reason }) => Err(stopped(&address, Trouble::Refused, &reason)),
+                _ => Err(CopyError::Refused(format!("{address} does not speak as an executor does"))),
+            });
+            link.close();
+        }
+    };
+    heard.into_iter().for_each(&mut on_frame);
+    let mut pulse = Pulse::new();
+    reader.run(PAUSE, on_frame, |link| pulse.pause(link, &Message::Beat));
+    let Carried { level, why, streams, lost, altered, setup, totals } =
+        ended.unwrap_or_else(|| Err(CopyError::Cut(format!("{address} is out of reach"))))?;
+    let setup = Duration::from_micros(setup);
+    let (why, cuts, elapsed) = (printable(&why), 0, Duration::ZERO);
+    Ok(Report { level, why, streams, totals, failures, lost, altered, cuts, setup, elapsed })
+}
+
+fn stopped(address: &Address, trouble: Trouble, reason: &str) -> CopyError {
+    let reason = format!("{address}: {}", printable(reason));
+    match trouble {
+        Trouble::Unreachable => CopyError::Unreachable(reason),
+        Trouble::Level => CopyError::Level(reason),
+        Trouble::Refused => CopyError::Refused(reason),
+        Trouble::Cut => CopyError::Cut(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executors_that_say_different_things_of_a_copy_are_not_believed() {
+        let (one, other): (Address, Address) = ("a:1".parse().expect("is one"), "b:2".parse().expect("is one"));
+        let totals = Totals { files: 2, bytes: 7, ..Totals::default() };
+        let report = Report {
+            level: Level::Private,
+            why: String::new(),
+            streams: 1,
+            totals,
+            failures: Vec::new(),
+            lost: 0,
+            altered: 0,
+            cuts: 0,
+            setup: Duration::ZERO,
+            elapsed: Duration::ZERO,
+        };
+        let heard = |arrived| agreed(report.clone(), &one, &other, arrived);
+        assert!(heard(Ok((Level::Private, totals))).is_ok());
+        for (level, files) in [(Level::Clear, 2), (Level::Private, 1)] {
+            let differs = heard(Ok((level, Totals { files, ..totals })));
+            assert!(matches!(differs, Err(CopyError::Refused(words)) if words.contains("a:1 says")));
+        }
+        assert!(
+            matches!(heard(Err(RecvTimeoutError::Timeout)), Err(CopyError::Cut(_))),
+            "who says nothing is asked again"
+        );
+    }
+}

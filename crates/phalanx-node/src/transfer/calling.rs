@@ -1,0 +1,199 @@
+//! Calls an executor for a transfer: its control link, what is agreed on over it, and then the transfer itself. By a user's
+//! machine, and by an executor that copies to another.
+
+use super::dialling::{Dialling, Reached};
+use super::ear::Ear;
+use super::end::{End, usual_threads};
+use super::job::CopyError;
+use crate::control::{BEAT, tell};
+use crate::remote::{call, printable, unreachable};
+use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
+use phalanx_core::wire::VERSION;
+use phalanx_core::wire::transfer::{MOST_BODY, Message, Totals};
+use phalanx_net::address::Address;
+use phalanx_net::identity::{Client, Member, Role};
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use phalanx_net::stream::Protection;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For the executor's next word.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An executor that was called and has said which levels it takes.
+pub struct Called {
+    /// As it was named.
+    pub address: Address,
+    pub at: SocketAddr,
+    pub certificate: Vec<u8>,
+    pub link: Arc<Link>,
+    pub levels: LevelSet,
+    client: Client,
+    ear: Ear,
+    began: Instant,
+    /// As what it was called.
+    who: &'static str,
+}
+
+/// How the streams of a transfer are to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    pub protection: Protection,
+    /// None: as many as are worth it.
+    pub streams: Option<u16>,
+    /// None: one more than there are cores.
+    pub threads: Option<u16>,
+}
+
+/// What came of a transfer, beside its failures.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran {
+    pub totals: Totals,
+    pub streams: u16,
+    pub lost: u32,
+    pub altered: u32,
+    /// From the call until the first stream could carry bytes.
+    pub setup: Duration,
+}
+
+impl Called {
+    /// Calls the executor that is named so, as the preamble says; `on_link` is told the link before the executor has spoken.
+    pub fn new(
+        address: &Address,
+        member: &Member,
+        preamble: Preamble,
+        on_link: impl FnOnce(&Arc<Link>),
+    ) -> Result<Called, CopyError> {
+        let began = Instant::now();
+        let away = |error: io::Error| CopyError::Unreachable(unreachable(address, &error));
+        let client = member.client_at(Role::Executor, &address.to_string());
+        let client = client.map_err(|error| CopyError::Identity(error.to_string()))?;
+        let (socket, shaken) = call(address, &client, preamble).map_err(away)?;
+        let at = socket.peer().map_err(away)?;
+        let certificate = shaken.peer_certificate().to_vec();
+        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).map_err(away)?;
+        on_link(&link);
+        let (address, ear, levels) = (address.clone(), Ear::new(reader), LevelSet::from(Level::Private));
+        let who = if preamble == Preamble::Executor { "the executor that copies to it" } else { "this user" };
+        let mut called = Called { address, at, certificate, link, levels, client, ear, began, who };
+        match called.hear()? {
+            Message::Offer { phalanx, levels } if phalanx == VERSION => called.levels = levels,
+            Message::Offer { phalanx, .. } => {
+                let (address, theirs) = (&called.address, printable(&phalanx));
+                let what =
+                    format!("{address} runs phalanx {theirs}, this machine {VERSION}; copy between equal versions");
+                return Err(CopyError::Refused(what));
+            }
+            Message::Refused { reason } => {
+                return Err(CopyError::Refused(format!("{}: {}", called.address, printable(&reason))));
+            }
+            _ => return Err(called.nonsense()),
+        }
+        Ok(called)
+    }
+
+    /// Does something that takes a while, and lets the executor know meanwhile that something is to come.
+    pub fn keep_waiting<T>(&self, what: impl FnOnce() -> T) -> T {
+        let (done, is_done) = mpsc::channel::<()>();
+        let link = &self.link;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while is_done.recv_timeout(BEAT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    tell(link, &Message::Beat);
+                }
+            });
+            let result = what();
+            drop(done);
+            result
+        })
+    }
+
+    /// Says something, and hears the answer.
+    pub fn ask(&mut self, what: &Message) -> Result<Message, CopyError> {
+        tell(&self.link, what);
+        match self.hear()? {
+            Message::Refused { reason } => Err(CopyError::Refused(format!("{}: {}", self.address, printable(&reason)))),
+            answer => Ok(answer),
+        }
+    }
+
+    fn hear(&mut self) -> Result<Message, CopyError> {
+        self.ear.hear(PATIENCE).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => self.nonsense(),
+            io::ErrorKind::TimedOut => CopyError::Unreachable(format!("{}: no answer in time", self.address)),
+            _ => {
+                let what = format!("the executor refused {} (its own output says why)", self.who);
+                CopyError::Unreachable(format!("{}: {what}", self.address))
+            }
+        })
+    }
+
+    /// It has said what nobody says here.
+    pub fn nonsense(&self) -> CopyError {
+        CopyError::Refused(format!("{} does not speak as an executor does", self.address))
+    }
+
+    /// What reads its further words, and those that were read already.
+    pub fn into_ear(self) -> Ear {
+        self.ear
+    }
+
+    /// Serves the transfer that was begun under the token until it has ended; `on_pause` is called often.
+    pub fn run(
+        self,
+        end: &End,
+        token: [u8; 12],
+        terms: Terms,
+        mut on_pause: impl FnMut(&Link),
+    ) -> Result<Ran, CopyError> {
+        let Called { client, at: address, certificate, ear, began, .. } = self;
+        let reached =
+            Reached { client, address, certificate, protection: terms.protection, token, streams: terms.streams };
+        let streams = Dialling::new(&reached, end);
+        let (threads, (reader, heard)) = (terms.threads.unwrap_or_else(usual_threads), ear.into_parts());
+        let served = end.run(reader, heard, threads, |scope, link| {
+            streams.open_more(scope);
+            on_pause(link);
+        });
+        served.map_err(|error| CopyError::Refused(error.to_string()))?;
+        let (common, name) = (end.common(), self.address);
+        let Some(totals) = common.totals() else {
+            return Err(match (common.broken(), streams.trouble()) {
+                (Some(why), _) => CopyError::Refused(format!("{name}: {why}")),
+                (None, Some(trouble)) => CopyError::Refused(format!("{name}: no stream can be opened: {trouble}")),
+                (None, None) => CopyError::Cut(format!("{name} is out of reach")),
+            });
+        };
+        let (lost, altered) = (common.lost.load(Ordering::Relaxed), common.altered.load(Ordering::Relaxed));
+        Ok(Ran { totals, streams: streams.wanted(), lost, altered, setup: streams.ready(began) })
+    }
+}
+
+/// The level of streams to an executor at `address`, which takes `theirs`: as the policy says or, where a level was asked
+/// for, that one. And what decided it, for people.
+pub fn agree(
+    policy: &Policy,
+    asked: Option<Level>,
+    address: IpAddr,
+    theirs: LevelSet,
+) -> Result<(Level, String), String> {
+    let mut policy = policy.clone();
+    if let Some(level) = asked {
+        policy.rules.insert(0, Rule { network: Network::Any, role: None, mark: None, bound: Bound::Preferred(level) });
+    }
+    let place = policy.place(Some(address), Role::Executor.name());
+    let verdict = policy.decide(&place, Mark::None, theirs).map_err(|conflict| conflict.to_string())?;
+    match asked {
+        Some(asked) if asked == verdict.level => Ok((asked, "as asked".to_owned())),
+        Some(asked) => {
+            let both = format!("{asked} streams were asked for, but {}", verdict.why);
+            Err(format!("{both} (the other end takes {theirs})"))
+        }
+        None => Ok((verdict.level, verdict.why)),
+    }
+}

@@ -1,0 +1,145 @@
+//! The user's end of a transfer: reaches the executor, agrees on a level, opens the streams, and says what came of it.
+
+use super::between;
+use super::calling::{Called, Ran, Terms, agree};
+use super::end::End;
+use super::ending::Common;
+use super::exports::own;
+use super::job::{CopyError, Here, Job, Report, Shared, asked};
+use super::sink::Sink;
+use super::source::Source;
+use super::system::about;
+use phalanx_core::wire::transfer::{Direction, Filter, Message, Request};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::stream::Protection;
+use phalanx_net::sync::lock;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two attempts to go on after a cut.
+const REST: Duration = Duration::from_millis(300);
+
+/// A copy that goes on in a thread of its own. Dropping it cancels it.
+pub struct Copy {
+    shared: Arc<Shared>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Copy {
+    /// Begins.
+    pub fn start(job: Job) -> io::Result<Copy> {
+        let shared = Arc::new(Shared::default());
+        let copying = shared.clone();
+        let run = move || {
+            let outcome = copy(&job, &copying);
+            *lock(&copying.outcome) = Some(outcome);
+            copying.ended.notify_all();
+        };
+        let thread = thread::Builder::new().name("phalanx-copy".into()).spawn(run)?;
+        Ok(Copy { shared, thread: Some(thread) })
+    }
+
+    /// Bytes that are there, of how many so far, and whether there may be more.
+    pub fn progress(&self) -> (u64, u64, bool) {
+        self.shared.progress()
+    }
+
+    /// Waits up to `patience` for the outcome.
+    pub fn wait(&self, patience: Duration) -> Option<Result<Report, CopyError>> {
+        let outcome = lock(&self.shared.outcome);
+        let waited = self.shared.ended.wait_timeout_while(outcome, patience, |outcome| outcome.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Ends it; what is there is kept.
+    pub fn cancel(&self) {
+        self.shared.cancel();
+    }
+}
+
+impl Copy {
+    /// Ends it, and waits until nothing of it goes on here.
+    pub fn close(&mut self) {
+        self.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Goes on after cuts, as long as something arrives in between.
+fn copy(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
+    let (began, mut cuts) = (Instant::now(), 0);
+    let (mut last_news, mut most) = (Instant::now(), 0);
+    loop {
+        let outcome = match &job.here {
+            Here::Executor { address, source } => between::attempt(job, address, source, shared),
+            _ => attempt(job, shared),
+        };
+        shared.forget_attempt();
+        let outcome = outcome.map(|report| Report { cuts, elapsed: began.elapsed(), ..report });
+        if shared.is_cancelled() && outcome.is_err() {
+            return Err(CopyError::Cancelled);
+        }
+        let bytes = shared.progress().0;
+        if bytes > most {
+            (most, last_news) = (bytes, Instant::now());
+        }
+        match outcome {
+            Err(CopyError::Cut(_)) => cuts += 1,
+            Err(CopyError::Unreachable(_)) if cuts > 0 => {}
+            outcome => return outcome,
+        }
+        if last_news.elapsed() >= job.patience {
+            return outcome;
+        }
+        thread::sleep(REST);
+    }
+}
+
+fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
+    let refused = |error: io::Error| CopyError::Refused(error.to_string());
+    let mut called = Called::new(&job.address, &job.member, Preamble::Transfer, |link| shared.add_link(link))?;
+    let agreed = agree(&job.policy, job.level, called.at.ip(), called.levels);
+    let (level, why) = agreed.map_err(|why| CopyError::Level(format!("{}: {why}", job.address)))?;
+    let common = Arc::new(Common::new(called.link.clone(), true));
+    let end = Arc::new(open_here(job, common).map_err(refused)?);
+    let (direction, target, threads) = (job.direction, job.there.clone(), job.threads.unwrap_or(0));
+    let filter = if direction == Direction::Get { job.filter.clone() } else { Filter::default() };
+    let Job { checked, anew, limit, share, fresh, .. } = *job;
+    let request = Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh };
+    let Message::Begun { token } = called.ask(&Message::Begin(request))? else { return Err(called.nonsense()) };
+    shared.set_end(&end);
+    let protection = Protection { level, checked: job.checked };
+    let terms = Terms { protection, streams: job.streams, threads: job.threads };
+    let Ran { totals, streams, lost, altered, setup } = called.run(&end, token, terms, |_| ())?;
+    let (failures, cuts, elapsed) = (end.common().failures(), 0, Duration::ZERO);
+    Ok(Report { level, why, streams, totals, failures, lost, altered, cuts, setup, elapsed })
+}
+
+fn open_here(job: &Job, common: Arc<Common>) -> io::Result<End> {
+    match (&job.here, job.direction) {
+        (Here::Memory { bytes }, Direction::Put) => End::sending(common, Source::Memory { bytes: *bytes }, job.limit),
+        (Here::Memory { .. }, Direction::Get) => End::receiving(common, Sink::Memory, job.share),
+        (Here::Executor { .. }, _) => Err(io::ErrorKind::InvalidInput.into()), // nothing of it is here
+        (Here::Path { path, .. }, Direction::Put) => {
+            let whole = std::path::absolute(path)?;
+            let (base, rest) = own(&whole)?;
+            let source = Source::open(&base, &rest, &whole).map_err(about(path))?.filtered(&job.filter)?;
+            End::sending(common, source, job.limit)
+        }
+        (Here::Path { path, into }, Direction::Get) => {
+            let (base, rest) = own(&std::path::absolute(path)?)?;
+            let sink = Sink::tree(base, rest, *into, job.anew).called(&asked(&job.there)?).filtered(&job.filter)?;
+            End::receiving(common, sink.shared(job.share, job.fresh), job.share)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One end of a transfer, whichever: the control link's thread beside those that move the bytes.
+
+use super::ending::{Common, TOLD};
+use super::receiver::Receiver;
+use super::sender::Sender;
+use super::sink::Sink;
+use super::source::Source;
+use super::system;
+use crate::control::Pulse;
+use phalanx_core::wire::transfer::{Message, Share};
+use phalanx_net::frames::Frame;
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::socket::Socket;
+use phalanx_net::stream::{Incoming, Outgoing, Protection};
+use phalanx_net::tls::Shaken;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+/// Of a thread that moves bytes.
+const STACK: usize = 512 << 10;
+/// After this long without a sign a stream is given up, the rest goes on. Longer than for the control link: a receiving end whose
+/// disk is slow takes nothing meanwhile, and the system counts that as silence.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Lets every thread leave, however the control link's own does: no other waits for them otherwise.
+struct Ending<'a>(&'a End);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+pub enum End {
+    Sending(Box<Sender>),
+    Receiving(Box<Receiver>),
+}
+
+impl End {
+    /// `limit`: bytes/s, 0: as many as it can.
+    pub fn sending(common: Arc<Common>, source: Source, limit: u64) -> io::Result<End> {
+        Ok(End::Sending(Box::new(Sender::new(common, source, limit)?)))
+    }
+
+    /// `share`: what of it this end takes; none: all.
+    pub fn receiving(common: Arc<Common>, sink: Sink, share: Option<Share>) -> io::Result<End> {
+        Ok(End::Receiving(Box::new(Receiver::new(common, sink, share)?)))
+    }
+
+    pub fn common(&self) -> &Common {
+        match self {
+            End::Sending(sender) => &sender.common,
+            End::Receiving(receiver) => &receiver.common,
+        }
+    }
+
+    /// A stream over a connection, after its handshake.
+    pub fn add(&self, number: u32, socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<()> {
+        socket.end_when_silent(SILENCE)?;
+        socket.give_way();
+        match self {
+            End::Sending(sender) => {
+                socket.bear_losses();
+                socket.stay_near();
+                sender.streams.add(number, Outgoing::new(socket, shaken, protection)?)
+            }
+            End::Receiving(receiver) => receiver.streams.add(number, Incoming::new(socket, shaken, protection)?),
+        }
+    }
+
+    /// Streams that are there.
+    pub fn streams(&self) -> usize {
+        match self {
+            End::Sending(sender) => sender.streams.count(),
+            End::Receiving(receiver) => receiver.streams.count(),
+        }
+    }
+
+    /// Bytes that crossed streams, as far as this end knows.
+    pub fn crossed(&self) -> u64 {
+        match self {
+            End::Sending(sender) => sender.crossed(),
+            End::Receiving(receiver) => receiver.crossed(),
+        }
+    }
+
+    /// Bytes that are there, of how many so far, and whether there may be more.
+    pub fn progress(&self) -> (u64, u64, bool) {
+        match self {
+            End::Sending(sender) => sender.progress(),
+            End::Receiving(receiver) => receiver.progress(),
+        }
+    }
+
+    /// Whether all has come, and this end's disk is what it waits for.
+    pub fn is_ending(&self) -> bool {
+        match self {
+            End::Sending(_) => false,
+            End::Receiving(receiver) => receiver.is_ending(),
+        }
+    }
+
+    /// Serves the transfer until it is done or cut. `heard`: what the other end has said already. `on_pause` is called often,
+    /// and may start threads.
+    pub fn run<'env>(
+        &'env self,
+        reader: Reader,
+        heard: Vec<Frame>,
+        threads: u16,
+        mut on_pause: impl for<'scope> FnMut(&'scope Scope<'scope, 'env>, &Link),
+    ) -> io::Result<()> {
+        thread::scope(|scope| {
+            let _ending = Ending(self);
+            on_pause(scope, &self.common().link); // handshakes of streams take longest: they begin first
+            let started = self.start(scope, threads);
+            if started.is_ok() {
+                let mut pulse = Pulse::new();
+                let on_frame = |frame: Frame| {
+                    if let Err(why) = self.on_frame(&frame) {
+                        self.common().give_up(format!("the other end broke the protocol: {why}"));
+                    }
+                };
+                heard.into_iter().for_each(on_frame);
+                reader.run(TOLD, on_frame, |link| {
+                    pulse.pause(link, &Message::Beat);
+                    if let End::Receiving(receiver) = self {
+                        receiver.pause();
+                    }
+                    on_pause(scope, link);
+                });
+            }
+            started
+        })?;
+        if let (End::Receiving(receiver), None) = (self, self.common().totals()) {
+            receiver.keep_all();
+        }
+        Ok(())
+    }
+
+    fn start<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, threads: u16) -> io::Result<()> {
+        let named = |name: &str| thread::Builder::new().name(format!("phalanx-{name}")).stack_size(STACK);
+        let threads = usize::from(threads.max(1));
+        for _ in 0..threads {
+            named("stream").spawn_scoped(scope, move || {
+                system::give_way();
+                match self {
+                    End::Sending(sender) => sender.serve(threads),
+                    End::Receiving(receiver) => receiver.serve(threads),
+                }
+            })?;
+        }
+        named("plan").spawn_scoped(scope, || match self {
+            End::Sending(sender) => sender.walk(),
+            End::Receiving(receiver) => receiver.finish(),
+        })?;
+        Ok(())
+    }
+
+    fn on_frame(&self, frame: &Frame) -> Result<(), String> {
+        match self {
+            End::Sending(sender) => sender.on_frame(frame),
+            End::Receiving(receiver) => receiver.on_frame(frame),
+        }
+    }
+
+    fn end(&self) {
+        match self {
+            End::Sending(sender) => sender.end(),
+            End::Receiving(receiver) => receiver.end(),
+        }
+        self.common().cut_all();
+        self.common().link.close();
+    }
+}
+
+/// Threads for the streams where nobody says how many: one more than cores (paper 003, section IV).
+pub fn usual_threads() -> u16 {
+    thread::available_parallelism().map_or(2, |cores| cores.get().min(63) as u16 + 1)
+}

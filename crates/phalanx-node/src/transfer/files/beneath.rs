@@ -1,0 +1,129 @@
+//! Files by their paths within a folder, where no link is followed: neither one that was there nor one that is put there.
+
+use crate::transfer::system;
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use phalanx_core::wire::files::{About, Kind, Why};
+use phalanx_core::wire::transfer::{MOST_NAME, MOST_TARGET};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Folders in folders that are looked into.
+pub const MOST_DEEP: usize = 128;
+
+/// A folder, and where another in it was opened last: names that follow each other are mostly of one folder. However deep
+/// that is, no more than these two stay open.
+pub struct Beneath {
+    root: Dir,
+    last: Option<(PathBuf, Dir)>,
+}
+
+impl Beneath {
+    pub fn new(root: Dir) -> Beneath {
+        Beneath { root, last: None }
+    }
+
+    /// The folder in which a path ends, and its last name.
+    pub fn find(&mut self, path: &[u8]) -> io::Result<(&Dir, OsString)> {
+        let path = PathBuf::from(system::from_bytes(path.to_vec())?);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    /// A folder in it, or itself.
+    pub fn folder(&mut self, path: &Path) -> io::Result<&Dir> {
+        if path.as_os_str().is_empty() {
+            return Ok(&self.root);
+        }
+        let opened = match self.last.take() {
+            Some((last, opened)) if last == path => opened,
+            Some((last, opened)) if path.parent() == Some(last.as_path()) => {
+                open_folder(&opened, path.strip_prefix(&last).unwrap_or(path))?
+            }
+            _ => open_folder(&self.root, path)?,
+        };
+        Ok(&self.last.insert((path.to_owned(), opened)).1)
+    }
+}
+
+fn open_folder(root: &Dir, path: &Path) -> io::Result<Dir> {
+    let mut folder = None;
+    for part in path.components() {
+        folder = Some(folder.as_ref().unwrap_or(root).open_dir_nofollow(part.as_os_str())?);
+    }
+    folder.map_or_else(|| root.try_clone(), Ok)
+}
+
+/// A file for reading; not one that a link leads to, and no pipe, which would wait for its other end.
+pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.read(true).follow(FollowSymlinks::No);
+    open_with(folder, Path::new(name), &mut how, false)
+}
+
+/// The same, where links within what may be read are followed.
+pub fn open_path(folder: &Dir, path: &Path) -> io::Result<File> {
+    open_with(folder, path, OpenOptions::new().read(true), true)
+}
+
+fn open_with(folder: &Dir, path: &Path, how: &mut OpenOptions, follows: bool) -> io::Result<File> {
+    // Even opening a pipe would be noticed at its other end; one may be put there in this very moment.
+    let found = if follows { folder.metadata(path)? } else { folder.symlink_metadata(path)? };
+    check_file(found.is_file(), found.is_dir())?;
+    system::at_once(how);
+    let file = folder.open_with(path, how)?.into_std();
+    let found = file.metadata()?;
+    check_file(found.is_file(), found.is_dir()).map(|()| file)
+}
+
+fn check_file(is_file: bool, is_folder: bool) -> io::Result<()> {
+    match is_file {
+        true => Ok(()),
+        false if is_folder => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
+        false => Err(io::Error::other("it is no file")),
+    }
+}
+
+/// What is said of something that was looked at; `link` reads what a link says.
+pub fn about(metadata: &Metadata, link: impl FnOnce() -> io::Result<PathBuf>) -> io::Result<About> {
+    let kind = if metadata.is_dir() {
+        Kind::Folder
+    } else if metadata.is_file() {
+        Kind::File { size: metadata.len() }
+    } else if metadata.is_symlink() {
+        Kind::Link { target: system::to_bytes(link()?.as_os_str()) }
+    } else {
+        Kind::Other
+    };
+    if matches!(&kind, Kind::Link { target } if target.len() > MOST_TARGET) {
+        return Err(io::Error::other("what the link says is too long"));
+    }
+    let modified = metadata.modified().map_or((0, 0), |time| system::to_time(time.into_std()));
+    Ok(About { kind, mode: system::mode(metadata), modified })
+}
+
+/// Whether a name can be told to the other end.
+pub fn check_name(name: &[u8]) -> io::Result<()> {
+    if name.len() <= MOST_NAME { Ok(()) } else { Err(io::Error::other("its name is too long")) }
+}
+
+/// Whether nothing lies there.
+pub fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Why something failed, for programs.
+pub fn why(error: &io::Error) -> Why {
+    match error.kind() {
+        io::ErrorKind::NotFound => Why::Missing,
+        io::ErrorKind::AlreadyExists => Why::Exists,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Why::Denied,
+        io::ErrorKind::NotADirectory => Why::NoFolder,
+        io::ErrorKind::IsADirectory => Why::IsFolder,
+        io::ErrorKind::DirectoryNotEmpty => Why::NotEmpty,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Why::Full,
+        _ => Why::Other,
+    }
+}

@@ -1,0 +1,242 @@
+//! The user's end of questions about files: at an executor, or on this machine.
+
+use super::desk::{Desk, Places};
+use super::line::{FilesError, GoesOn, Line, Outcome, Way};
+use super::room::Room;
+use super::serve::protecting;
+use crate::control::Pulse;
+use crate::remote::{DIAL_PATIENCE, printable, unreachable};
+use crate::transfer::calling::agree;
+use bytes::Bytes;
+use phalanx_core::level::{Level, Levels, Policy};
+use phalanx_core::wire::files::{Answer, Ask, MOST_BODY, Why};
+use phalanx_core::wire::{VERSION, decode};
+use phalanx_net::address::Address;
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, Role};
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
+use phalanx_net::tls::choose;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_millis(100);
+/// For an executor's first word.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whose files are asked for.
+pub struct Reach {
+    pub address: Address,
+    pub member: Member,
+    pub policy: Policy,
+    /// None: as the policy says.
+    pub level: Option<Level>,
+}
+
+/// Where questions go. Dropping it ends what is open.
+pub struct Session {
+    pub(super) line: Arc<Line>,
+    next: AtomicU32,
+    /// What protects it, and what decided that, for people.
+    pub level: Level,
+    pub why: String,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// With this machine's own files.
+    pub fn own() -> io::Result<Session> {
+        let (asks, questions) = channel();
+        let way = Way::Own { asks: Some(asks).into(), is_over: AtomicBool::new(false) };
+        let line = Line::new(way, "this machine".to_owned());
+        let answering = {
+            let line = line.clone();
+            move || answer(&line, &questions)
+        };
+        let thread = Some(thread::Builder::new().name("phalanx-files".into()).spawn(answering)?);
+        Ok(Session { line, next: AtomicU32::new(0), level: Level::Clear, why: "this machine".to_owned(), thread })
+    }
+
+    /// With the files of an executor. Given up, what was begun ends by itself: within 16 s, if nobody answers there.
+    pub fn open(to: Reach, go_on: &mut GoesOn<'_>) -> Result<Session, FilesError> {
+        let name = to.address.to_string();
+        let (sender, opened) = channel();
+        let opening = move || drop(sender.send(Session::reach(&to)));
+        let thread = thread::Builder::new().name("phalanx-files".into()).spawn(opening);
+        thread.map_err(|error| FilesError::Unreachable(error.to_string()))?;
+        loop {
+            match opened.recv_timeout(PAUSE) {
+                Ok(session) => return session,
+                Err(RecvTimeoutError::Timeout) if go_on() => {}
+                Err(RecvTimeoutError::Timeout) => return Err(FilesError::Interrupted),
+                Err(RecvTimeoutError::Disconnected) => return Err(FilesError::Lost(name)),
+            }
+        }
+    }
+
+    fn reach(to: &Reach) -> Result<Session, FilesError> {
+        let client = to.member.client_at(Role::Executor, &to.address.to_string());
+        let client = client.map_err(|error| FilesError::Identity(error.to_string()))?;
+        let away = |error: io::Error| FilesError::Unreachable(unreachable(&to.address, &error));
+        let mut socket = Socket::dial(&to.address, DIAL_PATIENCE).map_err(away)?;
+        let address = socket.peer().map_err(away)?;
+        let connection = client.connect().map_err(|error| FilesError::Identity(error.to_string()))?;
+        let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
+        let (mut agreed, mut disagreed) = (None, None);
+        let asked = to.level.map(|level| level.max(Level::Safe));
+        let decide = |theirs: [_; 3]| match agree(&to.policy, asked, address.ip(), protecting(theirs[0])) {
+            Ok((level, _)) if to.level.is_some_and(|asked| asked < level) => {
+                agreed = Some((level, "what is asked of files is at least safe".to_owned()));
+                Ok(Levels::all(level))
+            }
+            Ok((level, why)) => {
+                agreed = Some((level, why));
+                Ok(Levels::all(level))
+            }
+            Err(why) => {
+                disagreed = Some(format!("{}: {why}", to.address));
+                Err(why)
+            }
+        };
+        let said = Preamble::Files;
+        let shaken = said.write(&mut timed).and_then(|()| choose(connection, decide, &said.bytes(), &mut timed));
+        let shaken = match (shaken, disagreed) {
+            (_, Some(why)) => return Err(FilesError::Level(why)),
+            (shaken, None) => shaken.map_err(away)?,
+        };
+        let (level, why) = agreed.unwrap_or((Level::Private, String::new()));
+        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).map_err(away)?;
+        let line = Line::new(Way::There(link.clone()), to.address.to_string());
+        let first = line.await_first();
+        let reading = {
+            let line = line.clone();
+            move || read(reader, &link, &line)
+        };
+        let thread = thread::Builder::new().name("phalanx-files".into()).spawn(reading).map_err(away)?;
+        let session = Session { line, next: AtomicU32::new(0), level, why, thread: Some(thread) };
+        let until = Instant::now() + PATIENCE;
+        session.greeted(first.wait(&mut || Instant::now() < until))?;
+        Ok(session)
+    }
+
+    /// What an executor says first.
+    fn greeted(&self, first: Outcome) -> Result<(), FilesError> {
+        let name = &self.line.name;
+        match first {
+            Ok((Answer::Offer { phalanx }, _)) if phalanx == VERSION => Ok(()),
+            Ok((Answer::Offer { phalanx }, _)) => {
+                let theirs = printable(&phalanx);
+                let what = format!("{name} runs phalanx {theirs}, this machine {VERSION}; use equal versions");
+                Err(FilesError::Failed(Why::Other, what))
+            }
+            Err(FilesError::Lost(_)) => Err(FilesError::Unreachable(format!(
+                "{name}: the executor refused this user (its own output says why)"
+            ))),
+            Err(FilesError::Failed(why, reason)) => Err(FilesError::Failed(why, format!("{name}: {reason}"))),
+            Err(FilesError::Interrupted) => Err(FilesError::Unreachable(format!("{name}: no answer in time"))),
+            Err(error) => Err(error),
+            Ok(_) => Err(FilesError::Nonsense),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&self, ask: &Ask, go_on: &mut GoesOn<'_>) -> Result<Answer, FilesError> {
+        Ok(self.line.ask(ask, Bytes::new(), go_on)?.wait(go_on)?.0)
+    }
+
+    /// The same, where there is nothing to be answered.
+    pub fn tell(&self, ask: &Ask, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
+        done(self.ask(ask, go_on)?)
+    }
+
+    /// For what is to be open; none that was there before.
+    pub(super) fn number(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Ends it; who waits is told so.
+    pub fn close(&self) {
+        self.line.close();
+    }
+
+    /// Whether no answer can come any more.
+    pub fn is_closed(&self) -> bool {
+        self.line.is_closed()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+        match self.thread.take() {
+            Some(thread) if self.line.is_copy() => std::mem::forget(thread), // it is that of another process
+            thread => drop(thread.map(JoinHandle::join)),
+        }
+    }
+}
+
+/// Nothing was to be said.
+pub(super) fn done(answer: Answer) -> Result<(), FilesError> {
+    if answer == Answer::Done { Ok(()) } else { Err(FilesError::Nonsense) }
+}
+
+/// Who waits hears when no more answers come, for whatever reason.
+struct Ending<'a>(&'a Line);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.end();
+    }
+}
+
+/// Hands answers to those who wait, until the link ends.
+fn read(reader: Reader, link: &Link, line: &Line) {
+    let _ending = Ending(line);
+    let mut pulse = Pulse::new();
+    let is_nonsense = || {
+        link.close();
+        line.end(); // at once: what came in the same read answers nothing that is asked from now on
+    };
+    let on_frame = |frame: Frame| match decode(&frame.header) {
+        Ok(Answer::Beat) => {}
+        Ok(answer) => match line.next() {
+            Some(sender) => drop(sender.send(outcome(answer, frame.body))),
+            None => is_nonsense(), // nobody has asked
+        },
+        Err(_) => is_nonsense(),
+    };
+    reader.run(PAUSE, on_frame, |link| pulse.pause(link, &Ask::Beat));
+}
+
+/// Answers what is asked of this machine's own files, until nobody asks any more.
+fn answer(line: &Line, questions: &Receiver<(Ask, Bytes)>) {
+    let _ending = Ending(line);
+    let mut desk = Desk::new(Places::Own, false, Room::endless());
+    let is_over = || line.is_closed();
+    while let Ok((ask, body)) = questions.recv() {
+        if is_over() {
+            return;
+        }
+        let (answer, body) = desk.answer(ask, &body, &is_over);
+        match line.next() {
+            Some(sender) => drop(sender.send(outcome(answer, body.into()))),
+            None => return,
+        }
+    }
+}
+
+fn outcome(answer: Answer, body: Bytes) -> Outcome {
+    match answer {
+        Answer::Failed { why, reason } => Err(FilesError::Failed(why, printable(&reason))),
+        Answer::Data { digest: Some(digest) } if *blake3::hash(&body).as_bytes() != digest => {
+            Err(FilesError::Failed(Why::Other, "what came is not what was sent".to_owned()))
+        }
+        answer => Ok((answer, body)),
+    }
+}

@@ -1,0 +1,237 @@
+//! Where questions go out, and who waits for their answers: these come in the order of the questions.
+
+use bytes::Bytes;
+use phalanx_core::level::Mark;
+use phalanx_core::wire::encode;
+use phalanx_core::wire::files::{Answer, Ask, MOST_AHEAD, Why};
+use phalanx_net::link::Link;
+use phalanx_net::sync::lock;
+use std::collections::VecDeque;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Whoever waits is asked so often whether they still do.
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// Asked about ten times a second by whatever waits: false, and it waits no more.
+pub type GoesOn<'a> = dyn FnMut() -> bool + 'a;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Error)]
+pub enum FilesError {
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{0}")]
+    Level(String),
+    #[error("{0}")]
+    Identity(String),
+    /// It cannot be done, and why.
+    #[error("{1}")]
+    Failed(Why, String),
+    #[error("the connection to {0} ended")]
+    Lost(String),
+    #[error("the link was closed here")]
+    Closed,
+    #[error("the other end does not speak as an executor does")]
+    Nonsense,
+    #[error("a path or a pattern is empty, too long, or leads up again")]
+    NoQuestion,
+    #[error("nobody waits for it any more")]
+    Interrupted,
+    #[error("a part of the file is missing since an earlier error: open it again")]
+    Broken,
+}
+
+/// What came of a question: the answer and its body.
+pub type Outcome = Result<(Answer, Bytes), FilesError>;
+
+/// To whom questions go.
+pub enum Way {
+    /// A thread that looks at this machine's own files, until it hears that it is over.
+    Own {
+        asks: Mutex<Option<Sender<(Ask, Bytes)>>>,
+        is_over: AtomicBool,
+    },
+    There(Arc<Link>),
+}
+
+/// A way, and who waits.
+pub struct Line {
+    pub way: Way,
+    /// Of the other end, for people.
+    pub name: String,
+    /// None: no more answers come.
+    waiters: Mutex<Option<Waiters>>,
+    has_room: Condvar,
+    process: u32,
+}
+
+#[derive(Default)]
+struct Waiters {
+    waiting: VecDeque<Sender<Outcome>>,
+    /// What is to be closed as soon as there is room: nobody waits for that.
+    forgotten: Vec<u32>,
+}
+
+/// An answer that is to come.
+pub struct Waiting {
+    answer: Mutex<Receiver<Outcome>>,
+    line: Arc<Line>,
+}
+
+impl Line {
+    pub fn new(way: Way, name: String) -> Arc<Line> {
+        let waiters = Mutex::new(Some(Waiters::default()));
+        Arc::new(Line { way, name, waiters, has_room: Condvar::new(), process: process::id() })
+    }
+
+    /// Asks; waits first while as many questions wait for their answers as may.
+    pub fn ask(self: &Arc<Line>, ask: &Ask, body: Bytes, go_on: &mut GoesOn<'_>) -> Result<Waiting, FilesError> {
+        ask.check().map_err(|_| FilesError::NoQuestion)?;
+        let mut waiters = self.with_room(go_on)?; // held: answers come in the order of the questions
+        let (sender, waiting) = self.expect();
+        waiters.as_mut().ok_or_else(|| self.lost())?.waiting.push_back(sender);
+        self.way.send(ask, body);
+        Ok(waiting)
+    }
+
+    /// The first answer is one that nobody has asked for.
+    pub fn await_first(self: &Arc<Line>) -> Waiting {
+        let (sender, waiting) = self.expect();
+        if let Some(waiters) = &mut *lock(&self.waiters) {
+            waiters.waiting.push_back(sender);
+        }
+        waiting
+    }
+
+    /// Nothing is to be open under this number any more. Does not wait.
+    pub fn forget(&self, handle: u32) {
+        if self.is_copy() {
+            return;
+        }
+        if let Some(waiters) = &mut *lock(&self.waiters) {
+            waiters.forgotten.push(handle);
+            waiters.close_some(&self.way);
+        }
+    }
+
+    /// Who waits for the next answer; none: nobody does.
+    pub fn next(&self) -> Option<Sender<Outcome>> {
+        let next = lock(&self.waiters).as_mut().and_then(|waiters| {
+            let next = waiters.waiting.pop_front();
+            waiters.close_some(&self.way);
+            next
+        });
+        self.has_room.notify_one();
+        next
+    }
+
+    /// No more answers come.
+    pub fn end(&self) {
+        lock(&self.waiters).take();
+        self.has_room.notify_all();
+    }
+
+    /// Ends it; who waits hears that soon.
+    pub fn close(&self) {
+        match &self.way {
+            Way::There(link) => link.close(),
+            Way::Own { .. } if self.is_copy() => {}
+            Way::Own { asks, is_over } => {
+                is_over.store(true, Ordering::Release);
+                lock(asks).take();
+            }
+        }
+    }
+
+    /// Whether no answer can come any more.
+    pub fn is_closed(&self) -> bool {
+        let is_over = match &self.way {
+            Way::There(link) => link.is_closed(),
+            Way::Own { is_over, .. } => is_over.load(Ordering::Acquire),
+        };
+        is_over || self.is_copy()
+    }
+
+    /// Whether this process is a fork of the one that made the line: it has no thread that would hear an answer.
+    pub fn is_copy(&self) -> bool {
+        process::id() != self.process
+    }
+
+    fn expect(self: &Arc<Line>) -> (Sender<Outcome>, Waiting) {
+        let (sender, answer) = channel();
+        (sender, Waiting { answer: Mutex::new(answer), line: self.clone() })
+    }
+
+    fn with_room(&self, go_on: &mut GoesOn<'_>) -> Result<MutexGuard<'_, Option<Waiters>>, FilesError> {
+        let is_full = |waiters: &mut Option<Waiters>| waiters.as_ref().is_some_and(|it| !it.has_room());
+        while !self.is_copy() {
+            let waited = self.has_room.wait_timeout_while(lock(&self.waiters), OFTEN, is_full);
+            let (mut waiters, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !is_full(&mut waiters) {
+                return Ok(waiters);
+            }
+            drop(waiters);
+            if !go_on() {
+                return Err(FilesError::Interrupted);
+            }
+        }
+        Err(self.lost())
+    }
+
+    fn lost(&self) -> FilesError {
+        FilesError::Lost(self.name.clone())
+    }
+}
+
+impl Waiters {
+    fn has_room(&self) -> bool {
+        self.waiting.len() < MOST_AHEAD
+    }
+
+    fn close_some(&mut self, way: &Way) {
+        while self.has_room() {
+            let Some(handle) = self.forgotten.pop() else { return };
+            self.waiting.push_back(channel().0);
+            way.send(&Ask::Close { handle }, Bytes::new());
+        }
+    }
+}
+
+impl Way {
+    /// Does not wait.
+    fn send(&self, ask: &Ask, body: Bytes) {
+        match self {
+            Way::There(link) => {
+                let start = encode(ask, body.len() as u64);
+                link.queue(Mark::None, start, if body.is_empty() { Vec::new() } else { vec![body] });
+                link.flush();
+            }
+            Way::Own { asks, .. } => {
+                if let Some(asks) = &*lock(asks) {
+                    let _ = asks.send((ask.clone(), body)); // to nobody, if it is over
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// Waits for it.
+    pub fn wait(self, go_on: &mut GoesOn<'_>) -> Outcome {
+        let answer = lock(&self.answer);
+        loop {
+            match answer.recv_timeout(OFTEN) {
+                Ok(outcome) => return outcome,
+                Err(RecvTimeoutError::Timeout) if self.line.is_copy() => return Err(self.line.lost()),
+                Err(RecvTimeoutError::Timeout) if go_on() => {}
+                Err(RecvTimeoutError::Timeout) => return Err(FilesError::Interrupted),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.line.lost()),
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What a user has open: listings, files that are read, and files that are written. Nothing that comes is believed which
+//! was not asked for.
+
+use super::beneath::MOST_DEEP;
+use super::client::{Session, done};
+use super::contents::Hasher;
+use super::line::{FilesError, GoesOn, Waiting};
+use crate::remote::printable;
+use crate::transfer::sieve::{Matching, Sieve};
+use crate::transfer::system::from_bytes;
+use bytes::Bytes;
+use phalanx_core::wire::files::{About, Answer, Ask, Found, Kind, MOST_BODY, Why, decode_found};
+use phalanx_core::wire::transfer::Filter;
+use phalanx_net::sync::lock;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+/// Pieces of a file on their way.
+const AHEAD: usize = 4;
+/// Longest piece.
+const PIECE: u32 = MOST_BODY as u32;
+
+/// An honest executor looks for half a second before it tells that it found nothing yet.
+const SOONEST: Duration = Duration::from_millis(100);
+/// Pages without anything that come sooner, one after the other: some may, since the two ends do not have the same clock.
+const MOST_EARLY: u32 = 16;
+
+/// Something open at the other end, which is closed when this is dropped. It does not keep the link.
+struct Opened {
+    session: Weak<Session>,
+    handle: u32,
+}
+
+impl Opened {
+    fn new(session: &Arc<Session>) -> Opened {
+        Opened { session: Arc::downgrade(session), handle: session.number() }
+    }
+
+    fn session(&self) -> Result<Arc<Session>, FilesError> {
+        self.session.upgrade().ok_or(FilesError::Closed)
+    }
+
+    /// The other end has closed it by itself.
+    fn has_ended(mut self) {
+        self.session = Weak::new();
+    }
+
+    fn ask(&self, ask: &Ask, body: Bytes, go_on: &mut GoesOn<'_>) -> Result<Waiting, FilesError> {
+        self.session()?.line.ask(ask, body, go_on)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.upgrade() {
+            session.line.forget(self.handle);
+        }
+    }
+}
+
+/// A folder that comes in pages.
+pub struct Listing {
+    depth: usize,
+    sieve: Sieve,
+    matching: Option<Matching>,
+    /// The last folder in which something may lie: what is found next is mostly in the same.
+    passed: Mutex<PathBuf>,
+    /// None: all has come.
+    next: Mutex<Option<Next>>,
+}
+
+/// The next page, which was asked for.
+struct Next {
+    opened: Opened,
+    waiting: Waiting,
+    asked: Instant,
+    /// Pages just before it that had nothing and came too soon.
+    early: u32,
+}
+
+/// Which folder is listed.
+pub struct Wanted {
+    pub path: Vec<u8>,
+    /// Folders in folders.
+    pub depth: u32,
+    pub filter: Filter,
+    pub matching: Vec<String>,
+}
+
+impl Listing {
+    /// Begins.
+    pub fn new(session: &Arc<Session>, wanted: Wanted, go_on: &mut GoesOn<'_>) -> Result<Listing, FilesError> {
+        let Wanted { path, depth, filter, matching } = wanted;
+        // Before it is asked: without them, whatever is answered would be believed.
+        let wrong = |error: io::Error| FilesError::Failed(Why::Other, printable(&error.to_string()));
+        let (sieve, known) = (Sieve::new(&filter).map_err(wrong)?, Matching::new(&matching).map_err(wrong)?);
+        let opened = Opened::new(session);
+        let ask = Ask::List { handle: opened.handle, path, depth, filter, matching };
+        let asked = Instant::now();
+        let waiting = opened.ask(&ask, Bytes::new(), go_on)?;
+        let depth = (depth as usize).min(MOST_DEEP);
+        let next = Mutex::new(Some(Next { opened, waiting, asked, early: 0 }));
+        Ok(Listing { depth, sieve, matching: known, passed: Mutex::default(), next })
+    }
+
+    /// The next page; None after the last. The one after it is asked for meanwhile. Where nothing is found for long there are
+    /// pages without anything, but not many at a time: who waits may leave between them.
+    pub fn page(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Vec<Found>>, FilesError> {
+        let Some(Next { opened, waiting, asked, early }) = lock(&self.next).take() else { return Ok(None) };
+        let (answer, body) = waiting.wait(go_on)?;
+        let Answer::Page { count, more } = answer else { return Err(FilesError::Nonsense) };
+        let found = decode_found(count, &body).map_err(|_| FilesError::Nonsense)?;
+        if !found.iter().all(|one| self.was_asked_for(one)) {
+            return Err(FilesError::Nonsense);
+        }
+        let early = if found.is_empty() && asked.elapsed() < SOONEST { early + 1 } else { 0 };
+        if more && early > MOST_EARLY {
+            return Err(FilesError::Nonsense);
+        }
+        match more {
+            true => {
+                let asked = Instant::now();
+                let waiting = opened.ask(&Ask::More { handle: opened.handle }, Bytes::new(), go_on)?;
+                *lock(&self.next) = Some(Next { opened, waiting, asked, early });
+            }
+            false => opened.has_ended(),
+        }
+        Ok(Some(found))
+    }
+
+    fn was_asked_for(&self, found: &Found) -> bool {
+        let Ok(path) = from_bytes(found.path.clone()) else { return false };
+        let path = PathBuf::from(path);
+        // What cannot be looked at may be anything; the folder itself, if its path is empty.
+        let Ok(about) = &found.about else { return path.components().count() <= self.depth.saturating_add(1) };
+        let above = || path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        above().count() <= self.depth
+            && self.sieve.takes(&path, about.kind == Kind::Folder)
+            && self.may_lie_in(path.parent().unwrap_or(Path::new("")))
+            && self.matching.as_ref().is_none_or(|matching| matching.has(&path))
+    }
+
+    fn may_lie_in(&self, folder: &Path) -> bool {
+        let mut passed = lock(&self.passed);
+        let mut above = folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && *above != *passed);
+        let is_taken = above.all(|folder| self.sieve.takes(folder, true));
+        if is_taken && *passed != folder {
+            *passed = folder.to_owned();
+        }
+        is_taken
+    }
+}
+
+/// A file that is read.
+pub struct OpenFile {
+    opened: Opened,
+    pub about: About,
+    size: u64,
+    at: Mutex<Place>,
+}
+
+/// Where reading on is.
+#[derive(Default)]
+struct Place {
+    at: u64,
+    /// Pieces that are on their way, with their lengths.
+    waiting: VecDeque<(Waiting, u64)>,
+    /// One of them will never come.
+    is_broken: bool,
+}
+
+impl OpenFile {
+    pub fn new(session: &Arc<Session>, path: Vec<u8>, go_on: &mut GoesOn<'_>) -> Result<OpenFile, FilesError> {
+        let opened = Opened::new(session);
+        let Answer::Opened(about) = session.ask(&Ask::Open { handle: opened.handle, path }, go_on)? else {
+            return Err(FilesError::Nonsense);
+        };
+        let Kind::File { size } = about.kind else { return Err(FilesError::Nonsense) };
+        about.check().map_err(|_| FilesError::Nonsense)?;
+        Ok(OpenFile { opened, about, size, at: Mutex::default() })
+    }
+
+    /// Up to `length` bytes; fewer at the end.
+    pub fn read(&self, offset: u64, length: u64, go_on: &mut GoesOn<'_>) -> Result<Vec<u8>, FilesError> {
+        let (mut bytes, end) = (Vec::new(), offset.saturating_add(length).min(self.size));
+        let (mut at, mut waiting) = (offset, VecDeque::new());
+        loop {
+            while at < end && waiting.len() < AHEAD {
+                waiting.push_back(self.ask(&mut at, end, go_on)?);
+            }
+            let Some(next) = waiting.pop_front() else { return Ok(bytes) };
+            bytes.extend_from_slice(&piece(next, go_on)?);
+        }
+    }
+
+    /// The next piece from the beginning to the end; None there, once it is known that the file is as it was. After an
+    /// error, also one of whoever did not wait, there are only errors: a piece would be missing.
+    pub fn next(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Bytes>, FilesError> {
+        self.try_next(go_on).inspect_err(|_| lock(&self.at).is_broken = true)
+    }
+
+    fn try_next(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Bytes>, FilesError> {
+        let next = {
+            let Place { at, waiting, is_broken } = &mut *lock(&self.at);
+            if *is_broken {
+                return Err(FilesError::Broken);
+            }
+            while *at < self.size && waiting.len() < AHEAD {
+                waiting.push_back(self.ask(at, self.size, go_on)?);
+            }
+            waiting.pop_front()
+        };
+        match next {
+            Some(next) => piece(next, go_on).map(Some),
+            None => self.settle(go_on).map(|()| None),
+        }
+    }
+
+    /// An error if the file is not as it was when it was opened.
+    pub fn settle(&self, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
+        self.opened.session()?.tell(&Ask::Settle { handle: self.opened.handle }, go_on)
+    }
+
+    /// Asks for the piece at a place, and moves that on.
+    fn ask(&self, at: &mut u64, end: u64, go_on: &mut GoesOn<'_>) -> Result<(Waiting, u64), FilesError> {
+        let length = (end - *at).min(PIECE.into());
+        let ask = Ask::Read { handle: self.opened.handle, offset: *at, length: length as u32 };
+        let waiting = self.opened.ask(&ask, Bytes::new(), go_on)?;
+        *at += length;
+        Ok((waiting, length))
+    }
+}
+
+/// Exactly so many bytes: the size was told when the file was opened.
+fn piece((waiting, length): (Waiting, u64), go_on: &mut GoesOn<'_>) -> Result<Bytes, FilesError> {
+    match waiting.wait(go_on)? {
+        (Answer::Data { .. }, body) if body.len() as u64 == length => Ok(body),
+        _ => Err(FilesError::Nonsense),
+    }
+}
+
+/// A file that is written, and has its name when it is whole.
+pub struct NewFile {
+    opened: Opened,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    hasher: Hasher,
+    length: u64,
+    waiting: VecDeque<Waiting>,
+    /// Nobody knows whether all of it was taken.
+    is_broken: bool,
+}
+
+impl NewFile {
+    /// `new`: nothing may be there, now and when it is whole.
+    pub fn new(
+        session: &Arc<Session>,
+        path: Vec<u8>,
+        new: bool,
+        go_on: &mut GoesOn<'_>,
+    ) -> Result<NewFile, FilesError> {
+        let opened = Opened::new(session);
+        session.tell(&Ask::Create { handle: opened.handle, path, new }, go_on)?;
+        Ok(NewFile { opened, state: Mutex::default() })
+    }
+
+    /// Sends bytes on; waits while too many are on their way. After an error, also one of whoever did not wait, there are
+    /// only errors: it cannot become whole.
+    pub fn write(&self, bytes: &[u8], go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
+        self.try_write(bytes, go_on).inspect_err(|_| lock(&self.state).is_broken = true)
+    }
+
+    fn try_write(&self, bytes: &[u8], go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
+        for piece in bytes.chunks(PIECE as usize) {
+            let oldest = {
+                let mut state = self.whole()?;
+                let ask = Ask::Write { handle: self.opened.handle };
+                let sent = self.opened.ask(&ask, Bytes::copy_from_slice(piece), go_on)?;
+                state.hasher.update(piece);
+                state.length += piece.len() as u64;
+                state.waiting.push_back(sent);
+                if state.waiting.len() > AHEAD { state.waiting.pop_front() } else { None }
+            };
+            oldest.map_or(Ok(()), |oldest| done(oldest.wait(go_on)?.0))?;
+        }
+        Ok(())
+    }
+
+    fn whole(&self) -> Result<MutexGuard<'_, State>, FilesError> {
+        let state = lock(&self.state);
+        if state.is_broken { Err(FilesError::Broken) } else { Ok(state) }
+    }
+
+    /// It is whole.
+    pub fn commit(&self, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
+        self.try_commit(go_on).inspect_err(|_| lock(&self.state).is_broken = true)
+    }
+
+    fn try_commit(&self, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
+        let (length, digest, waiting) = {
+            let mut state = self.whole()?;
+            let waiting = std::mem::take(&mut state.waiting);
+            (state.length, state.hasher.finalize(), waiting)
+        };
+        for one in waiting {
+            done(one.wait(go_on)?.0)?;
+        }
+        self.opened.session()?.tell(&Ask::Commit { handle: self.opened.handle, length, digest }, go_on)
+    }
+}

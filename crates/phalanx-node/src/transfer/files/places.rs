@@ -1,0 +1,116 @@
+//! By what a folder and those above it are known: by where they are in their file systems, which is the same for whoever
+//! looks at them on a machine, also through a mount that shows a part of a tree, and from a container.
+
+use crate::transfer::system;
+use phalanx_core::wire::files::Place;
+use phalanx_net::identity::random_token;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A part of a file system: `root` in it is seen at `point`.
+struct Mount {
+    device: String,
+    root: PathBuf,
+    point: PathBuf,
+}
+
+/// A folder, by its path without links, and those above it: those that are seen, and in its file system above what is seen.
+/// Where the system does not tell, only this process knows them again.
+pub fn places(path: &Path) -> Vec<Place> {
+    static PROCESS: OnceLock<String> = OnceLock::new();
+    let found = system_tells().map(|(boot, mounts)| (boot, above(path, &mounts)));
+    let (key, folders) = found.filter(|(_, folders)| !folders.is_empty()).unwrap_or_else(|| {
+        let process = PROCESS.get_or_init(|| format!("{:?}", random_token()));
+        (process.clone(), path.ancestors().map(|path| (String::new(), path.to_owned())).collect())
+    });
+    let hashed = |(device, path): &(String, PathBuf)| {
+        let mut hasher = blake3::Hasher::new();
+        for part in [key.as_bytes(), device.as_bytes(), &system::to_bytes(path.as_os_str())] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        let mut place = Place::default();
+        place.copy_from_slice(&hasher.finalize().as_bytes()[..size_of::<Place>()]);
+        place
+    };
+    folders.iter().map(hashed).collect()
+}
+
+/// The number of the machine's boot, and what is mounted where.
+fn system_tells() -> Option<(String, Vec<Mount>)> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some((boot, mounts(&std::fs::read("/proc/self/mountinfo").ok()?)))
+}
+
+/// As proc(5) says: number, number of the mount above, device, root, point and more, with spaces between them.
+fn mounts(table: &[u8]) -> Vec<Mount> {
+    let mount = |line: &[u8]| {
+        let mut words = line.split(|byte| *byte == b' ').skip(2);
+        let device = String::from_utf8(words.next()?.to_vec()).ok()?;
+        Some(Mount { device, root: unescaped(words.next()?)?, point: unescaped(words.next()?)? })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+/// Spaces and the like are written as `\040`.
+fn unescaped(word: &[u8]) -> Option<PathBuf> {
+    let (mut bytes, mut rest) = (Vec::new(), word);
+    while let Some((first, after)) = rest.split_first() {
+        let octal = rest.get(1..4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let sign = octal.filter(|_| *first == b'\\').and_then(|octal| u8::from_str_radix(octal, 8).ok());
+        bytes.push(sign.unwrap_or(*first));
+        rest = if sign.is_some() { &rest[4..] } else { after };
+    }
+    system::from_bytes(bytes).ok().map(PathBuf::from)
+}
+
+/// A folder and those above it, each by its device and the path there.
+fn above(path: &Path, mounts: &[Mount]) -> Vec<(String, PathBuf)> {
+    let (mut all, mut next) = (Vec::new(), Some(path));
+    while let Some(seen) = next {
+        // Of several at one point, the last one is seen.
+        let length = |mount: &&Mount| mount.point.as_os_str().len();
+        let Some(mount) = mounts.iter().filter(|mount| seen.starts_with(&mount.point)).max_by_key(length) else {
+            break;
+        };
+        let rest = seen.strip_prefix(&mount.point).unwrap_or(seen);
+        let whole = if rest.as_os_str() == OsStr::new("") { mount.root.clone() } else { mount.root.join(rest) };
+        all.extend(whole.ancestors().map(|path| (mount.device.clone(), path.to_owned())));
+        next = mount.point.parent();
+    }
+    all
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+21 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+22 21 8:2 / /srv rw - ext4 /dev/sda2 rw
+23 22 8:2 /lab/my\\040data /data rw - ext4 /dev/sda2 rw
+24 21 0:5 / /data/tmp rw - tmpfs tmpfs rw
+nonsense
+";
+
+    fn told(path: &str) -> Vec<String> {
+        let mounts = mounts(TABLE.as_bytes());
+        above(Path::new(path), &mounts).iter().map(|(device, path)| format!("{device} {}", path.display())).collect()
+    }
+
+    #[test]
+    fn what_a_mount_shows_lies_also_in_what_it_does_not_show() {
+        let shown = told("/data/x");
+        assert_eq!(shown, ["8:2 /lab/my data/x", "8:2 /lab/my data", "8:2 /lab", "8:2 /", "8:1 /"]);
+        assert_eq!(told("/srv/lab/my data/x"), shown, "the same folder");
+        assert!(shown.contains(&told("/srv/lab")[0]) && shown.contains(&told("/")[0]));
+        assert_eq!(told("/data")[0], told("/srv/lab/my data")[0]);
+        assert_eq!(told("/data/tmp/x")[..3], ["0:5 /x", "0:5 /", "8:2 /lab/my data"]);
+    }
+
+    #[test]
+    fn a_folder_lies_in_those_above_it() {
+        let (one, other) = (places(Path::new("/a/b")), places(Path::new("/a")));
+        assert!(one.contains(&other[0]) && !other.contains(&one[0]));
+    }
+}

@@ -1,0 +1,189 @@
+//! An executor's end of a user's questions about files.
+
+use super::desk::{Desk, Places};
+use super::room::Rooms;
+use crate::control::{Pulse, tell};
+use crate::door::{Log, Peer, check_accepted, refused};
+use crate::remote::printable;
+use crate::transfer::exports::Exports;
+use crate::transfer::service::await_end;
+use bytes::Bytes;
+use phalanx_core::level::{Level, LevelSet, Mark, Policy};
+use phalanx_core::wire::files::{Answer, Ask, MOST_AHEAD, MOST_BODY, Why};
+use phalanx_core::wire::{VERSION, decode, encode};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, Role};
+use phalanx_net::link::Link;
+use phalanx_net::preamble::Preamble;
+use phalanx_net::sync::lock;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// Users' links at a time, and those of one user.
+const MOST: usize = 256;
+const SHARE: usize = 64;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whom an executor answers, and about what.
+pub struct Terms<'a> {
+    pub member: &'a Member,
+    pub policy: &'a Policy,
+    pub accepted: &'a [String],
+    pub exports: &'a Exports,
+    pub guests: &'a Guests,
+    pub closed: &'a AtomicBool,
+    pub log: &'a Log,
+}
+
+/// Who is being answered, and what may be open for all of them.
+pub struct Guests {
+    users: Mutex<Vec<String>>,
+    rooms: Rooms,
+}
+
+impl Guests {
+    pub fn new() -> Guests {
+        Guests { users: Mutex::default(), rooms: Rooms::half() }
+    }
+}
+
+/// Makes room for another link, however this one ends.
+struct Leaving<'a>(&'a Mutex<Vec<String>>, String);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut users = lock(self.0);
+        if let Some(index) = users.iter().position(|user| *user == self.1) {
+            users.swap_remove(index);
+        }
+    }
+}
+
+/// Nobody on the way is to remove files in a user's name: of these levels, those that let nothing be altered, whatever a
+/// network is trusted with.
+pub fn protecting(levels: LevelSet) -> LevelSet {
+    let protecting = levels.both(LevelSet::from(Level::Safe));
+    if protecting.levels().next().is_none() { LevelSet::from(Level::Private) } else { protecting }
+}
+
+/// Answers a user until they are gone.
+pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
+    let from = peer.from.ok_or_else(|| refused("questions about files come over the network"))?;
+    let place = terms.policy.place(Some(from), Role::User.name());
+    let levels = protecting(terms.policy.offered(&place, Mark::None));
+    let (shaken, role, user) = peer.offer(terms.member, [levels; 3], &Preamble::Files.bytes())?;
+    if role != Role::User {
+        return Err(refused(format!("{user} is no user but has the role {}", role.name())));
+    }
+    let accepted = check_accepted(terms.accepted, &user);
+    if accepted.is_ok() {
+        peer.proved();
+    }
+    peer.socket.set_patience(None)?;
+    if let Err(error) = accepted {
+        let (link, reader) = Link::new(peer.socket, Some(shaken), 0)?;
+        tell(&link, &Answer::Failed { why: Why::Denied, reason: error.to_string() });
+        await_end(reader);
+        return Err(error);
+    }
+    let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
+    let _leaving = enter(terms, &link, &user)?;
+    (terms.log)(format!("serving {user}, who looks at files"));
+    tell(&link, &Answer::Offer { phalanx: VERSION.to_owned() });
+    let (asks, queue) = sync_channel(MOST_AHEAD);
+    let mut pulse = Pulse::new();
+    let protects = link.levels().base >= Level::Safe;
+    let desk = Desk::new(Places::Exported(terms.exports.clone()), !protects, terms.guests.rooms.of(&user));
+    let (log, user) = (terms.log, &user);
+    let log = &move |change: String| log(format!("{user} {change}"));
+    thread::scope(|scope| {
+        let answering = thread::Builder::new().name("phalanx-files".into());
+        let answering_link = &*link;
+        answering.spawn_scoped(scope, move || answer(answering_link, desk, queue, log))?;
+        let on_frame = |frame: Frame| match decode(&frame.header) {
+            Ok(Ask::Beat) => {}
+            Ok(ask) if !(frame.body.is_empty() || matches!(ask, Ask::Write { .. })) => link.close(),
+            Ok(ask) => {
+                let ask = ask.check().is_ok().then_some(ask); // before it waits: what is wrong may be large
+                if asks.try_send((ask, frame.body)).is_err() {
+                    link.close(); // more than may be asked before it is answered
+                }
+            }
+            Err(_) => link.close(),
+        };
+        reader.run(PAUSE, on_frame, |link| {
+            pulse.pause(link, &Answer::Beat);
+            if terms.closed.load(Ordering::Acquire) {
+                link.close();
+            }
+        });
+        drop(asks);
+        Ok(())
+    })
+}
+
+fn enter<'a>(terms: &Terms<'a>, link: &Link, user: &str) -> io::Result<Leaving<'a>> {
+    let mut users = lock(&terms.guests.users);
+    let own = users.iter().filter(|other| *other == user).count();
+    let reason = match () {
+        () if users.len() >= MOST => format!("{MOST} look at files here"),
+        () if own >= SHARE => format!("{user} has {SHARE} links for files here, which is one user's share"),
+        () => {
+            users.push(user.to_owned());
+            return Ok(Leaving(&terms.guests.users, user.to_owned()));
+        }
+    };
+    tell(link, &Answer::Failed { why: Why::Other, reason: reason.clone() });
+    Err(refused(reason))
+}
+
+/// Whoever waits for answers hears so when no more come, for whatever reason.
+struct Ending<'a>(&'a Link);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Answers in the order of the questions; waits while the user is slow to take what was answered.
+fn answer(link: &Link, mut desk: Desk, queue: Receiver<(Option<Ask>, Bytes)>, log: &(dyn Fn(String) + Sync)) {
+    let _ending = Ending(link);
+    while let Ok((ask, body)) = queue.recv() {
+        let change = ask.as_ref().and_then(describe);
+        let (answer, body) = match ask {
+            Some(ask) => desk.answer(ask, &body, &|| link.is_closed()),
+            None => (Answer::Failed { why: Why::Other, reason: "this is no question".to_owned() }, Vec::new()),
+        };
+        match (change, &answer) {
+            (Some(change), Answer::Done) => log(change),
+            (Some(change), Answer::Tried { done, failed, .. }) => {
+                log(format!("{change}: {done} done, {failed} failed"))
+            }
+            _ => {}
+        }
+        let start = encode(&answer, body.len() as u64);
+        let body = if body.is_empty() { Vec::new() } else { vec![Bytes::from(body)] };
+        if link.send(Mark::None, start, body).is_err() {
+            return;
+        }
+    }
+}
+
+/// What a question changes, for who reads the log.
+fn describe(ask: &Ask) -> Option<String> {
+    let shown = |path: &[u8]| printable(&String::from_utf8_lossy(path));
+    match ask {
+        Ask::Remove { folder, names, .. } if names.len() == 1 => {
+            Some(format!("removes {}/{}", shown(folder), shown(&names[0])))
+        }
+        Ask::Remove { folder, names, .. } => Some(format!("removes {} names in {}", names.len(), shown(folder))),
+        Ask::Rename { from, to } => Some(format!("renames {} to {}", shown(from), shown(to))),
+        Ask::Create { path, .. } => Some(format!("writes {}", shown(path))),
+        _ => None,
+    }
+}

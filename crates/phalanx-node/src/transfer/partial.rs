@@ -1,0 +1,510 @@
+//! A file that comes in parts: beside its place, under another name, until it is whole; and what of it is there, in a small
+//! file beside that, from which a transfer that was cut goes on.
+
+use super::system;
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, OpenOptions};
+use phalanx_core::transfer::Ranges;
+use phalanx_core::wire::transfer::{MOST_SHARES, Share};
+use phalanx_net::identity::random_token;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::ops::Deref;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest name that a file can have, in bytes, on the systems that there are.
+const MOST_NAME: usize = 255;
+/// Longest state that is read.
+const MOST_STATE: u64 = 16 << 10;
+/// Most ranges of one state.
+const MOST_RANGES: usize = 16;
+/// Most ranges of one file, of all its states: those of very many files fit one message.
+const MOST_FOUND: usize = 64;
+const VERSION: u32 = 2;
+const PART: &[u8] = b".phalanx-part";
+const STATE: &[u8] = b".phalanx-state";
+/// Nobody else reads what is not whole.
+const OWN: u32 = 0o600;
+/// Why a file with one of those names is not copied.
+pub const RESERVED: &str = "names like this are for files that are not whole";
+/// For an earlier transfer of the same file to end, after its connection did.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// For those who write a file together to agree whose source it is; the copy that follows waits longer.
+const PATIENCE_TOGETHER: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const OFTEN: Duration = Duration::from_millis(50);
+
+/// The name beside `name` for what is not whole (`part`), and for what of it is there (`state`).
+pub fn beside(name: &OsStr, suffix: &str) -> OsString {
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".phalanx-{suffix}"));
+    if beside.len() <= MOST_NAME {
+        return beside;
+    }
+    let mut hasher = DefaultHasher::new();
+    system::to_bytes(name).hash(&mut hasher);
+    format!(".{:016x}.phalanx-{suffix}", hasher.finish()).into()
+}
+
+/// By which a source is known again: its size, and when it was last changed.
+pub type Source = (u64, (i64, u32));
+
+/// What a state file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    version: u32,
+    /// The source, by which it is known again.
+    size: u64,
+    modified: (i64, u32),
+    ranges: Vec<(u64, u64)>,
+    /// Drawn when the partial file was begun; a share's state counts only with that of the whole of the same beginning.
+    token: u64,
+    /// Of the whole: shares may have states beside it.
+    shared: bool,
+}
+
+/// A partial file that is open.
+#[derive(Debug)]
+pub struct Part {
+    file: File,
+    /// Of the beginning that was found when it was opened: it may be begun anew where locks do not count on all machines.
+    token: u64,
+    shared: bool,
+}
+
+impl Deref for Part {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Whether a name is one for what is not whole.
+pub fn is_reserved(name: &OsStr) -> bool {
+    let name = system::to_bytes(name).to_ascii_lowercase();
+    let is_state = || name.windows(STATE.len()).any(|part| part == STATE); // also of a share, or new
+    name.starts_with(b".") && (name.ends_with(PART) || is_state())
+}
+
+/// Makes a file that nobody else has. `mode`: as far as the process's mask allows.
+pub fn create_new(folder: &Dir, name: &OsStr, mode: u32) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.write(true).create_new(true);
+    set_mode(&mut how, mode);
+    Ok(folder.open_with(name, &how)?.into_std())
+}
+
+fn set_mode(how: &mut OpenOptions, mode: u32) {
+    #[cfg(unix)]
+    cap_std::fs::OpenOptionsExt::mode(how, mode & 0o777);
+    #[cfg(not(unix))]
+    let _ = (how, mode);
+}
+
+/// Opens a file beside its place: of this user, with no other name, and never one that a link leads to.
+fn open_own(folder: &Dir, name: &OsStr, how: &mut OpenOptions) -> io::Result<File> {
+    how.follow(FollowSymlinks::No);
+    system::at_once(how);
+    let file = folder.open_with(name, how)?.into_std();
+    match system::is_own(&file.metadata()?) {
+        true => Ok(file),
+        false => Err(io::Error::other("something of somebody else is where its parts are to be")),
+    }
+}
+
+/// What is there of a source, as far as it can be said while others may write it; of very many ranges the longest.
+pub fn look(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
+    let there = longest(find(folder, name, source).pairs(), MOST_FOUND, (0, source.0));
+    Ranges::from_pairs(&there, source.0).unwrap_or_default()
+}
+
+fn find(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
+    let there = read(folder, name, source);
+    let Some((_, to)) = there.pairs().last().copied() else { return there };
+    // Opened, for that is when a network's file system asks again how long it is.
+    let part = open_own(folder, &beside(name, "part"), OpenOptions::new().read(true));
+    let is_so_long = part.and_then(|part| part.metadata()).is_ok_and(|it| it.len() >= to);
+    if is_so_long { there } else { Ranges::default() }
+}
+
+/// The partial file of a source, in which there is at least what was found before.
+pub fn open(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<Part> {
+    let file = open_alone(folder, &beside(name, "part"))?;
+    check_found(folder, name, source, found)?;
+    match read_state(folder, name, "state", source) {
+        Some(State { token, shared, .. }) if found.bytes() > 0 => Ok(Part { file, token, shared }),
+        _ => begin(folder, name, file, false),
+    }
+}
+
+/// Nothing is there of anything any more.
+fn begin(folder: &Dir, name: &OsStr, file: File, shared: bool) -> io::Result<Part> {
+    forget(folder, name); // first, since it may be of another source
+    file.set_len(0)?;
+    Ok(Part { file, token: u128::from_le_bytes(random_token()) as u64, shared })
+}
+
+fn check_found(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<()> {
+    let there = find(folder, name, source).pairs();
+    let is_there = |(from, to): &(u64, u64)| there.iter().any(|one| one.0 <= *from && *to <= one.1);
+    match found.pairs().iter().all(is_there) {
+        true => Ok(()),
+        false => Err(io::Error::other("another transfer began it anew meanwhile")),
+    }
+}
+
+/// The same, to write it together with others, also of other machines, who copy other shares of the same source.
+///
+/// The state of the whole says whose the partial file is. Who finds another's, or none, begins it anew, and may as long as nobody
+/// else has it open; from then on nobody cuts it off until all who write it together have closed it.
+pub fn open_shared(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<Part> {
+    let (part, until) = (beside(name, "part"), Instant::now() + PATIENCE_TOGETHER);
+    loop {
+        let file = open_part(folder, &part)?;
+        if system::lock_shared(&file)? && system::is_at(&file, folder, &part)? {
+            if let Some(State { token, shared: true, .. }) = state_of(folder, name, source, &file)? {
+                check_found(folder, name, source, found)?;
+                return Ok(Part { file, token, shared: true });
+            }
+        }
+        let is_alone = system::lock(&file)? && system::is_at(&file, folder, &part)?;
+        if is_alone {
+            match state_of(folder, name, source, &file)? {
+                Some(State { shared: true, .. }) => {}
+                Some(State { token, ranges, .. }) => {
+                    keep(folder, name, &Part { file, token, shared: true }, source, None, ranges)?;
+                }
+                None => keep(folder, name, &begin(folder, name, file, true)?, source, None, Vec::new())?,
+            }
+        } else {
+            drop(file); // so that the others come in as well
+        }
+        if Instant::now() >= until {
+            return Err(busy());
+        }
+        if !is_alone {
+            thread::sleep(OFTEN);
+        }
+    }
+}
+
+/// The state of the whole, if the partial file is of this source, and not another than the one of which its states tell.
+fn state_of(folder: &Dir, name: &OsStr, source: Source, file: &File) -> io::Result<Option<State>> {
+    let end = read(folder, name, source).pairs().last().map_or(0, |(_, to)| *to);
+    let is_so_long = file.metadata()?.len() >= end;
+    Ok(read_state(folder, name, "state", source).filter(|_| is_so_long))
+}
+
+fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
+}
+
+fn open_part(folder: &Dir, part: &OsStr) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).create(true).truncate(false); // some systems lock together only what may be read
+    set_mode(&mut how, OWN);
+    open_own(folder, part, &mut how)
+}
+
+/// Opens a part that nobody else writes, once those who do have ended.
+fn open_alone(folder: &Dir, part: &OsStr) -> io::Result<File> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let file = open_part(folder, part)?;
+        let is_alone = system::lock(&file)?;
+        if is_alone && system::is_at(&file, folder, part)? {
+            return Ok(file); // and not one that got its final name while this waited
+        }
+        if Instant::now() >= until {
+            return Err(busy());
+        }
+        if !is_alone {
+            thread::sleep(OFTEN);
+        }
+    }
+}
+
+/// What state files say of a source; nothing, where the partial file is another's. Those of shares count with that of the
+/// whole, as long as it is not begun anew.
+fn read(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
+    let Some(whole) = read_state(folder, name, "state", source) else { return Ranges::default() };
+    let shares = if whole.shared { 0..MOST_SHARES } else { 0..0 };
+    let states = shares.filter_map(|share| read_state(folder, name, &of_share(share), source));
+    let mut there = Ranges::default();
+    for state in states.filter(|state| state.token == whole.token) {
+        state.ranges.iter().for_each(|(from, to)| there.add(*from, *to));
+    }
+    whole.ranges.iter().for_each(|(from, to)| there.add(*from, *to));
+    there
+}
+
+fn of_share(share: u16) -> String {
+    format!("state-{share}")
+}
+
+/// What one state file says, if it is of this source.
+fn read_state(folder: &Dir, name: &OsStr, suffix: &str, source: Source) -> Option<State> {
+    let state = read_any(folder, name, suffix).filter(|state| (state.size, state.modified) == source)?;
+    Ranges::from_pairs(&state.ranges, source.0)?;
+    Some(state)
+}
+
+fn read_any(folder: &Dir, name: &OsStr, suffix: &str) -> Option<State> {
+    let file = open_own(folder, &beside(name, suffix), OpenOptions::new().read(true)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MOST_STATE).read_to_end(&mut bytes).ok()?;
+    let state: State = postcard::from_bytes(&bytes).ok()?;
+    (state.version == VERSION && state.ranges.len() <= MOST_RANGES).then_some(state)
+}
+
+/// The longest of some ranges, in order, those that reach into `own` before others: of what is left out the other end sends
+/// all again.
+fn longest(mut ranges: Vec<(u64, u64)>, most: usize, own: (u64, u64)) -> Vec<(u64, u64)> {
+    ranges.sort_by_key(|(from, to)| (*to <= own.0 || own.1 <= *from, Reverse(to.saturating_sub(*from))));
+    ranges.truncate(most);
+    ranges.sort_unstable();
+    ranges
+}
+
+/// Keeps what is there, once that is on the disk: of the whole, or what came in a share.
+pub fn keep(
+    folder: &Dir,
+    name: &OsStr,
+    part: &Part,
+    (size, modified): Source,
+    share: Option<Share>,
+    ranges: Vec<(u64, u64)>,
+) -> io::Result<()> {
+    part.sync_data()?;
+    let ranges = longest(ranges, MOST_RANGES, share.map_or((0, size), |share| share.range(size)));
+    let state = State { version: VERSION, size, modified, ranges, token: part.token, shared: part.shared };
+    let bytes = postcard::to_allocvec(&state).map_err(io::Error::other)?;
+    let place = share.map_or_else(|| "state".to_owned(), |share| of_share(share.index));
+    let (new, place) = (beside(name, &format!("{place}-new")), beside(name, &place));
+    let _ = folder.remove_file(&new);
+    let mut written = create_new(folder, &new, OWN)?;
+    written.write_all(&bytes)?;
+    written.sync_data()?;
+    folder.rename(&new, folder, &place)
+}
+
+/// Leaves no word of what is there: that of the whole last, which says that there may be others.
+pub fn forget(folder: &Dir, name: &OsStr) {
+    if read_any(folder, name, "state").is_some_and(|whole| whole.shared) {
+        (0..MOST_SHARES).for_each(|share| forget_share(folder, name, share));
+    }
+    remove_state(folder, name, "state");
+}
+
+/// Leaves no word of what came in a share.
+pub fn forget_share(folder: &Dir, name: &OsStr, share: u16) {
+    remove_state(folder, name, &of_share(share));
+}
+
+fn remove_state(folder: &Dir, name: &OsStr, suffix: &str) {
+    for suffix in [suffix.to_owned(), format!("{suffix}-new")] {
+        let _ = folder.remove_file(beside(name, &suffix));
+    }
+}
+
+/// Leaves nothing of what was not whole, in a file that is locked.
+pub fn remove(folder: &Dir, name: &OsStr, file: &File) {
+    let part = beside(name, "part");
+    if system::is_at(file, folder, &part).unwrap_or(false) {
+        forget(folder, name);
+        let _ = folder.remove_file(part);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 1 << 20;
+
+    fn folder() -> (tempfile::TempDir, Dir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+        (folder, opened)
+    }
+
+    #[test]
+    fn what_is_there_of_one_source_is_never_taken_for_anothers() {
+        let (_path, folder) = folder();
+        let (name, one, other) = (OsStr::new("big"), (1, 0), (2, 0));
+        let file = open(&folder, name, (SIZE, one), &Ranges::default()).expect("is opened");
+        system::write_at(&file, b"one", 0).expect("is written");
+        keep(&folder, name, &file, (SIZE, one), None, vec![(0, 3)]).expect("is kept");
+        drop(file);
+        let found = look(&folder, name, (SIZE, one));
+        assert_eq!(found.pairs(), [(0, 3)]);
+        drop(open(&folder, name, (SIZE, one), &found).expect("goes on"));
+        let file = open(&folder, name, (SIZE, other), &look(&folder, name, (SIZE, other))).expect("is opened");
+        system::write_at(&file, b"two", 0).expect("is written");
+        drop(file); // and killed
+        assert_eq!(look(&folder, name, (SIZE, one)), Ranges::default());
+        assert!(open(&folder, name, (SIZE, one), &found).is_err(), "what was told to be there is there no more");
+    }
+
+    #[test]
+    fn one_who_waited_does_not_get_the_file_that_is_whole_now() {
+        let (path, folder) = folder();
+        let name = OsStr::new("big");
+        let first = open(&folder, name, (SIZE, (1, 0)), &Ranges::default()).expect("is opened");
+        system::write_at(&first, b"whole", 0).expect("is written");
+        thread::scope(|scope| {
+            let second = scope.spawn(|| open(&folder, name, (SIZE, (1, 0)), &Ranges::default()).expect("is opened"));
+            thread::sleep(OFTEN); // so that it waits, mostly
+            folder.rename(beside(name, "part"), &folder, name).expect("is renamed");
+            drop(first);
+            second.join().expect("ends");
+        });
+        assert_eq!(std::fs::read(path.path().join("big")).expect("is there"), b"whole");
+    }
+
+    #[test]
+    fn pipes_and_other_names_of_a_file_are_no_parts() {
+        let (path, folder) = folder();
+        let pipe = path.path().join(".pipe.phalanx-part");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("is made");
+        assert!(open(&folder, OsStr::new("pipe"), (SIZE, (1, 0)), &Ranges::default()).is_err());
+        std::fs::write(path.path().join("precious"), "precious").expect("is written");
+        std::fs::hard_link(path.path().join("precious"), path.path().join(".file.phalanx-part")).expect("is linked");
+        assert!(open(&folder, OsStr::new("file"), (SIZE, (1, 0)), &Ranges::default()).is_err());
+        assert_eq!(std::fs::read(path.path().join("precious")).expect("is there"), b"precious");
+    }
+
+    #[test]
+    fn a_state_is_bounded() {
+        let (_path, folder) = folder();
+        let (name, ranges) = (OsStr::new("big"), (0..1000).map(|number| (number * 4, number * 4 + 2)).collect());
+        let file = open(&folder, name, (SIZE, (1, 0)), &Ranges::default()).expect("is opened");
+        file.set_len(SIZE).expect("is set");
+        keep(&folder, name, &file, (SIZE, (1, 0)), None, ranges).expect("is kept");
+        assert_eq!(look(&folder, name, (SIZE, (1, 0))).pairs().len(), MOST_RANGES);
+    }
+
+    const LARGE: u64 = phalanx_core::transfer::SPLIT;
+
+    fn share(index: u16) -> Share {
+        Share { index, count: 4 }
+    }
+
+    fn together(folder: &Dir, source: Source, found: &Ranges) -> Part {
+        open_shared(folder, OsStr::new("big"), source, found).expect("is opened")
+    }
+
+    #[test]
+    fn a_file_that_comes_in_shares_is_of_one_source_while_anybody_writes_it() {
+        let (_path, folder) = folder();
+        let (name, one, other) = (OsStr::new("big"), (LARGE, (1, 0)), (LARGE, (2, 0)));
+        let (first, second) = (together(&folder, one, &Ranges::default()), together(&folder, one, &Ranges::default()));
+        system::write_at(&first, b"one", 0).expect("is written");
+        keep(&folder, name, &first, one, Some(share(0)), vec![(0, 3)]).expect("is kept");
+        system::write_at(&second, b"two", 3).expect("is written");
+        keep(&folder, name, &second, one, Some(share(1)), vec![(3, 6)]).expect("is kept");
+        drop(first);
+        assert!(open_shared(&folder, name, other, &Ranges::default()).is_err(), "the second writes it still");
+        assert_eq!(look(&folder, name, one).pairs(), [(0, 6)], "and nothing was lost");
+        drop(second);
+        drop(together(&folder, other, &Ranges::default()));
+        assert_eq!(look(&folder, name, one), Ranges::default(), "it is another's now");
+        assert_eq!(look(&folder, name, other), Ranges::default());
+    }
+
+    #[test]
+    fn what_shares_brought_into_one_file_is_never_believed_of_another() {
+        let (path, folder) = folder();
+        let (name, source) = (OsStr::new("big"), (LARGE, (1, 0)));
+        let file = together(&folder, source, &Ranges::default());
+        system::write_at(&file, b"data", 0).expect("is written");
+        keep(&folder, name, &file, source, Some(share(3)), vec![(0, 4)]).expect("is kept");
+        drop(file);
+        std::fs::remove_file(path.path().join(".big.phalanx-part")).expect("is removed");
+        let file = together(&folder, source, &Ranges::default());
+        system::write_at(&file, b"data", 4).expect("is written");
+        drop(file);
+        assert_eq!(look(&folder, name, source), Ranges::default(), "the first bytes are not there");
+        // A smaller file of the same name came in between.
+        let file = together(&folder, source, &Ranges::default());
+        keep(&folder, name, &file, source, Some(share(3)), vec![(4, 8)]).expect("is kept");
+        drop(file);
+        drop(open(&folder, name, (SIZE, (2, 0)), &Ranges::default()).expect("is opened"));
+        assert_eq!(look(&folder, name, source), Ranges::default());
+    }
+
+    #[test]
+    fn the_copy_of_all_finds_what_shares_brought_and_leaves_none_of_their_states() {
+        let (path, folder) = folder();
+        let (name, source) = (OsStr::new("big"), (LARGE, (1, 0)));
+        let file = together(&folder, source, &Ranges::default());
+        file.set_len(LARGE).expect("is set");
+        for index in 0..2 {
+            let from = u64::from(index) * 100;
+            keep(&folder, name, &file, source, Some(share(index)), vec![(from, from + 50)]).expect("is kept");
+        }
+        drop(file);
+        let found = look(&folder, name, source);
+        assert_eq!(found.pairs(), [(0, 50), (100, 150)]);
+        let file = open(&folder, name, source, &found).expect("goes on");
+        remove(&folder, name, &file);
+        assert_eq!(std::fs::read_dir(path.path()).expect("is there").count(), 0);
+    }
+
+    #[test]
+    fn a_share_that_others_begin_anew_under_it_is_believed_no_more() {
+        let (_path, folder) = folder();
+        let (name, source) = (OsStr::new("big"), (LARGE, (1, 0)));
+        let first = together(&folder, source, &Ranges::default());
+        system::write_at(&first, b"data", 0).expect("is written");
+        // Another machine, whose locks the first does not see.
+        let other = open_part(&folder, &beside(name, "part")).expect("is opened");
+        let other = begin(&folder, name, other, true).expect("is begun");
+        keep(&folder, name, &other, source, None, Vec::new()).expect("is kept");
+        system::write_at(&other, b"data", 4).expect("is written");
+        keep(&folder, name, &first, source, Some(share(0)), vec![(0, 4)]).expect("is kept");
+        keep(&folder, name, &other, source, Some(share(1)), vec![(4, 8)]).expect("is kept");
+        assert_eq!(look(&folder, name, source).pairs(), [(4, 8)], "the first bytes were cut off");
+    }
+
+    #[test]
+    fn a_share_keeps_its_own_ranges_before_those_of_others() {
+        let (_path, folder) = folder();
+        let (name, source) = (OsStr::new("big"), (LARGE, (1, 0)));
+        let file = together(&folder, source, &Ranges::default());
+        file.set_len(LARGE).expect("is set");
+        let islands = (0..20).map(|number| (number * 4096, number * 4096 + 2048));
+        let own = (share(2).range(LARGE).0, share(2).range(LARGE).0 + 1000);
+        keep(&folder, name, &file, source, Some(share(2)), islands.chain([own]).collect()).expect("is kept");
+        let kept = look(&folder, name, source).pairs();
+        assert_eq!((kept.len(), kept.last()), (MOST_RANGES, Some(&own)));
+    }
+
+    #[test]
+    fn shares_go_on_from_what_one_alone_brought_and_a_smaller_file_leaves_none_of_their_states() {
+        let (path, folder) = folder();
+        let (name, source) = (OsStr::new("big"), (LARGE, (1, 0)));
+        let alone = open(&folder, name, source, &Ranges::default()).expect("is opened");
+        system::write_at(&alone, b"data", 0).expect("is written");
+        keep(&folder, name, &alone, source, None, vec![(0, 4)]).expect("is kept");
+        drop(alone);
+        let found = look(&folder, name, source);
+        let shared = together(&folder, source, &found);
+        system::write_at(&shared, b"data", 8).expect("is written");
+        keep(&folder, name, &shared, source, Some(share(1)), vec![(8, 12)]).expect("is kept");
+        drop(shared);
+        assert_eq!(look(&folder, name, source).pairs(), [(0, 4), (8, 12)]);
+        drop(open(&folder, name, (SIZE, (2, 0)), &Ranges::default()).expect("is opened"));
+        let left: Vec<_> =
+            std::fs::read_dir(path.path()).expect("is there").map(|it| it.expect("is read").file_name()).collect();
+        assert_eq!(left, [".big.phalanx-part"]);
+    }
+}

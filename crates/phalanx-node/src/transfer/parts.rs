@@ -1,0 +1,321 @@
+//! One pattern, part by part: whatever stands in it, it is about one name of a path, or it is `**`.
+
+use super::braces::expand;
+use globset::{Glob, GlobBuilder, GlobSet};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Of one pattern: parts between slashes.
+const MOST_PARTS: usize = 128;
+/// Of all patterns of one question: parts, and different ones that are more than a name or `*`, each of which takes 5 KB and
+/// more; and bytes of these.
+const MOST_IN_ALL: usize = 4096;
+const MOST_KINDS: usize = 1024;
+const MOST_BYTES: usize = 32 << 10;
+
+/// A pattern for paths, in which no `{a,b}` is left.
+pub struct Parts(Vec<Arc<Part>>);
+
+enum Part {
+    /// `**`: any names, or none.
+    Any,
+    /// A name; one that begins with a dot only if the pattern has that.
+    Name { look: Look, has_dot: bool },
+}
+
+enum Look {
+    Every,
+    Exact(String),
+    /// The number of a pattern in [`Patterns`].
+    Pattern(usize),
+}
+
+/// Every pattern for names that one question has. A name is compared with all of them at once.
+#[derive(Default)]
+pub struct Patterns(GlobSet);
+
+/// A name of a path, and which patterns it is like.
+pub struct Name<'a> {
+    text: &'a OsStr,
+    /// Numbers, in order.
+    like: Vec<usize>,
+}
+
+/// Reads the patterns of one question, which are bounded together. Equal parts are kept once.
+#[derive(Default)]
+pub struct Reading {
+    known: HashMap<String, Arc<Part>>,
+    parts: usize,
+    patterns: Vec<Glob>,
+    bytes: usize,
+}
+
+impl Reading {
+    /// A pattern: one for each of the alternatives in it, made by `make` from its text.
+    pub fn read<T>(
+        &mut self,
+        pattern: &str,
+        mut make: impl FnMut(&str, &mut Reader<'_>) -> io::Result<T>,
+    ) -> io::Result<Vec<T>> {
+        let mut alternatives = Vec::new();
+        expand(pattern, &mut alternatives).map_err(|why| wrong(format!("{pattern:?} is no pattern: {why}")))?;
+        let mut reader = Reader { reading: self, pattern };
+        alternatives.iter().map(|text| make(text, &mut reader)).collect()
+    }
+
+    /// All that were read.
+    pub fn patterns(self) -> io::Result<Patterns> {
+        let built = GlobSet::new(self.patterns);
+        Ok(Patterns(built.map_err(|error| wrong(format!("these patterns are too much together: {}", error.kind())))?))
+    }
+}
+
+impl Patterns {
+    /// The names of a path, for [`Parts::have`].
+    pub fn names<'a>(&self, path: &'a Path) -> Vec<Name<'a>> {
+        path.iter().map(|text| Name { text, like: self.0.matches(text) }).collect()
+    }
+}
+
+/// Reads what is meant by a pattern, which errors name.
+pub struct Reader<'a> {
+    reading: &'a mut Reading,
+    pattern: &'a str,
+}
+
+impl Reader<'_> {
+    pub fn parts(&mut self, text: &str) -> io::Result<Parts> {
+        let count = text.split('/').count();
+        self.reading.parts += count;
+        if count > MOST_PARTS || self.reading.parts > MOST_IN_ALL {
+            let what = format!("{:?}: more than {MOST_PARTS} names, or {MOST_IN_ALL} in all patterns", self.pattern);
+            return Err(wrong(what));
+        }
+        Ok(Parts(text.split('/').map(|part| self.part(part)).collect::<io::Result<_>>()?))
+    }
+
+    fn part(&mut self, part: &str) -> io::Result<Arc<Part>> {
+        if let Some(known) = self.reading.known.get(part) {
+            return Ok(known.clone());
+        }
+        let has_dot = part.strip_prefix('\\').unwrap_or(part).starts_with('.');
+        let made = Arc::new(match part {
+            "**" => Part::Any,
+            "*" => Part::Name { look: Look::Every, has_dot },
+            _ if !part.contains(['*', '?', '[', ']', '{', '}', '\\']) => {
+                Part::Name { look: Look::Exact(part.to_owned()), has_dot }
+            }
+            _ => Part::Name { look: Look::Pattern(self.pattern(part)?), has_dot },
+        });
+        self.reading.known.insert(part.to_owned(), made.clone());
+        Ok(made)
+    }
+
+    fn pattern(&mut self, part: &str) -> io::Result<usize> {
+        let number = self.reading.patterns.len();
+        self.reading.bytes += part.len();
+        if number >= MOST_KINDS || self.reading.bytes > MOST_BYTES {
+            let what = format!("more than {MOST_KINDS} different patterns for names, or {MOST_BYTES} bytes of them");
+            return Err(wrong(format!("{:?}: {what}", self.pattern)));
+        }
+        let built = GlobBuilder::new(part).literal_separator(true).backslash_escape(true).build();
+        let glob = built.map_err(|error| wrong(format!("{:?} is no pattern: {}", self.pattern, error.kind())))?;
+        self.reading.patterns.push(glob);
+        Ok(number)
+    }
+}
+
+impl Parts {
+    /// Whether a whole path matches. `shows_hidden`: names that begin with a dot are like any other.
+    pub fn have(&self, names: &[Name<'_>], shows_hidden: bool) -> bool {
+        matches(&self.0, names, shows_hidden)
+    }
+
+    /// Whether something in a folder, or deep in it, may match.
+    pub fn look_into(&self, names: &[Name<'_>]) -> bool {
+        may_begin(&self.0, names)
+    }
+}
+
+impl Part {
+    fn has(&self, name: &Name<'_>, shows_hidden: bool) -> bool {
+        let is_shown = |has_dot| shows_hidden || has_dot || !name.text.as_encoded_bytes().starts_with(b".");
+        match self {
+            Part::Any => is_shown(false),
+            Part::Name { look, has_dot } => look.has(name) && is_shown(*has_dot),
+        }
+    }
+}
+
+impl Look {
+    fn has(&self, name: &Name<'_>) -> bool {
+        match self {
+            Look::Every => true,
+            Look::Exact(text) => name.text == OsStr::new(text),
+            Look::Pattern(number) => name.like.binary_search(number).is_ok(),
+        }
+    }
+}
+
+/// What stands between two `**` is sought as early as it can be: if that cannot match, nothing can.
+fn matches(parts: &[Arc<Part>], names: &[Name<'_>], shows_hidden: bool) -> bool {
+    let (mut part, mut name, mut last_any) = (0, 0, None);
+    // A `**` at the end stands for one name at least.
+    let is_end = |part: usize| part + 1 == parts.len();
+    while name < names.len() {
+        match parts.get(part).map(Arc::as_ref) {
+            Some(Part::Any) if is_end(part) => return names[name..].iter().all(|one| Part::Any.has(one, shows_hidden)),
+            Some(Part::Any) => {
+                last_any = Some((part, name));
+                part += 1;
+            }
+            Some(one) if one.has(&names[name], shows_hidden) => (part, name) = (part + 1, name + 1),
+            _ => match last_any {
+                Some((any, from)) if Part::Any.has(&names[from], shows_hidden) => {
+                    last_any = Some((any, from + 1));
+                    (part, name) = (any + 1, from + 1);
+                }
+                _ => return false,
+            },
+        }
+    }
+    part == parts.len()
+}
+
+/// Whether a pattern may match a path that begins with these names.
+fn may_begin(parts: &[Arc<Part>], names: &[Name<'_>]) -> bool {
+    for (number, name) in names.iter().enumerate() {
+        match parts.get(number).map(Arc::as_ref) {
+            // From here on hidden names are told apart when they are there: a later part may name them.
+            Some(Part::Any) => {
+                let rest = &parts[number..];
+                let names_hidden = rest.iter().any(|part| matches!(**part, Part::Name { has_dot: true, .. }));
+                return names_hidden || names[number..].iter().all(|name| Part::Any.has(name, false));
+            }
+            Some(part) if part.has(name, false) => {}
+            _ => return false,
+        }
+    }
+    parts.len() > names.len()
+}
+
+pub fn wrong(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct All(Vec<Parts>, Patterns);
+
+    impl All {
+        fn have(&self, path: &Path, shows_hidden: bool) -> bool {
+            self.0.iter().any(|parts| parts.have(&self.1.names(path), shows_hidden))
+        }
+
+        fn look_into(&self, folder: &Path) -> bool {
+            self.0.iter().any(|parts| parts.look_into(&self.1.names(folder)))
+        }
+    }
+
+    fn read(pattern: &str) -> io::Result<All> {
+        let mut reading = Reading::default();
+        let parts = reading.read(pattern, |text, reader| reader.parts(text))?;
+        Ok(All(parts, reading.patterns()?))
+    }
+
+    fn parts(pattern: &str) -> All {
+        read(pattern).expect("is one")
+    }
+
+    #[test]
+    fn letters_of_several_bytes_in_brackets_are_refused_and_as_alternatives_taken() {
+        for pattern in ["[é]*", "a{b,[!é]}", "[!!é]", "[]é]", "x/[a-é]"] {
+            assert!(read(pattern).err().expect("is none").to_string().contains(pattern), "{pattern}");
+        }
+        assert!(parts("{é,ü}*").have(Path::new("éa"), true) && !parts("{é,ü}*").have(Path::new("àb"), true));
+        assert!(parts("[!!]{a,é}").have(Path::new("xé"), true));
+    }
+
+    #[test]
+    fn all_patterns_of_a_question_are_bounded_together() {
+        assert!(read(&format!("{}{}", "{a,b}".repeat(8), "/?".repeat(127))).is_err());
+        let mut reading = Reading::default();
+        let one =
+            |reading: &mut Reading, pattern: &str| reading.read(pattern, |text, reader| reader.parts(text)).map(drop);
+        for _ in 0..400 {
+            one(&mut reading, "{a?,b?}/*/**/c/?").expect("ten parts of 4096, of three kinds");
+        }
+        assert!(one(&mut reading, &"x/".repeat(100)).is_err());
+    }
+
+    #[test]
+    fn whatever_stands_in_a_part_is_about_one_name() {
+        for (pattern, path) in [("**/a[!b]c", "x/a/c"), ("a[+-9]c", "a/c"), ("a?c", "a/c"), ("a*c", "a/c")] {
+            assert!(!parts(pattern).have(Path::new(path), true), "{pattern} {path}");
+        }
+        for (pattern, path) in [
+            ("a/**/c", "a/c"),
+            ("a/**/c", "a/b/b/c"),
+            ("**/b/**/c", "a/b/x/b/y/c"),
+            ("**", "a/b"),
+            ("a/**", "a/b/c"),
+            ("{a,b}/c", "b/c"),
+            ("**/a/b", "a/a/a/b"),
+        ] {
+            assert!(parts(pattern).have(Path::new(path), true), "{pattern} {path}");
+        }
+        assert!(!parts("a/**").have(Path::new("a"), true));
+    }
+
+    #[test]
+    fn a_dot_is_named_where_it_is_meant() {
+        let pattern = parts("*/.cache/*");
+        assert!(pattern.have(Path::new("a/.cache/x"), false));
+        for path in [".git/.cache/x", "a/.cache/.keep"] {
+            assert!(!pattern.have(Path::new(path), false), "{path}");
+        }
+        assert!(parts("{.a,b}").have(Path::new(".a"), false));
+        assert!(!parts("[.a]b").have(Path::new(".b"), false));
+        assert!(pattern.look_into(Path::new("a")) && pattern.look_into(Path::new("a/.cache")));
+        assert!(!pattern.look_into(Path::new(".git")) && !pattern.look_into(Path::new("a/.cache/x")));
+        assert!(parts("**/.cache/*").look_into(Path::new("a/.cache")));
+        assert!(!parts("**/x").look_into(Path::new(".git")));
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_is_the_same_whatever_stands_beside_it(
+            patterns in proptest::collection::vec("[a.*?\\[\\]!-]{1,6}", 1..20),
+            // No folder has other files of these names.
+            name in "[a.é]{1,6}".prop_filter("a folder itself", |name| name != "." && name != ".."),
+        ) {
+            let mut reading = Reading::default();
+            let read = |one: &String| reading.read(one, |text, reader| reader.parts(text)).ok().map(|it| (one.clone(), it));
+            let all: Vec<_> = patterns.iter().filter_map(read).collect();
+            let together = reading.patterns().expect("are few");
+            for (pattern, parts) in all {
+                let alone = GlobBuilder::new(&pattern).literal_separator(true).backslash_escape(true).build();
+                let alone = alone.expect("was read").compile_matcher().is_match(&name);
+                prop_assert_eq!(parts[0].have(&together.names(Path::new(&name)), true), alone, "{}", pattern);
+            }
+        }
+
+        #[test]
+        fn no_pattern_hangs_or_panics_and_it_looks_into_what_it_has(pattern in "[a.*?/{},\\[\\]!\\\\-]{0,20}", path in "[a.]{1,3}(/[a.]{1,3}){0,4}") {
+            if let Ok(parts) = read(&pattern) {
+                let path = Path::new(&path);
+                if parts.have(path, false) {
+                    for folder in path.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
+                        prop_assert!(parts.look_into(folder), "{pattern} {path:?} {folder:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The receiving end's driver: any number of threads receive, open and write.
+
+use super::ending::Common;
+use super::served::Served;
+use super::sink::{Sink, Step};
+use super::system;
+use crate::control::BEAT;
+use crate::remote::printable;
+use phalanx_core::error::WireError;
+use phalanx_core::transfer::{Accept, Outcome, Receiving, SPLIT};
+use phalanx_core::wire::decode;
+use phalanx_core::wire::transfer::{Entry, Kind, Message, Record, Share, There, decode_entries};
+use phalanx_net::frames::Frame;
+use phalanx_net::stream::{Incoming, Turn};
+use phalanx_net::sync::lock;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often what is there of files that come in parts is kept, for going on after a cut.
+const KEPT: Duration = Duration::from_secs(1);
+/// For room for one more file that comes in parts, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_millis(5);
+/// Entries that come in parts and are kept at a time.
+const MOST_KEPT: usize = 256;
+
+/// The receiving end of one transfer.
+pub struct Receiver {
+    pub common: Arc<Common>,
+    sink: Sink,
+    /// What of it this end takes; none: all.
+    share: Option<Share>,
+    engine: Mutex<Receiving>,
+    pub streams: Served<Incoming>,
+    /// Frames of each stream that were taken and not told yet.
+    taken: Mutex<HashMap<u32, u32>>,
+    /// Whether all is there; changes once.
+    all_is_there: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Receiver {
+    pub fn new(common: Arc<Common>, sink: Sink, share: Option<Share>) -> io::Result<Receiver> {
+        let (engine, taken) = (Mutex::new(Receiving::new(share)), Mutex::default());
+        let (all_is_there, changed) = (Mutex::new(false), Condvar::new());
+        let streams = Served::new(common.clone())?;
+        Ok(Receiver { common, sink, share, engine, streams, taken, all_is_there, changed })
+    }
+
+    /// One of the threads: serves whichever stream has something, until all is over.
+    pub fn serve(&self, threads: usize) {
+        self.streams.serve(|turn| self.go_on(turn, threads));
+    }
+
+    /// Takes frames off a stream until it has no more.
+    fn go_on(&self, mut turn: Turn<Incoming>, threads: usize) {
+        let stream = turn.key as u32;
+        loop {
+            match turn.stream.receive() {
+                Ok(Some(payload)) => {
+                    if let Err(error) = self.take(payload) {
+                        return self.common.give_up(format!("the other end broke the protocol: {error}"));
+                    }
+                    *lock(&self.taken).entry(stream).or_default() += 1;
+                    self.end_if_all_is_there();
+                }
+                Ok(None) => {
+                    let Some(same) = self.streams.pause(turn, threads) else { return };
+                    turn = same;
+                }
+                Err(error) => return self.lose(turn, &error),
+            }
+        }
+    }
+
+    /// Every record of a frame.
+    fn take(&self, mut payload: &[u8]) -> Result<(), WireError> {
+        while !payload.is_empty() {
+            let (record, data, rest) = Record::split(payload)?;
+            payload = rest;
+            let accepted = self.accept(&record)?;
+            match accepted {
+                Accept::Nothing => {}
+                Accept::TooMany => {
+                    self.settle(record.entry, Err(io::Error::other("too many files are begun at a time")));
+                }
+                Accept::Whole => {
+                    let put = self.sink.whole(record.entry, data);
+                    self.settle(record.entry, put.map(|()| Outcome::Copied));
+                }
+                Accept::Part => {
+                    let written = match record.hole {
+                        true => self.sink.hole(record.entry, record.offset, record.length),
+                        false => self.sink.part(record.entry, data, record.offset),
+                    };
+                    let is_last = lock(&self.engine).on_written(&record);
+                    match written {
+                        Err(error) => self.settle(record.entry, Err(error)),
+                        Ok(()) if is_last => self.settle(record.entry, self.sink.finish(record.entry)),
+                        Ok(()) => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a record's bytes are to be written. Where there is no room for one more file that comes in parts, the word that
+    /// others have failed may be on its way on the other link.
+    fn accept(&self, record: &Record) -> Result<Accept, WireError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let accepted = lock(&self.engine).accept(record)?;
+            if accepted != Accept::TooMany || Instant::now() >= until || self.common.is_over() {
+                return Ok(accepted);
+            }
+            thread::sleep(SOON);
+        }
+    }
+
+    /// An entry is in its place, or failed here.
+    fn settle(&self, entry: u32, outcome: io::Result<Outcome>) {
+        match outcome {
+            Ok(outcome) => drop(lock(&self.engine).on_ended(entry, outcome)),
+            Err(error) => {
+                let reason = error.to_string();
+                if self.fail(entry, reason.clone()) {
+                    self.common.tell(&Message::Failed { entry, reason });
+                }
+            }
+        }
+    }
+
+    fn fail(&self, entry: u32, reason: String) -> bool {
+        let name = self.sink.path_of(entry);
+        self.sink.give_up(entry);
+        let is_news = lock(&self.engine).on_ended(entry, Outcome::Failed);
+        if is_news {
+            self.common.add_failure(name, reason);
+        }
+        is_news
+    }
+
+    fn lose(&self, turn: Turn<Incoming>, error: &io::Error) {
+        let Some(stream) = self.streams.lose(turn) else { return };
+        if error.kind() == ErrorKind::InvalidData {
+            self.common.altered.fetch_add(1, Ordering::Relaxed);
+        }
+        self.tell_taken();
+        self.common.tell(&Message::Lost { stream });
+    }
+
+    /// The other end said something. An error is a breach of the protocol.
+    pub fn on_frame(&self, frame: &Frame) -> Result<(), String> {
+        let wire = |error: WireError| error.to_string();
+        match decode(&frame.header).map_err(wire)? {
+            Message::Entries { count } => {
+                let entries = decode_entries(count, &frame.body).map_err(wire)?;
+                let first = lock(&self.engine).on_entries(&entries).map_err(wire)?;
+                self.common.tell(&Message::Wanted { count, there: self.begin_all(first, &entries) });
+            }
+            Message::AllEntries => lock(&self.engine).on_all_entries(),
+            Message::Failed { entry, reason } => {
+                self.fail(entry, printable(&reason));
+            }
+            Message::Lost { stream } => self.common.cut(stream),
+            Message::Skipped { path, reason } => {
+                self.common.on_skipped(path, &reason);
+                lock(&self.engine).on_skipped();
+            }
+            Message::Refused { reason } => self.common.set_broken(printable(&reason)),
+            Message::Beat => {}
+            _ => return Err("a message that is not for a receiving end".to_owned()),
+        }
+        self.end_if_all_is_there();
+        Ok(())
+    }
+
+    /// New entries; what is there of them. A disk may take long for it: the other end hears meanwhile that this one lives.
+    fn begin_all(&self, first: u32, entries: &[Entry]) -> Vec<There> {
+        let (mut last_beat, mut there) = (Instant::now(), Vec::new());
+        for (number, entry) in (first..).zip(entries) {
+            there.extend(self.begin(number, entry));
+            if last_beat.elapsed() >= BEAT {
+                last_beat = Instant::now();
+                self.common.tell(&Message::Beat);
+            }
+        }
+        there
+    }
+
+    /// A new entry; what is there of it.
+    fn begin(&self, number: u32, entry: &Entry) -> Option<There> {
+        let begun = if self.takes(entry) { self.sink.begin(number, entry) } else { Ok(Step::Kept) };
+        let begun = begun.map(|step| self.shared(number, entry, step));
+        let mut engine = lock(&self.engine);
+        let outcome = match begun {
+            Ok(Step::Wanted(there)) => return engine.on_there(number, &there),
+            Ok(Step::Shared) => Outcome::Shared,
+            Ok(Step::Copied) => Outcome::Copied,
+            Ok(Step::Kept) => Outcome::Kept,
+            Err(error) => {
+                let reason = error.to_string();
+                self.common.add_failure(self.sink.path(entry.parent, &entry.name), reason.clone());
+                self.common.tell(&Message::Failed { entry: number, reason });
+                Outcome::Failed
+            }
+        };
+        engine.on_ended(number, outcome);
+        engine.nothing_of(number)
+    }
+
+    /// Whether something of an entry may be in this end's share. What has no bytes is left to the copy that follows.
+    fn takes(&self, entry: &Entry) -> bool {
+        let Some(share) = self.share else { return true };
+        match entry.kind {
+            Kind::Folder => true,
+            Kind::Link { .. } | Kind::File { size: 0 } => false,
+            Kind::File { size } if size >= SPLIT => true,
+            Kind::File { .. } => {
+                let path = self.sink.path(entry.parent, &entry.name);
+                share.has(&system::to_bytes(path.as_os_str()))
+            }
+        }
+    }
+
+    /// What is to happen with an entry, where only a share of it is to come.
+    fn shared(&self, number: u32, entry: &Entry, step: Step) -> Step {
+        let (Some(share), Step::Wanted(there), Kind::File { size }) = (self.share, &step, &entry.kind) else {
+            return step;
+        };
+        if *size < SPLIT {
+            return step;
+        }
+        let there = share.without(there, *size);
+        if there.bytes() < *size {
+            return Step::Wanted(there);
+        }
+        self.sink.leave(number);
+        Step::Shared
+    }
+
+    /// Whether all is there, and may not be on the disk.
+    pub fn is_ending(&self) -> bool {
+        lock(&self.engine).is_ended()
+    }
+
+    fn end_if_all_is_there(&self) {
+        if self.is_ending() {
+            *lock(&self.all_is_there) = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// By a thread of its own, since disks may take long: keeps what is there now and then, and ends the copy.
+    pub fn finish(&self) {
+        let mut before = HashMap::new();
+        while !self.common.is_over() {
+            let all_is_there = lock(&self.all_is_there);
+            let waited = self.changed.wait_timeout_while(all_is_there, KEPT, |all| !*all && !self.common.is_over());
+            let all_is_there = *waited.unwrap_or_else(PoisonError::into_inner).0;
+            match all_is_there {
+                true => return self.end_copy(),
+                false => self.keep(&mut before),
+            }
+        }
+    }
+
+    fn end_copy(&self) {
+        for (path, reason) in self.sink.end() {
+            lock(&self.engine).on_skipped();
+            self.common.tell(&Common::skipped(&path, reason.clone()));
+            self.common.add_failure(path, reason);
+        }
+        self.tell_taken();
+        let totals = lock(&self.engine).totals();
+        self.common.set_totals(totals);
+        self.common.tell(&Message::Done(totals));
+        self.end();
+        if self.common.closes {
+            self.common.link.close();
+        }
+    }
+
+    /// To be called now and then: says what was taken.
+    pub fn pause(&self) {
+        self.tell_taken();
+    }
+
+    fn tell_taken(&self) {
+        let mut taken = lock(&self.taken); // held: what is told of a stream is told in order
+        if !taken.is_empty() {
+            self.common.tell(&Message::Taken { frames: taken.drain().collect() });
+        }
+    }
+
+    fn keep(&self, before: &mut HashMap<u32, u64>) {
+        let partial = lock(&self.engine).partial(MOST_KEPT);
+        let mut kept = HashMap::new();
+        for There { entry, ranges } in partial {
+            let bytes = ranges.iter().map(|(from, to)| to - from).sum();
+            if before.get(&entry) != Some(&bytes) {
+                let _ = self.sink.keep(entry, ranges); // a copy is not worse for it
+            }
+            kept.insert(entry, bytes);
+        }
+        *before = kept;
+    }
+
+    /// The transfer was cut: what is there is kept.
+    pub fn keep_all(&self) {
+        self.keep(&mut HashMap::new());
+    }
+
+    /// Lets every thread leave.
+    pub fn end(&self) {
+        self.streams.end();
+        self.changed.notify_all();
+    }
+
+    /// Bytes that crossed streams.
+    pub fn crossed(&self) -> u64 {
+        lock(&self.engine).crossed()
+    }
+
+    /// Bytes that are there, of how many so far, and whether there may be more.
+    pub fn progress(&self) -> (u64, u64, bool) {
+        lock(&self.engine).progress()
+    }
+}

@@ -1,0 +1,317 @@
+//! An executor's part in transfers: whom it serves, from which folders, over which streams.
+
+use super::ear::Ear;
+use super::end::{End, usual_threads};
+use super::ending::Common;
+use super::exports::Exports;
+use super::files;
+use super::going::{Gathering, Going, Token};
+use super::sink::Sink;
+use super::source::Source;
+use super::system;
+use crate::control::tell;
+use crate::door::{Log, Peer, refused};
+use phalanx_core::level::{Level, LevelSet, Mark, Policy};
+use phalanx_core::wire::VERSION;
+use phalanx_core::wire::transfer::{
+    Direction, LEAST_LIMIT, MOST_BODY, MOST_PATH, MOST_STREAMS, Message, Request, Target, Totals,
+};
+use phalanx_net::identity::{Member, Role, random_token};
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::preamble::Preamble;
+use phalanx_net::stream::Protection;
+use phalanx_net::sync::lock;
+use phalanx_net::tls::Shaken;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A transfer in which nothing moves for so long ends: its place is another's. No honest disk takes as long for a file.
+const IDLE: Duration = Duration::from_secs(15 * 60);
+/// For the user's end to say what it wants.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for a user who says meanwhile that there is another executor to be reached first.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether another transfer has ended.
+const SOON: Duration = Duration::from_millis(10);
+
+/// Serves copies to and from this machine.
+pub struct Service {
+    pub(super) member: Member,
+    pub(super) policy: Policy,
+    pub(super) accepted: Vec<String>,
+    exports: Exports,
+    pub(super) going: Mutex<Going>,
+    /// Who looks at files.
+    guests: files::Guests,
+    closed: AtomicBool,
+    pub(super) log: Log,
+}
+
+/// Who has called, and is a member of the grid.
+pub(super) struct Guest {
+    pub link: Arc<Link>,
+    pub ear: Ear,
+    from: IpAddr,
+    pub user: String,
+    pub certificate: Vec<u8>,
+    /// What streams to there may be.
+    levels: LevelSet,
+}
+
+impl Guest {
+    /// The first word. `most`: for who lives, and is still about to say it.
+    pub fn hear(&mut self, most: Duration) -> io::Result<Message> {
+        self.ear.hear_of_living(PATIENCE, most)
+    }
+}
+
+/// Forgets a transfer, however its serving ends.
+struct Leaving<'a>(&'a Service, Token);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.going).waiting.remove(&self.1);
+    }
+}
+
+/// When a transfer last moved.
+pub(super) struct Idle {
+    progress: (u64, u64, bool),
+    since: Instant,
+}
+
+impl Idle {
+    pub(super) fn new() -> Idle {
+        Idle { progress: (0, 0, true), since: Instant::now() }
+    }
+
+    /// Whether nothing has moved for too long, by its peer's fault.
+    pub(super) fn is_over(&mut self, end: &End) -> bool {
+        let progress = end.progress();
+        if progress != self.progress || end.is_ending() {
+            *self = Idle { progress, since: Instant::now() };
+        }
+        self.since.elapsed() >= IDLE
+    }
+}
+
+impl Service {
+    pub fn new(member: Member, policy: Policy, accepted: Vec<String>, exports: Exports, log: Log) -> Service {
+        let (going, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
+        Service { member, policy, accepted, exports, going, guests, closed, log }
+    }
+
+    /// Ends every transfer.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        lock(&self.going).waiting.values().for_each(|one| one.end.common().link.close());
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Says to a member what this machine takes.
+    pub(super) fn greet(&self, peer: Peer, shaken: Shaken, user: String, role: Role) -> io::Result<Guest> {
+        peer.proved();
+        let from = peer.from.ok_or_else(|| refused("transfers come over the network"))?;
+        let certificate = shaken.peer_certificate().to_vec();
+        let levels = self.policy.offered(&self.policy.place(Some(from), role.name()), Mark::None);
+        let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
+        tell(&link, &Message::Offer { phalanx: VERSION.to_owned(), levels });
+        Ok(Guest { link, ear: Ear::new(reader), from, user, certificate, levels })
+    }
+
+    /// Says why not, and lets the other end hear it.
+    pub(super) fn refuse(&self, link: &Link, reader: Reader, user: &str, error: &io::Error) -> io::Error {
+        tell(link, &Message::Refused { reason: error.to_string() });
+        await_end(reader);
+        refused(format!("{user}: {error}"))
+    }
+
+    /// The transfer itself; what came of it, where it came to its end. `name`: what the copy is called in a folder.
+    /// `is_left`: nobody wants it any more.
+    pub(super) fn go(
+        &self,
+        guest: Guest,
+        request: Request,
+        name: Option<&[u8]>,
+        is_left: &dyn Fn() -> bool,
+    ) -> io::Result<Option<Totals>> {
+        let Guest { link, ear, from, user, certificate, levels } = guest;
+        let (reader, heard) = ear.into_parts();
+        self.supersede(&user, &request);
+        let end = match self.begin(&link, &request, name, levels) {
+            Ok(end) => end,
+            Err(error) => return Err(self.refuse(&link, reader, &user, &error)),
+        };
+        let protection = Protection { level: request.level, checked: request.checked };
+        let token: Token = random_token()[..12].try_into().expect("is longer");
+        let gathering = Arc::new(Gathering { from, user: user.clone(), certificate, protection, request, end });
+        if let Err(error) = self.add(token, &gathering) {
+            return Err(self.refuse(&link, reader, &user, &error));
+        }
+        let _leaving = Leaving(self, token);
+        (self.log)(format!("serving {user}, who copies {}", describe(&gathering.request)));
+        tell(&link, &Message::Begun { token });
+        let threads = match gathering.request.threads {
+            0 => usual_threads(),
+            threads => threads.min(MOST_STREAMS),
+        };
+        let mut idle = Idle::new();
+        gathering.end.run(reader, heard, threads, |_, link| {
+            if idle.is_over(&gathering.end) {
+                gathering.end.common().give_up(format!("nothing moved for {} minutes", IDLE.as_secs() / 60));
+            }
+            if self.is_closed() || is_left() {
+                link.close();
+            }
+        })?;
+        let common = gathering.end.common();
+        let how = match (common.totals(), common.broken()) {
+            (Some(totals), _) => format!("{} files, {} bytes", totals.files, totals.bytes),
+            (None, Some(why)) => format!("gave up: {why}"),
+            (None, None) => "was cut off".to_owned(),
+        };
+        (self.log)(format!("{user}'s copy ended: {how}"));
+        Ok(common.totals())
+    }
+
+    /// A user's questions about files, until they are gone.
+    pub fn serve_files(&self, peer: Peer) -> io::Result<()> {
+        let Service { member, policy, accepted, exports, guests, closed, log, .. } = self;
+        files::serve(peer, &files::Terms { member, policy, accepted, exports, guests, closed, log })
+    }
+
+    /// A user who begins the same again has lost the first one, which may not know yet: it ends now.
+    fn supersede(&self, user: &str, request: &Request) {
+        let is_same = |one: &Arc<Gathering>| {
+            let same_target = one.request.direction == request.direction && one.request.target == request.target;
+            // The copy of all follows its shares, those of the same number each other, and new ones a copy of all that writes.
+            let index = |request: &Request| request.share.map(|share| share.index);
+            let is_all = |request: &Request| request.share.is_none();
+            let puts_all = request.direction == Direction::Put && is_all(&one.request);
+            let same_share = index(&one.request) == index(request) || is_all(request) || puts_all;
+            same_target && same_share && one.user == user && matches!(request.target, Target::Path { .. })
+        };
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let Some(other) = lock(&self.going).waiting.values().find(|one| is_same(one)).cloned() else { return };
+            other.end.common().link.close();
+            thread::sleep(SOON);
+        }
+    }
+
+    fn add(&self, token: Token, gathering: &Arc<Gathering>) -> io::Result<()> {
+        let mut going = lock(&self.going);
+        going.room(&gathering.user)?;
+        going.waiting.insert(token, gathering.clone());
+        Ok(())
+    }
+
+    fn begin(&self, link: &Arc<Link>, request: &Request, name: Option<&[u8]>, levels: LevelSet) -> io::Result<End> {
+        if !levels.contains(request.level) {
+            return Err(refused(format!("streams are to be {}, but this machine takes {levels}", request.level)));
+        }
+        self.open(Arc::new(Common::new(link.clone(), false)), request, name)
+    }
+
+    /// Whether what a request names is exported.
+    pub(super) fn allows(&self, request: &Request) -> io::Result<()> {
+        if request.share.is_some_and(|share| share.check().is_err()) {
+            return Err(refused("this is no share of a copy"));
+        }
+        if (1..LEAST_LIMIT).contains(&request.limit) {
+            return Err(refused(format!("a limit is {LEAST_LIMIT} bytes a second at least")));
+        }
+        match &request.target {
+            Target::Memory { .. } if !self.exports.memory() => {
+                Err(refused("memory is not exported there (phalanx executor --export memory)"))
+            }
+            Target::Memory { .. } => Ok(()),
+            Target::Path { path, .. } => {
+                self.exports.find(&to_path(path)?, request.direction == Direction::Put).map(drop)
+            }
+        }
+    }
+
+    /// This machine's end of what a request names. `name`: what the copy is called in a folder.
+    pub(super) fn open(&self, common: Arc<Common>, request: &Request, name: Option<&[u8]>) -> io::Result<End> {
+        self.allows(request)?;
+        let writes = request.direction == Direction::Put;
+        match &request.target {
+            Target::Memory { .. } if writes => End::receiving(common, Sink::Memory, request.share),
+            Target::Memory { bytes } => End::sending(common, Source::Memory { bytes: *bytes }, request.limit),
+            Target::Path { path, folder } => {
+                let path = to_path(path)?;
+                let (base, rest) = self.exports.find(&path, writes)?;
+                if writes {
+                    let sink = Sink::tree(base, rest, *folder, request.anew).filtered(&request.filter)?;
+                    let sink = sink.shared(request.share, request.fresh);
+                    let name = name.map(|name| system::from_bytes(name.to_vec())).transpose()?;
+                    let sink = if let Some(name) = name { sink.called(&name) } else { sink };
+                    return End::receiving(common, sink, request.share);
+                }
+                let source = Source::open(&base, &rest, &path).map_err(system::about(&path))?;
+                End::sending(common, source.filtered(&request.filter)?, request.limit)
+            }
+        }
+    }
+
+    /// A stream of a transfer that was begun.
+    pub fn serve_stream(&self, mut peer: Peer, token: Token, number: u32) -> io::Result<()> {
+        let gathering = lock(&self.going).waiting.get(&token).cloned().ok_or_else(|| refused("an unknown token"))?;
+        if peer.from != Some(gathering.from) {
+            return Err(refused("a token from another machine than it was given to"));
+        }
+        let level = gathering.protection.level;
+        let said = Preamble::Stream { token, number }.bytes();
+        let shaken = match level {
+            Level::Clear => None,
+            level => {
+                let (shaken, _, user) = peer.offer(&self.member, [LevelSet::from(level); 3], &said)?;
+                if shaken.peer_certificate().as_ref() != gathering.certificate {
+                    return Err(refused(format!("{user} shows a token that was given to somebody else")));
+                }
+                Some(shaken)
+            }
+        };
+        if shaken.as_ref().is_some_and(|shaken| Mark::ALL.iter().any(|mark| shaken.levels.of(*mark) != level)) {
+            return Err(refused("a stream of another level than was agreed on"));
+        }
+        if gathering.end.streams() >= usize::from(MOST_STREAMS) {
+            return Err(refused("too many streams"));
+        }
+        peer.proved();
+        peer.socket.set_patience(None)?;
+        gathering.end.add(number, peer.socket, shaken, gathering.protection)
+    }
+}
+
+fn to_path(path: &[u8]) -> io::Result<PathBuf> {
+    match path.len() <= MOST_PATH && !path.contains(&0) {
+        true => Ok(system::from_bytes(path.to_vec())?.into()),
+        false => Err(refused("this is no path")),
+    }
+}
+
+/// Lets the other end hear the last word, and close.
+pub(super) fn await_end(mut reader: Reader) {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until && reader.poll(PATIENCE, &mut |_| ()).is_ok() {}
+}
+
+fn describe(request: &Request) -> String {
+    let way = if request.direction == Direction::Put { "to" } else { "from" };
+    let what = match &request.target {
+        Target::Memory { .. } => "memory".to_owned(),
+        Target::Path { path, .. } => crate::remote::printable(&String::from_utf8_lossy(path)),
+    };
+    format!("{way} {what} ({})", request.level)
+}

@@ -1,0 +1,187 @@
+//! What is left out of a copy or a listing: patterns for paths, as a shell has them.
+//!
+//! `*` and `?` stand for what is within one name, `**` for folders too. A pattern that begins with `/` is about the top folder, any
+//! other about the end of a path; one that ends with `/` is about folders only.
+
+use super::parts::{Name, Parts, Patterns, Reader, Reading, wrong};
+use super::system;
+use phalanx_core::wire::transfer::Filter;
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+
+/// A filter, ready to be asked.
+#[derive(Default)]
+pub struct Sieve {
+    only: HashSet<Vec<u8>>,
+    include: Option<Several>,
+    exclude: Option<Several>,
+    patterns: Patterns,
+}
+
+/// Patterns, of which some are about folders only.
+struct Several(Vec<Pattern>);
+
+struct Pattern {
+    parts: Parts,
+    is_of_folders: bool,
+}
+
+/// Paths that are told, as a whole, and no others. Names that begin with a dot match only parts that do, as for a shell.
+pub struct Matching(Vec<Parts>, Patterns);
+
+impl Sieve {
+    /// An error names a pattern that is none.
+    pub fn new(filter: &Filter) -> io::Result<Sieve> {
+        filter.check().map_err(|_| wrong("too many patterns, or too long ones"))?;
+        let only = filter.only.iter().cloned().collect();
+        let mut reading = Reading::default();
+        let include = Several::new(&filter.include, &mut reading)?;
+        let exclude = Several::new(&filter.exclude, &mut reading)?;
+        Ok(Sieve { only, include, exclude, patterns: reading.patterns()? })
+    }
+
+    /// Whether it is asked for nothing but a yes.
+    pub fn is_empty(&self) -> bool {
+        self.only.is_empty() && self.include.is_none() && self.exclude.is_none()
+    }
+
+    /// Whether not all names in the top folder are taken.
+    pub fn is_of_some(&self) -> bool {
+        !self.only.is_empty()
+    }
+
+    /// Whether an entry at this path in the top folder is taken; a folder that is not is not looked into.
+    pub fn takes(&self, path: &Path, is_folder: bool) -> bool {
+        let names = self.patterns.names(path);
+        if self.exclude.as_ref().is_some_and(|exclude| exclude.have(&names, is_folder)) {
+            return false;
+        }
+        if !self.only.is_empty() && !self.only.contains(&first(path)) {
+            return false;
+        }
+        let above = || (1..names.len()).map(|count| &names[..count]);
+        let is_included = |it: &Several| it.have(&names, false) || above().any(|folder| it.have(folder, true));
+        is_folder || self.include.as_ref().is_none_or(is_included)
+    }
+}
+
+fn first(path: &Path) -> Vec<u8> {
+    path.components().next().map(|part| system::to_bytes(part.as_os_str())).unwrap_or_default()
+}
+
+impl Several {
+    fn new(patterns: &[String], reading: &mut Reading) -> io::Result<Option<Several>> {
+        let mut all = Vec::new();
+        for pattern in patterns {
+            all.extend(reading.read(pattern, Pattern::new)?);
+        }
+        Ok(if all.is_empty() { None } else { Some(Several(all)) })
+    }
+
+    fn have(&self, names: &[Name<'_>], is_folder: bool) -> bool {
+        self.0.iter().any(|one| (is_folder || !one.is_of_folders) && one.parts.have(names, true))
+    }
+}
+
+impl Pattern {
+    fn new(text: &str, reader: &mut Reader<'_>) -> io::Result<Pattern> {
+        let (text, is_of_folders) = text.strip_suffix('/').map_or((text, false), |text| (text, true));
+        let parts = match text.strip_prefix('/') {
+            Some(anchored) => reader.parts(anchored),
+            None if text.starts_with("**/") => reader.parts(text),
+            None => reader.parts(&format!("**/{text}")),
+        };
+        Ok(Pattern { parts: parts?, is_of_folders })
+    }
+}
+
+impl Matching {
+    pub fn new(patterns: &[String]) -> io::Result<Option<Matching>> {
+        if patterns.is_empty() {
+            return Ok(None);
+        }
+        let (mut all, mut reading) = (Vec::new(), Reading::default());
+        for pattern in patterns {
+            all.extend(reading.read(pattern, |text, reader| reader.parts(text))?);
+        }
+        Ok(Some(Matching(all, reading.patterns()?)))
+    }
+
+    /// Whether there may be something in this folder that is told.
+    pub fn looks_into(&self, folder: &Path) -> bool {
+        let names = self.1.names(folder);
+        self.0.iter().any(|parts| parts.look_into(&names))
+    }
+
+    pub fn has(&self, path: &Path) -> bool {
+        let names = self.1.names(path);
+        self.0.iter().any(|parts| parts.have(&names, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sieve(include: &[&str], exclude: &[&str]) -> Sieve {
+        let texts = |of: &[&str]| of.iter().map(|text| (*text).to_owned()).collect();
+        Sieve::new(&Filter { only: Vec::new(), include: texts(include), exclude: texts(exclude) })
+            .expect("are patterns")
+    }
+
+    #[test]
+    fn what_is_excluded_is_left_out_also_if_it_is_included() {
+        let sieve = sieve(&["*.csv", "docs/"], &["tmp/", "/top.csv", "a/b.csv"]);
+        for path in ["x.csv", "far/away/x.csv", "docs/x.txt", "far/docs/a/x.txt", "far/top.csv", "a/c.csv"] {
+            assert!(sieve.takes(Path::new(path), false), "{path}");
+        }
+        for path in ["x.txt", "top.csv", "a/b.csv", "z/a/b.csv", "docs"] {
+            assert!(!sieve.takes(Path::new(path), false), "{path}");
+        }
+        assert!(sieve.takes(Path::new("far"), true));
+        assert!(!sieve.takes(Path::new("far/tmp"), true), "and with it all in it");
+        assert!(!sieve.takes(Path::new("tmp"), false), "it is not included");
+    }
+
+    #[test]
+    fn stars_stay_within_a_name_and_double_stars_do_not() {
+        let matching = |pattern: &str| Matching::new(&[pattern.to_owned()]).expect("is one").expect("is one");
+        assert!(matching("*.csv").has(Path::new("a.csv")));
+        assert!(!matching("*.csv").has(Path::new("b/a.csv")));
+        assert!(matching("*/a.csv").has(Path::new("b/a.csv")));
+        assert!(matching("**/*.csv").has(Path::new("a.csv")));
+        assert!(matching("**/*.csv").has(Path::new("c/b/a.csv")));
+        assert!(matching("data-[0-9].csv").has(Path::new("data-7.csv")));
+        assert!(!matching("*").has(Path::new(".hidden")));
+        assert!(matching(".*").has(Path::new(".hidden")));
+        assert!(!matching("**/x").has(Path::new(".git/x")));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_by_its_name() {
+        for wrong in ["[", "a{b", "[z-a]"] {
+            let error = Matching::new(&[wrong.to_owned()]).err().expect("is none").to_string();
+            assert!(error.contains(wrong), "{error}");
+        }
+        assert!(Sieve::new(&Filter { exclude: vec![String::new()], ..Filter::default() }).is_err());
+    }
+
+    #[test]
+    fn each_alternative_is_a_pattern_also_an_empty_one() {
+        let sieve = sieve(&[], &["precious{,.bak}", "{/top,cache/}", "{*.a,*.b}{,c}"]);
+        for path in ["precious", "far/precious.bak", "top", "x.a", "x.bc"] {
+            assert!(!sieve.takes(Path::new(path), false), "{path}");
+        }
+        assert!(!sieve.takes(Path::new("far/cache"), true) && sieve.takes(Path::new("cache"), false));
+        assert!(sieve.takes(Path::new("far/top"), false));
+    }
+
+    #[test]
+    fn only_some_of_the_top_folder_with_all_in_them() {
+        let filter = Filter { only: vec![b"a".into()], ..Filter::default() };
+        let sieve = Sieve::new(&filter).expect("is one");
+        assert!(sieve.takes(Path::new("a"), false) && sieve.takes(Path::new("a/b/c"), false));
+        assert!(!sieve.takes(Path::new("b"), true) && !sieve.takes(Path::new("b/a"), false));
+    }
+}

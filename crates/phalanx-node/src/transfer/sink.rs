@@ -1,0 +1,825 @@
+//! Where a copy is put: a file, a folder with all in it, or nowhere.
+//!
+//! Names are resolved beneath the folder that was opened, by the system, also while somebody puts links in the way. A file
+//! appears under its name when it is whole.
+
+use super::partial::{self, Part, beside};
+use super::sieve::Sieve;
+use super::system;
+use cap_fs_ext::DirExt;
+use cap_std::fs::{Dir, DirBuilder};
+use phalanx_core::transfer::{Outcome, Ranges, SPLIT};
+use phalanx_core::wire::transfer::{Entry, Filter, Kind, Share};
+use phalanx_net::identity::random_token;
+use phalanx_net::sync::lock;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Folders that are kept open.
+const MOST_OPEN: usize = 64;
+/// Files from this size on are on the disk before they have their name; of smaller ones, all at the end.
+const LARGE: u64 = 8 << 20;
+
+/// Where entries are put.
+pub enum Sink {
+    Memory,
+    Tree(Box<Tree>),
+}
+
+/// What is to happen with an entry.
+pub enum Step {
+    /// It is in its place.
+    Copied,
+    /// It was there already.
+    Kept,
+    /// Its bytes are to come, all but those that are there.
+    Wanted(Ranges),
+    /// This end's share of it is there.
+    Shared,
+}
+
+/// A folder of this machine, and what is put into it.
+pub struct Tree {
+    base: Dir,
+    /// Beneath `base`, as the user named it.
+    target: PathBuf,
+    /// The copy goes into the folder `target`, under its own name.
+    into: bool,
+    anew: bool,
+    /// What the copy is called in the folder `target`, whatever the other end says.
+    name: Option<OsString>,
+    /// What was asked for; nothing else is put here, whatever the other end offers.
+    sieve: Sieve,
+    /// What is put here: a share, or all of it.
+    share: Option<Share>,
+    /// The top folder counts as new, for shares of the same copy made it.
+    fresh: bool,
+    /// Of names for what is not whole, so that nobody else has the same.
+    token: u64,
+    home: Mutex<Option<Arc<Dir>>>,
+    folders: Mutex<HashMap<u32, Folder>>,
+    open: Mutex<HashMap<u32, Arc<Dir>>>,
+    coming: Mutex<HashMap<u32, Arc<Coming>>>,
+    /// Bits that new files of this process do not get, where that is known.
+    mask: Option<u32>,
+}
+
+#[derive(Clone)]
+struct Folder {
+    /// Beneath `home`.
+    path: PathBuf,
+    /// It was made by this transfer.
+    is_new: bool,
+    mode: Option<u32>,
+    modified: (i64, u32),
+}
+
+/// A file whose bytes come.
+struct Coming {
+    parent: Option<u32>,
+    name: OsString,
+    size: u64,
+    mode: Option<u32>,
+    modified: (i64, u32),
+    /// What was there of it when it was begun.
+    there: Ranges,
+    /// Opened for the first of its parts.
+    file: Mutex<Option<Arc<Part>>>,
+    /// Held by who writes to it. The system lets one write to a file at a time anyway, and who waits for that there burns a core.
+    writing: Mutex<()>,
+    /// It is no more what is kept; held by who keeps it.
+    ended: Mutex<bool>,
+    /// It will not be whole: who keeps it just now removes it after.
+    given_up: AtomicBool,
+}
+
+impl Sink {
+    /// Beneath `base`, at `target`; with `into`, in the folder there.
+    pub fn tree(base: Dir, target: PathBuf, into: bool, anew: bool) -> Sink {
+        let (home, folders, open, coming) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
+        let (token, mask) = (u128::from_le_bytes(random_token()) as u64, system::mask());
+        let (name, sieve, share, fresh) = (None, Sieve::default(), None, false);
+        Sink::Tree(Box::new(Tree {
+            base,
+            target,
+            into,
+            anew,
+            name,
+            sieve,
+            share,
+            fresh,
+            token,
+            home,
+            folders,
+            open,
+            coming,
+            mask,
+        }))
+    }
+
+    /// In the folder the copy is called so, whatever the other end says that it is called.
+    pub fn called(mut self, name: &OsStr) -> Sink {
+        if let Sink::Tree(tree) = &mut self {
+            tree.name = Some(name.to_owned());
+        }
+        self
+    }
+
+    /// Of what comes, only what a filter takes.
+    pub fn filtered(mut self, filter: &Filter) -> io::Result<Sink> {
+        if let Sink::Tree(tree) = &mut self {
+            tree.sieve = Sieve::new(filter)?;
+        }
+        Ok(self)
+    }
+
+    /// Of what comes, only a share; `fresh`: all of it, after its shares, one of which made the top folder.
+    pub fn shared(mut self, share: Option<Share>, fresh: bool) -> Sink {
+        if let Sink::Tree(tree) = &mut self {
+            (tree.share, tree.fresh) = (share, fresh);
+        }
+        self
+    }
+
+    /// The next entry, before any of its bytes.
+    pub fn begin(&self, number: u32, entry: &Entry) -> io::Result<Step> {
+        match self {
+            Sink::Memory => match entry.kind {
+                Kind::File { size } if size > 0 => Ok(Step::Wanted(Ranges::default())),
+                _ => Ok(Step::Copied),
+            },
+            Sink::Tree(tree) => tree.begin(number, entry),
+        }
+    }
+
+    /// All bytes of a file.
+    pub fn whole(&self, entry: u32, data: &[u8]) -> io::Result<()> {
+        let Sink::Tree(tree) = self else { return Ok(()) };
+        let coming = tree.coming(entry)?;
+        let folder = tree.folder_of(coming.parent)?;
+        let part = tree.small_part(entry);
+        let mut file = partial::create_new(&folder, &part, coming.mode())?;
+        let put = file.write_all(data).and_then(|()| tree.put_in_place(&folder, &part, &file, &coming, true));
+        put.inspect_err(|_| drop(folder.remove_file(&part)))?;
+        lock(&tree.coming).remove(&entry);
+        Ok(())
+    }
+
+    /// Some bytes of a file.
+    pub fn part(&self, entry: u32, data: &[u8], offset: u64) -> io::Result<()> {
+        let Sink::Tree(tree) = self else { return Ok(()) };
+        let coming = tree.coming(entry)?;
+        let file = tree.file(&coming)?;
+        let _alone = lock(&coming.writing);
+        system::write_at(&file, data, offset)
+    }
+
+    /// Some bytes of a file, all zeros, that take no room.
+    pub fn hole(&self, entry: u32, offset: u64, length: u32) -> io::Result<()> {
+        let Sink::Tree(tree) = self else { return Ok(()) };
+        let coming = tree.coming(entry)?;
+        let file = tree.file(&coming)?;
+        if coming.there.bytes() > 0 {
+            system::clear(&file, offset, length)?; // an earlier copy may have written there what it did not come to keep
+        }
+        if file.metadata()?.len() < coming.size {
+            file.set_len(coming.size)?; // nobody writes beyond, so that this cuts nothing off
+        }
+        Ok(())
+    }
+
+    /// All parts of a file that are to come are written.
+    pub fn finish(&self, entry: u32) -> io::Result<Outcome> {
+        let Sink::Tree(tree) = self else { return Ok(Outcome::Copied) };
+        let coming = tree.coming(entry)?;
+        if let Some(share) = tree.share_of(&coming) {
+            self.keep_as(entry, vec![share.range(coming.size)], true)?;
+            self.leave(entry);
+            return Ok(Outcome::Shared);
+        }
+        let folder = tree.folder_of(coming.parent)?;
+        let file = tree.file(&coming)?;
+        if coming.size >= LARGE {
+            file.sync_all()?;
+        }
+        *lock(&coming.ended) = true;
+        let part = beside(&coming.name, "part");
+        if !system::is_at(&file, &folder, &part)? {
+            return Err(io::Error::other("somebody put something else in its place"));
+        }
+        partial::forget(&folder, &coming.name); // before the rename, after which another transfer may begin one
+        tree.put_in_place(&folder, &part, &file, &coming, false)?;
+        *lock(&coming.file) = None;
+        lock(&tree.coming).remove(&entry);
+        Ok(Outcome::Copied)
+    }
+
+    /// Nothing more of a file is written here, and what is there stays.
+    pub fn leave(&self, entry: u32) {
+        let Sink::Tree(tree) = self else { return };
+        if let Some(coming) = lock(&tree.coming).remove(&entry) {
+            *lock(&coming.ended) = true;
+            *lock(&coming.file) = None;
+        }
+    }
+
+    /// A file will not be whole.
+    pub fn give_up(&self, entry: u32) {
+        let Sink::Tree(tree) = self else { return };
+        if let Some(coming) = { lock(&tree.coming).remove(&entry) } {
+            coming.given_up.store(true, Ordering::SeqCst);
+            tree.remove_given_up(&coming);
+        }
+    }
+
+    /// Keeps what is there of a file that comes in parts, so that another transfer goes on from there.
+    pub fn keep(&self, entry: u32, ranges: Vec<(u64, u64)>) -> io::Result<()> {
+        self.keep_as(entry, ranges, false)
+    }
+
+    /// `is_last`: and nothing is kept of it after that.
+    fn keep_as(&self, entry: u32, ranges: Vec<(u64, u64)>, is_last: bool) -> io::Result<()> {
+        let Sink::Tree(tree) = self else { return Ok(()) };
+        let Some(coming) = lock(&tree.coming).get(&entry).cloned() else { return Ok(()) };
+        let Some(file) = lock(&coming.file).clone() else { return Ok(()) };
+        let folder = tree.folder_of(coming.parent)?;
+        let mut ended = lock(&coming.ended);
+        if *ended {
+            return Ok(());
+        }
+        let (share, source) = (tree.share_of(&coming), coming.source());
+        let kept = match share {
+            None => partial::keep(&folder, &coming.name, &file, source, None, ranges),
+            Some(share) => {
+                let real = share.real(&coming.there, &ranges, coming.size).pairs();
+                partial::keep(&folder, &coming.name, &file, source, Some(share), real)
+            }
+        };
+        *ended = is_last && kept.is_ok();
+        drop(ended);
+        tree.remove_given_up(&coming);
+        kept
+    }
+
+    /// Everything is in its place: folders get their times, and all is on the disk. What a folder could not get.
+    pub fn end(&self) -> Vec<(PathBuf, String)> {
+        let Sink::Tree(tree) = self else { return Vec::new() };
+        tree.end()
+    }
+
+    /// The path of a file that is coming, for people.
+    pub fn path_of(&self, entry: u32) -> PathBuf {
+        let Sink::Tree(tree) = self else { return PathBuf::from("memory") };
+        let coming = tree.coming(entry);
+        coming.map_or_else(|_| PathBuf::new(), |it| self.path(it.parent, &system::to_bytes(&it.name)))
+    }
+
+    /// The path of an entry, for people: the copy's own name comes first, or a dot where it has none.
+    pub fn path(&self, parent: Option<u32>, name: &[u8]) -> PathBuf {
+        let name = system::from_bytes(name.to_vec()).unwrap_or_default();
+        let Sink::Tree(tree) = self else { return name.into() };
+        let folders = lock(&tree.folders);
+        let named = |top: &Folder| if top.path.as_os_str().is_empty() { Path::new(".") } else { Path::new("") };
+        let top = folders.get(&0).map_or(Path::new(""), named);
+        let folder = parent.and_then(|parent| folders.get(&parent));
+        folder.map_or_else(|| PathBuf::from(&name), |folder| top.join(&folder.path).join(&name))
+    }
+}
+
+impl Tree {
+    fn begin(&self, number: u32, entry: &Entry) -> io::Result<Step> {
+        let name = match entry.parent {
+            None => self.settle_home(entry)?,
+            Some(_) => system::from_bytes(entry.name.clone())?,
+        };
+        if partial::is_reserved(&name) {
+            return Err(io::Error::other(partial::RESERVED));
+        }
+        if !self.takes(entry, &name) {
+            return Err(io::Error::other("the other end offers what was not asked for"));
+        }
+        let folder = match entry.parent {
+            None => self.home()?,
+            Some(parent) => self.folder(parent)?,
+        };
+        match &entry.kind {
+            Kind::Folder => self.make_folder(number, entry, &folder, name),
+            Kind::Link { target } => match entry.parent {
+                Some(parent) => put_link(&folder, &name, &self.small_part(number), target, self.depth(parent)),
+                None => Err(io::Error::other("a link alone is not copied")),
+            },
+            Kind::File { size } => self.begin_file(number, entry, &folder, name, *size),
+        }
+    }
+
+    /// Whether an entry was asked for.
+    fn takes(&self, entry: &Entry, name: &OsStr) -> bool {
+        let is_folder = entry.kind == Kind::Folder;
+        let Some(parent) = entry.parent else { return is_folder || !self.sieve.is_of_some() };
+        let folders = lock(&self.folders);
+        let (Some(parent), Some(top)) = (folders.get(&parent), folders.get(&0)) else {
+            return true; // without its folder it has no place
+        };
+        let within = parent.path.strip_prefix(&top.path);
+        self.sieve.is_empty() || within.is_ok_and(|within| self.sieve.takes(&within.join(name), is_folder))
+    }
+
+    /// Decides where the copy goes, and under which name.
+    fn settle_home(&self, root: &Entry) -> io::Result<OsString> {
+        let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
+        let there = match self.base.metadata(here(&self.target)) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let is_folder = there.as_ref().is_some_and(cap_std::fs::Metadata::is_dir);
+        let copies_file = root.kind != Kind::Folder;
+        let into = self.into || (is_folder && copies_file);
+        if into && !is_folder {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{}: no such folder", self.target.display())));
+        }
+        if !copies_file && !into && there.is_some() && !is_folder {
+            return Err(io::Error::other(format!("{}: a file is there, not a folder", self.target.display())));
+        }
+        let last = self.target.file_name();
+        let (home, name) = match (into, last) {
+            (true, _) => {
+                let named = self.name.clone().map_or_else(|| system::from_bytes(root.name.clone()), Ok)?;
+                (here(&self.target), named)
+            }
+            (false, None) => (here(&self.target), OsString::new()),
+            (false, Some(name)) => (here(self.target.parent().unwrap_or(Path::new(""))), name.to_owned()),
+        };
+        *lock(&self.home) = Some(Arc::new(self.base.open_dir(&home).map_err(system::about(&home))?));
+        Ok(name)
+    }
+
+    fn home(&self) -> io::Result<Arc<Dir>> {
+        lock(&self.home).clone().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn make_folder(&self, number: u32, entry: &Entry, within: &Dir, name: OsString) -> io::Result<Step> {
+        let is_new = match name.is_empty() {
+            true => false, // the exported folder itself
+            false => match create_folder(within, &name, entry.mode) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    match entry.parent {
+                        None => within.open_dir(&name)?,
+                        Some(_) => within.open_dir_nofollow(&name)?,
+                    };
+                    false
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let mut folders = lock(&self.folders);
+        let above = entry.parent.and_then(|parent| folders.get(&parent)).map(|it| it.path.clone());
+        let path = above.unwrap_or_default().join(&name);
+        folders.insert(number, Folder { path, is_new, mode: entry.mode, modified: entry.modified });
+        Ok(if is_new { Step::Copied } else { Step::Kept })
+    }
+
+    fn begin_file(&self, number: u32, entry: &Entry, folder: &Dir, name: OsString, size: u64) -> io::Result<Step> {
+        let may_be_there = entry.parent.is_none_or(|parent| !self.is_new(parent));
+        if may_be_there {
+            match folder.symlink_metadata(&name) {
+                Ok(found) if found.is_dir() => return Err(io::Error::other("a folder is there, not a file")),
+                Ok(found) if !self.anew && is_same(&found, size, entry.modified) => return Ok(Step::Kept),
+                _ => {}
+            }
+        }
+        let (mode, modified, file, ended) = (entry.mode, entry.modified, Mutex::default(), Mutex::new(false));
+        let there = match comes_in_parts(size) {
+            true => partial::look(folder, &name, (size, modified)),
+            false => Ranges::default(),
+        };
+        let (parent, writing, given_up) = (entry.parent, Mutex::default(), AtomicBool::new(false));
+        let coming =
+            Coming { parent, name, size, mode, modified, there: there.clone(), file, writing, ended, given_up };
+        if size == 0 {
+            let part = self.small_part(number);
+            let file = partial::create_new(folder, &part, coming.mode())?;
+            let put = self.put_in_place(folder, &part, &file, &coming, true);
+            put.inspect_err(|_| drop(folder.remove_file(&part)))?;
+            return Ok(Step::Copied);
+        }
+        lock(&self.coming).insert(number, Arc::new(coming));
+        Ok(Step::Wanted(there))
+    }
+
+    /// What an entry is called while it is not whole, where nobody goes on from that.
+    fn small_part(&self, entry: u32) -> OsString {
+        format!(".{:016x}-{entry}.phalanx-part", self.token).into()
+    }
+
+    fn is_new(&self, folder: u32) -> bool {
+        lock(&self.folders).get(&folder).is_some_and(|folder| folder.is_new)
+    }
+
+    fn depth(&self, folder: u32) -> usize {
+        let folders = lock(&self.folders);
+        let path = |number: u32| folders.get(&number).map(|folder| folder.path.components().count());
+        path(folder).unwrap_or(0).saturating_sub(path(0).unwrap_or(0))
+    }
+
+    fn coming(&self, entry: u32) -> io::Result<Arc<Coming>> {
+        lock(&self.coming).get(&entry).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Leaves nothing of a file that will not be whole, and of one to which others bring their shares as well, no word of what
+    /// came in this one: its source may have changed. It does not wait for a slow disk: whoever keeps the file just now
+    /// calls this as well, after.
+    fn remove_given_up(&self, coming: &Coming) {
+        let Ok(mut ended) = coming.ended.try_lock() else { return };
+        if !coming.given_up.load(Ordering::SeqCst) || std::mem::replace(&mut *ended, true) {
+            return;
+        }
+        let file = lock(&coming.file).take();
+        if let (Some(file), Ok(folder)) = (file, self.folder_of(coming.parent)) {
+            match self.share_of(coming) {
+                None => partial::remove(&folder, &coming.name, &file),
+                Some(share) => partial::forget_share(&folder, &coming.name, share.index),
+            }
+        }
+    }
+
+    fn file(&self, coming: &Coming) -> io::Result<Arc<Part>> {
+        let mut file = lock(&coming.file);
+        if let Some(file) = &*file {
+            return Ok(file.clone());
+        }
+        let folder = self.folder_of(coming.parent)?;
+        let how = if self.share_of(coming).is_some() { partial::open_shared } else { partial::open };
+        let opened = how(&folder, &coming.name, coming.source(), &coming.there)?;
+        Ok(file.insert(Arc::new(opened)).clone())
+    }
+
+    /// The share of a file that is divided.
+    fn share_of(&self, coming: &Coming) -> Option<Share> {
+        self.share.filter(|_| coming.size >= SPLIT)
+    }
+
+    fn folder_of(&self, parent: Option<u32>) -> io::Result<Arc<Dir>> {
+        parent.map_or_else(|| self.home(), |parent| self.folder(parent))
+    }
+
+    fn folder(&self, number: u32) -> io::Result<Arc<Dir>> {
+        if let Some(folder) = lock(&self.open).get(&number) {
+            return Ok(folder.clone());
+        }
+        let path = lock(&self.folders).get(&number).map(|folder| folder.path.clone());
+        let path = path.ok_or_else(|| io::Error::other("its folder could not be made"))?;
+        let home = self.home()?;
+        let folder = if path.as_os_str().is_empty() { home } else { Arc::new(home.open_dir(&path)?) };
+        let mut open = lock(&self.open);
+        if open.len() >= MOST_OPEN {
+            open.clear();
+        }
+        open.insert(number, folder.clone());
+        Ok(folder)
+    }
+
+    /// A file gets its time, its mode, and its name. `made`: it was made with its mode, if the process's mask allows that.
+    fn put_in_place(&self, folder: &Dir, part: &OsStr, file: &File, coming: &Coming, made: bool) -> io::Result<()> {
+        if !made || self.mask.is_none_or(|mask| mask & coming.mode() != 0) {
+            system::set_mode(file, coming.mode())?;
+        }
+        file.set_modified(system::from_time(coming.modified))?;
+        folder.rename(part, folder, &coming.name)
+    }
+
+    fn end(&self) -> Vec<(PathBuf, String)> {
+        let (folders, mut failed) = (lock(&self.folders), Vec::new());
+        let is_made = |number: &u32, folder: &Folder| folder.is_new || (self.fresh && *number == 0);
+        let describes = self.share.is_none(); // otherwise others still put something there
+        // One that was there may be of a copy that was cut; the root may be any folder that the user named.
+        let is_ours = |(number, folder): &(&u32, &Folder)| describes && (is_made(number, folder) || **number != 0);
+        let mut numbers: Vec<_> = folders.iter().filter(is_ours).map(|(number, _)| *number).collect();
+        numbers.sort_unstable_by(|one, other| other.cmp(one)); // what is inside first
+        let Ok(home) = self.home() else { return failed };
+        for (number, folder) in numbers.iter().filter_map(|number| folders.get_key_value(number)) {
+            let described = describe(&home, folder);
+            let described = if is_made(number, folder) { described } else { Ok(()) }; // somebody else's stays as it is
+            failed.extend(described.err().map(|error| (folder.path.clone(), error.to_string())));
+        }
+        drop(folders);
+        if let Err(error) = sync(&home) {
+            failed.push((PathBuf::from("."), error.to_string()));
+        }
+        failed
+    }
+}
+
+impl Coming {
+    /// By which its source is known again.
+    fn source(&self) -> partial::Source {
+        (self.size, self.modified)
+    }
+
+    fn mode(&self) -> u32 {
+        self.mode.unwrap_or(0o644)
+    }
+}
+
+/// Whether a file of this size is more than one record.
+fn comes_in_parts(size: u64) -> bool {
+    size > u64::from(phalanx_core::transfer::PART)
+}
+
+fn is_same(found: &cap_std::fs::Metadata, size: u64, modified: (i64, u32)) -> bool {
+    let time = found.modified().map(|time| system::to_time(time.into_std()));
+    found.is_file() && found.len() == size && time.is_ok_and(|time| time == modified)
+}
+
+/// A link is copied as it is, if it stays within the copy: others might follow it.
+#[cfg(unix)]
+fn put_link(folder: &Dir, name: &OsStr, part: &OsStr, target: &[u8], depth: usize) -> io::Result<Step> {
+    let target = PathBuf::from(system::from_bytes(target.to_vec())?);
+    if !stays_within(&target, depth) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the link leads out of what is copied"));
+    }
+    if folder.read_link_contents(name).is_ok_and(|there| there == target) {
+        return Ok(Step::Kept);
+    }
+    folder.symlink_contents(&target, part)?;
+    folder.rename(part, folder, name).inspect_err(|_| drop(folder.remove_file(part)))?;
+    Ok(Step::Copied)
+}
+
+#[cfg(not(unix))]
+fn put_link(_: &Dir, _: &OsStr, _: &OsStr, _: &[u8], _: usize) -> io::Result<Step> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "links are not made on this system"))
+}
+
+/// Whether a link in a folder `depth` below the copy's root leads to somewhere in the copy. It leads up only where it
+/// begins: after a name, which may be a link itself, nobody knows from where it would.
+#[cfg(unix)]
+fn stays_within(target: &Path, depth: usize) -> bool {
+    let up = target.components().take_while(|part| *part == Component::ParentDir).count();
+    let down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    up <= depth && target.components().skip(up).all(down)
+}
+
+/// Makes a folder that is never open to more people than it is to be; what comes can be put into it.
+fn create_folder(within: &Dir, name: &OsStr, mode: Option<u32>) -> io::Result<()> {
+    let mut how = DirBuilder::new();
+    #[cfg(unix)]
+    {
+        use cap_std::fs::DirBuilderExt;
+        how.mode(mode.unwrap_or(0o755) & 0o777 | 0o700);
+    }
+    #[cfg(not(unix))]
+    let _ = (mode, &mut how);
+    within.create_dir_with(name, &how)
+}
+
+#[cfg(unix)]
+fn describe(home: &Dir, folder: &Folder) -> io::Result<()> {
+    use cap_std::fs::{Permissions, PermissionsExt};
+    if let Some(mode) = folder.mode {
+        home.set_permissions(&folder.path, Permissions::from_mode(mode & 0o777))?;
+    }
+    set_time(home, folder)
+}
+
+#[cfg(not(unix))]
+fn describe(home: &Dir, folder: &Folder) -> io::Result<()> {
+    set_time(home, folder)
+}
+
+fn set_time(home: &Dir, folder: &Folder) -> io::Result<()> {
+    let (within, name) = (folder.path.parent().unwrap_or(Path::new("")), folder.path.file_name());
+    let Some(name) = name else { return Ok(()) };
+    let within = if within.as_os_str().is_empty() { home.try_clone()? } else { home.open_dir(within)? };
+    system::set_time(&within, Path::new(name), folder.modified)
+}
+
+/// What was written is on the disk.
+#[cfg(target_os = "linux")]
+fn sync(home: &Dir) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(home.open(".")?)?) // the folder itself is opened for finding names only
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync(_: &Dir) -> io::Result<()> {
+    Ok(()) // there is no call for a whole file system that says what became of it
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use cap_std::fs::MetadataExt;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn sink(folder: &Path, into: bool) -> Sink {
+        let base = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("is there");
+        Sink::tree(base, PathBuf::new(), into, false)
+    }
+
+    fn entry(parent: Option<u32>, name: &str, kind: Kind) -> Entry {
+        Entry { parent, name: name.into(), kind, mode: Some(0o700), modified: (1, 0) }
+    }
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> =
+            folder.read_dir().expect("is there").map(|one| one.expect("is read").file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_put_anywhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let filter = Filter { only: vec![b"a.csv".into()], exclude: vec!["*.tmp".into()], ..Filter::default() };
+        let sink = sink(folder.path(), false).filtered(&filter).expect("is one");
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "a.csv", Kind::Folder)).expect("was asked for");
+        for (parent, name) in [(0, ".bashrc"), (0, "b.csv"), (1, "x.tmp")] {
+            assert!(sink.begin(2, &entry(Some(parent), name, Kind::File { size: 0 })).is_err(), "{name}");
+        }
+        assert!(sink.begin(2, &entry(Some(1), "x", Kind::File { size: 0 })).is_ok());
+        assert_eq!(names(folder.path()), ["a.csv"]);
+    }
+
+    #[test]
+    fn a_folder_that_was_changed_before_1970_is_as_it_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        let old = Entry { modified: (-7, 0), ..entry(Some(0), "old", Kind::Folder) };
+        sink.begin(1, &old).expect("begins");
+        assert_eq!(sink.end(), []);
+        let time = std::fs::metadata(folder.path().join("old")).expect("is there").modified().expect("is known");
+        assert_eq!(system::to_time(time), (-7, 0));
+    }
+
+    #[test]
+    fn the_other_end_does_not_choose_the_name_of_what_was_asked_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), true).called(OsStr::new("report.txt"));
+        sink.begin(0, &entry(None, ".bashrc", Kind::File { size: 1 })).expect("begins");
+        sink.whole(0, b"x").expect("is put there");
+        assert_eq!(names(folder.path()), ["report.txt"]);
+    }
+
+    #[test]
+    fn names_of_what_is_not_whole_are_nobodys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        for name in [".x.phalanx-part", ".x.phalanx-state", ".x.PHALANX-state-new"] {
+            assert!(sink.begin(1, &entry(Some(0), name, Kind::File { size: 0 })).is_err(), "{name}");
+        }
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn small_files_leave_alone_what_others_have_not_finished() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(".a.phalanx-part"), "other").expect("is written");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "a", Kind::File { size: 1 })).expect("begins");
+        sink.whole(1, b"x").expect("is put there");
+        assert_eq!(std::fs::read(folder.path().join(".a.phalanx-part")).expect("is there"), b"other");
+        assert_eq!(names(folder.path()), [".a.phalanx-part", "a"]);
+    }
+
+    #[test]
+    fn files_are_opened_with_their_first_part() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        for number in 1..3000 {
+            sink.begin(number, &entry(Some(0), &number.to_string(), Kind::File { size: 1 << 20 })).expect("begins");
+        }
+        assert_eq!(names(folder.path()), [""; 0]);
+        sink.part(1, b"x", 0).expect("is written");
+        assert_eq!(names(folder.path()), [".1.phalanx-part"]);
+    }
+
+    #[test]
+    fn a_part_that_somebody_replaced_does_not_get_the_files_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "big", Kind::File { size: 1 << 20 })).expect("begins");
+        sink.part(1, b"x", 0).expect("is written");
+        let part = folder.path().join(".big.phalanx-part");
+        std::fs::write(folder.path().join("other"), "other").expect("is written");
+        std::fs::rename(folder.path().join("other"), &part).expect("is renamed");
+        assert!(sink.finish(1).is_err());
+        sink.give_up(1);
+        assert_eq!(std::fs::read(part).expect("stays"), b"other");
+        assert_eq!(names(folder.path()), [".big.phalanx-part"]);
+    }
+
+    #[test]
+    fn a_hole_takes_the_place_of_what_an_earlier_copy_left() {
+        let (folder, size) = (tempfile::tempdir().expect("a folder"), 1 << 20);
+        let begin = || {
+            let sink = sink(folder.path(), false);
+            sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+            let step = sink.begin(1, &entry(Some(0), "big", Kind::File { size })).expect("begins");
+            (sink, if let Step::Wanted(there) = step { there.pairs() } else { panic!("it is not there") })
+        };
+        let (first, _) = begin();
+        first.part(1, b"kept", 0).expect("is written");
+        first.part(1, b"left", 4096).expect("is written");
+        first.keep(1, vec![(0, 4)]).expect("is kept");
+        drop(first);
+        let (second, there) = begin();
+        assert_eq!(there, [(0, 4)]);
+        second.hole(1, 4, size as u32 - 4).expect("is made");
+        second.finish(1).expect("is whole");
+        let copied = std::fs::read(folder.path().join("big")).expect("is there");
+        assert_eq!((copied.len() as u64, &copied[..4]), (size, &b"kept"[..]));
+        assert!(copied[4..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_file_that_is_given_up_while_it_is_kept_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "big", Kind::File { size: 1 << 20 })).expect("begins");
+        sink.part(1, b"x", 0).expect("is written");
+        let Sink::Tree(tree) = &sink else { unreachable!() };
+        let coming = tree.coming(1).expect("comes");
+        let keeping = lock(&coming.ended); // as who keeps it does
+        sink.give_up(1);
+        assert_eq!(names(folder.path()), [".big.phalanx-part"], "it did not wait");
+        drop(keeping);
+        tree.remove_given_up(&coming);
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_share_that_failed_leaves_no_word_of_what_came_and_the_others_stay() {
+        let (folder, size) = (tempfile::tempdir().expect("a folder"), SPLIT);
+        let half = Share { index: 1, count: 2 }.range(size).0;
+        let begin = |index| {
+            let sink = sink(folder.path(), false).shared(Some(Share { index, count: 2 }), false);
+            sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+            let step = sink.begin(1, &entry(Some(0), "big", Kind::File { size })).expect("begins");
+            (sink, if let Step::Wanted(there) = step { there.pairs() } else { panic!("it is not there") })
+        };
+        let ((first, _), (second, _)) = (begin(0), begin(1));
+        for (sink, at) in [(&first, 0), (&second, half)] {
+            sink.part(1, b"data", at).expect("is written");
+            sink.keep(1, vec![(at, at + 4)]).expect("is kept");
+        }
+        first.give_up(1);
+        assert_eq!(begin(0).1, [(half, half + 4)]);
+    }
+
+    #[test]
+    fn what_is_kept_now_and_then_never_takes_the_place_of_a_share_that_is_there() {
+        let (folder, size) = (tempfile::tempdir().expect("a folder"), SPLIT);
+        let share = Share { index: 0, count: 2 };
+        let (sink, (_, to)) = (sink(folder.path(), false).shared(Some(share), false), share.range(size));
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "big", Kind::File { size })).expect("begins");
+        sink.part(1, b"x", to - 1).expect("is written");
+        sink.keep_as(1, vec![(0, to)], true).expect("is kept");
+        sink.keep(1, vec![(0, 4)]).expect("is left alone");
+        let Sink::Tree(tree) = &sink else { unreachable!() };
+        let there = partial::look(&tree.folder(0).expect("is there"), OsStr::new("big"), (size, (1, 0)));
+        assert_eq!(there.pairs(), [(0, to)]);
+    }
+
+    #[test]
+    fn a_folder_of_a_copy_that_was_cut_gets_its_mode_and_is_private_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mode = |name| std::fs::metadata(folder.path().join(name)).expect("is there").permissions().mode() & 0o777;
+        std::fs::create_dir(folder.path().join("there")).expect("is made");
+        std::fs::set_permissions(folder.path().join("there"), std::fs::Permissions::from_mode(0o755)).expect("is set");
+        let sink = sink(folder.path(), false);
+        for (number, parent, name) in [(0, None, "root"), (1, Some(0), "there"), (2, Some(0), "new")] {
+            sink.begin(number, &entry(parent, name, Kind::Folder)).expect("begins");
+        }
+        assert_eq!(mode("new"), 0o700);
+        assert_eq!(sink.end(), []);
+        assert_eq!((mode("there"), mode("new")), (0o700, 0o700));
+        let base = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+        assert_eq!(base.metadata("there").expect("is there").mtime(), 1);
+    }
+
+    #[test]
+    fn links_stay_within_the_copy() {
+        for (target, depth) in [("a", 0), (".", 0), ("../a", 1), ("../../a/b", 2), ("./a", 0)] {
+            assert!(stays_within(Path::new(target), depth), "{target}");
+        }
+        for (target, depth) in
+            [("/etc/passwd", 5), ("../a", 0), ("a/../../b", 0), ("../../a", 1), ("b/b/../../x", 2), ("./../a", 0)]
+        {
+            assert!(!stays_within(Path::new(target), depth), "{target}");
+        }
+    }
+}

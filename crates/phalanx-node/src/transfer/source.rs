@@ -1,0 +1,317 @@
+//! What is copied: a file, a folder with all in it, or bytes that are made up.
+
+use super::partial;
+use super::sieve::Sieve;
+use super::system::{self, Identity};
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, DirEntry, OpenOptions, ReadDir};
+use phalanx_core::wire::transfer::{Entry, Filter, Kind, MOST_NAME, MOST_TARGET};
+use phalanx_net::sync::lock;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+
+/// Folders, and files that are read in parts, that are kept open.
+const MOST_OPEN: usize = 64;
+
+/// Where blocks are read from.
+pub enum Source {
+    Memory { bytes: u64 },
+    Tree(Box<Tree>),
+}
+
+/// A file, or a folder with all in it.
+pub struct Tree {
+    /// The folder in which the file is, or the folder itself.
+    root: Dir,
+    /// The name of what is copied.
+    name: Vec<u8>,
+    /// What the file is called in the folder `root`; none: a folder is copied.
+    file: Option<OsString>,
+    items: RwLock<Vec<Item>>,
+    folders: Mutex<HashMap<u32, Arc<Dir>>>,
+    files: Mutex<HashMap<u32, Arc<File>>>,
+    /// What of a folder is copied.
+    sieve: Sieve,
+}
+
+/// One entry, as it was found.
+#[derive(Debug, Clone)]
+struct Item {
+    parent: Option<u32>,
+    name: Vec<u8>,
+    size: u64,
+    /// It takes less room than it is long.
+    sparse: bool,
+    modified: (i64, u32),
+    identity: Identity,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    Data,
+    /// Zeros that take no room on the disk.
+    Hole,
+}
+
+/// What a walk finds: an entry, or what cannot be copied and why.
+pub type Found<'a> = dyn FnMut(Result<Entry, (PathBuf, String)>) -> io::Result<()> + 'a;
+
+impl Source {
+    /// What lies at `path`, beneath `base`.
+    pub fn open(base: &Dir, path: &Path, name: &Path) -> io::Result<Source> {
+        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let found = base.metadata(here)?;
+        let name = name.file_name().map_or_else(|| b"copy".to_vec(), system::to_bytes);
+        let (root, file) = if found.is_dir() {
+            (base.open_dir(here)?, None)
+        } else if found.is_file() {
+            let path =
+                if base.symlink_metadata(here)?.is_symlink() { base.canonicalize(here)? } else { here.to_owned() };
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let own = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            (base.open_dir(parent.unwrap_or(Path::new(".")))?, Some(own.to_owned()))
+        } else {
+            return Err(io::Error::other("neither a file nor a folder"));
+        };
+        let (items, folders, files) = (RwLock::default(), Mutex::default(), Mutex::default());
+        let sieve = Sieve::default();
+        Ok(Source::Tree(Box::new(Tree { root, name, file, items, folders, files, sieve })))
+    }
+
+    /// The same, without what a filter leaves out.
+    pub fn filtered(mut self, filter: &Filter) -> io::Result<Source> {
+        if let Source::Tree(tree) = &mut self {
+            tree.sieve = Sieve::new(filter)?;
+        }
+        Ok(self)
+    }
+
+    /// Tells every entry, folders before what is in them.
+    pub fn walk(&self, found: &mut Found<'_>) -> io::Result<()> {
+        match self {
+            Source::Memory { bytes } => {
+                let (name, kind) = (b"memory".to_vec(), Kind::File { size: *bytes });
+                found(Ok(Entry { parent: None, name, kind, mode: None, modified: (0, 0) }))
+            }
+            Source::Tree(tree) => tree.walk(found),
+        }
+    }
+
+    /// Reads bytes of an entry. `whole`: these are all of it.
+    pub fn read(&self, entry: u32, buffer: &mut [u8], offset: u64, whole: bool) -> io::Result<Content> {
+        match self {
+            Source::Memory { .. } => Ok(Content::Data), // whatever is there
+            Source::Tree(tree) if whole => tree.read_whole(entry, buffer).map(|()| Content::Data),
+            Source::Tree(tree) => tree.read_part(entry, buffer, offset),
+        }
+    }
+
+    /// Whether an entry of which all has been read is still as it was found; reads nothing of it any more.
+    pub fn settle(&self, entry: u32) -> io::Result<()> {
+        let Source::Tree(tree) = self else { return Ok(()) };
+        let file = tree.file(entry)?;
+        lock(&tree.files).remove(&entry);
+        tree.check(entry, &file.metadata()?)
+    }
+
+    /// The path of an entry within the copy, for people.
+    pub fn path(&self, entry: u32) -> PathBuf {
+        let Source::Tree(tree) = self else { return PathBuf::from("memory") };
+        tree.path(entry, &tree.name)
+    }
+}
+
+impl Tree {
+    fn walk(&self, found: &mut Found<'_>) -> io::Result<()> {
+        let no_link = || Err(changed());
+        if let Some(file) = &self.file {
+            let metadata = self.root.symlink_metadata(file)?;
+            let entry = entry(None, &self.name, &metadata, no_link)?;
+            return self.tell(entry, &metadata, found).map(drop);
+        }
+        let metadata = self.root.dir_metadata()?;
+        let root = entry(None, &self.name, &metadata, no_link)?;
+        let mut open = vec![self.tell(root, &metadata, found)?];
+        while let Some(number) = open.pop() {
+            match self.folder(number).and_then(|folder| Ok((folder.entries()?, folder))) {
+                Ok((entries, folder)) => self.walk_folder(entries, &folder, number, found, &mut open)?,
+                Err(error) => found(Err((self.path(number, &self.name), error.to_string())))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what is in a folder; the folders among it are to be walked then.
+    fn walk_folder(
+        &self,
+        entries: ReadDir,
+        folder: &Dir,
+        number: u32,
+        found: &mut Found<'_>,
+        open: &mut Vec<u32>,
+    ) -> io::Result<()> {
+        for one in entries {
+            let one = match one {
+                Ok(one) => one,
+                Err(error) => return found(Err((self.path(number, &self.name), error.to_string()))),
+            };
+            let os_name = one.file_name();
+            if !self.takes(number, &one) {
+                continue;
+            }
+            let name = system::to_bytes(&os_name);
+            let link = || folder.read_link_contents(&os_name).map(|target| system::to_bytes(target.as_os_str()));
+            let whole =
+                || if partial::is_reserved(&os_name) { Err(io::Error::other(partial::RESERVED)) } else { Ok(()) };
+            let looked = whole().and_then(|()| one.metadata());
+            match looked.and_then(|it| Ok((entry(Some(number), &name, &it, link)?, it))) {
+                Ok((entry, metadata)) => {
+                    let is_folder = entry.kind == Kind::Folder;
+                    let number = self.tell(entry, &metadata, found)?;
+                    open.extend(is_folder.then_some(number));
+                }
+                Err(error) => found(Err((self.path(number, &self.name).join(&os_name), error.to_string())))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something in a folder is copied.
+    fn takes(&self, folder: u32, one: &DirEntry) -> bool {
+        let path = || self.path(folder, b"").join(one.file_name());
+        self.sieve.is_empty() || self.sieve.takes(&path(), system::is_folder(one))
+    }
+
+    /// Remembers an entry before anybody can ask for it.
+    fn tell(&self, entry: Entry, metadata: &cap_std::fs::Metadata, found: &mut Found<'_>) -> io::Result<u32> {
+        let size = if let Kind::File { size } = entry.kind { size } else { 0 };
+        let (identity, sparse) = (system::identity(metadata), system::may_be_sparse(metadata));
+        let (parent, name, modified) = (entry.parent, entry.name.clone(), entry.modified);
+        let item = Item { parent, name, size, sparse, modified, identity };
+        let mut items = self.items.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        items.push(item);
+        let number = (items.len() - 1) as u32;
+        drop(items);
+        found(Ok(entry))?;
+        Ok(number)
+    }
+
+    fn item(&self, entry: u32) -> Item {
+        self.items.read().unwrap_or_else(std::sync::PoisonError::into_inner)[entry as usize].clone()
+    }
+
+    /// The path of an entry; `root`: what the first one is called.
+    fn path(&self, entry: u32, root: &[u8]) -> PathBuf {
+        let (mut names, mut at) = (Vec::new(), Some(entry));
+        while let Some(number) = at {
+            let item = self.item(number);
+            names.push(if item.parent.is_none() { root.to_vec() } else { item.name });
+            at = item.parent;
+        }
+        names.into_iter().rev().filter_map(|name| system::from_bytes(name).ok()).collect()
+    }
+
+    fn folder(&self, number: u32) -> io::Result<Arc<Dir>> {
+        if let Some(folder) = lock(&self.folders).get(&number) {
+            return Ok(folder.clone());
+        }
+        let path = self.path(number, b"");
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        let folder = Arc::new(if number == 0 { self.root.try_clone()? } else { self.root.open_dir_nofollow(path)? });
+        let mut folders = lock(&self.folders);
+        if folders.len() >= MOST_OPEN {
+            folders.clear();
+        }
+        folders.insert(number, folder.clone());
+        Ok(folder)
+    }
+
+    fn open(&self, entry: u32) -> io::Result<File> {
+        let item = self.item(entry);
+        let mut how = OpenOptions::new();
+        how.read(true).follow(FollowSymlinks::No);
+        system::at_once(&mut how); // what was a file when it was found may be a pipe now
+        let file = match (item.parent, &self.file) {
+            (Some(parent), _) => self.folder(parent)?.open_with(system::from_bytes(item.name)?, &how)?,
+            (None, Some(file)) => self.root.open_with(file, &how)?,
+            (None, None) => return Err(changed()),
+        };
+        Ok(file.into_std())
+    }
+
+    /// A file that is read in parts, kept open meanwhile.
+    fn file(&self, entry: u32) -> io::Result<Arc<File>> {
+        if let Some(file) = lock(&self.files).get(&entry) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(self.open(entry)?);
+        let mut files = lock(&self.files);
+        if files.len() >= MOST_OPEN {
+            files.clear();
+        }
+        files.insert(entry, file.clone());
+        Ok(file)
+    }
+
+    /// Part of a large file. Where the file has holes, zeros are one: also those that somebody has written.
+    fn read_part(&self, entry: u32, buffer: &mut [u8], offset: u64) -> io::Result<Content> {
+        let file = self.file(entry)?;
+        let sparse = self.items.read().unwrap_or_else(std::sync::PoisonError::into_inner)[entry as usize].sparse;
+        // Some file systems call a hole what they have not written yet: what is read counts.
+        system::read_at(&file, buffer, offset).map_err(shorter)?;
+        Ok(if sparse && buffer.iter().all(|byte| *byte == 0) { Content::Hole } else { Content::Data })
+    }
+
+    /// A small file: opened, read, looked at, closed.
+    fn read_whole(&self, entry: u32, buffer: &mut [u8]) -> io::Result<()> {
+        let file = self.open(entry)?;
+        system::read_at(&file, buffer, 0).map_err(shorter)?;
+        self.check(entry, &file.metadata()?)
+    }
+
+    fn check(&self, entry: u32, now: &Metadata) -> io::Result<()> {
+        let item = self.item(entry);
+        let seen = cap_std::fs::Metadata::from_just_metadata(now.clone());
+        let is_same = system::identity(&seen) == item.identity && system::modified(now) == item.modified;
+        match now.is_file() && now.len() == item.size && is_same {
+            true => Ok(()),
+            false => Err(changed()),
+        }
+    }
+}
+
+/// What is copied of what was found; `link` reads what a link says.
+fn entry(
+    parent: Option<u32>,
+    name: &[u8],
+    metadata: &cap_std::fs::Metadata,
+    link: impl FnOnce() -> io::Result<Vec<u8>>,
+) -> io::Result<Entry> {
+    let kind = if metadata.is_dir() {
+        Kind::Folder
+    } else if metadata.is_file() {
+        Kind::File { size: metadata.len() }
+    } else if metadata.is_symlink() {
+        Kind::Link { target: link()? }
+    } else {
+        return Err(io::Error::other("neither a file, nor a folder, nor a link"));
+    };
+    if name.len() > MOST_NAME || matches!(&kind, Kind::Link { target } if target.len() > MOST_TARGET) {
+        return Err(io::Error::other("its name is too long"));
+    }
+    let modified = metadata.modified().map_or((0, 0), |time| system::to_time(time.into_std()));
+    Ok(Entry { parent, name: name.to_vec(), kind, mode: system::mode(metadata), modified })
+}
+
+fn changed() -> io::Error {
+    io::Error::other("it was changed while it was copied")
+}
+
+fn shorter(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof { changed() } else { error }
+}

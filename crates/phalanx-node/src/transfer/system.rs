@@ -1,0 +1,318 @@
+//! What systems do differently: names as bytes, permission bits, reading and writing at a place.
+
+use cap_std::fs::{Dir, DirEntry, FileType, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Device, number of the file there, and the time of its last change in seconds and nanoseconds; zeros where the system has
+/// none.
+pub type Identity = (u64, u64, i64, i64);
+
+/// An error with the path that it is about.
+pub fn about(path: &Path) -> impl Fn(io::Error) -> io::Error + '_ {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Seconds since 1970, and nanoseconds.
+pub fn to_time(time: SystemTime) -> (i64, u32) {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (after.as_secs() as i64, after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let part = u32::from(before.subsec_nanos() > 0);
+            (-(before.as_secs() as i64) - i64::from(part), part * 1_000_000_000 - before.subsec_nanos())
+        }
+    }
+}
+
+/// The time that a peer named, as far as this system has it.
+pub fn from_time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let at = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    at.and_then(|at| at.checked_add(Duration::from_nanos(nanoseconds.into()))).unwrap_or(UNIX_EPOCH)
+}
+
+/// Whether something in a folder is a folder itself, and no link.
+pub fn is_folder(one: &DirEntry) -> bool {
+    is_folder_by(one.file_type(), || one.metadata())
+}
+
+/// Some file systems do not say in their lists what a name is: it is looked at then.
+fn is_folder_by(told: io::Result<FileType>, look: impl FnOnce() -> io::Result<cap_std::fs::Metadata>) -> bool {
+    match told {
+        Ok(kind) if kind.is_dir() => true,
+        Ok(kind) if kind.is_file() || kind.is_symlink() => false,
+        _ => look().is_ok_and(|it| it.is_dir()),
+    }
+}
+
+/// Says when something in a folder, and not what it may link to, was last changed.
+#[cfg(unix)]
+pub fn set_time(folder: &Dir, name: &Path, (seconds, nanoseconds): (i64, u32)) -> io::Result<()> {
+    use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT, utimensat};
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
+    Ok(utimensat(folder, name, &Timestamps { last_access, last_modification }, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+#[cfg(not(unix))]
+pub fn set_time(folder: &Dir, name: &Path, time: (i64, u32)) -> io::Result<()> {
+    use cap_fs_ext::{DirExt, SystemTimeSpec};
+    if time.0 < 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "times before 1970 are not set on this system"));
+    }
+    let time = cap_std::time::SystemTime::from_std(from_time(time));
+    folder.set_symlink_times(name, None, Some(SystemTimeSpec::Absolute(time)))
+}
+
+/// Gives a file another name in the same folder, unless something has it.
+pub fn rename_new(folder: &Dir, old: &OsStr, new: &OsStr) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    {
+        use rustix::fs::{RenameFlags, renameat_with};
+        match renameat_with(folder, old, folder, new, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(error) if error == rustix::io::Errno::EXIST => return Err(error.into()),
+            Err(_) => {} // not every file system can
+        }
+    }
+    folder.hard_link(old, folder, new)?;
+    folder.remove_file(old)
+}
+
+/// When a file was last changed; 1970 where the system does not say.
+pub fn modified(metadata: &Metadata) -> (i64, u32) {
+    metadata.modified().map_or((0, 0), to_time)
+}
+
+/// How many files this process may have open.
+#[cfg(unix)]
+pub fn most_open() -> Option<usize> {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+}
+
+#[cfg(not(unix))]
+pub fn most_open() -> Option<usize> {
+    None
+}
+
+/// Bits that new files of this process do not get; asking the system itself would change them for a moment.
+#[cfg(target_os = "linux")]
+pub fn mask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn mask() -> Option<u32> {
+    None
+}
+
+/// The calling thread runs when programs leave it time.
+#[cfg(target_os = "linux")]
+pub fn give_way() {
+    const NICE: i32 = 10;
+    let _ = rustix::process::nice(NICE); // on Linux of one thread
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn give_way() {}
+
+/// Makes bytes zeros, without room on the disk where the system can.
+pub fn clear(file: &File, offset: u64, length: u32) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(file, flags, offset, length.into()).is_ok() {
+            return Ok(());
+        }
+    }
+    write_at(file, &vec![0; length as usize], offset)
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use cap_std::fs::MetadataExt as _;
+    use rustix::fs::{FlockOperation, flock};
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::os::unix::fs::{FileExt, MetadataExt as _, PermissionsExt};
+
+    pub fn to_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
+        name.as_bytes().to_vec()
+    }
+
+    pub fn from_bytes(name: Vec<u8>) -> io::Result<OsString> {
+        Ok(OsString::from_vec(name))
+    }
+
+    pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(buffer, offset)
+    }
+
+    pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Who may read, write and run it; what lets a program run as somebody else is not copied.
+    pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+        file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777))
+    }
+
+    /// Permission bits, where the system has such.
+    pub fn mode(metadata: &cap_std::fs::Metadata) -> Option<u32> {
+        use cap_std::fs::PermissionsExt;
+        Some(metadata.permissions().mode() & 0o777)
+    }
+
+    /// Whether a name in a folder, no link, is still that of an open file.
+    pub fn is_at(file: &File, folder: &Dir, name: &std::ffi::OsStr) -> io::Result<bool> {
+        let file = file.metadata()?;
+        match folder.symlink_metadata(name) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (file.dev(), file.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a file was made by this user, and is known by no other name.
+    pub fn is_own(file: &Metadata) -> bool {
+        file.is_file() && file.nlink() == 1 && file.uid() == rustix::process::geteuid().as_raw()
+    }
+
+    /// Whether a file takes less room than it is long: it has holes, or is compressed.
+    pub fn may_be_sparse(file: &cap_std::fs::Metadata) -> bool {
+        file.blocks().saturating_mul(512) < file.len()
+    }
+
+    /// Opens what may be a pipe without waiting for its other end.
+    pub fn at_once(how: &mut OpenOptions) {
+        use cap_std::fs::OpenOptionsExt;
+        how.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    }
+
+    /// By what a file is known again, and when something of it was last changed.
+    pub fn identity(file: &cap_std::fs::Metadata) -> Identity {
+        (file.dev(), file.ino(), file.ctime(), file.ctime_nsec())
+    }
+
+    /// Nobody else writes this file meanwhile; false: somebody does. Without a lock of this file that there was.
+    pub fn lock(file: &File) -> io::Result<bool> {
+        lock_as(file, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Nobody writes this file alone meanwhile.
+    pub fn lock_shared(file: &File) -> io::Result<bool> {
+        lock_as(file, FlockOperation::NonBlockingLockShared)
+    }
+
+    fn lock_as(file: &File, how: FlockOperation) -> io::Result<bool> {
+        match flock(file, how) {
+            Ok(()) => Ok(true),
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(unix)]
+pub use unix::*;
+
+#[cfg(not(unix))]
+mod portable {
+    use super::*;
+    use std::io::{Read, Seek, SeekFrom, Write};
+    use std::sync::Mutex;
+
+    /// Where a file has one place only, one thread at a time reads or writes.
+    static PLACE: Mutex<()> = Mutex::new(());
+
+    pub fn to_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
+        name.to_string_lossy().into_owned().into_bytes()
+    }
+
+    pub fn from_bytes(name: Vec<u8>) -> io::Result<OsString> {
+        let name = String::from_utf8(name).map_err(|_| io::Error::other("this name cannot exist here"))?;
+        Ok(name.into())
+    }
+
+    pub fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let _alone = phalanx_net::sync::lock(&PLACE);
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(buffer)
+    }
+
+    pub fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let _alone = phalanx_net::sync::lock(&PLACE);
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(bytes)
+    }
+
+    pub fn set_mode(_: &File, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub fn mode(_: &cap_std::fs::Metadata) -> Option<u32> {
+        None
+    }
+
+    pub fn is_at(_: &File, _: &Dir, _: &std::ffi::OsStr) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub fn is_own(file: &Metadata) -> bool {
+        file.is_file()
+    }
+
+    pub fn at_once(_: &mut OpenOptions) {}
+
+    pub fn identity(_: &cap_std::fs::Metadata) -> Identity {
+        (0, 0, 0, 0)
+    }
+
+    pub fn may_be_sparse(_: &cap_std::fs::Metadata) -> bool {
+        true
+    }
+
+    pub fn lock(_: &File) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub fn lock_shared(_: &File) -> io::Result<bool> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "several machines cannot write one file on this system"))
+    }
+}
+
+#[cfg(not(unix))]
+pub use portable::*;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_list_does_not_say_is_looked_at() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("folder")).expect("is made");
+        std::fs::write(folder.path().join("file"), "").expect("is written");
+        let dir = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+        let look = |name: &str| is_folder_by(Ok(FileType::unknown()), || dir.symlink_metadata(name));
+        assert!(look("folder") && !look("file"));
+    }
+
+    #[test]
+    fn times_survive_also_those_before_1970() {
+        for time in [(0, 0), (1_700_000_000, 999_999_999), (-1, 0), (-1, 500_000_000), (-5, 1)] {
+            assert_eq!(to_time(from_time(time)), time);
+        }
+        for far in [i64::MIN, i64::MAX] {
+            from_time((far, 999_999_999)); // whatever it is here
+        }
+    }
+}

@@ -1,0 +1,125 @@
+"""What the commands that are about files at executors have in common."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from phalanx.errors import TransferError
+from phalanx.files import THERE, Entry, Files, Unknown, place_of
+from phalanx.security import read_policy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: A pipe whose reader has gone, as a shell says it.
+BROKEN_PIPE = 141
+
+_OPTIONS = (
+    click.option(
+        "--level", type=click.Choice(["clear", "authenticated", "safe", "private"]), help="By default by policy."
+    ),
+    click.option("--hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of machines."),
+    click.option(
+        "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+    ),
+    click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
+    click.option(
+        "--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection (may be repeated)."
+    ),
+)
+
+
+def reaches(command: F) -> F:
+    """Adds the options that say how an executor is reached."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def split(place: str) -> tuple[str, str]:
+    """The host and the path of HOST:/PATH."""
+    match = THERE.fullmatch(place)
+    if match is None or match["path"].startswith("memory"):
+        raise click.UsageError(f"{place!r} is not at an executor: write HOST:/PATH or HOST:PORT:/PATH")
+    return place_of(match), match["path"]
+
+
+class Reached:
+    """Links to executors, each made when it is first needed."""
+
+    def __init__(
+        self, level: str | None, hosts: Path | None, identity: Path | None, policy: str, trusted: tuple[str, ...]
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "level": level,
+            "hosts": hosts,
+            "identity": identity,
+            "policy": read_policy(policy),
+            "trusted": trusted,
+        }
+        self._links: dict[str, Files] = {}
+
+    def at(self, host: str) -> Files:
+        """The link to one."""
+        if host not in self._links:
+            self._links[host] = Files(host, **self._options)
+        return self._links[host]
+
+    def __enter__(self) -> Reached:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for link in self._links.values():
+            link.close()
+
+
+def drop_output(stream: TextIO) -> None:
+    """Nobody reads what is printed there any more: it goes nowhere from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def drop_unread() -> bool:
+    """The same for standard output and standard error where their reader has gone; whether one has."""
+    broken = [stream for stream in (sys.stdout, sys.stderr) if stream is not None and _is_unread(stream)]
+    for stream in broken:
+        drop_output(stream)
+    return bool(broken)
+
+
+def _is_unread(stream: TextIO) -> bool:
+    if not hasattr(select, "poll"):
+        return True  # this system does not tell
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+    except (OSError, ValueError):
+        return False  # it is closed, or none of the system's
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def printable(text: str) -> str:
+    """A name or a reason without what a terminal would take for a command: the other end may have chosen it."""
+    signs = (sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in text)
+    return "".join(signs)
+
+
+def complain(place: str, error: TransferError | Unknown) -> None:
+    """Says what went wrong with one place; the others go on."""
+    reason = error.reason if isinstance(error, Unknown) else str(error)
+    try:
+        click.echo(f"phalanx: {printable(place)}: {printable(reason)}", err=True)
+    except BrokenPipeError:
+        drop_output(sys.stderr)
+
+
+def facts(entry: Entry) -> dict[str, object]:
+    """An entry for JSON."""
+    return dict(vars(entry))

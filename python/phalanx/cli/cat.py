@@ -1,0 +1,61 @@
+"""``phalanx cat``: files at executors to standard output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from phalanx.cli._there import Reached, complain, reaches, split
+from phalanx.errors import TransferError
+from phalanx.files import Files, expand
+from phalanx.transfer import standard_output
+
+
+@click.command()
+@click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
+@reaches
+def cat(
+    places: tuple[str, ...],
+    level: str | None,
+    hosts: Path | None,
+    identity: Path | None,
+    policy: str,
+    trusted: tuple[str, ...],
+) -> int:
+    """Write files to standard output, byte by byte as they are, one after the other.
+
+    A path may be a pattern (* ? [ **), which is to be quoted for the shell. The exit code is 1 if a file could not be
+    read, or was changed meanwhile: then what was written is not to be trusted.
+    """
+    code = 0
+    with Reached(level, hosts, identity, policy, trusted) as reached:
+        for place in places:
+            host, pattern = split(place)
+            try:
+                files = reached.at(host)
+                found, unknown = expand(files, pattern)
+            except TransferError as error:
+                complain(place, error)
+                code = 1
+                continue
+            for one in unknown:
+                complain(f"{host}:{one.path}", one)
+                code = 1
+            for path in found:
+                code |= _write(files, host, path)
+    return code
+
+
+def _write(files: Files, host: str, path: str) -> int:
+    """One file; whether something went wrong."""
+    out = standard_output()
+    try:
+        file = files.open(path)
+        while (piece := file.next()) is not None:
+            out.write(piece)
+        out.flush()
+    except TransferError as error:
+        complain(f"{host}:{path}", error)
+        return 1
+    return 0

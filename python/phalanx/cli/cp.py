@@ -1,0 +1,152 @@
+"""``phalanx cp``: files and folders between machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as Bar
+
+from phalanx.cli._there import printable
+from phalanx.errors import PhalanxError
+from phalanx.security import read_policy
+from phalanx.transfer import CopyReport, Progress, as_facts, copy
+
+
+@click.command()
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
+@click.argument("target", metavar="DST")
+@click.option("--level", type=click.Choice(["clear", "authenticated", "safe", "private"]), help="By default by policy.")
+@click.option("--streams", type=click.IntRange(1, 64), help="By default as many as carry more.")
+@click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores.")
+@click.option("--hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of machines.")
+@click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx.")
+@click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules.")
+@click.option("--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection (may be repeated).")
+@click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them.")
+@click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not.")
+@click.option("--anew", is_flag=True, help="Copy also what is there with the same size and time.")
+@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to go on after a cut.")
+@click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s.")
+@click.option(
+    "--stripes", metavar="HOSTS", help="Further machines of the executor's end, like b,c:7401; of both: b,c/y,z."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON line for each source, and none of progress.")
+def cp(
+    sources: tuple[str, ...],
+    target: str,
+    level: str | None,
+    streams: int | None,
+    threads: int | None,
+    hosts: Path | None,
+    identity: Path | None,
+    policy: str,
+    trusted: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    no_check: bool,
+    anew: bool,
+    patience: float,
+    limit: str | None,
+    stripes: str | None,
+    as_json: bool,
+) -> int:
+    """Copy files and folders to an executor, from one, or between two.
+
+    One side is HOST:/PATH or HOST:PORT:/PATH, in a folder that is exported there; where both are, the bytes go
+    straight from one to the other. A folder's copy is DST, or goes into
+    it where DST ends with a slash; so do several sources. What was cut goes on when the same is done again. The exit
+    code is 1 if something could not be copied.
+
+    A path there may be a pattern (* ? [ **), which is to be quoted for the shell: what matches goes into DST. One side
+    may be -, standard input or output.
+
+    With --stripes several machines share the work: those of a source have the same there, with the same times, and
+    those of a target have a file system together. One that is lost is named, and the others bring what was its share.
+    """
+    if len(sources) > 1 and "-" in (target, *sources):
+        raise click.UsageError("one of several cannot be -, standard input or output")
+    if len(sources) > 1 and not target.endswith("/"):
+        target += "/"
+    rules = read_policy(policy)
+
+    def one(source: str) -> CopyReport:
+        with shown(as_json) as bar:
+            task = bar.add_task(Path(source).name or source, total=None)
+
+            def show(now: Progress, bar: Bar = bar, task: object = task) -> None:
+                bar.update(task, completed=now.bytes, total=now.total)  # type: ignore[arg-type]
+
+            return copy(
+                source,
+                target,
+                level=level,
+                streams=streams,
+                threads=threads,
+                progress=show,
+                hosts=hosts,
+                identity=identity,
+                policy=rules,
+                trusted=trusted,
+                include=include,
+                exclude=exclude,
+                check=not no_check,
+                anew=anew,
+                patience=patience,
+                limit=limit,
+                stripes=stripes,
+            )
+
+    if len(sources) == 1:
+        return _tell(sources[0], one(sources[0]), as_json, quiet=target == "-")
+    code = 0
+    for source in sources:
+        try:
+            code = max(code, _tell(source, one(source), as_json))
+        except PhalanxError as error:  # the other sources are copied all the same
+            code = 1
+            click.echo(f"not copied: {printable(source)}: {printable(str(error))}", err=True)
+    return code
+
+
+def shown(as_json: bool) -> Bar:
+    """A progress bar; nothing is seen of it where standard error is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    quiet = as_json or not sys.stderr.isatty()
+    return Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
+
+
+def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -> int:
+    """Says what came of a copy; the exit code. ``quiet``: standard output is for the copy itself."""
+    code = int(report.failed > 0)
+    if as_json:
+        click.echo(json.dumps({"source": source, **as_facts(report)}), err=quiet)
+        return code
+    for path, reason in report.failures:
+        click.echo(f"not copied: {printable(path)}: {printable(reason)}", err=True)
+    if report.failed > len(report.failures):
+        click.echo(f"not copied: {report.failed - len(report.failures)} more", err=True)
+    stripes = f"{report.stripes} stripes, " if report.stripes > 1 or report.lost_stripes else ""
+    rate = report.bytes / max(report.seconds, 1e-9)
+    kept = f", {report.kept} of them there already" if report.kept else ""
+    click.echo(
+        f"{report.files} files{kept}, {report.bytes / 1e6:,.1f} MB in {report.seconds:.2f} s "
+        f"({rate / 1e6:,.0f} MB/s, {stripes}{report.streams} streams, {report.level}: {report.why})",
+        err=quiet,
+    )
+    for machines, reason in report.lost_stripes:
+        click.echo(f"lost, others did its share: {printable(machines)}: {printable(reason)}", err=True)
+    if report.altered_streams:
+        click.echo(f"{report.altered_streams} streams were cut off: somebody altered what was sent", err=True)
+    return code

@@ -1,0 +1,85 @@
+"""``phalanx rm``: takes files at executors away."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import sys
+from pathlib import Path
+
+import click
+
+from phalanx.cli._there import BROKEN_PIPE, Reached, complain, drop_output, reaches, split
+from phalanx.errors import TransferError
+from phalanx.files import Files, Unknown, expand, outermost
+
+
+@click.command()
+@click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Folders too, with all that is in them.")
+@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@reaches
+@click.option("--json", "as_json", is_flag=True, help="One JSON line for each place.")
+def rm(
+    places: tuple[str, ...],
+    recursive: bool,
+    force: bool,
+    level: str | None,
+    hosts: Path | None,
+    identity: Path | None,
+    policy: str,
+    trusted: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Remove files, in folders that an executor exports for writing.
+
+    A path may be a pattern (* ? [ **), which is to be quoted for the shell. A link is removed, and never what it leads
+    to. The exported folder itself stays. The exit code is 1 if something could not be removed.
+    """
+    code, is_heard = 0, True
+    with Reached(level, hosts, identity, policy, trusted) as reached:
+        for place in places:
+            removed, failures = _remove(reached, place, recursive, force)
+            for failure in failures:
+                complain(failure.path, failure)
+            code |= bool(failures)
+            if as_json:
+                told = [{"path": failure.path, "reason": failure.reason} for failure in failures]
+                try:
+                    click.echo(json.dumps({"place": place, "removed": removed, "failures": told}))
+                except BrokenPipeError:  # what is to go goes all the same
+                    drop_output(sys.stdout)
+                    is_heard = False
+    return code if is_heard else BROKEN_PIPE
+
+
+def _remove(reached: Reached, place: str, recursive: bool, force: bool) -> tuple[int, list[Unknown]]:
+    """How many files and folders are gone, and what could not be removed."""
+    host, pattern = split(place)
+    try:
+        files = reached.at(host)
+        found, unknown = expand(files, pattern)
+    except TransferError as error:
+        return 0, [Unknown(place, str(error))]
+    removed, failures = 0, [Unknown(f"{host}:{one.path}", one.reason, one.error) for one in unknown]
+    for path in outermost(found) if recursive else found:
+        try:
+            done, failed = _remove_one(files, path.rstrip("/"), recursive, force)
+        except TransferError as error:
+            done, failed = 0, [Unknown(path, str(error))]
+        removed += done
+        failures += [Unknown(f"{host}:{one.path}", one.reason, one.error) for one in failed]
+    return removed, failures
+
+
+def _remove_one(files: Files, path: str, recursive: bool, force: bool) -> tuple[int, list[Unknown]]:
+    folder, name = posixpath.split(path)
+    if not name:
+        raise TransferError("this is an exported folder itself, or above one")
+    entry = files.look(path, follow=False)
+    if entry is None:
+        return 0, [] if force else [Unknown(path, "no such file or folder")]
+    if entry.kind == "folder" and not recursive:
+        return 0, [Unknown(path, "it is a folder: --recursive removes it with all in it")]
+    done, failed = files.remove(folder or "/", [name], recursive=recursive)
+    return done, [Unknown(f"{folder}/{one.path}", one.reason, one.error) for one in failed]

@@ -1,0 +1,101 @@
+"""``phalanx sync``: makes a folder like another one, here or at an executor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from phalanx.cli._there import printable, reaches
+from phalanx.cli.cp import shown
+from phalanx.security import read_policy
+from phalanx.syncing import SyncReport, as_json
+from phalanx.syncing import sync as run
+from phalanx.transfer import Progress
+
+
+@click.command()
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option("--checksum", is_flag=True, help="Compare what files contain, not only size and time.")
+@click.option("--delete", is_flag=True, help="Remove there what SRC does not have.")
+@click.option("-n", "--dry-run", is_flag=True, help="Change nothing, say what would be done.")
+@click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out: neither copy nor remove it.")
+@reaches
+@click.option("--streams", type=click.IntRange(1, 64), help="By default one for each core, from 2 to 8.")
+@click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores.")
+@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to go on after a cut.")
+@click.option("--json", "json_wanted", is_flag=True, help="One JSON object, and none of progress.")
+def sync(
+    source: str,
+    target: str,
+    checksum: bool,
+    delete: bool,
+    dry_run: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    level: str | None,
+    hosts: Path | None,
+    identity: Path | None,
+    policy: str,
+    trusted: tuple[str, ...],
+    streams: int | None,
+    threads: int | None,
+    patience: float,
+    json_wanted: bool,
+) -> int:
+    """Make the folder DST like SRC; one of them, or each, is HOST:/PATH or HOST:PORT:/PATH.
+
+    Only what differs in size or time is copied; between two executors, the bytes go straight from one to the other.
+    DST is the copy itself; where it ends with a slash, SRC goes into it under its own name. With --delete, what SRC
+    does not have is removed, but never what was excluded, never through a link, and nothing at all where SRC could not
+    be listed as a whole. One folder cannot lie in the other. The exit code is 1 if something could not be done.
+    """
+    with shown(json_wanted) as bar:
+        task = bar.add_task(Path(source).name or source, total=None)
+
+        def show(now: Progress) -> None:
+            bar.update(task, completed=now.bytes, total=now.total)
+
+        report = run(
+            source,
+            target,
+            checksum=checksum,
+            delete=delete,
+            dry_run=dry_run,
+            include=include,
+            exclude=exclude,
+            level=level,
+            streams=streams,
+            threads=threads,
+            progress=show,
+            hosts=hosts,
+            identity=identity,
+            policy=read_policy(policy),
+            trusted=trusted,
+            patience=patience,
+        )
+    if json_wanted:
+        click.echo(json.dumps(as_json(report)))
+    else:
+        _tell(report, delete, dry_run)
+    return int(bool(report.failures) or bool(report.copied and report.copied.failed))
+
+
+def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
+    for change in report.changes if dry_run else ():
+        click.echo(f"{change.what:<8}{printable(change.path)}")
+    for path, reason in report.failures:
+        click.echo(f"not done: {printable(path)}: {printable(reason)}", err=True)
+    if delete and not report.listed:
+        click.echo("nothing was removed, since not all of the source could be looked at", err=True)
+    if report.copied is None:
+        return
+    copied = report.copied
+    fresh, gone = copied.files - copied.kept, f", {report.deleted} removed" if delete else ""
+    click.echo(
+        f"{fresh} of {copied.files} files copied{gone}, {copied.seconds:.2f} s "
+        f"({copied.streams} streams, {copied.level}: {copied.why})"
+    )

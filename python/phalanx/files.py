@@ -1,0 +1,298 @@
+"""Files at an executor, or on this machine, beside copying: what there is, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from phalanx import _native
+from phalanx.errors import TransferError
+from phalanx.hosts import Hosts, read_identity
+from phalanx.security import Rules, policy_words
+
+Path = str | os.PathLike[str]
+
+#: ``host:/path``, ``host:port:/path``; the path there is absolute, so that ``C:\\x`` and ``a:b`` are files here.
+THERE = re.compile(r"(?P<host>\[[^\]/]+\]|[^\[\]:/\s]+)(?::(?P<port>\d+))?:(?P<path>/.*|memory(?::.*)?)", re.DOTALL)
+#: As deep as folders go.
+ALL = 2**32 - 1
+_MAGIC = re.compile(r"[*?\[]|\{[^{}]*,[^{}]*\}")
+#: Entries of a listing that are held in memory, and letters of their names and of what links say.
+_MOST, _MOST_SIGNS = 20_000_000, 4 * 10**9
+#: Names in one question, and bytes of them.
+_BATCH, _BATCH_BYTES = 512, 252 * 1024
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something in a folder.
+
+    ``path``: within the folder that was asked for. ``kind``: ``"file"``, ``"folder"``, ``"link"`` or ``"other"``.
+    ``size``: of a file, in bytes. ``mode``: permission bits; None where the system has no such. ``modified``: time of
+    the last change, in nanoseconds since 1970. ``target``: what a link says.
+    """
+
+    path: str
+    kind: str
+    size: int
+    mode: int | None
+    modified: int
+    target: str | None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What could not be looked at or done, and why; ``error``: the reason's name in the module ``errno``, if any."""
+
+    path: str
+    reason: str
+    error: str | None = None
+
+
+class Files:
+    """A link to an executor for questions about the files in the folders that it exports.
+
+    ``host``: ``"lab:7400"``, or ``"lab"`` where ``hosts`` says its port. ``level``: of the link; by default as the
+    policy says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says
+    why (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        level: str | None = None,
+        hosts: Path | Hosts | None = None,
+        identity: Path | None = None,
+        policy: str | Rules = "links",
+        trusted: Iterable[str] = (),
+    ) -> None:
+        match = THERE.fullmatch(f"{host}:/")
+        if match is None:
+            raise TransferError(f"{host!r} names no executor: write host or host:port")
+        known = read_hosts(hosts)
+        trusts = [*trusted, *(known.trusted if known else [])]
+        self._name = address_of(match, known)
+        words = policy_words(policy, trusts)
+        own = read_identity(identity, "user.pem")
+        self._native = _native.Files(self._name, identity_file=own, policy=words, level=level)
+
+    @classmethod
+    def here(cls) -> Files:
+        """The same questions, of this machine's own files."""
+        files = cls.__new__(cls)
+        files._name = "this machine"
+        files._native = _native.Files(None, identity_file="", policy=("links", [], None), level=None)
+        return files
+
+    @property
+    def level(self) -> str:
+        """What protects the link."""
+        return self._native.level[0]
+
+    @property
+    def why(self) -> str:
+        """What decided the level."""
+        return self._native.level[1]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link has ended."""
+        return self._native.closed
+
+    def entries(
+        self,
+        path: Path,
+        *,
+        depth: int = 0,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        matching: Iterable[str] = (),
+    ) -> Iterator[Entry | Unknown]:
+        """What is in a folder, and up to ``depth`` folders deep in it, as it is found; links are not followed.
+
+        It comes in pages, so that a folder of any size needs little memory at both ends. ``include`` and ``exclude``
+        as for :func:`phalanx.copy`; of all that, with ``matching`` only what matches one of these patterns as a whole.
+        """
+        listing = self._native.entries(os.fspath(path), depth, [*include], [*exclude], [*matching])
+        while (page := listing.page()) is not None:
+            for name, facts, reason in page:
+                yield Entry(name, *facts) if facts else Unknown(name, reason)
+
+    def look(self, path: Path, *, follow: bool = True) -> Entry | None:
+        """What lies there, or what a link there leads to; None where nothing does."""
+        facts = self._native.look(os.fspath(path), follow)
+        return None if facts is None else Entry(os.fspath(path), *facts)
+
+    def remove(self, folder: Path, names: Iterable[Path], *, recursive: bool = False) -> tuple[int, list[Unknown]]:
+        """Removes paths within a folder; how many are gone, and what could not be removed. Links are not followed.
+
+        Folders go if they are empty, or with all in them if ``recursive``.
+        """
+        removed, failures = 0, []
+        for some in batches(names):
+            done, failed, told = self._native.remove(os.fspath(folder), some, recursive)
+            removed += done
+            failures += _failures(folder, failed, told)
+        return removed, failures
+
+    def make_folder(self, path: Path, *, parents: bool = False) -> None:
+        """Makes a folder; with ``parents`` also those it is in, and it may be there already."""
+        self._native.make_folder(os.fspath(path), parents)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Gives something another path, in place of what may be there."""
+        self._native.rename(os.fspath(old), os.fspath(new))
+
+    def set_times(
+        self, folder: Path, times: Iterable[tuple[str, int]], *, seen: Mapping[str, Entry] | None = None
+    ) -> list[Unknown]:
+        """Says when files within a folder were changed last, in nanoseconds since 1970; what failed.
+
+        ``seen``: what they were when they were looked at; a file of another size or time by now is left alone.
+        """
+        failures, known = [], dict(times)
+        for some in batches(known):
+            named = [(os.fspath(name), (seen or {}).get(os.fspath(name))) for name in some]
+            dated = [(name, known[name], (one.size, one.modified) if one else None) for name, one in named]
+            _, failed, told = self._native.set_times(os.fspath(folder), [*dated])
+            failures += _failures(folder, failed, told)
+        return failures
+
+    def locate(self, path: Path) -> tuple[bool, list[bytes]]:
+        """Whether something is there; and by what it, if it is, and then each folder above it is known.
+
+        The same bytes are the same folder, whatever it is called, also for two executors of one machine. Nothing, where
+        the system does not tell.
+        """
+        return self._native.locate(os.fspath(path))
+
+    def digests(self, folder: Path, names: Iterable[Path]) -> Iterator[tuple[str, bytes | None, str]]:
+        """BLAKE3 of files within a folder, computed there by several threads: path, digest or None, and why none."""
+        for some in batches(names):
+            for name, (digest, reason) in zip(some, self._native.digests(os.fspath(folder), some), strict=True):
+                yield os.fspath(name), digest, reason
+
+    def open(self, path: Path) -> _native.OpenFile:
+        """A file to read: ``read(offset, length)``; ``next()`` for one piece after the other, None at the end."""
+        return self._native.open(os.fspath(path))
+
+    def create(self, path: Path, *, new: bool = False) -> _native.NewFile:
+        """A file to write: ``write(bytes)``, then ``commit()``, by which it has its name; without that it is gone.
+
+        ``new``: where something is there already, or comes meanwhile, that stays, and an error says so (EEXIST).
+        """
+        return self._native.create(os.fspath(path), new)
+
+    def close(self) -> None:
+        """Ends the link; what was not committed is gone."""
+        self._native.close()
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Files({self._name!r})"
+
+
+def expand(files: Files, path: str) -> tuple[list[str], list[Unknown]]:
+    """The paths that match a pattern like ``/data/*.csv`` or ``/data/**/x``, sorted; a path without one is itself.
+
+    And what could not be looked at, so that nobody knows what would match there.
+
+    Raises TransferError where nothing matches.
+    """
+    if not has_magic(path):
+        return [path], []
+    base, pattern = split_pattern(path)
+    depth = ALL if "**" in pattern else pattern.count("/")
+    found, unknown = list[str](), list[Unknown]()
+    for one in held(files.entries(base, depth=depth, matching=[pattern])):
+        whole = f"{base.rstrip('/')}/{one.path}"
+        if isinstance(one, Entry):
+            found.append(whole)
+        else:
+            unknown.append(Unknown(whole, one.reason, one.error))
+    if found or unknown:
+        return sorted(found), unknown
+    if files.look(path, follow=False):
+        return [path], []
+    raise TransferError(f"nothing there matches {path}")
+
+
+def held(found: Iterator[Entry | Unknown]) -> Iterator[Entry | Unknown]:
+    """The same, for whoever keeps all of it: not more than memory has room for, whatever is told there."""
+    size = 0
+    for number, one in enumerate(found):
+        size += len(one.path) + len((one.target if isinstance(one, Entry) else one.reason) or "")
+        if number >= _MOST or size > _MOST_SIGNS:
+            what = f"more than {_MOST} files and folders, or {_MOST_SIGNS // 10**9} GB of their names"
+            raise TransferError(f"there are {what}: name some of them")
+        yield one
+
+
+def outermost(paths: Iterable[str]) -> list[str]:
+    """Without what lies in a folder that is named too: it goes with that."""
+    kept: list[str] = []
+    for path in sorted(paths, key=lambda path: path.split("/")):
+        if not kept or not path.startswith(kept[-1].rstrip("/") + "/"):
+            kept.append(path)
+    return kept
+
+
+def place_of(match: re.Match[str]) -> str:
+    """The host, and its port if it was named, of a place like :data:`THERE`."""
+    return match["host"] + (f":{match['port']}" if match["port"] else "")
+
+
+def has_magic(path: str) -> bool:
+    """Whether a path is a pattern."""
+    return _MAGIC.search(path) is not None
+
+
+def split_pattern(path: str) -> tuple[str, str]:
+    """The folder in which what matches lies, and the pattern within it."""
+    signs = re.search(r"[*?\[{]", path)
+    base = path[: signs.start() if signs else None].rpartition("/")[0]
+    return base or "/", path[len(base) + 1 :]
+
+
+def read_hosts(hosts: Path | Hosts | None) -> Hosts | None:
+    """A file of machines, if one is named."""
+    return hosts if isinstance(hosts, Hosts) or hosts is None else Hosts(hosts)
+
+
+def address_of(match: re.Match[str], hosts: Hosts | None) -> str:
+    """The address of a host that was named as in :data:`THERE`."""
+    if match["port"]:
+        return f"{match['host']}:{match['port']}"
+    named = [one for one in (hosts.addresses if hosts else []) if one.rpartition(":")[0] == match["host"]]
+    return named[0] if named else f"{match['host']}:7400"
+
+
+def _failures(folder: Path, failed: int, told: list[tuple[str, str, str | None]]) -> list[Unknown]:
+    """What is told of failures, and how many there are beside."""
+    more = [Unknown(os.fspath(folder), f"{failed - len(told)} more failed")] if failed > len(told) else []
+    return [Unknown(*failure) for failure in told] + more
+
+
+def batches(names: Iterable[Path], most: int = _BATCH) -> Iterator[list[Path]]:
+    """The same names, so many at once as one question has room for."""
+    some: list[Path] = []
+    size = 0
+    for name in names:
+        some.append(name)
+        size += len(os.fsencode(name))
+        if len(some) >= most or size >= _BATCH_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,308 @@
+"""Makes a folder like another one, here or at executors: what differs is copied, what is not in the source goes."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from phalanx.errors import TransferError
+from phalanx.files import ALL, THERE, Entry, Files, Path, Unknown, has_magic, held, place_of, read_hosts
+from phalanx.hosts import Hosts
+from phalanx.security import Rules
+from phalanx.transfer import CopyReport, Progress, Reach, as_facts, copy
+
+#: What is not whole has names like these: it is neither copied nor removed.
+_RESERVED = re.compile(r"(^|/)\.([^/]*\.)?phalanx-(part|state|state-new)\Z", re.IGNORECASE)
+#: Of one question for what files contain: so many of them, and their bytes.
+_FILES, _BYTES = 256, 1 << 30
+#: For a file that is to be copied although it has the source's size and time: another time, which any file system can
+#: have and take for another one.
+_OTHER_TIMES, _APART = (10**18, 11 * 10**17), 10**17 // 2
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is, or would be, done: ``"new"``, ``"changed"`` or ``"delete"``, and the path within the folder."""
+
+    what: str
+    path: str
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What came of making a folder like another.
+
+    ``copied``: the report of the copy; None if nothing was copied, only looked at. ``changes``: what was different,
+    where it was looked for: with ``delete``, ``checksum`` or ``dry_run``. ``deleted``: how many files, links and
+    folders are gone. ``compared``: files whose content was compared. ``failures``: paths within the folder, and why
+    something could not be done with them. ``listed``: whether the source could be listed as a whole; nothing is
+    deleted otherwise.
+    """
+
+    copied: CopyReport | None
+    changes: list[Change]
+    deleted: int
+    compared: int
+    failures: list[tuple[str, str]]
+    listed: bool
+
+
+def sync(
+    src: Path,
+    dst: Path,
+    *,
+    checksum: bool = False,
+    delete: bool = False,
+    dry_run: bool = False,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    level: str | None = None,
+    streams: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    hosts: Path | Hosts | None = None,
+    identity: Path | None = None,
+    policy: str | Rules = "links",
+    trusted: Iterable[str] = (),
+    patience: float = 60.0,
+) -> SyncReport:
+    """Makes a folder like another; one of both, or each, is at an executor. Paths and options are those of
+    :func:`phalanx.copy`: between two executors, the bytes go straight from the first to the second.
+
+    Copied is what has another size or time; with ``checksum``, what has another size or content (BLAKE3, computed at
+    each end): a file of the same content only gets the time. With ``delete``, what the source does not have goes, links
+    as links, before anything is copied. What ``include`` and ``exclude`` leave out is neither copied nor deleted. If
+    the source could not be listed as a whole, nothing is deleted. ``dry_run`` changes nothing.
+
+    What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
+    where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
+    that is cut later raises, and what was deleted is gone.
+    """
+    if "-" in (os.fspath(src), os.fspath(dst)):
+        raise TransferError("standard streams have no files: a folder is made like another one")
+    known = read_hosts(hosts)
+    reach = Reach(level, known, identity, policy, (*trusted,))
+    with ExitStack() as stack:
+        source = _end(os.fspath(src), reach, stack)
+        target = _named(source, _end(os.fspath(dst), reach, stack))
+        if source.place is None and target.place is None:
+            raise TransferError("one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one")
+        _check_apart(source, target)
+        plan = _Plan({"include": [*include], "exclude": [*exclude]})
+        if delete or checksum or dry_run:
+            plan.compare(source, target, checksum, delete)
+        if dry_run:
+            return plan.report(None)
+        to = target.path if target.place is None else f"{target.place}:{target.path}"
+        if plan.doomed or plan.times:
+            # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
+            copy(src, to, **vars(reach), exclude=["*"], streams=1, patience=patience)
+            plan.apply(target)
+    copied = copy(
+        src,
+        to,
+        **vars(reach),
+        **plan.patterns,  # type: ignore[arg-type]
+        streams=streams,
+        threads=threads,
+        progress=progress,
+        patience=patience,
+    )
+    return plan.report(copied)
+
+
+@dataclass(frozen=True)
+class _End:
+    """One of the two sides."""
+
+    files: Files
+    path: str
+    #: The executor's; None: this machine.
+    place: str | None
+
+
+def _end(text: str, reach: Reach, stack: ExitStack) -> _End:
+    match = THERE.fullmatch(text)
+    if match is None and not text.startswith("memory:"):
+        return _End(stack.enter_context(closing(Files.here())), text, None)
+    if match is None or match["path"].startswith("memory") or has_magic(match["path"]):
+        raise TransferError(f"{text}: a folder is made like another one, not memory, and not what matches a pattern")
+    return _End(stack.enter_context(reach.files(match)), match["path"], place_of(match))
+
+
+def _named(source: _End, target: _End) -> _End:
+    """The target as a copy goes there: into a folder whose path ends with a slash, under the source's own name."""
+    if not target.path.endswith("/") and not (target.place is None and target.path.endswith(os.sep)):
+        return target
+    own = source.path if source.place else os.path.abspath(source.path)  # noqa: PTH100
+    name = posixpath.basename(posixpath.normpath(own.replace(os.sep, "/")))
+    if name in ("", ".", ".."):
+        raise TransferError(f"{source.path} has no name: say what the copy is to be called")
+    return _End(target.files, posixpath.join(target.path, name), target.place)
+
+
+def _check_apart(source: _End, target: _End) -> None:
+    """One folder in the other would be copied into itself, and deleted with what it lies in."""
+    one, two = source.files.locate(source.path), target.files.locate(target.path)
+    for (exists, folders), (_, others) in ((one, two), (two, one)):
+        if exists and folders and folders[0] in others:
+            raise TransferError(f"{source.path} and {target.path} are the same folder, or one lies in the other")
+
+
+@dataclass
+class _Plan:
+    """What differs, and what is to be done about it beside copying."""
+
+    patterns: dict[str, list[str]]
+    changes: list[Change] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    #: What goes, what is in a folder before the folder.
+    doomed: list[Entry] = field(default_factory=list)
+    times: dict[str, int] = field(default_factory=dict)
+    #: What files of the target were when they were looked at.
+    seen: dict[str, Entry] = field(default_factory=dict)
+    compared: int = 0
+    deleted: int = 0
+    listed: bool = True
+
+    def compare(self, source: _End, target: _End, checksum: bool, delete: bool) -> None:
+        """Looks at both sides."""
+        root = source.files.look(source.path)
+        if root is None or root.kind != "folder":
+            if root is None:
+                raise TransferError(f"{source.path}: no such file or folder")
+            raise TransferError(f"{source.path}: only a folder has what --delete, --checksum and --dry-run are about")
+        with _both(source, target) as pool:
+            listing = pool.submit(self._list, source)
+            there = pool.submit(self._list, target) if target.files.look(target.path) else None
+            wanted, self.failures = listing.result()
+            present, unseen = there.result() if there else ({}, {})
+        self.listed = not self.failures
+        self.failures |= {path: reason for path, reason in unseen.items() if path not in self.failures}
+        alike = []
+        for path, entry in wanted.items():
+            other = present.get(path)
+            if other is None:
+                self.changes.append(Change("new", path))
+            elif checksum and entry.kind == other.kind == "file" and entry.size == other.size:
+                alike.append((entry, other))
+            elif _differs(entry, other):
+                self.changes.append(Change("changed", path))
+        self._compare_contents(source, target, alike)
+        if delete and self.listed:
+            gone = (one for path, one in present.items() if path not in wanted or _is_in_the_way(wanted[path], one))
+            self.doomed = sorted(gone, key=lambda one: one.path, reverse=True)
+            self.changes += [Change("delete", one.path) for one in self.doomed]
+        self.changes.sort(key=lambda change: change.path)
+
+    def _list(self, end: _End) -> tuple[dict[str, Entry], dict[str, str]]:
+        entries, failures = {}, {}
+        for one in held(end.files.entries(end.path, depth=ALL, **self.patterns)):
+            if _RESERVED.search(one.path):
+                continue
+            if isinstance(one, Unknown):
+                failures[one.path or "."] = one.reason
+            else:
+                entries[one.path] = one
+        return entries, failures
+
+    def _compare_contents(self, source: _End, target: _End, alike: list[tuple[Entry, Entry]]) -> None:
+        """Compares files of the same size: equal ones get the source's time, others one at which they are copied."""
+        with _both(source, target) as pool:
+            for some in _bounded(alike):
+                names = [entry.path for entry, _ in some]
+                asked = [pool.submit(_digests, end, names) for end in (source, target)]
+                for (entry, other), one, two in zip(some, *(each.result() for each in asked), strict=True):
+                    self.compared += 1
+                    self.seen[entry.path] = other
+                    if one[1] is None:
+                        self.failures[entry.path] = one[2]
+                    elif one[1] != two[1]:
+                        self.changes.append(Change("changed", entry.path))
+                        if entry.modified == other.modified:
+                            self.times[entry.path] = _another_time(entry.modified)
+                    elif entry.modified != other.modified:
+                        self.times[entry.path] = entry.modified
+
+    def apply(self, target: _End) -> None:
+        """Removes what is to go, and sets times."""
+        if self.doomed:
+            names = [one.path for one in self.doomed]
+            self.deleted, failed = target.files.remove(target.path, names)
+            filters = any(self.patterns.values())  # what they leave out keeps the folders it is in
+            self._note(one for one in failed if not (filters and one.error == "ENOTEMPTY"))
+        if self.times:
+            self._note(target.files.set_times(target.path, self.times.items(), seen=self.seen))
+
+    def _note(self, failed: Iterable[Unknown]) -> None:
+        self.failures |= {one.path: one.reason for one in failed}
+
+    def report(self, copied: CopyReport | None) -> SyncReport:
+        """What came of it."""
+        within = {path.partition("/")[2] or path: reason for path, reason in (copied.failures if copied else [])}
+        failures = {**self.failures, **within}
+        return SyncReport(copied, self.changes, self.deleted, self.compared, sorted(failures.items()), self.listed)
+
+
+@contextmanager
+def _both(source: _End, target: _End) -> Iterator[ThreadPoolExecutor]:
+    """A thread for each end; after Ctrl-C, nobody waits until both have done what they do."""
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            yield pool
+        except BaseException:
+            source.files.close()
+            target.files.close()
+            raise
+
+
+def _digests(end: _End, names: list[str]) -> list[tuple[str, bytes | None, str]]:
+    return [*end.files.digests(end.path, names)]
+
+
+def _another_time(time: int) -> int:
+    return next(other for other in _OTHER_TIMES if abs(other - time) > _APART)
+
+
+def _differs(entry: Entry, other: Entry) -> bool:
+    if entry.kind != other.kind:
+        return True
+    if entry.kind == "file":
+        return (entry.size, entry.modified) != (other.size, other.modified)
+    return entry.target != other.target
+
+
+def _is_in_the_way(entry: Entry, other: Entry) -> bool:
+    """Whether one cannot be put in the place of the other: a folder is there, or is to be there."""
+    return (entry.kind == "folder") != (other.kind == "folder")
+
+
+def _bounded(alike: list[tuple[Entry, Entry]]) -> Iterator[list[tuple[Entry, Entry]]]:
+    some: list[tuple[Entry, Entry]] = []
+    size = 0
+    for pair in alike:
+        some.append(pair)
+        size += pair[0].size
+        if len(some) >= _FILES or size >= _BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def as_json(report: SyncReport) -> dict[str, Any]:
+    """A report for JSON."""
+    return {
+        "copied": None if report.copied is None else as_facts(report.copied),
+        "changes": [[change.what, change.path] for change in report.changes],
+        "deleted": report.deleted,
+        "compared": report.compared,
+        "failures": [{"path": path, "reason": reason} for path, reason in report.failures],
+        "listed": report.listed,
+    }

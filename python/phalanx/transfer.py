@@ -1,0 +1,419 @@
+"""Bulk transfer: files and folders between machines, over parallel secured streams (paper 003)."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, BinaryIO
+
+from phalanx import striping
+from phalanx._native import Copy
+from phalanx.errors import TransferError
+from phalanx.files import THERE as _THERE
+from phalanx.files import Files, batches, expand, has_magic, outermost, place_of, read_hosts
+from phalanx.files import address_of as _address
+from phalanx.hosts import Hosts, read_identity
+from phalanx.security import Rules, policy_words
+
+_MEMORY = re.compile(r"memory(?::(?:(?P<number>\d+(?:\.\d+)?)(?P<unit>[KMGT]?)B?)?)?")
+_RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[kKMGT]?)B?(?:/s)?")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+#: Bytes a second, below which nothing would move for longer than others wait.
+_LEAST_RATE = 10_000
+#: Of standard input, read at once, in bytes.
+_PIECE = 1 << 20
+#: Names in the top folder of one copy, where not all are copied.
+_MOST_NAMES = 4096
+_COUNTS = ("files", "folders", "links", "bytes", "kept", "failed", "lost_streams", "altered_streams", "cuts")
+_SUMS = (*_COUNTS, "setup", "seconds")
+#: A place is asked so often how far a copy is, in seconds.
+_OFTEN = 0.1
+#: After so many seconds without anything new a pair of several is given up.
+_SHARE_PATIENCE = 10.0
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What came of a copy.
+
+    ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``kept`` of the files were there
+    already, as far as it is known: of stripes, none where a pair was lost, or where what comes is thrown away.
+    ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
+    copy, and why.
+    ``level``: of the streams, and ``why`` that one. ``lost_streams`` ended before the copy did, ``altered_streams`` of
+    them since somebody altered what was sent; ``cuts``: how often the copy went on after its connection had ended.
+    ``seconds``: as a whole, ``setup`` of them until the first stream was open. ``stripes``: pairs of machines that took
+    shares to the end; ``lost_stripes``: those that were lost, and why; the others brought what was theirs.
+    """
+
+    files: int
+    folders: int
+    links: int
+    bytes: int
+    kept: int
+    failed: int
+    failures: list[tuple[str, str]]
+    level: str
+    why: str
+    streams: int
+    lost_streams: int
+    altered_streams: int
+    cuts: int
+    setup: float
+    seconds: float
+    stripes: int = 1
+    lost_stripes: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a copy is: ``bytes`` of ``total`` are there, after ``seconds``; ``growing``: more is being found."""
+
+    bytes: int
+    total: int
+    growing: bool
+    seconds: float
+
+
+def copy(
+    src: Path,
+    dst: Path,
+    *,
+    level: str | None = None,
+    streams: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    hosts: Path | Hosts | None = None,
+    identity: Path | None = None,
+    policy: str | Rules = "links",
+    trusted: Iterable[str] = (),
+    check: bool = True,
+    anew: bool = False,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    patience: float = 60.0,
+    limit: int | str | None = None,
+    stripes: str | None = None,
+) -> CopyReport:
+    """Copies a file, or a folder with all in it, between this machine and an executor, or between two executors.
+
+    At least one of ``src`` and ``dst`` is ``host:/path`` or ``host:port:/path``, in a folder that the executor there
+    exports; where both are, the bytes go straight from one to the other, and the first calls the second. The host may
+    be named in the file ``hosts``. A folder's copy *is* ``dst``, and goes into it where ``dst`` ends with a slash; a
+    file goes into ``dst`` where that is a folder. A file appears under its name when it is whole. What was cut goes on
+    where it was when the same is done again, and files that are there with the same size and time are not copied
+    again, unless ``anew``. Here, ``memory:10G`` makes bytes up and ``memory:`` throws them away, and ``-`` is standard
+    input or output. ``src`` may be a pattern for files there (``* ? [ {a,b} **``): what matches goes into ``dst``.
+
+    ``exclude``: patterns for what is left out, folders with all in them. ``include``: of files, only those that match
+    one of these patterns, or are in a folder that does. A pattern is about the last part of a path; one that begins
+    with ``/`` about the path from the top of the copy; one that ends with ``/`` about folders only.
+
+    ``level``: of the streams; by default as the policy says. ``streams``: connections, each with its own keys; by
+    default one for each core, from 2 to 8, and on a long line more while more of them carry more. ``threads``: at each
+    end, by default one more than cores. ``check``: what the level does not protect is checked for damage all the same.
+    ``progress`` is called about ten times a second. ``patience``: seconds without anything new after which a copy that
+    was cut is given up. ``limit``: bytes a second, or words like ``100MB/s``.
+
+    ``stripes``: further machines at the executor's end, like ``"b,c:7401"``, and where both ends are executors
+    ``"b,c/y,z"``, of the source and of the target. Machines of a source have the same there, with the same times;
+    those of a target have a file system together. All take shares at once: files, and ranges of large ones.
+    ``streams`` and ``threads`` are then of each pair of machines.
+
+    What cannot be copied is in the report's ``failures``, and the rest goes on. Raises TransferError where nothing can
+    be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError.
+    """
+    here, match, puts, source = _sides(os.fspath(src), os.fspath(dst))
+    reach = Reach(level, read_hosts(hosts), identity, policy, (*trusted,))
+    if stripes is not None and (here == "-" or (not puts and has_magic(match["path"])) or (source and has_magic(here))):
+        raise TransferError("stripes are for files and folders, not for patterns or standard streams")
+    if here == "-":
+        with reach.files(match) as files:
+            return streamed(files, match["path"], puts, progress)
+    how = _How(streams, threads, progress, check, anew, (*include,), (*exclude,), patience, limit, source, stripes)
+    asked, pattern = (source, here) if source else (match, match["path"])
+    if (puts and not source) or not has_magic(pattern):
+        return _copy(here, match, match["path"], puts, reach, how)
+    with reach.files(asked) as files:
+        found, unknown = expand(files, pattern)
+    if not found:
+        raise TransferError(f"{unknown[0].path}: {unknown[0].reason}")
+    if len(found) == 1 and not unknown:
+        return _copy(*((found[0], match, match["path"]) if source else (here, match, found[0])), puts, reach, how)
+    report = _copy_all(here, match, outermost(found), reach, how)
+    failures = [*report.failures, *((one.path, one.reason) for one in unknown)]
+    return replace(report, failed=report.failed + len(unknown), failures=failures)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How an executor is reached."""
+
+    level: str | None
+    hosts: Hosts | None
+    identity: Path | None
+    policy: str | Rules
+    trusted: tuple[str, ...]
+
+    def files(self, match: re.Match[str]) -> Files:
+        """A link for questions about the files there."""
+        return Files(place_of(match), **vars(self))
+
+
+@dataclass(frozen=True)
+class _How:
+    """How it is copied."""
+
+    streams: int | None
+    threads: int | None
+    progress: Callable[[Progress], object] | None
+    check: bool
+    anew: bool
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    patience: float
+    limit: int | str | None
+    #: The executor that it is copied from, where it is not this machine.
+    source: re.Match[str] | None
+    #: Further machines, as words.
+    stripes: str | None = None
+    #: Names in the top folder; empty: all.
+    only: tuple[str, ...] = ()
+
+
+def _copy(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, how: _How) -> CopyReport:
+    if how.stripes is not None:
+        return _striped(here, match, path, puts, reach, how)
+    return _outcome(_begin(here, match, path, puts, reach, how), how.progress)
+
+
+def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, how: _How) -> CopyReport:
+    """The same by several machines."""
+    source, target = (how.source, match) if puts else (match, None)
+    machines = striping.further(how.stripes or "", source, target)
+    ends, is_new, lost = striping.look(striping.Ends(*machines, *((here, path) if puts else (path, here))), reach.files)
+    if not puts:
+        is_new = _memory(here) is None and _is_new(here, path)
+    pairs, seconds = ends.pairs(), time.monotonic()
+    rate = _limit(how.limit)
+
+    def begin(pair: striping.Pair, share: tuple[int, int] | None, fresh: bool) -> Copy:
+        part = how
+        if share:  # a machine that is gone is not waited for while others can bring its share
+            limit = max(rate // share[1], _LEAST_RATE) if rate else None
+            part = replace(how, patience=min(how.patience, _SHARE_PATIENCE), limit=limit)
+        there = pair.target or pair.source
+        assert there
+        part = replace(part, source=pair.source if pair.target else None)
+        return _begin(here, there, path, puts, reach, part, share, fresh)
+
+    def tell(far: tuple[int, int, bool]) -> None:
+        if how.progress:
+            how.progress(Progress(*far, time.monotonic() - seconds))
+
+    finishes = _memory(path if puts else here) is None
+    facts = striping.carry(pairs, begin, is_new, finishes, tell)
+    return _report({**facts, "lost_stripes": [*lost, *facts["lost_stripes"]]})
+
+
+def _is_new(here: str, path: str) -> bool:
+    into = here.endswith(("/", os.sep))
+    return not os.path.lexists(os.path.join(here, posixpath.basename(path)) if into else here)  # noqa: PTH118
+
+
+def _begin(
+    here: str,
+    match: re.Match[str],
+    path: str,
+    puts: bool,
+    reach: Reach,
+    how: _How,
+    share: tuple[int, int] | None = None,
+    fresh: bool = False,
+) -> Copy:
+    made_here = _memory(here) if how.source or ":" in here else None  # a file here may be called memory
+    made_there = _memory(path)
+    trusts = [*reach.trusted, *(reach.hosts.trusted if reach.hosts else [])]
+    return Copy(
+        _address(match, reach.hosts),
+        source=_address(how.source, reach.hosts) if how.source else None,
+        identity_file=read_identity(reach.identity, "user.pem"),
+        policy=policy_words(reach.policy, trusts),
+        puts=puts,
+        here=None if made_here is not None else here,
+        here_into=not puts and here.endswith(("/", os.sep)),
+        there=None if made_there is not None else path,
+        there_into=puts and path.endswith("/"),
+        memory=max(made_here or 0, made_there or 0),
+        level=reach.level,
+        streams=_bounded("streams", how.streams),
+        threads=_bounded("threads", how.threads),
+        checked=how.check,
+        anew=how.anew,
+        include=[*how.include],
+        exclude=[*how.exclude],
+        only=[*how.only],
+        patience=how.patience,
+        limit=_limit(how.limit),
+        share=share,
+        fresh=fresh,
+    )
+
+
+def _copy_all(here: str, match: re.Match[str], found: list[str], reach: Reach, how: _How) -> CopyReport:
+    """Copies what was found at an executor into the folder here, or at another: in one go all that is of one folder."""
+    pattern, place = (here, match["path"]) if how.source else (match["path"], here)
+    if not _is_folder(place, match if how.source else None, reach):
+        raise TransferError(f"{len(found)} files and folders match {pattern}, but {place} is no folder")
+    names = Counter(posixpath.basename(path) for path in found)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise TransferError(f"several of what matches {pattern} are called {twice[0]}: copy their folders")
+    target = place.rstrip("/") or "/."  # the copy is this folder, and does not go into it under another name
+    reports = []
+    for folder, paths in groupby(sorted(found, key=posixpath.split), posixpath.dirname):
+        for some in batches((posixpath.basename(path) for path in paths), _MOST_NAMES):
+            some_of = replace(how, only=tuple(os.fspath(name) for name in some))
+            if how.source:
+                reports.append(_copy(folder or "/", match, target, True, reach, some_of))
+            else:
+                reports.append(_copy(target, match, folder or "/", False, reach, some_of))
+    return _together(reports)
+
+
+def _is_folder(path: str, match: re.Match[str] | None, reach: Reach) -> bool:
+    """Whether there is a folder at a path here, or at an executor."""
+    if match is None:
+        return os.path.isdir(path)  # noqa: PTH112
+    if _memory(path) is not None:
+        return False
+    with reach.files(match) as files:
+        there = files.look(path.rstrip("/") or "/")
+    return there is not None and there.kind == "folder"
+
+
+def _together(reports: list[CopyReport]) -> CopyReport:
+    """One report of several; its level is that of the first, as all go the same way."""
+    sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
+    failures = [failure for report in reports for failure in report.failures]
+    return replace(reports[0], failures=failures, **sums)
+
+
+def _outcome(job: Copy, progress: Callable[[Progress], object] | None) -> CopyReport:
+    seconds = 0.0
+    try:
+        while (facts := job.wait(_OFTEN)) is None:
+            seconds += _OFTEN
+            if progress:
+                progress(Progress(*job.progress(), seconds))
+    except BaseException:
+        job.cancel()  # what is there is kept, and nothing goes on when this returns
+        with suppress(TransferError):
+            while job.wait(_OFTEN) is None:
+                pass
+        raise
+    if progress:
+        progress(Progress(*job.progress(), facts["seconds"]))
+    return _report(facts)
+
+
+def _report(facts: dict[str, Any]) -> CopyReport:
+    facts["failures"] = [(os.fspath(path), reason) for path, reason in facts["failures"]]
+    return CopyReport(**facts)
+
+
+def streamed(files: Files, path: str, puts: bool, progress: Callable[[Progress], object] | None = None) -> CopyReport:
+    """Copies standard input to a file there, or a file there to standard output.
+
+    How much is coming is not known beforehand; a file has its name when all has come, and its BLAKE3 is as it was sent.
+    """
+    began, count, last = time.monotonic(), 0, 0.0
+
+    def note(piece: bytes) -> None:
+        nonlocal count, last
+        count += len(piece)
+        seconds = time.monotonic() - began
+        if progress and seconds - last >= _OFTEN:
+            last = seconds
+            progress(Progress(count, count, True, seconds))
+
+    if puts:
+        if sys.stdin is None:
+            raise TransferError("standard input is closed")
+        new = files.create(path)
+        setup = time.monotonic() - began
+        while piece := sys.stdin.buffer.read(_PIECE):
+            new.write(piece)
+            note(piece)
+        new.commit()
+    else:
+        out, file = standard_output(), files.open(path)
+        setup = time.monotonic() - began
+        while (part := file.next()) is not None:
+            out.write(part)
+            note(part)
+        out.flush()
+    seconds = time.monotonic() - began
+    if progress:
+        progress(Progress(count, count, False, seconds))
+    return CopyReport(
+        files=1, folders=0, links=0, bytes=count, kept=0, failed=0, failures=[], level=files.level, why=files.why,
+        streams=1, lost_streams=0, altered_streams=0, cuts=0, setup=setup, seconds=seconds,
+    )  # fmt: skip
+
+
+def standard_output() -> BinaryIO:
+    """Where bytes are written as they are."""
+    if sys.stdout is None:
+        raise TransferError("standard output is closed")
+    return sys.stdout.buffer
+
+
+def _sides(src: str, dst: str) -> tuple[str, re.Match[str], bool, re.Match[str] | None]:
+    """The path here, or at the executor of the last, the one at the executor, and whether that is the target."""
+    from_there, to_there = _THERE.fullmatch(src), _THERE.fullmatch(dst)
+    if from_there and to_there:
+        return from_there["path"], to_there, True, from_there
+    if to_there:
+        return src, to_there, True, None
+    if from_there:
+        return dst, from_there, False, None
+    raise TransferError(f"neither {src!r} nor {dst!r} is at an executor: write host:/path or host:port:/path for one")
+
+
+def _memory(path: str) -> int | None:
+    match = _MEMORY.fullmatch(path)
+    return None if match is None else int(float(match["number"] or 0) * _UNITS[match["unit"] or ""])
+
+
+def _limit(limit: int | str | None) -> int:
+    if limit is None:
+        return 0
+    match = _RATE.fullmatch(str(limit).strip())
+    rate = int(float(match["number"]) * _UNITS[match["unit"].upper()]) if match else 0
+    if not _LEAST_RATE <= rate < 1 << 63:
+        raise TransferError(f"{limit!r} is no limit: write bytes a second, like 100MB/s, and {_LEAST_RATE} at least")
+    return rate
+
+
+def _bounded(what: str, number: int | None) -> int | None:
+    if number is not None and not 1 <= number <= 64:
+        raise TransferError(f"{what} are from 1 to 64, not {number}")
+    return number
+
+
+def as_facts(report: CopyReport) -> dict[str, Any]:
+    """A report for JSON."""
+    facts = dict(vars(report))
+    facts["failures"] = [{"path": path, "reason": reason} for path, reason in report.failures]
+    facts["lost_stripes"] = [{"machines": machines, "reason": reason} for machines, reason in report.lost_stripes]
+    return facts
