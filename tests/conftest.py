@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import tempfile
 import uuid
@@ -22,15 +21,12 @@ T = TypeVar("T")
 # All processes that a test starts inherit it, so they are found even when their parent is gone.
 MARK = "PHALANX_TEST_RUN"
 RUN = str(uuid.uuid4())
-# Where sockets and shared-memory files can be.
-FOLDERS = {
-    Path(tempfile.gettempdir()),
-    Path("/tmp"),
-    Path("/dev/shm"),
-    Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")),
-}
 # What a process that has ended may still take until the kernel has removed it.
 GRACE = 2.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=8, help="random programs that are run by two libraries of MPI")
 
 
 @pytest.fixture(scope="module")
@@ -58,29 +54,27 @@ def eventually() -> Eventually:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _marked() -> Iterator[None]:
-    """Processes that this run starts are told from those of another, and so are the sockets by which they are found."""
-    os.environ[MARK] = RUN
-    runtime = Path(tempfile.gettempdir(), f"run-of-phalanx-{os.getpid()}")
-    runtime.mkdir(mode=0o700)
-    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
-    yield
-    shutil.rmtree(runtime)
+def _marked() -> Iterator[Path]:
+    """The folder of what this run leaves for a while: its processes and what they make are told from another run's."""
+    with tempfile.TemporaryDirectory(prefix="run-") as folder:
+        os.environ.update({MARK: RUN, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder})
+        tempfile.tempdir = folder
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing(_marked: None) -> Iterator[None]:
+def _leaves_nothing(_marked: Path) -> Iterator[None]:
     """After each test: no process, no socket and no shared-memory file that was not there before it.
 
     What a fixture of a wider scope holds was there before. What is left is killed: only this test shall fail.
     """
-    before = belongings()
+    before = belongings(_marked)
     yield
     left: dict[str, int] = {}
 
     def nothing_left() -> bool:
         left.clear()
-        left.update({name: pid for name, pid in belongings().items() if name not in before})
+        left.update({name: pid for name, pid in belongings(_marked).items() if name not in before})
         return not left
 
     with suppress(AssertionError):
@@ -91,9 +85,9 @@ def _leaves_nothing(_marked: None) -> Iterator[None]:
     assert not left, "left behind: " + "; ".join(sorted(left))
 
 
-def belongings() -> dict[str, int]:
+def belongings(folder: Path) -> dict[str, int]:
     """What a test could leave, as it is now: described, with its pid if it is a process, else 0."""
-    return processes() | dict.fromkeys([*files(), *listeners(), *connections()], 0)
+    return processes() | dict.fromkeys([*files(folder), *listeners(folder), *connections()], 0)
 
 
 def processes() -> dict[str, int]:
@@ -108,17 +102,19 @@ def processes() -> dict[str, int]:
     return found
 
 
-def files() -> list[str]:
+def files(folder: Path) -> list[str]:
     """Sockets, shared-memory files and folders of ours on disk."""
-    found = [path for folder in FOLDERS if folder.is_dir() for path in folder.glob("*phalanx*")]
+    shared = folder / "phalanx"  # where servers can be found: it comes with the first one, and may stay
+    found = [path for place in (folder, Path("/dev/shm")) for path in place.glob("*phalanx*") if path != shared]
     return [f"file {path}" for path in found if not of_another(path.name)]
 
 
-def listeners() -> list[str]:
-    """Unix sockets of ours that are bound to a name, on disk or abstract."""
+def listeners(folder: Path) -> list[str]:
+    """Unix sockets of ours that are bound to a name, in this run's folder or abstract."""
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
     names = {line.split()[7] for line in lines if len(line.split()) > 7}
-    return [f"unix socket {name}" for name in names if "phalanx" in name and not of_another(name)]
+    ours = [name for name in names if "phalanx" in name and name.startswith(("@", f"{folder}/"))]
+    return [f"unix socket {name}" for name in ours if not of_another(name)]
 
 
 def of_another(name: str) -> bool:
@@ -136,3 +132,14 @@ def connections() -> list[str]:
             if target.name.startswith("socket:"):
                 found.append(f"open {target.name}")
     return found
+
+
+def has_ended(group: int) -> bool:
+    """Whether no process of the group lives."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, _, its_group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                found.append(folder.name)
+    return not found

@@ -263,7 +263,6 @@ def test_costs_are_noted_and_predicted(program: Program, processes: int) -> None
 
 
 def test_costs_are_plotted(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     costs = bsp.Costs([bsp.SuperstepCost(1e-3, 1e-5, 1000, 2000), bsp.SuperstepCost(2e-3, 1e-5, 0, 0)])
     costs.plot(tmp_path / "costs.png", bsp.Machine(2, 1e-9, 1e-5))
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")

@@ -21,9 +21,11 @@ def gate(manager: px.Manager, tmp_path: Path) -> Any:
     """Makes calls that end when the file that bears their name is touched."""
     names: list[Path] = []
 
-    def call(name: str) -> tuple[Future[str], Callable[[], None]]:
+    def call(
+        name: str, function: Callable[[str], str] = tasks.once_it_exists
+    ) -> tuple[Future[str], Callable[[], None]]:
         names.append(tmp_path / name)
-        return manager.submit(tasks.once_it_exists, str(tmp_path / name)), (tmp_path / name).touch
+        return manager.submit(function, str(tmp_path / name)), (tmp_path / name).touch
 
     yield call
     for path in names:
@@ -58,6 +60,24 @@ def test_the_first_exception(manager: px.Manager, gate: Any) -> None:
     assert finished | pending == {good, bad, waiting}
 
 
+def wait_for(path: str) -> str:
+    """A function of its own, whose calls are thought to take as long as its calls before."""
+    return tasks.once_it_exists(path)
+
+
+def test_others_do_not_wait_behind_one_that_goes_on(manager: px.Manager, tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    manager.submit(wait_for, str(tmp_path / "there")).result(timeout=30)
+    waiting = manager.submit(wait_for, str(tmp_path / "late"))
+    others: list[Future[Any]] = [manager.submit(tasks.double, number) for number in range(60)]
+    others += [manager.submit(tasks.inverse, number) for number in range(1, 20)]
+    try:
+        assert futures.wait(others, timeout=30).not_done == set()
+        assert not waiting.done()
+    finally:
+        (tmp_path / "late").touch()
+
+
 def test_all_of_them(manager: px.Manager) -> None:
     calls = [manager.submit(divmod, 2, number % 3) for number in range(12)]
     finished, pending = futures.wait([*calls, *calls, done()], return_when=ALL_COMPLETED, timeout=30)
@@ -76,7 +96,10 @@ def test_not_all_of_them_in_time(manager: px.Manager, gate: Any) -> None:
 
 
 def test_cancelled_ones_are_done(manager: px.Manager, gate: Any) -> None:
-    gates = [gate(str(number)) for number in range(20)]
+    def never_called(path: str) -> str:  # of such a function, few calls are sent before the first has come back
+        return tasks.once_it_exists(path)
+
+    gates = [gate(str(number), never_called) for number in range(20)]
     cancelled = {call for call, _ in gates if call.cancel()}
     assert cancelled
     for _, open_gate in gates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from phalanx.cli.programs import LIBRARIES, library_variables
 
 PROGRAMS = Path(__file__).parent / "mpi"
+MPICH = Path(sys.prefix) / "mpich"
 PHALANX = [str(Path(sys.executable).with_name("phalanx"))]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
 HEADER = (LIBRARIES / "include" / "mpi.h").read_text()
@@ -48,6 +50,17 @@ def test_a_program_alone_and_with_others(tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == expected, done.stderr
 
 
+def test_a_program_that_has_sessions_only(tmp_path: Path) -> None:
+    program = tmp_path / "sessions"
+    compile_program(PROGRAMS / "sessions.c", program, *STRICT)
+    for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (1, 3))):
+        done = run([*command, str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+    done = run([*PHALANX, "mpirun", "-n", "2", str(program), "3"])
+    assert done.returncode == 3
+    assert "exited with status 3" in done.stderr
+
+
 def test_files_of_several_processes(tmp_path: Path) -> None:
     program = tmp_path / "files"
     compile_program(PROGRAMS / "files.c", program, *STRICT)
@@ -73,6 +86,36 @@ def test_a_program_in_c_plus_plus(tmp_path: Path) -> None:
     )
     compile_program(source, tmp_path / "hello", "-Wall", "-Werror", command="mpicxx")
     assert run([str(tmp_path / "hello")]).stdout == "1"
+
+
+def test_a_program_in_fortran_built_with_mpich(tmp_path: Path) -> None:
+    if shutil.which("mpifort.mpich") is None:
+        reason = "needs Debian's gfortran, mpich and libmpich-dev"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    program = tmp_path / "fortran"
+    sources = [str(PROGRAMS / "fortran.f90"), str(PROGRAMS / "fortran.c")]
+    done = run(["mpifort.mpich", *sources, "-J", str(tmp_path), "-o", str(program)])
+    assert done.returncode == 0, done.stderr
+    for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (1, 2, 3))):
+        done = run([*command, str(program)], env={**os.environ, **library_variables()})
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_binary_runs_on_another_library_without_compiling_again(ranks: int, tmp_path: Path) -> None:
+    assert MPICH.exists(), "`make test` installs MPICH, whose library has the standard's interface too"
+    program = tmp_path / "portable"
+    compile_program(PROGRAMS / "portable.c", program, *STRICT)
+    here = run([*PHALANX, "mpirun", "-n", str(ranks), "--no-prefix", str(program), "version"])
+    variables = {**os.environ, "LD_LIBRARY_PATH": str(MPICH / "lib")}
+    there = run([str(MPICH / "bin" / "mpiexec"), "-n", str(ranks), str(program), "version"], env=variables)
+    assert "library phalanx" in here.stdout, here.stderr
+    assert "library MPICH Version" in there.stdout, there.stderr
+    lines = [
+        sorted(line for line in text.splitlines() if re.match(r"\d ", line)) for text in (here.stdout, there.stdout)
+    ]
+    assert len(lines[0]) > 10 * ranks
+    assert lines[0] == lines[1]
 
 
 def test_an_error_ends_a_program_that_does_not_ask_for_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import Eventually
+from conftest import Eventually, has_ended
 
 from laboratory.processes import Process
 
@@ -292,17 +292,6 @@ def test_output_of_a_process_that_escaped_is_not_waited_for(run: Run) -> None:
     os.kill(int(done.stderr.split()[1]), signal.SIGKILL)
 
 
-def has_ended(group: int) -> bool:
-    """Whether no process of the group lives."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, _, its_group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group and state != "Z":
-                found.append(folder.name)
-    return not found
-
-
 def test_a_bsp_program_is_started_by_a_command_of_its_own(tmp_path: Path) -> None:
     command = [PHALANX, "bsprun", "-n", "2", "echo", "here"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
@@ -329,3 +318,34 @@ def test_a_terminal_shows_colours_and_questions(tmp_path: Path) -> None:
     assert process.wait(timeout=30) == 0
     assert b"\x1b[36m[0]\x1b[0m who? " in seen
     assert b"hello me" in seen
+
+
+LOSS = """
+import os, signal
+from mpi4py import MPI
+from phalanx.adapters.mpi4py import ERR_PROC_FAILED
+world = MPI.COMM_WORLD
+if world.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    {wait}
+except MPI.Exception as error:
+    assert error.Get_error_class() == ERR_PROC_FAILED
+    print(error)
+"""
+WAITS = ["world.recv(source=1)", "world.recv()", "world.Probe(1)", "world.ssend(0, 1)", "world.allreduce(0)"]
+
+
+@pytest.mark.parametrize("transport", ["shared", "sockets"])
+@pytest.mark.parametrize("wait", WAITS)
+def test_what_a_lost_rank_has_a_part_in_fails(run: Run, transport: str, wait: str) -> None:
+    options = ["-n", "3", "--keep-going", "--no-prefix", "--transport", transport]
+    done = run(*options, sys.executable, "-c", LOSS.format(wait=wait))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"rank 1 on {HERE} was killed by signal 9 (SIGKILL)") == 2, done.stdout
+
+
+def test_links_are_chosen_for_one_machine_only(run: Run) -> None:
+    done = run("--transport", "sockets", "--hosts", "a:1", "-n", "1", "true")
+    assert done.returncode == 2
+    assert "--transport is for ranks of this machine" in done.stderr

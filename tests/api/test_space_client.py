@@ -11,6 +11,7 @@ import socket
 import struct
 import termios
 import threading
+import time
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import Any
 
 import phalanx as px
 import pytest
+from api.conftest import Script
 from conftest import Eventually
 
 from laboratory.processes import until
@@ -88,6 +90,35 @@ def test_a_fork_that_ends_leaves_the_connection_to_its_parent(space: px.Space) -
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert space.in_("before", int, timeout=10) == ("before", 1)
+
+
+def test_what_a_killed_process_has_taken_is_gone(script: Script, eventually: Eventually) -> None:
+    with px.Space() as space:
+        space.out_many([("x", number) for number in range(20)])
+        address = space.serve()
+        for watches in (False, True):  # bytes that the process has not read when it ends
+            process = script(
+                """
+                import os, signal, sys
+                import phalanx as px
+                space = px.Space(sys.argv[1])
+                space.out("hello")
+                if sys.argv[2] == "True":
+                    events = space.notify("y", int)
+                for number in range(5):
+                    print("took", space.inp("x", int)[1], flush=True)
+                space.inp("x", int)
+                os.kill(os.getpid(), signal.SIGKILL)
+                """,
+                address,
+                str(watches),
+            )
+            space.in_("hello", timeout=30)
+            while process.code is None:
+                space.out("y", 0)
+                time.sleep(0.001)
+        eventually(lambda: not space.info().unacknowledged, what="the end of the process at the space")
+        assert space.count("x", int) == 20 - 2 * 6
 
 
 def test_a_class_with_a_new_of_its_own_comes_back(space: px.Space) -> None:

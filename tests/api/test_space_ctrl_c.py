@@ -115,6 +115,15 @@ def _others_wait() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.fixture(autouse=True)
+def _only_new_garbage() -> Iterator[None]:
+    """What other tests have made is not looked through again and again for what one of these leaves."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def everything_is_settled(space: px.Space, members: list[px.Space], taken: int) -> bool:
     gc.collect()
     if any(vars(space.engine)[name] for name in ("_waiting", "_askings", "_transactions")):

@@ -1,4 +1,5 @@
-"""A client of a replicated space that says what it did and when: one JSON list a line, until it is ended.
+"""A client of a replicated space that says what it did and when: one JSON list a line, until SIGTERM. It
+finishes what it does then.
 
     python history_program.py '["HOST:PORT", …]' '{"identity": …}'
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import sys
 import time
+from threading import Event
 from typing import Any
 
 import phalanx as px
@@ -28,9 +31,11 @@ def do(space: px.Space, what: str, kind: int) -> bool:
 
 
 def main(members: list[str], options: dict[str, Any]) -> None:
+    ended = Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with px.Space(f"{members[0]}/jobs", replicas=len(members), members=members[1:], **options) as space:
         kind, did = 0, 0
-        while True:
+        while not ended.is_set():
             now = int(time.monotonic() / SLOT)
             kind, did = (kind, did + 1) if now == kind else (now, 0)
             if did >= MOST:

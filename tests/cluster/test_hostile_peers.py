@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cluster.grid import PATIENCE, Executor, Grid
+from cluster.spaces import Served
 
 from laboratory.lab import Host
 from laboratory.processes import until
@@ -43,13 +44,22 @@ def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def attack(villain: Host, executor: Executor, messages: Iterable[bytes]) -> None:
+def attack(villain: Host, server: Executor | Served, messages: Iterable[bytes]) -> None:
     """Send each message on a connection of its own, and hold these open until the lab closes."""
     for message in messages:
-        peer = villain.connect(executor.host.address, executor.port)
+        peer = villain.connect(server.host.address, server.port)
         peer.setblocking(False)
         with suppress(BlockingIOError, ConnectionError):  # it may have hung up on us already
             peer.send(message)
+
+
+def come_and_go(villain: Host, server: Executor | Served) -> None:
+    """Connect 300 times, each ended by a reset instead of a farewell; wait until the server has nothing open of it."""
+    before = open_files(server.process.pid)
+    for _ in range(300):
+        with villain.connect(server.host.address, server.port) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    until(lambda: open_files(server.process.pid) <= before, timeout=PATIENCE, what="closed connections")
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -87,12 +97,7 @@ def test_a_conversation_that_was_overheard_opens_no_door(grid: Grid) -> None:
 
 def test_a_peer_that_comes_and_goes_leaves_nothing_open(grid: Grid) -> None:
     left, villain = grid.executors("left")[0], grid.desk.lab.host("villain")
-    before = open_files(left.process.pid)
-    for _ in range(300):
-        with villain.connect(left.host.address, left.port) as peer:
-            # Ends with a reset instead of a farewell.
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    until(lambda: open_files(left.process.pid) <= before, timeout=PATIENCE, what="closed connections")
+    come_and_go(villain, left)
     grid.farm([left], degree=2).complete()
 
 

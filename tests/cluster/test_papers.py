@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cluster.grid import Grid
 
+from bench.transfer import gridftp
 from laboratory.lab import Lab
 
 TOP = Path(__file__).parents[2]
@@ -82,3 +83,19 @@ def test_a_case_study_runs_in_all_settings_with_private_links_between_machines(l
     assert len(files) == 6
     assert {f"crew{number}" for number in range(5)} <= {name.split("-")[0] for name in files}
     assert "| machines" in (tmp_path / "matrix-blocks.md").read_text()
+
+
+@pytest.mark.usefixtures("runtime_folder")
+def test_tables_and_figures_of_copies_are_measured_beside_gridftp(lab: Lab, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.papers.gridftp", "--quick", "--counts", "1", "--out", str(tmp_path)]
+    chosen = ["--only", "fig1-safe", "--only", "fig2"]
+    done = subprocess.run([*command, *chosen], cwd=TOP, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    systems = {"phalanx"} | (set() if gridftp.missing() else {"gridftp"})
+    heat, stripes = (json.loads((tmp_path / f"{name}.json").read_text())["samples"] for name in ("fig1-safe", "fig2"))
+    assert {(cell["system"], cell["level"], cell["streams"]) for cell in heat} == {(one, "safe", 1) for one in systems}
+    assert {(cell["system"], cell["stripes"]) for cell in stripes} == {(one, n) for one in systems for n in (1, 2)}
+    assert all(rate > 0 for cell in (*heat, *stripes) for rate in cell["gigabytes_per_second"])
+    for cell in stripes:
+        # Each stripe has a line of 1 Gbit/s, headers included: more than that, and the line was not there.
+        assert all(rate < 0.125 * 1.2 * cell["stripes"] for rate in cell["gigabytes_per_second"])

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import ssl
-from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
-from cluster.grid import PATIENCE, Grid
-from cluster.spaces import Served, Use, serve
-from cluster.test_hostile_peers import HELLO, NONSENSE, memory, open_files
-
-from laboratory.lab import Host
-from laboratory.processes import until
+from cluster.grid import Grid
+from cluster.spaces import Use, serve
+from cluster.test_hostile_peers import HELLO, NONSENSE, attack, come_and_go, memory
 
 #: What a client that proves who it is begins with, and one that does not.
 PREAMBLE, SHOWS_NOTHING = b"phlnx\x01\x02" + b"\1" * 16, b"phlnx\x01\x02" + bytes(16)
@@ -29,15 +24,6 @@ ATTACKS = {
 }
 
 
-def attack(villain: Host, server: Served, messages: Iterable[bytes]) -> None:
-    """Send each message on a connection of its own, and hold these open until the lab closes."""
-    for message in messages:
-        peer = villain.connect(server.host.address, server.port)
-        peer.setblocking(False)
-        with suppress(BlockingIOError, ConnectionError):  # it may have hung up on us already
-            peer.send(message)
-
-
 @pytest.mark.parametrize("name", ATTACKS)
 def test_strangers_do_not_stop_a_server(grid: Grid, name: str) -> None:
     server, villain = serve(grid, "left"), grid.desk.lab.host("villain")
@@ -50,12 +36,7 @@ def test_strangers_do_not_stop_a_server(grid: Grid, name: str) -> None:
 
 def test_a_peer_that_comes_and_goes_leaves_nothing_open(grid: Grid) -> None:
     server, villain = serve(grid, "left"), grid.desk.lab.host("villain")
-    before = open_files(server.process.pid)
-    for _ in range(300):
-        with villain.connect(server.host.address, server.port) as peer:
-            # Ends with a reset instead of a farewell.
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    until(lambda: open_files(server.process.pid) <= before, timeout=PATIENCE, what="closed connections")
+    come_and_go(villain, server)
     assert Use(grid, server.space(), "rate").first("served") == 100
 
 

@@ -81,6 +81,14 @@ class Cuts:
 
         return until(leading, timeout=PATIENCE, what="a leader")[-1]
 
+    def end(self) -> None:
+        """All clients finish what they do: a tuple put by one that was killed would have been put by nobody."""
+        clients = [client for side in self.clients.values() for client in side]
+        for client in clients:
+            client.signal(signal.SIGTERM)
+        for client in clients:
+            assert client.wait(timeout=PATIENCE) == 0, client.report()
+
     def lose(self, name: str, fault: Fault) -> None:
         """Loses one member for a while: the others go on, it says nothing, and when it is back all are answered."""
         heal = fault(self.members[name])
@@ -120,9 +128,7 @@ def test_what_all_were_told_while_members_were_lost_could_have_happened_in_one_o
     cuts.lose(cuts.leader(), fault)
     cuts.lose(next(name for name in NAMES if name != cuts.leader()), fault)
     cuts.lose(cuts.leader(), fault)
-    for clients in cuts.clients.values():
-        for client in clients:
-            client.kill()
+    cuts.end()
     kinds: dict[int, list[Operation]] = defaultdict(list)
     for side in cuts.clients:
         for kind, operation in cuts.told(side):

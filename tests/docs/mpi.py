@@ -43,15 +43,15 @@ INTRODUCTION = """\
 
 <!-- Generated from the sources; `make fix` writes it. -->
 
-What `mpi.h` declares (MPI 5.0), and what phalanx has of it: {there} of {all} functions. The others are in both
-libraries as well, so that programs which name them load and run; calling one returns
-`MPI_ERR_UNSUPPORTED_OPERATION`. Functions whose name ends in `_c` take large counts. Each function has a twin
-`PMPI_…` for profiling tools.
+What `mpi.h` declares (MPI 5.0): {all} functions, all of which both libraries have. Functions whose name ends in `_c`
+take large counts. Each function has a twin `PMPI_…` for profiling tools. What a function cannot do is an error that
+says so, `MPI_ERR_UNSUPPORTED_OPERATION` where no other one fits.
 
 Files: each process reads and writes by itself, so the file must be in reach of all; collective operations are
 independent ones with the synchronization that they need. Non-blocking operations and the first halves of split ones
-are done when they return, but for those at the shared file pointer. Data are in files what they are in memory:
-`"external32"` and conversion functions are refused with an error.
+are done when they return, but for those at the shared file pointer. Data are in files what they are in memory, or
+`"external32"`; `MPI_Register_datarep` takes representations that need no conversion, and refuses conversion functions
+with `MPI_ERR_CONVERSION`.
 """
 
 
@@ -80,12 +80,6 @@ def name_of(prototype: str) -> str:
     return prototype.split("(")[0].split()[-1]
 
 
-def unsupported() -> set[str]:
-    """The functions that are not there yet."""
-    source = (CRATE / "c" / "unsupported.rs").read_text()
-    return set(re.findall(r"\bMPI_\w+", source.split("unsupported! {")[1]))
-
-
 def numbers() -> str:
     """The constants, as C has them."""
     lines = ["/* Classes of errors. */", ""]
@@ -106,7 +100,7 @@ def prototypes() -> str:
         lines += [f"/* {title}. */", "", *functions, ""]
     lines += ["/* The same for profiling tools. */", ""]
     for _, functions in chapters():
-        lines += [re.sub(r"\bMPI_(\w+)\(", r"PMPI_\1(", function, count=1) for function in functions]
+        lines += [re.sub(r"\b(MPIX?_\w+)\(", r"P\1(", function, count=1) for function in functions]
     return "\n".join(lines) + "\n"
 
 
@@ -118,14 +112,9 @@ def header() -> str:
 
 def page() -> str:
     """All of `docs/reference/mpi.md`."""
-    missing = unsupported()
-    names = [name_of(function) for _, functions in chapters() for function in functions]
-    text = [INTRODUCTION.format(there=len(set(names) - missing), all=len(names))]
+    text = [INTRODUCTION.format(all=sum(len(functions) for _, functions in chapters()))]
     for title, functions in chapters():
-        text += [f"## {title}", "", "| function | state |", "|---|---|"]
-        for name in map(name_of, functions):
-            text.append(f"| `{name}` | {'unsupported' if name in missing else 'there'} |")
-        text.append("")
+        text += [f"## {title}", "", *(f"- `{name_of(function)}`" for function in functions), ""]
     return "\n".join(text)
 
 

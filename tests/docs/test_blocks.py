@@ -24,6 +24,8 @@ def read(page: Path, folder: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+# One at a time: pages name ports.
+@pytest.mark.xdist_group("pages")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_is_true(page: Path, tmp_path: Path) -> None:
     read(page, tmp_path)

@@ -47,9 +47,6 @@ static void errors(void) {
     CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN) == MPI_SUCCESS);
     CHECK(class_of(MPI_Info_get_nkeys(MPI_INFO_NULL, NULL)) == MPI_ERR_ARG);
     CHECK(class_of(MPI_Comm_set_errhandler(MPI_COMM_SELF, (MPI_Errhandler)MPI_COMM_WORLD)) == MPI_ERR_ERRHANDLER);
-    /* A function that there is not yet. */
-    code = MPI_Comm_join(0, NULL);
-    CHECK(class_of(code) == MPI_ERR_UNSUPPORTED_OPERATION && says(code, "MPI_Comm_join"));
 }
 
 static void memory(void) {

@@ -64,6 +64,56 @@ static void pointers(MPI_File file) {
     CHECK(!MPI_File_read_ordered_end(file, &back, &status) && back == number);
 }
 
+/* Process r sees the longs r, r + size, r + 2 * size, ..., which have four bytes each in the file. */
+static void portable(MPI_File file) {
+    MPI_Datatype every, type, etype;
+    MPI_Aint extent;
+    MPI_Offset at, displacement;
+    MPI_Status status;
+    char datarep[MPI_MAX_DATAREP_STRING];
+    struct { double value; short number; } pairs[2] = {{1.0, -2}, {-0.5, 3}}, same[2];
+    long numbers[3], back[4] = {0}, large = 1L << 40;
+    unsigned char bytes[10];
+    int count, one = 1, i;
+    CHECK(!MPI_File_set_size(file, 0));
+    MPI_Type_create_subarray(1, &size, &one, &rank, MPI_ORDER_C, MPI_LONG, &every);
+    MPI_Type_commit(&every);
+    CHECK(!MPI_File_set_view(file, 0, MPI_LONG, every, "external32", MPI_INFO_NULL));
+    MPI_Type_free(&every);
+    CHECK(!MPI_File_get_view(file, &displacement, &etype, &type, datarep));
+    CHECK(etype == MPI_LONG && !strcmp(datarep, "external32"));
+    MPI_Type_free(&type);
+    CHECK(!MPI_File_get_type_extent(file, MPI_LONG, &extent) && extent == 4);
+    CHECK(!MPI_File_get_type_extent(file, MPI_DOUBLE_INT, &extent) && extent == 12);
+    for (i = 0; i < 3; i++) numbers[i] = -(rank + i * size) - 1;
+    CHECK(!MPI_File_write_all(file, numbers, 3, MPI_LONG, &status));
+    CHECK(!MPI_Get_count(&status, MPI_LONG, &count) && count == 3);
+    CHECK(!MPI_File_get_position(file, &at) && at == 3);
+    CHECK(!MPI_File_get_byte_offset(file, 2, &at) && at == 4 * (rank + 2 * size));
+    CHECK(!MPI_File_sync(file) && !MPI_Barrier(MPI_COMM_WORLD));
+    CHECK(!MPI_File_get_size(file, &at) && at == 12 * size);
+    CHECK(!MPI_File_read_at(file, 1, back, 4, MPI_LONG, &status));
+    CHECK(!MPI_Get_count(&status, MPI_LONG, &count) && count == 2 && back[0] == numbers[1] && back[1] == numbers[2]);
+    CHECK(class_of(MPI_File_write_at(file, 0, &large, 1, MPI_LONG, &status)) == MPI_ERR_CONVERSION);
+    CHECK(!MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    CHECK(!MPI_File_read_at(file, 4 * rank, bytes, 4, MPI_BYTE, &status));
+    CHECK(bytes[0] == 255 && bytes[1] == 255 && bytes[2] == 255 && bytes[3] == 255 - rank);
+    /* A structure in memory, its numbers one after the other in the file. */
+    MPI_Aint places[2] = {0, sizeof(double)};
+    int lengths[2] = {1, 1};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_SHORT}, pair;
+    MPI_Type_create_struct(2, lengths, places, types, &pair);
+    MPI_Type_commit(&pair);
+    CHECK(!MPI_File_set_view(file, 20 * rank, MPI_BYTE, MPI_BYTE, "external32", MPI_INFO_NULL));
+    CHECK(!MPI_File_write(file, pairs, 2, pair, &status) && !MPI_Get_count(&status, pair, &count) && count == 2);
+    CHECK(!MPI_File_read_at(file, 0, same, 2, pair, &status) && same[1].value == -0.5 && same[1].number == 3);
+    CHECK(!MPI_File_set_view(file, 20 * rank, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    CHECK(!MPI_File_read_at(file, 0, bytes, 10, MPI_BYTE, &status));
+    CHECK(!memcmp(bytes, "\x3f\xf0\0\0\0\0\0\0\xff\xfe", 10));
+    MPI_Type_free(&pair);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void failures(const char *name, MPI_File file) {
     MPI_File none = MPI_FILE_NULL;
     MPI_Errhandler own, found;
@@ -83,7 +133,7 @@ static void failures(const char *name, MPI_File file) {
     CHECK(class_of(MPI_File_write_at(file, 0, &byte, -1, MPI_BYTE, &status)) == MPI_ERR_COUNT);
     CHECK(class_of(MPI_File_write_at(file, 0, NULL, 1, MPI_BYTE, &status)) == MPI_ERR_BUFFER);
     CHECK(class_of(MPI_File_write_at(file, 0, &byte, 1, MPI_DATATYPE_NULL, &status)) == MPI_ERR_TYPE);
-    code = MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL);
+    code = MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external64", MPI_INFO_NULL);
     CHECK(class_of(code) == MPI_ERR_UNSUPPORTED_DATAREP);
     MPI_File_create_errhandler(handler, &own);
     MPI_File_set_errhandler(file, own);
@@ -108,6 +158,7 @@ int main(int argc, char **argv) {
     views(file);
     pointers(file);
     CHECK(!MPI_File_preallocate(file, 10000) && !MPI_File_get_size(file, &bytes) && bytes == 10000);
+    portable(file);
     failures(name, file);
     CHECK(!MPI_File_close(&file) && file == MPI_FILE_NULL);
     CHECK(class_of(MPI_File_delete(name, MPI_INFO_NULL)) == MPI_ERR_NO_SUCH_FILE);

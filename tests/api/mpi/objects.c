@@ -91,6 +91,49 @@ static void sessions(void) {
     CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS && session == MPI_SESSION_NULL);
 }
 
+/* Buffered sends in a session's communicators use its buffer; one of the communicator's own goes before it. */
+static void buffers(void) {
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm, copy, part;
+    MPI_Request request;
+    static char memory[1000 + MPI_BSEND_OVERHEAD], more[100000];
+    char text[500], got[500];
+    void *address;
+    MPI_Count large;
+    int size;
+    CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+    CHECK(MPI_Group_from_session_pset(session, "mpi://SELF", &group) == MPI_SUCCESS);
+    CHECK(!MPI_Comm_create_from_group(group, "buffers", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm));
+    CHECK(class_of(MPI_Bsend(text, 10, MPI_CHAR, 0, 1, comm)) == MPI_ERR_BUFFER);
+    CHECK(MPI_Session_attach_buffer(session, memory, sizeof memory) == MPI_SUCCESS);
+    CHECK(class_of(MPI_Session_attach_buffer(session, more, sizeof more)) == MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Bsend(text, 10, MPI_CHAR, 0, 1, MPI_COMM_SELF)) == MPI_ERR_BUFFER);
+    memset(text, 7, sizeof text);
+    CHECK(!MPI_Comm_dup(comm, &copy) && !MPI_Comm_split(copy, 0, 0, &part));
+    MPI_Comm all[] = {comm, copy, part};
+    for (int i = 0; i < 3; i++) {
+        CHECK(MPI_Bsend(text, sizeof text, MPI_CHAR, 0, 1, all[i]) == MPI_SUCCESS);
+        CHECK(!MPI_Recv(got, sizeof got, MPI_CHAR, 0, 1, all[i], MPI_STATUS_IGNORE) && !memcmp(got, text, sizeof got));
+        CHECK(class_of(MPI_Bsend(more, sizeof more, MPI_CHAR, 0, 1, all[i])) == MPI_ERR_BUFFER);
+    }
+    CHECK(!MPI_Comm_attach_buffer(comm, more, sizeof more));
+    CHECK(!MPI_Bsend(more, sizeof more / 2, MPI_CHAR, 0, 1, comm));
+    CHECK(!MPI_Recv(more, sizeof more / 2, MPI_CHAR, 0, 1, comm, MPI_STATUS_IGNORE));
+    CHECK(!MPI_Comm_detach_buffer(comm, &address, &size) && address == more && size == (int)sizeof more);
+    CHECK(MPI_Session_flush_buffer(session) == MPI_SUCCESS);
+    CHECK(!MPI_Session_iflush_buffer(session, &request) && !MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK(!MPI_Session_detach_buffer_c(session, &address, &large) && address == memory && large == sizeof memory);
+    CHECK(!MPI_Session_attach_buffer_c(session, MPI_BUFFER_AUTOMATIC, 0));
+    CHECK(!MPI_Bsend(more, sizeof more, MPI_CHAR, 0, 1, part));
+    CHECK(!MPI_Recv(more, sizeof more, MPI_CHAR, 0, 1, part, MPI_STATUS_IGNORE));
+    CHECK(!MPI_Session_detach_buffer(session, &address, &size) && address == MPI_BUFFER_AUTOMATIC);
+    CHECK(class_of(MPI_Session_detach_buffer(MPI_SESSION_NULL, &address, &size)) == MPI_ERR_SESSION);
+    CHECK(class_of(MPI_Session_attach_buffer(session, memory, -1)) == MPI_ERR_COUNT);
+    CHECK(!MPI_Comm_free(&part) && !MPI_Comm_free(&copy) && !MPI_Comm_free(&comm) && !MPI_Group_free(&group));
+    CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS);
+}
+
 static void statuses(void) {
     MPI_Status status;
     int number;
@@ -141,6 +184,7 @@ int main(int argc, char **argv) {
     attributes();
     groups();
     sessions();
+    buffers();
     statuses();
     generalized();
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

@@ -1,0 +1,51 @@
+"""Executors of this process that export folders, and the user of their grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from phalanx import _native
+from phalanx.hosts import COMMAND, PYTHON
+
+#: Networks whose links are clear where nothing else is asked for.
+TRUSTED = ["127.0.0.0/8"]
+
+
+class Exporters:
+    """A grid of executors, which end with the ``with``. ``identity``: ada's file, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = _native.create_grid()
+        self.identity = folder / "user.pem"
+        self.identity.write_text(_native.issue_member(self.authority, "user", "ada"))
+        self._executors: list[_native.Executor] = []
+
+    def start(
+        self, name: str, *exports: str, usual: str = "links", trusted: Sequence[str] = (), accepted: Sequence[str] = ()
+    ) -> str:
+        """The address of one more."""
+        executor = _native.Executor(
+            "127.0.0.1:0",
+            identity_file=_native.issue_member(self.authority, "executor", name),
+            capacity=1,
+            accepted=list(accepted),
+            command=COMMAND,
+            python=PYTHON,
+            policy=(usual, list(trusted), None),
+            spaces=None,
+            exports=list(exports),
+            environment=[],
+        )
+        self._executors.append(executor)
+        return executor.address
+
+    def __enter__(self) -> Exporters:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._executors:
+            self._executors.pop().close()
