@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.peers import command
 from bench.peers.processes import Strangers, adopt_orphans, end_descendants
 from bench.peers.registry import PEERS, ROWS, missing
 from bench.peers.settings import FULL, QUICK, Settings
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> tuple[dict[str, Samples], dict[str, Any
     results: dict[str, Samples] = {}
     strangers = Strangers()
     for name, rows, repeats in _plan(_present(options.peers), options.only, settings):
-        _say(f"{strangers.seconds:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}")
+        command.say(f"{strangers.seconds:5.0f} s  {PEERS[name].title}: {', '.join(ROWS[row] for row in rows)}")
         samples = _first(name) if rows == ["first"] else _measure(name, rows, settings._replace(repeats=repeats))
         _merge(results.setdefault(name, {}), samples)
     seconds, (others, stolen) = strangers.seconds, strangers.percents()
@@ -64,13 +64,9 @@ def _run(options: argparse.Namespace) -> tuple[dict[str, Samples], dict[str, Any
 
 def _options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description="phalanx and its peers side by side")
-    parser.add_argument("--quick", action="store_true", help="one short sample of each, to see that it runs")
-    parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser = command.table_parser("phalanx and its peers side by side", ROWS)
     parser.add_argument("--peers", metavar="LIST", default=",".join(PEERS), help=",".join(PEERS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     options = parser.parse_args()
-    options.only = options.only or list(ROWS)
     options.peers = options.peers.split(",")
     if unknown := set(options.peers) - set(PEERS):
         parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
@@ -81,7 +77,7 @@ def _present(names: list[str]) -> list[str]:
     """Return the peers that are installed, and say which are not."""
     for name in names:
         if lacking := missing(name):
-            _say(f"absent: {PEERS[name].title} is skipped, not installed: {', '.join(lacking)}")
+            command.say(f"absent: {PEERS[name].title} is skipped, not installed: {', '.join(lacking)}")
     return [name for name in names if not missing(name)]
 
 
@@ -116,7 +112,7 @@ def _measure(name: str, rows: list[str], settings: Settings) -> Samples:
                 )  # fmt: skip
         except subprocess.SubprocessError as error:
             what = "did not stop by itself" if out.exists() else "failed"
-            _say(f"{PEERS[name].title} {what}, {type(error).__name__}:\n{log.read_text()[-1000:]}")
+            command.say(f"{PEERS[name].title} {what}, {type(error).__name__}:\n{log.read_text()[-1000:]}")
         finally:
             end_descendants()
         return json.loads(out.read_text()) if out.exists() else {}
@@ -141,7 +137,7 @@ def _first(name: str) -> Samples:
         end_descendants()
         process.communicate()
     if not line.strip().isdigit():
-        _say(f"{PEERS[name].title} failed: no first result")
+        command.say(f"{PEERS[name].title} failed: no first result")
         return {}
     return {"first": {"s": [elapsed]}}
 
@@ -165,16 +161,8 @@ def _merge(into: Samples, samples: Samples) -> None:
             kept[name] = kept[name] + value if isinstance(kept.get(name), list) else value
 
 
-def _say(line: str) -> None:
-    """Tell how far it is, apart from the table."""
-    print(line, file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
     try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
+        command.run(main)
     finally:
         end_descendants()

@@ -7,7 +7,6 @@ grid beside a clear one. bench/README.md says how each figure is taken.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from bench.peers import command
 from bench.peers.table import grid, verdict
 from bench.peers.versions import versions
 from bench.security.arrays import LEVELS, array_rates
@@ -40,10 +40,7 @@ class Line(NamedTuple):
 
 def main() -> None:
     """Measure everything and print the tables."""
-    parser = argparse.ArgumentParser(description="what each level of security costs")
-    parser.add_argument("--quick", action="store_true", help="one short sample of each, to see that it runs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
-    options = parser.parse_args()
+    options = command.table_parser("what each level of security costs").parse_args()
     quick = ["--quick"] if options.quick else []
     links = json.loads(_run([*_LINKS, *quick]))
     arrays = array_rates(turns=1 if options.quick else 7, count=100 if options.quick else 600)
@@ -55,9 +52,9 @@ def main() -> None:
         options.json.write_text(json.dumps(everything, indent=1) + "\n")
 
 
-def _run(command: Sequence[str]) -> str:
-    print(" ".join(command), file=sys.stderr, flush=True)
-    return subprocess.run(command, cwd=_TOP, stdout=subprocess.PIPE, text=True, check=True).stdout
+def _run(words: Sequence[str]) -> str:
+    command.say(" ".join(words))
+    return subprocess.run(words, cwd=_TOP, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def _peers(quick: list[str]) -> dict[str, Any]:
@@ -175,4 +172,4 @@ def _limits(links: dict[str, float]) -> list[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main, subprocess.CalledProcessError)

@@ -6,19 +6,15 @@ turns in the same run. bench/README.md says how each figure is taken.
 
 from __future__ import annotations
 
-import argparse
-import json
-import signal
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from statistics import median
 
 import phalanx as px
 
+from bench.peers import command
 from bench.peers.figures import shown
-from bench.peers.processes import Strangers, disturbance
+from bench.peers.processes import Strangers
 from bench.peers.table import grid, verdict
 from bench.peers.versions import versions
 from bench.spaces.identities import own_grid
@@ -29,9 +25,9 @@ from laboratory.redis_server import missing, redis_server
 _HEAD = ("what", "phalanx", "Redis", "ratio", "reach", "verdict")
 
 
-def main() -> int:
+def main() -> None:
     """Measure what was asked for and print the table."""
-    options = _options()
+    options = command.table_parser("tuple spaces beside Redis", ROWS).parse_args()
     settings = QUICK if options.quick else FULL
     results: dict[str, Samples] = {}
     strangers = Strangers()
@@ -40,31 +36,15 @@ def main() -> int:
         reason = missing()
         redis = None if reason else stack.enter_context(redis_server())
         if reason:
-            _say(f"without Redis: {reason}")
-        for name in dict.fromkeys(options.only):
-            _say(f"{strangers.seconds:5.0f} s  {name}")
+            command.say(f"without Redis: {reason}")
+        for name in options.only:
+            command.say(f"{strangers.seconds:5.0f} s  {name}")
             results[name] = ROWS[name].measure(settings, redis)
-    seconds, others = strangers.seconds, sum(strangers.percents())
-    print(_report(results, f"medians of {settings.rounds}, {seconds:.0f} s; others used {others:.0f} % of the cores"))
-    if disturbed := disturbance(others):
-        print(f"Uncertain figures: {disturbed}.")
-    if options.json:
-        facts = {"versions": versions(), "settings": settings._asdict(), "others_percent": others}
-        options.json.write_text(json.dumps({**facts, "results": results}, indent=1) + "\n")
-    return 0
+    facts = {"versions": versions(), "settings": settings._asdict(), "results": results}
+    command.conclude(_report(results), strangers, rounds=settings.rounds, file=options.json, facts=facts)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="tuple spaces beside Redis")
-    parser.add_argument("--quick", action="store_true", help="one short sample of each, to see that it runs")
-    parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
-    options = parser.parse_args()
-    options.only = options.only or list(ROWS)
-    return options
-
-
-def _report(results: dict[str, Samples], note: str) -> str:
+def _report(results: dict[str, Samples]) -> str:
     lines = [
         _line(figure, *results[row][name])
         for row in results
@@ -72,7 +52,7 @@ def _report(results: dict[str, Samples], note: str) -> str:
         if name in results[row]
     ]
     machine = ", ".join(f"{name} {version}" for name, version in versions().items() if name in _SHOWN)
-    return "\n\n".join([grid(_HEAD, lines), f"{machine}\n{note}"])
+    return "\n\n".join([grid(_HEAD, lines), machine])
 
 
 _SHOWN = {"python", "machine", "phalanx", "redis", "hiredis"}
@@ -95,15 +75,5 @@ def _line(figure: Figure, ours: Sequence[float], theirs: Sequence[float] | None)
     )
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
-    try:
-        sys.exit(main())
-    except px.PhalanxError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command.run(main, px.PhalanxError)

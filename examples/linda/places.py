@@ -195,10 +195,12 @@ def _local(me: int, order: dict[str, Any]) -> Member:
 
 def _watch(members: Sequence[Member], ended: threading.Event, failed: Failed) -> None:
     while not ended.wait(0.1):
-        for me, process in enumerate(members):
-            if code := process.poll():
-                failed(f"member {me} ended with code {code}, and has said why")
-                return
+        # All of them, since one that is told of a loss may have ended before the one that was lost is looked at.
+        codes = {me: code for me, process in enumerate(members) if (code := process.poll())}
+        if codes:
+            how = ", ".join(f"member {me} ended with code {code}" for me, code in codes.items())
+            failed(f"{how}; what they said is above")
+            return
 
 
 def _end(members: Sequence[Member], ended: threading.Event) -> None:

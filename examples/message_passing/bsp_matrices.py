@@ -8,8 +8,8 @@ product and puts them back; all synchronize again. Process 0 distributes and col
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 
 # A process of the program has one core, not all of them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -52,19 +52,30 @@ def multiply(a: Matrix | None, b: Matrix | None, size: int) -> Matrix | None:
     return product if first else None
 
 
-def main(size: int) -> None:
-    """Multiplies matrices of whole numbers, so that sums are exact in any order, and checks the product."""
+def check(a: Matrix, b: Matrix, product: Matrix) -> None:
+    """Whole numbers make sums exact in any order; a wrong product gives another vector, as good as certainly."""
+    vector = np.random.default_rng(1).integers(-1000, 1000, len(a)).astype(np.float64)
+    assert np.array_equal(product @ vector, a @ (b @ vector)), "the product is wrong"
+
+
+def main() -> None:
+    """Multiplies so often, and says each time how long that took."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("order", type=int, nargs="?", default=300)
+    parser.add_argument("--times", type=int, default=1)
+    options = parser.parse_args()
     with bsp.begin():
         a = b = None
         if bsp.pid() == 0:
-            a, b = np.random.default_rng(0).integers(-1000, 1000, (2, size, size)).astype(np.float64)
-        begun = bsp.time()
-        product = multiply(a, b, size)
-        seconds = bsp.time() - begun
-        if a is not None and b is not None and product is not None:
-            assert np.array_equal(product, a @ b), "the product is wrong"
-            print(f"{size} x {size} on {bsp.nprocs()} processes: {seconds:.3f} s")
+            a, b = np.random.default_rng(0).integers(-1000, 1000, (2, options.order, options.order)).astype(np.float64)
+        for _ in range(options.times):
+            begun = bsp.time()
+            product = multiply(a, b, options.order)
+            seconds = bsp.time() - begun
+            if a is not None and b is not None and product is not None:
+                check(a, b, product)
+                print(f"{options.order} x {options.order} on {bsp.nprocs()} processes: {seconds:.4f} s", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
+    main()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,7 +20,8 @@ from bench.papers.linda.cases import Case, cases
 from bench.papers.linda.figure import CaseFigure, Curve, Point
 from bench.papers.linda.in_lab import machines
 from bench.papers.muskel import drawing, writing
-from bench.peers.processes import Strangers, disturbance
+from bench.peers import command
+from bench.peers.processes import Strangers
 from examples.linda.places import CrewError, Place, run
 from examples.linda.search import ORDERS
 from laboratory.namespaces import obstacle
@@ -33,28 +32,21 @@ SETTINGS = ("threads", "processes", "machines")
 Places = dict[Curve, Place]
 
 
-def main() -> int:
+def main() -> None:
     """Measure what was asked for, and write it."""
     options = _options()
     if lacking := drawing.missing():
-        _say(lacking)
+        command.say(lacking)
     chosen = cases(options.order)
-    try:
-        with ExitStack() as stack:
-            places = _places(stack, options)
-            for name in dict.fromkeys(options.only):
-                case = chosen[name].quick() if options.quick else chosen[name]
-                _measure(name, case.limited(options.crews, options.runs), places, options)
-    except (px.PhalanxError, CrewError, RuntimeError) as error:
-        _say(f"error: {error}")
-        return 1
-    return 0
+    with ExitStack() as stack:
+        places = _places(stack, options)
+        for name in options.only:
+            case = chosen[name].quick() if options.quick else chosen[name]
+            _measure(name, case.limited(options.crews, options.runs), places, options)
 
 
 def _options() -> argparse.Namespace:
-    names = list(cases("listing"))
-    parser = argparse.ArgumentParser(description="the experiments of paper 002, with phalanx")
-    parser.add_argument("--only", action="append", choices=names, metavar="CASE", help=", ".join(names))
+    parser = command.parser("the experiments of paper 002, with phalanx", cases("listing"), kind="CASE")
     parser.add_argument("--settings", default=",".join(SETTINGS), metavar="LIST", help=",".join(SETTINGS))
     parser.add_argument("--order", choices=ORDERS, default="listing", help="in which searches visit spaces")
     parser.add_argument("--redis", action="store_true", help="also with all spaces at a Redis server, in processes")
@@ -64,7 +56,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--raw", type=Path, metavar="FOLDER", help="keep the profiler's files of all processes there")
     parser.add_argument("--out", type=Path, default=Path("bench-output/linda"), metavar="FOLDER")
     options = parser.parse_args()
-    options.only = options.only or names
     options.settings = options.settings.split(",")
     options.crews = [int(crew) for crew in options.crews.split(",")] if options.crews else None
     if options.crews and not all(0 < crew <= 15 for crew in options.crews):
@@ -79,12 +70,12 @@ def _places(stack: ExitStack, options: argparse.Namespace) -> Places:
     places = {Curve(kind, "phalanx"): Place(kind) for kind in ("threads", "processes") if kind in options.settings}
     if "machines" in options.settings:
         if reason := obstacle():
-            _say(f"without machines: {reason}")
+            command.say(f"without machines: {reason}")
         else:
             places[Curve("machines", "phalanx")] = stack.enter_context(machines(5 if options.quick else 15))
     if options.redis:
         if reason := missing():
-            _say(f"without Redis: {reason}")
+            command.say(f"without Redis: {reason}")
         else:
             server = stack.enter_context(redis_server())
             places[Curve("processes", "redis")] = Place("processes", redis=server.unix)
@@ -97,7 +88,9 @@ def _measure(name: str, case: Case, places: Places, options: argparse.Namespace)
     for number in range(case.rounds):
         for point in points:  # in turn, so that what is compared was measured within seconds
             program = next(size.program for size in case.sizes if size.label == point.size)
-            _say(f"{name}: run {number + 1} of {case.rounds}: {point.size}, crew of {point.crew}, {point.curve.title}")
+            command.say(
+                f"{name}: run {number + 1} of {case.rounds}: {point.size}, crew of {point.crew}, {point.curve.title}"
+            )
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 place = places[point.curve]
                 run(program, point.crew, Place(**{**vars(place), "figures": Path(folder)}))
@@ -105,11 +98,9 @@ def _measure(name: str, case: Case, places: Places, options: argparse.Namespace)
                 if options.raw:
                     label = f"{name}-{point.size}-{point.crew}-{point.curve.title}-{number}".replace(" ", "-")
                     shutil.copytree(folder, options.raw / label, dirs_exist_ok=True)
-    seconds, others = strangers.seconds, sum(strangers.percents())
-    facts = {"order": options.order, "rounds": case.rounds, "took_seconds": seconds, "others_percent": others}
-    facts["note"] = _note(case, options.order, others)
-    for path in writing.write(options.out / name, CaseFigure(case, points), facts):
-        print(path, flush=True)
+    facts = {"order": options.order, "rounds": case.rounds}
+    note = f"n = {case.rounds} on {os.cpu_count()} cores; searches visit spaces in the order: {options.order}"
+    writing.publish(options.out / name, CaseFigure(case, points), strangers, facts, note)
 
 
 def _points(case: Case, places: Places) -> Iterator[Point]:
@@ -119,19 +110,5 @@ def _points(case: Case, places: Places) -> Iterator[Point]:
                 yield Point(size.label, crew, curve)
 
 
-def _note(case: Case, order: str, others: float) -> str:
-    sentences = [f"n = {case.rounds} on {os.cpu_count()} cores; searches visit spaces in the order: {order}"]
-    sentences.append(disturbance(others))
-    return "; ".join(filter(None, sentences)) + "."
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command.run(main, px.PhalanxError, CrewError, RuntimeError)

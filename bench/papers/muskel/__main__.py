@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
-import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -25,34 +23,28 @@ from bench.papers.muskel.in_lab import lab_place
 from bench.papers.muskel.on_hosts import hosts_place
 from bench.papers.muskel.places import Place, Unfit
 from bench.papers.muskel.settings import SIZES, Settings
-from bench.peers.processes import Strangers, disturbance
+from bench.peers import command
+from bench.peers.processes import Strangers
 from laboratory.namespaces import obstacle
 
 FIGURES: dict[str, Any] = {"fig3": Figure3, "fig4-left": Bandwidth, "fig4-right": IsoGrain, "fig5": Mixes}
 
 
-def main() -> int:
+def main() -> None:
     """Measure what was asked for, and write it."""
     options = _options()
     settings = SIZES[options.scale]
     logging.getLogger("phalanx").setLevel(logging.ERROR)  # links are weak on purpose here, no need to warn each time
     if not options.hosts and (reason := obstacle()):
-        _say(f"{reason}. On real machines: --hosts hosts.txt needs none of this.")
-        return 1
+        raise Unfit(f"{reason}. On real machines: --hosts hosts.txt needs none of this.")
     if lacking := drawing.missing():
-        _say(lacking)
-    try:
-        with _place(options, settings) as place:
-            _measure(place, settings, options)
-    except (px.PhalanxError, Unfit) as error:
-        _say(f"error: {error}")
-        return 1
-    return 0
+        command.say(lacking)
+    with _place(options, settings) as place:
+        _measure(place, settings, options)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="the experiments of paper 000, with phalanx")
-    parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE", help=", ".join(FIGURES))
+    parser = command.parser("the experiments of paper 000, with phalanx", FIGURES, kind="FIGURE")
     parser.add_argument("--quick", action="store_const", const="quick", dest="scale", help="under 90 s")
     parser.add_argument("--scale", choices=SIZES, help=argparse.SUPPRESS)
     parser.add_argument("--hosts", type=Path, metavar="FILE", help="real machines; trusted networks are plain")
@@ -63,7 +55,6 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.lan <= 0:
         parser.error("--lan is a number of Mbit/s above 0")
-    options.only = options.only or list(FIGURES)
     return options
 
 
@@ -81,29 +72,14 @@ def _measure(place: Place, settings: Settings, options: argparse.Namespace) -> N
             "no link would be plain: declare a network trusted in the hosts file (trusted 10.1.0.0/16), "
             "and start the executors on it with --trusted 10.1.0.0/16"
         )
-    for name in dict.fromkeys(options.only):
-        _say(f"{name}: {FIGURES[name].title}")
+    for name in options.only:
+        command.say(f"{name}: {FIGURES[name].title}")
         strangers = Strangers()
-        figure = FIGURES[name].measured(place, settings, lambda line: _say(f"    {line}"))
-        seconds, others = strangers.seconds, sum(strangers.percents())
-        facts = {"place": place.title, "rounds": settings.rounds, "took_seconds": seconds, "others_percent": others}
-        facts["note"] = _note(place, settings, others)
-        for path in writing.write(options.out / name, figure, facts):
-            print(path, flush=True)
-
-
-def _note(place: Place, settings: Settings, others: float) -> str:
-    sentences = [f"Medians of n = {settings.rounds} on {place.title}", disturbance(others)]
-    return "; ".join(filter(None, sentences)) + "."
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        figure = FIGURES[name].measured(place, settings, lambda line: command.say(f"    {line}"))
+        facts = {"place": place.title, "rounds": settings.rounds}
+        note = f"Medians of n = {settings.rounds} on {place.title}"
+        writing.publish(options.out / name, figure, strangers, facts, note)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command.run(main, px.PhalanxError, Unfit)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.papers.muskel import drawing
+from bench.peers.processes import Strangers, disturbance
 
 
 class Measured(Protocol):
@@ -32,6 +33,15 @@ class Measured(Protocol):
 
     def draw(self, canvas: Any) -> None:
         """Put it on a matplotlib Figure."""
+
+
+def publish(stem: Path, figure: Measured, strangers: Strangers, facts: Mapping[str, Any], note: str) -> None:
+    """Write `figure` with `note` and what others used of the machine since `strangers`, and print the files' names."""
+    seconds, others = strangers.seconds, sum(strangers.percents())
+    notes = "; ".join(filter(None, [note, disturbance(others)]))
+    facts = {**facts, "took_seconds": seconds, "others_percent": others, "note": f"{notes}."}
+    for path in write(stem, figure, facts):
+        print(path, flush=True)
 
 
 def write(stem: Path, figure: Measured, facts: Mapping[str, Any]) -> list[Path]:

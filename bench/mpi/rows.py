@@ -1,0 +1,130 @@
+"""What is measured: each row with the figures that phalanx wants to reach, in the order in which they are printed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from bench.mpi.libraries import MEMORY, OURS, PEERS, PRIVATE, TCP, Library
+from bench.mpi.runs import Runs, begun, busy
+from bench.mpi.settings import Settings
+
+#: Samples of each figure of a row, by library.
+Samples = dict[str, dict[str, list[float]]]
+KB, MB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Figure:
+    """``reach``: at least or at most so much, in ``unit``; ``relative``: so many times the better of the peers."""
+
+    what: str
+    unit: str = "µs"
+    reach: float | None = None
+    relative: bool = True
+    higher_is_better: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program with its words, and the figures that it prints by their names."""
+
+    program: str
+    words: tuple[str, ...]
+    figures: dict[str, Figure]
+    way: str = MEMORY
+    ranks: int = 2
+    #: Processes that compute meanwhile.
+    busy: int = 0
+    peers: tuple[Library, ...] = PEERS
+
+    def libraries(self) -> list[Library]:
+        """Those that can be measured."""
+        return [library for library in (OURS, *self.peers) if not library.missing(self.way)]
+
+    def measure(self, settings: Settings, runs: Runs) -> Samples:
+        """Libraries take turns, each run in processes of its own."""
+        samples: Samples = {name: {} for name in self.figures}
+        for _ in range(settings.rounds):
+            for library in self.libraries():
+                with busy(self.busy) if self.busy else nullcontext():
+                    figures = runs.figures(library, self.way, self.program, self.ranks, *self._words(settings))
+                for name in self.figures:
+                    samples[name].setdefault(library.title, []).append(figures[name])
+        return samples
+
+    def _words(self, settings: Settings) -> list[str]:
+        known = {"SECONDS": f"{settings.seconds}", "BEGUN": begun()}
+        return [known.get(word, word) for word in self.words]
+
+
+def _c_ping_pong(title: str, way: str, reaches: tuple[float | None, float | None, float | None]) -> Row:
+    sizes = {8: "8 B", 64 * KB: "64 KB", MB: "1 MB"}
+    figures = {
+        str(size): Figure(f"C ping-pong, {title}, {name}", reach=reach)
+        for (size, name), reach in zip(sizes.items(), reaches, strict=True)
+    }
+    return Row("ping_pong.c", ("SECONDS", *figures), figures, way)
+
+
+def _arrays(title: str, way: str) -> Row:
+    figures = {
+        f"array-{MB}": Figure(f"mpi4py, pickled array of 1 MB, {title}", reach=1.1),
+        f"array-{4 * MB}": Figure(f"mpi4py, pickled array of 4 MB, {title}", reach=1.1),
+    }
+    return Row("objects.py", ("SECONDS", *figures), figures, way)
+
+
+def _object(title: str, way: str) -> Row:
+    figures = {"object": Figure(f"mpi4py, object of 8 B, {title}", reach=1.1)}
+    return Row("objects.py", ("SECONDS", *figures), figures, way)
+
+
+def _sync(title: str, way: str, reach: float) -> Row:
+    figures = {"sync": Figure(f"empty sync of BSP, {title}", reach=reach, relative=False)}
+    return Row("empty_sync.c", ("SECONDS",), figures, way, peers=())
+
+
+def _barrier(what: str, reach: float, neighbours: int) -> Row:
+    figures = {"barrier": Figure(what, reach=reach, relative=False)}
+    return Row("collectives.c", ("SECONDS", "barrier"), figures, ranks=4, busy=neighbours)
+
+
+_COLLECTIVES = {
+    "barrier": Figure("barrier, 2 ranks", reach=1.2),
+    "bcast": Figure("bcast of 8 B, 2 ranks", reach=1.2),
+    "allreduce": Figure("allreduce of 8 B, 2 ranks", reach=1.2),
+    "long_allreduce": Figure("allreduce of 1 MB, 2 ranks", reach=1.2),
+}
+_STREAM = {
+    str(64 * KB): Figure("stream of 64 KB, shared memory", "GB/s", 0.9, higher_is_better=True),
+    str(MB): Figure("stream of 1 MB, shared memory", "GB/s", 0.9, higher_is_better=True),
+}
+_PRIVATE = {
+    "object": Figure("mpi4py, object of 8 B, private", reach=15, relative=False),
+    f"buffer-{MB}": Figure("mpi4py, array of 1 MB by its buffer, private", reach=500, relative=False),
+    f"array-{MB}": Figure("mpi4py, pickled array of 1 MB, private"),
+}
+_BUSY_TCP = {"8": Figure("C ping-pong, TCP, 8 B, beside two busy processes", reach=12, relative=False)}
+_WAITING = {"cpu": Figure("CPU of waiting in a receive, of a core", "%", 2, relative=False)}
+_START = {"start": Figure("start of 8 ranks to MPI_Init done", "s", 0.3, relative=False)}
+
+ROWS: dict[str, Row] = {
+    "memory": _c_ping_pong("shared memory", MEMORY, (1.2, 1.2, 1.2)),
+    "tcp": _c_ping_pong("TCP", TCP, (1.05, 1.05, 1.05)),
+    "private": Row("objects.py", ("SECONDS", *_PRIVATE), _PRIVATE, PRIVATE),
+    "c-private": _c_ping_pong("private", PRIVATE, (None, None, None)),
+    "object": _object("shared memory", MEMORY),
+    "object-tcp": _object("TCP", TCP),
+    "arrays": _arrays("shared memory", MEMORY),
+    "arrays-tcp": _arrays("TCP", TCP),
+    "stream": Row("stream.c", ("SECONDS", *_STREAM), _STREAM),
+    "collectives": Row("collectives.c", ("SECONDS", *_COLLECTIVES), _COLLECTIVES),
+    "crowded": _barrier("barrier, 4 ranks", 40, 0),
+    "crowded-busy": _barrier("barrier, 4 ranks, beside two busy processes", 200, 2),
+    "tcp-busy": Row("ping_pong.c", ("SECONDS", "8"), _BUSY_TCP, TCP, busy=2),
+    "waiting": Row("waiting.c", ("1",), _WAITING),
+    "sync": _sync("shared memory", MEMORY, 10),
+    "sync-tcp": _sync("TCP", TCP, 40),
+    "start": Row("starting.c", ("BEGUN",), _START, ranks=8),
+}

@@ -1,0 +1,47 @@
+"""What is copied: made once for a site, the same for all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bench.transfer.settings import Settings
+from bench.transfer.site import Site
+
+_PIECE = 1 << 24
+
+
+def folder(site: Site) -> Path:
+    """Where all of it is, and nothing else."""
+    path = site.folder / "sources"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def big_file(site: Site, settings: Settings) -> Path:
+    """Random bytes, a quarter of what is copied from memory."""
+    path = folder(site) / "big"
+    if not path.exists():
+        left = int(settings.gigabytes * 2.5e8)
+        with path.open("wb") as file:
+            while left:
+                left -= file.write(os.urandom(min(_PIECE, left)))
+    return path
+
+
+def one_byte(site: Site) -> Path:
+    """A file of that size."""
+    path = folder(site) / "one"
+    path.write_bytes(b"1")
+    return path
+
+
+def small_files(site: Site, settings: Settings) -> Path:
+    """A folder with ten folders with files of 4 KB."""
+    source = folder(site) / "small"
+    if not source.exists():
+        for number in range(settings.files):
+            path = source / f"{number % 10}" / f"{number}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(os.urandom(4096))
+    return source

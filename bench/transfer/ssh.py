@@ -1,0 +1,182 @@
+"""A private sshd of Debian's OpenSSH, and what copies over it: scp, rsync, tar, and a plain pipe. AES-128-GCM."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.transfer import sources
+from bench.transfer.commands import small, whole_and_empty
+from bench.transfer.sample import Entry, Sample
+from bench.transfer.settings import Settings
+from bench.transfer.site import Failure, Site, absent
+
+#: Where root's sshd locks itself in before anybody is known; Debian's service makes it when it starts.
+_EMPTY = Path("/run/sshd")
+_SERVER = """
+HostKey {keys}/host
+AuthorizedKeysFile {keys}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+Subsystem sftp internal-sftp
+"""
+_CLIENT = """
+Host there
+  HostName {address}
+  Port {port}
+  IdentityFile {keys}/user
+  IdentitiesOnly yes
+  UserKnownHostsFile {keys}/known
+  GlobalKnownHostsFile none
+  StrictHostKeyChecking accept-new
+  Ciphers aes128-gcm@openssh.com
+  BatchMode yes
+  LogLevel ERROR
+"""
+
+
+@dataclass(frozen=True)
+class Ssh:
+    """A client's configuration, in which the server is called ``there``."""
+
+    config: Path
+
+    @property
+    def command(self) -> list[str]:
+        """`ssh` to the server."""
+        return ["ssh", "-F", str(self.config), "there"]
+
+
+def missing() -> str | None:
+    """What to install."""
+    return absent("openssh-server", "ssh", "scp", "ssh-keygen", "/usr/sbin/sshd")
+
+
+@contextmanager
+def started(site: Site) -> Iterator[Ssh]:
+    """A server for the block, with keys and settings of its own."""
+    keys, port = Path(tempfile.mkdtemp(prefix="ssh-", dir=site.folder)), site.port()
+    for name in ("host", "user"):
+        site.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / name])
+    server, client = keys / "server", keys / "client"
+    server.write_text(f"ListenAddress {site.address}\nPort {port}\n{_SERVER.format(keys=keys)}")
+    client.write_text(_CLIENT.format(address=site.address, port=port, keys=keys))
+    with _locked_in(), site.serve(["/usr/sbin/sshd", "-D", "-e", "-f", server], port):
+        yield Ssh(client)
+
+
+@contextmanager
+def _locked_in() -> Iterator[None]:
+    made = os.geteuid() == 0 and not _EMPTY.exists()
+    if made:
+        _EMPTY.mkdir(mode=0o755)
+    try:
+        yield
+    finally:
+        if made:
+            with suppress(OSError):  # of a service that was started meanwhile
+                _EMPTY.rmdir()
+
+
+def pipe() -> Entry:
+    """`ssh there "cat > /dev/null"`, from a file in memory."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        return whole_and_empty(site, settings, lambda path: _pipe(ssh, path))
+
+    return Entry("ssh", measure)
+
+
+def one_byte() -> Entry:
+    """The pipe from start to end."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        return Sample(setup=site.run(_pipe(ssh, sources.one_byte(site))).seconds * 1e3)
+
+    return Entry("ssh", measure)
+
+
+def _pipe(ssh: Ssh, path: Path) -> list[str]:
+    return ["sh", "-c", f"exec {shlex.join([*ssh.command, 'cat > /dev/null'])} < {path}"]
+
+
+def scp() -> Entry:
+    """`scp` of a file in memory to another."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        target = site.folder / "scp-target"
+        return whole_and_empty(site, settings, lambda path: _scp(ssh, path, target), target)
+
+    return Entry("ssh", measure)
+
+
+def scp_of(rate: float) -> Entry:
+    """`scp` of what a line that gives it `rate` GB/s carries in a sample's time, with its start."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        source, target = site.folder / "scp-source", site.folder / "scp-target"
+        source.write_bytes(os.urandom(int(rate * settings.seconds * 1e9)))
+        run = site.run(_scp(ssh, source, target))
+        return Sample(rate=source.stat().st_size / run.seconds / 1e9)
+
+    return Entry("ssh", measure)
+
+
+def _scp(ssh: Ssh, path: Path, target: Path) -> list[str]:
+    return ["scp", "-q", "-F", str(ssh.config), str(path), f"there:{target}"]
+
+
+def rsync() -> Entry:
+    """`rsync --whole-file` of a file in memory to another."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        _needs_rsync()
+        target = site.folder / "rsync-target"
+        flags = ["rsync", "--whole-file", "--inplace", "--rsh", shlex.join(ssh.command[:-1])]
+        return whole_and_empty(site, settings, lambda path: [*flags, str(path), f"there:{target}"], target)
+
+    return Entry("ssh", measure)
+
+
+def small_tar() -> Entry:
+    """`tar c | ssh there tar x`."""
+
+    def command(ssh: Ssh, source: Path, target: Path) -> list[str]:
+        there = shlex.join([*ssh.command, f"mkdir {target} && tar xf - -C {target}"])
+        return ["sh", "-c", f"tar cf - -C {source} . | {there}"]
+
+    return small("ssh", "tar-small", command)
+
+
+def small_rsync() -> Entry:
+    """`rsync -a --whole-file`."""
+
+    def command(ssh: Ssh, source: Path, target: Path) -> list[str]:
+        _needs_rsync()
+        flags = ["-a", "--whole-file", "--rsh", shlex.join(ssh.command[:-1])]
+        return ["rsync", *flags, f"{source}/", f"there:{target}"]
+
+    return small("ssh", "rsync-small", command)
+
+
+def _needs_rsync() -> None:
+    if reason := absent("rsync", "rsync"):
+        raise Failure(reason)
+
+
+def small_scp() -> Entry:
+    """`scp -r`."""
+    return small(
+        "ssh",
+        "scp-small",
+        lambda ssh, source, target: ["scp", "-q", "-r", "-F", str(ssh.config), str(source), f"there:{target}"],
+    )
