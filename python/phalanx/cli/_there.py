@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import click
 
 from phalanx.errors import TransferError
 from phalanx.files import THERE, Entry, Files, Unknown, place_of
 from phalanx.security import read_policy
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: A pipe whose reader has gone, as a shell says it.
 BROKEN_PIPE = 141
@@ -35,11 +34,26 @@ _OPTIONS = (
 )
 
 
-def reaches(command: F) -> F:
-    """Adds the options that say how an executor is reached."""
+def reaches(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options that say how an executor is reached; the command has them as `reach`, which goes on to Files,
+    copy or sync as it is."""
+
+    @functools.wraps(command)
+    def reaching(
+        *,
+        level: str | None,
+        hosts: Path | None,
+        identity: Path | None,
+        policy: str,
+        trusted: tuple[str, ...],
+        **others: Any,
+    ) -> int:
+        reach = {"level": level, "hosts": hosts, "identity": identity, "trusted": trusted}
+        return command(reach={**reach, "policy": read_policy(policy)}, **others)
+
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        reaching = option(reaching)
+    return reaching
 
 
 def split(place: str) -> tuple[str, str]:
@@ -53,22 +67,14 @@ def split(place: str) -> tuple[str, str]:
 class Reached:
     """Links to executors, each made when it is first needed."""
 
-    def __init__(
-        self, level: str | None, hosts: Path | None, identity: Path | None, policy: str, trusted: tuple[str, ...]
-    ) -> None:
-        self._options: dict[str, Any] = {
-            "level": level,
-            "hosts": hosts,
-            "identity": identity,
-            "policy": read_policy(policy),
-            "trusted": trusted,
-        }
+    def __init__(self, reach: dict[str, Any]) -> None:
+        self._reach = reach
         self._links: dict[str, Files] = {}
 
     def at(self, host: str) -> Files:
         """The link to one."""
         if host not in self._links:
-            self._links[host] = Files(host, **self._options)
+            self._links[host] = Files(host, **self._reach)
         return self._links[host]
 
     def __enter__(self) -> Reached:

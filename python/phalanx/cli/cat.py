@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,11 +17,7 @@ from phalanx.transfer import standard_output
 @reaches
 def cat(
     places: tuple[str, ...],
-    level: str | None,
-    hosts: Path | None,
-    identity: Path | None,
-    policy: str,
-    trusted: tuple[str, ...],
+    reach: dict[str, Any],
 ) -> int:
     """Write files to standard output, byte by byte as they are, one after the other.
 
@@ -29,7 +25,7 @@ def cat(
     read, or was changed meanwhile: then what was written is not to be trusted.
     """
     code = 0
-    with Reached(level, hosts, identity, policy, trusted) as reached:
+    with Reached(reach) as reached:
         for place in places:
             host, pattern = split(place)
             try:

@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
-from phalanx.cli._there import printable
+from phalanx.cli._there import printable, reaches
 from phalanx.errors import PhalanxError
-from phalanx.security import read_policy
 from phalanx.transfer import CopyReport, Progress, as_facts, copy
 
 
 @click.command()
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.argument("target", metavar="DST")
-@click.option("--level", type=click.Choice(["clear", "authenticated", "safe", "private"]), help="By default by policy.")
+@reaches
 @click.option("--streams", type=click.IntRange(1, 64), help="By default as many as carry more.")
 @click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores.")
-@click.option("--hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of machines.")
-@click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx.")
-@click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules.")
-@click.option("--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection (may be repeated).")
 @click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them.")
 @click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not.")
@@ -40,13 +36,9 @@ from phalanx.transfer import CopyReport, Progress, as_facts, copy
 def cp(
     sources: tuple[str, ...],
     target: str,
-    level: str | None,
+    reach: dict[str, Any],
     streams: int | None,
     threads: int | None,
-    hosts: Path | None,
-    identity: Path | None,
-    policy: str,
-    trusted: tuple[str, ...],
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     no_check: bool,
@@ -73,7 +65,6 @@ def cp(
         raise click.UsageError("one of several cannot be -, standard input or output")
     if len(sources) > 1 and not target.endswith("/"):
         target += "/"
-    rules = read_policy(policy)
 
     def one(source: str) -> CopyReport:
         with shown(as_json) as bar:
@@ -85,14 +76,9 @@ def cp(
             return copy(
                 source,
                 target,
-                level=level,
                 streams=streams,
                 threads=threads,
                 progress=show,
-                hosts=hosts,
-                identity=identity,
-                policy=rules,
-                trusted=trusted,
                 include=include,
                 exclude=exclude,
                 check=not no_check,
@@ -100,6 +86,7 @@ def cp(
                 patience=patience,
                 limit=limit,
                 stripes=stripes,
+                **reach,
             )
 
     if len(sources) == 1:

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,11 +30,7 @@ def ls(
     places: tuple[str, ...],
     long: bool,
     recursive: bool,
-    level: str | None,
-    hosts: Path | None,
-    identity: Path | None,
-    policy: str,
-    trusted: tuple[str, ...],
+    reach: dict[str, Any],
     as_json: bool,
 ) -> int:
     """List what is in folders that an executor exports.
@@ -44,7 +40,7 @@ def ls(
     could not be listed.
     """
     code = 0
-    with Reached(level, hosts, identity, policy, trusted) as reached:
+    with Reached(reach) as reached:
         for place in places:
             code |= _list(reached, place, ALL if recursive else 0, long, as_json)
     return code

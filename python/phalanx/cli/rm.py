@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import sys
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,11 +24,7 @@ def rm(
     places: tuple[str, ...],
     recursive: bool,
     force: bool,
-    level: str | None,
-    hosts: Path | None,
-    identity: Path | None,
-    policy: str,
-    trusted: tuple[str, ...],
+    reach: dict[str, Any],
     as_json: bool,
 ) -> int:
     """Remove files, in folders that an executor exports for writing.
@@ -37,7 +33,7 @@ def rm(
     to. The exported folder itself stays. The exit code is 1 if something could not be removed.
     """
     code, is_heard = 0, True
-    with Reached(level, hosts, identity, policy, trusted) as reached:
+    with Reached(reach) as reached:
         for place in places:
             removed, failures = _remove(reached, place, recursive, force)
             for failure in failures:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from phalanx.cli._there import printable, reaches
 from phalanx.cli.cp import shown
-from phalanx.security import read_policy
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
@@ -36,11 +36,7 @@ def sync(
     dry_run: bool,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
-    level: str | None,
-    hosts: Path | None,
-    identity: Path | None,
-    policy: str,
-    trusted: tuple[str, ...],
+    reach: dict[str, Any],
     streams: int | None,
     threads: int | None,
     patience: float,
@@ -67,15 +63,11 @@ def sync(
             dry_run=dry_run,
             include=include,
             exclude=exclude,
-            level=level,
             streams=streams,
             threads=threads,
             progress=show,
-            hosts=hosts,
-            identity=identity,
-            policy=read_policy(policy),
-            trusted=trusted,
             patience=patience,
+            **reach,
         )
     if json_wanted:
         click.echo(json.dumps(as_json(report)))
