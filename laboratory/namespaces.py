@@ -70,7 +70,7 @@ def pids(namespace: str) -> list[int]:
 def remove(prefix: str) -> None:
     """Kill all processes in the namespaces whose names begin with `prefix`, delete these and folders."""
     names = [entry.name for entry in NAMES.glob(f"{prefix}*")]
-    until(lambda: not any(map(kill_all, names)), timeout=10, what=f"the end of all in {prefix}*")
+    until(lambda: not any(map(kill_all, names)), timeout=30, what=f"the end of all in {prefix}*")
     for name in names:
         with suppress(RuntimeError):  # another test process collected it at the same time
             ip("netns", "delete", name)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 MARK = "PHALANX_TEST_RUN"
 RUN = str(uuid.uuid4())
 # What a process that has ended may still take until the kernel has removed it.
-GRACE = 2.0
+GRACE = 5.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +47,7 @@ class Eventually(Protocol):
 def eventually() -> Eventually:
     """For what takes a moment: never sleep and hope."""
 
-    def wait(condition: Callable[[], T], *, timeout: float = 10, what: str = "what the test expects") -> T:
+    def wait(condition: Callable[[], T], *, timeout: float = 30, what: str = "what the test expects") -> T:
         return until(condition, timeout=timeout, what=what)
 
     return wait

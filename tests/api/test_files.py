@@ -227,7 +227,7 @@ def test_a_link_that_ends_is_an_error_for_who_waits(lab: Lab) -> None:
     files.close()
     with pytest.raises(px.TransferError, match="the link was closed here"):
         files.look(lab.rw)
-    until(lambda: not any(lab.rw.iterdir()), timeout=10, what="the end of what was not committed")
+    until(lambda: not any(lab.rw.iterdir()), timeout=30, what="the end of what was not committed")
 
 
 def test_a_fork_does_not_wait_for_answers_of_its_parent(lab: Lab) -> None:
@@ -371,7 +371,7 @@ def test_a_stream_that_is_cut_leaves_nothing(lab: Lab) -> None:
         while len([*lab.rw.iterdir()]) < 2 and put.poll() is None:
             time.sleep(0.01)
         put.kill()
-    until(lambda: len([*lab.rw.iterdir()]) == 1, timeout=10, what="the end of the part")
+    until(lambda: len([*lab.rw.iterdir()]) == 1, timeout=30, what="the end of the part")
     assert [path.name for path in lab.rw.iterdir()] == ["x"]
     assert (lab.rw / "x").read_text() == "old"
 
@@ -382,7 +382,7 @@ def test_ctrl_c_ends_a_stream_and_leaves_nothing(lab: Lab) -> None:
             time.sleep(0.01)
         put.send_signal(signal.SIGINT)
         assert put.wait(30) == 130
-    until(lambda: not any(lab.rw.iterdir()), timeout=10, what="the end of the part")
+    until(lambda: not any(lab.rw.iterdir()), timeout=30, what="the end of the part")
 
 
 def test_a_stream_does_not_take_the_place_of_a_folder(lab: Lab) -> None:

@@ -168,7 +168,7 @@ def test_a_queued_call_can_be_cancelled_and_a_running_one_cannot(
         with pytest.raises(CancelledError):
             call.result()
         with pytest.raises(CancelledError):
-            call.exception(timeout=5)
+            call.exception(timeout=30)
     held.release()
     assert [call.result(timeout=30) for call in queued[:30]] == list(range(0, 60, 2))
     assert not queued[0].cancel()

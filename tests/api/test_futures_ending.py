@@ -92,9 +92,9 @@ def test_close_ends_everything_at_once(tmp_path: Path, eventually: Eventually) -
     waiting.start()
     manager.close()
     assert not any(folder.exists() for folder in interpreters)
-    waiting.join(timeout=5)
+    waiting.join(timeout=30)
     assert not waiting.is_alive()
-    assert len(concurrent.futures.wait(calls, timeout=5).done) == 10
+    assert len(concurrent.futures.wait(calls, timeout=30).done) == 10
     for call in calls:
         assert call.cancelled() or isinstance(call.exception(), RuntimeError)
     eventually(lambda: "phalanx-futures" not in {thread.name for thread in threading.enumerate()})

@@ -249,7 +249,7 @@ def test_a_signal_ends_everything(start: Start, number: signal.Signals, code: in
     process.line("[0] here")
     process.line("[1] here")
     process.signal(number)
-    assert process.wait(timeout=10) == code
+    assert process.wait(timeout=30) == code
     assert "Traceback" not in process.stderr()
 
 
@@ -259,7 +259,7 @@ def test_who_does_not_hear_is_killed_and_a_second_ctrl_c_does_not_wait(start: St
     process.line("[1] stubborn")
     process.signal(signal.SIGINT)
     process.signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=30) == 130
 
 
 def test_signals_of_the_user_are_passed_on(start: Start) -> None:
@@ -267,7 +267,7 @@ def test_signals_of_the_user_are_passed_on(start: Start) -> None:
     process.line("[0] ready")
     process.line("[1] ready")
     process.signal(signal.SIGUSR1)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=30) == 0
     assert process.stdout().count("heard") == 2
 
 

@@ -106,8 +106,8 @@ def test_a_taker_waits_until_a_tuple_comes(
     assert not taken.done()
     assert not read.done()
     space.out("job", 7)
-    assert taken.result(timeout=10) == ("job", 7)
-    assert read.result(timeout=10) == ("job", 7)
+    assert taken.result(timeout=30) == ("job", 7)
+    assert read.result(timeout=30) == ("job", 7)
     assert space.rdp("job", int) is None
 
 
@@ -120,7 +120,7 @@ def test_takers_get_what_comes_in_their_order(
         eventually(waits(space, number + 1))
     for number in range(8):
         space.out("job", number)
-    assert [future.result(timeout=10) for future in futures] == [("job", number) for number in range(8)]
+    assert [future.result(timeout=30) for future in futures] == [("job", number) for number in range(8)]
 
 
 def test_each_tuple_goes_to_exactly_one_taker(space: px.Space, threads: ThreadPoolExecutor) -> None:
@@ -210,7 +210,7 @@ def test_closing_a_space_ends_who_waits(threads: ThreadPoolExecutor, eventually:
     space.close()
     for waiting in [*futures, future]:
         with pytest.raises(px.SpaceError, match="closed"):
-            waiting.result(timeout=10)
+            waiting.result(timeout=30)
     for operation in (space.out, space.inp, space.in_, space.count):
         with pytest.raises(px.SpaceError, match="closed"):
             operation("x")
@@ -378,7 +378,7 @@ def test_many_waiting_takers_do_not_slow_others_down_or_starve(space: px.Space, 
     futures = [space.in_future("job", number) for number in range(1000)]
     for number in range(1000):
         space.out("job", number)
-    assert [future.result(timeout=10)[1] for future in futures] == list(range(1000))
+    assert [future.result(timeout=30)[1] for future in futures] == list(range(1000))
     assert space.info().tuples == 0
 
 

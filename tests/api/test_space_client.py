@@ -89,7 +89,7 @@ def test_a_fork_that_ends_leaves_the_connection_to_its_parent(space: px.Space) -
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert space.in_("before", int, timeout=10) == ("before", 1)
+    assert space.in_("before", int, timeout=30) == ("before", 1)
 
 
 def test_what_a_killed_process_has_taken_is_gone(script: Script, eventually: Eventually) -> None:
@@ -137,7 +137,7 @@ def test_events_around_one_that_cannot_be_decoded_all_come(tmp_path: Path) -> No
         seen: list[Any] = []
         for _ in range(8):
             try:
-                event = events.next(timeout=10)
+                event = events.next(timeout=30)
                 assert event is not None
                 seen.append(event.fields[1])
             except px.SpaceError:
@@ -296,7 +296,7 @@ def test_a_tuple_is_returned_when_the_word_of_it_has_left(hostile: Hostile, take
         putting.start()
         assert hostile.connection is not None
         # The socket is full when so much waits in it, and far more is to come.
-        until(lambda: unread(hostile.connection) > 100_000, timeout=10, what="a full socket")
+        until(lambda: unread(hostile.connection) > 100_000, timeout=30, what="a full socket")
         hostile.send(bytes([GOT, header[1], 1, 0]), b"\x01\x06\x01x")
         in_time.append(returned.wait(0.2))
         while hostile.connection.recv(1 << 20):

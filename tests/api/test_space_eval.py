@@ -36,7 +36,7 @@ def test_eval_puts_the_tuple_that_the_function_returns(manager: px.Manager) -> N
         futures = [space.eval(square, number) for number in range(10)]
         for number in range(10):
             assert space.in_("square", number, int, timeout=60) == ("square", number, number * number)
-        assert [future.result(timeout=10)[2] for future in futures] == [number * number for number in range(10)]
+        assert [future.result(timeout=30)[2] for future in futures] == [number * number for number in range(10)]
         assert space.info().tuples == 0
 
 

@@ -221,7 +221,7 @@ def test_a_member_that_goes_and_comes_back(tmp_path: Path) -> None:
                     return False
                 return True
 
-            assert until(comes_back, timeout=10, what="the member")
+            assert until(comes_back, timeout=30, what="the member")
             assert space.inp(number) == (number,)
             assert again.count(int) == 0
             space.close()
@@ -232,7 +232,7 @@ def test_a_take_in_a_transaction_takes_one(members: list[px.Space]) -> None:
     for number, member in enumerate(members):
         member.out("x", number)
     with px.Transaction(space) as transaction:
-        assert space.in_("x", px.ANY, transaction=transaction, timeout=10)[0] == "x"
+        assert space.in_("x", px.ANY, transaction=transaction, timeout=30)[0] == "x"
     assert sum(member.count("x", px.ANY) for member in members) == 3
     with px.Transaction(space) as transaction:
         assert space.inp("x", px.ANY, transaction=transaction) is not None
@@ -260,7 +260,7 @@ def test_who_is_likely_and_away_does_not_hide_the_others(tmp_path: Path) -> None
         goes.close()
         assert space.inp("found", int) == ("found", 100)
         stays.out("found", 101)
-        assert space.in_("found", int, timeout=10) == ("found", 101)
+        assert space.in_("found", int, timeout=30) == ("found", 101)
         stays.out("found", 102)
         read = space.rd_all("found", int)
         assert next(read) == ("found", 102)
@@ -277,13 +277,13 @@ def test_close_ends_who_waits_over_spaces_that_stay_open(members: list[px.Space]
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(space.in_, "never", int)
         future = space.in_future("never", int)
-        until(lambda: sum(member.info().takers for member in members) == 8, timeout=10, what="the takers")
+        until(lambda: sum(member.info().takers for member in members) == 8, timeout=30, what="the takers")
         space.close()
         with pytest.raises(px.SpaceError):
             waiting.result(10)
         with pytest.raises(px.SpaceError):
             future.result(10)
-    until(lambda: not any(member.info().takers for member in members), timeout=10, what="their end")
+    until(lambda: not any(member.info().takers for member in members), timeout=30, what="their end")
 
 
 def test_events_go_on_behind_members_that_were_quiet(members: list[px.Space]) -> None:

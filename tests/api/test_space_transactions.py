@@ -46,7 +46,7 @@ def test_who_waits_is_woken_by_the_commit(spaces: tuple[px.Space, px.Space], eve
         with px.Transaction(space) as transaction:
             space.out("x", 1, transaction=transaction)
             assert not taken.done()
-        assert taken.result(timeout=10) == ("x", 1)
+        assert taken.result(timeout=30) == ("x", 1)
 
 
 def test_a_transaction_ends_with_its_time(spaces: tuple[px.Space, px.Space], eventually: Eventually) -> None:

@@ -24,8 +24,8 @@ def test_a_future_has_the_tuple_when_it_comes(space: px.Space, eventually: Event
     space.out("later", 2)
     space.out_many([("many", number) for number in range(100)])
     assert here.result() == ("here", 1)
-    assert later.result(timeout=10) == ("later", 2)
-    assert {future.result()[1] for future in as_completed(many, timeout=10)} == set(range(100))
+    assert later.result(timeout=30) == ("later", 2)
+    assert {future.result()[1] for future in as_completed(many, timeout=30)} == set(range(100))
     assert space.rdp("later", int) == ("later", 2)
     eventually(lambda: space.info().unacknowledged == 0)
 
@@ -93,7 +93,7 @@ def test_a_transaction_that_is_thrown_away_is_aborted(space: px.Space, eventuall
 def test_a_future_is_told_when_its_time_is_over(space: px.Space) -> None:
     future = space.in_future("never", timeout=0.01)
     with pytest.raises(px.SpaceTimeoutError):
-        future.result(timeout=10)
+        future.result(timeout=30)
     space.out("never")
     assert space.inp("never") == ("never",)
 
@@ -102,7 +102,7 @@ def test_a_futures_callback_may_use_the_space(space: px.Space) -> None:
     future = space.in_future("ping", int)
     future.add_done_callback(lambda done: space.out("pong", done.result()[1] + 1) and None)
     space.out("ping", 1)
-    assert space.in_("pong", int, timeout=10) == ("pong", 2)
+    assert space.in_("pong", int, timeout=30) == ("pong", 2)
 
 
 def test_a_callback_without_the_future_is_still_called(space: px.Space, eventually: Eventually) -> None:
@@ -195,12 +195,12 @@ def test_notify_tells_of_every_matching_tuple(space: px.Space) -> None:
             space.out("n", number)
         space.in_all("n", int)
         space.out_many([("n", 3), ("other", 4), ("n", 5)])
-        found = [events.next(timeout=10) for _ in range(4)]
+        found = [events.next(timeout=30) for _ in range(4)]
     assert [event.fields for event in found] == [("n", 1), ("n", 2), ("n", 3), ("n", 5)]
     numbers = [event.sequence for event in found]
     assert numbers == sorted(set(numbers))
     with space.notify("n", int, since=found[1].sequence) as again:
-        assert [again.next(timeout=10).fields for _ in range(2)] == [("n", 3), ("n", 5)]
+        assert [again.next(timeout=30).fields for _ in range(2)] == [("n", 3), ("n", 5)]
         with pytest.raises(px.SpaceTimeoutError):
             again.next(timeout=0.01)
 
@@ -237,11 +237,11 @@ def test_events_for_asyncio(space: px.Space) -> None:
 def test_a_slow_reader_of_events_misses_nothing_that_is_remembered() -> None:
     with px.Space(log_events=30_000) as space, space.notify("n", int) as events:
         space.out_many([("n", number) for number in range(25_000)])
-        assert [events.next(timeout=10).fields[1] for _ in range(25_000)] == list(range(25_000))
+        assert [events.next(timeout=30).fields[1] for _ in range(25_000)] == list(range(25_000))
     with px.Space(log_events=100) as space, space.notify("n", int) as events:
         space.out_many([("n", number) for number in range(25_000)])
         with pytest.raises(px.SpaceError, match="forgotten"):
             deque(events, maxlen=0)
         space.out("n", -1)
-        found = [events.next(timeout=10).fields[1] for _ in range(101)]
+        found = [events.next(timeout=30).fields[1] for _ in range(101)]
         assert found == [*range(24_900, 25_000), -1]

@@ -94,7 +94,7 @@ def test_parents_that_keep_going_hear_of_a_childs_loss(run: Run) -> None:
 def test_ctrl_c_ends_parents_and_children(start: Process, eventually: Eventually) -> None:
     groups = groups_of(start)
     start.signal(signal.SIGINT)
-    assert start.wait(timeout=10) == 130
+    assert start.wait(timeout=30) == 130
     for group in groups:
         eventually(partial(has_ended, group), what="the end of a process")
 

@@ -85,7 +85,7 @@ def test_a_lost_process_goes_on_from_the_checkpoint_on_its_machine(grid: Grid) -
     again = begun(process)[2:]
     # Where the places of a killed process are not free yet another machine takes it, which has none of its checkpoints.
     assert any(machine == "right" for _, machine, _ in again) or all(step > 0 for *_, step in again), process.report()
-    until(lambda: not list(Path(tempfile.gettempdir()).glob("phalanx-*-program-*")), timeout=10, what="no folder")
+    until(lambda: not list(Path(tempfile.gettempdir()).glob("phalanx-*-program-*")), timeout=30, what="no folder")
 
 
 def test_a_lost_machine_is_done_without(grid: Grid) -> None:

@@ -231,11 +231,11 @@ def test_every_process_ends_with_the_lab_even_frozen_or_in_another_session() -> 
     with Lab() as lab:
         a = lab.host("a")
         process = a.popen(["sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"])
-        until(lambda: len(a.pids()) == 3, timeout=10, what="three processes")
+        until(lambda: len(a.pids()) == 3, timeout=30, what="three processes")
         process.signal(signal.SIGSTOP)
         pids, prefix = a.pids(), lab.switch.rsplit(".", 1)[0]
     for pid in pids:
-        until(gone(pid), timeout=10, what=f"the end of {pid}")
+        until(gone(pid), timeout=30, what=f"the end of {pid}")
     assert not list(namespaces.NAMES.glob(f"{prefix}.*"))
     assert not lab.path.exists()
 
@@ -268,7 +268,7 @@ def test_nothing_stays_after_ctrl_c_or_a_crash(tmp_path: Path, number: signal.Si
     if number == signal.SIGKILL:
         with Lab():
             pass  # collects what the crash left
-    until(gone(int(pid)), timeout=10, what="the end of the sleeper")
+    until(gone(int(pid)), timeout=30, what="the end of the sleeper")
     assert not list(namespaces.NAMES.glob(f"{switch.rsplit('.', 1)[0]}.*"))
 
 

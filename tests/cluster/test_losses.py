@@ -161,8 +161,8 @@ def test_the_end_of_the_manager_is_the_end_of_its_interpreters(grid: Grid, how: 
         farm.process.signal(signal.SIGKILL)
     else:
         farm.process.signal(signal.SIGINT, group=how == "ctrl-c")
-    assert farm.process.wait(timeout=5) != 0
-    until(lambda: gone(working), timeout=5, what=f"the end of the interpreters {working}")
+    assert farm.process.wait(timeout=30) != 0
+    until(lambda: gone(working), timeout=30, what=f"the end of the interpreters {working}")
     grid.farm(executors).complete()  # the executors serve the next
 
 
@@ -171,6 +171,6 @@ def test_the_end_of_an_executor_is_the_end_of_its_interpreters(grid: Grid) -> No
     farm = grid.farm([left], degree=2, seconds=1000)
     farm.fired(at_least=2)
     left.process.signal(signal.SIGINT)
-    left.process.wait(timeout=5)
-    until(lambda: not left.host.pids(), timeout=5, what="the end of all processes on the machine")
+    left.process.wait(timeout=30)
+    until(lambda: not left.host.pids(), timeout=30, what="the end of all processes on the machine")
     assert farm.failure()[0] == "LostError"

@@ -195,4 +195,4 @@ def test_those_who_are_left_shrink_and_go_on(grid: Grid, executors: list[Executo
     if what == "cut":  # whose words come first is not said
         assert all(f" at {host.address}" in process.stdout() for host in (left.host, right.host))
         assert "others cannot reach this process, and go on without it" in process.report()
-    until(lambda: not folders(), timeout=10, what="no folder")
+    until(lambda: not folders(), timeout=30, what="no folder")

@@ -63,7 +63,7 @@ def test_a_script_and_its_files_go_to_all_machines_and_are_gone_afterwards(
     assert all(" 42 given ['-n', 'x'] " in line for line in lines), lines
     used = {line.split()[-1] for line in lines}
     assert len(used) == 2
-    until(lambda: not any(Path(folder).exists() for folder in used), timeout=10, what="the end of the folders")
+    until(lambda: not any(Path(folder).exists() for folder in used), timeout=30, what="the end of the folders")
 
 
 def test_a_binary_is_sent_and_run(grid: Grid, executors: list[Executor]) -> None:

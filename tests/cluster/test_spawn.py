@@ -226,7 +226,7 @@ def test_an_interrupt_ends_children_on_all_machines(grid: Grid, executors: list[
     process.signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130, process.report()
     folders = Path(tempfile.gettempdir())
-    until(lambda: not list(folders.glob("phalanx-*-program-*")), timeout=10, what="no folder")
+    until(lambda: not list(folders.glob("phalanx-*-program-*")), timeout=30, what="no folder")
 
 
 def test_the_loss_of_a_childs_machine_ends_the_program(grid: Grid, executors: list[Executor]) -> None:

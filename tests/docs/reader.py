@@ -132,7 +132,7 @@ def end(process: Process) -> None:
         with suppress(ProcessLookupError):
             process.signal(number, group=True)
         with suppress(AssertionError):
-            until(gone, timeout=5, what=f"the end of {process.title}")
+            until(gone, timeout=30, what=f"the end of {process.title}")
             return
 
 
