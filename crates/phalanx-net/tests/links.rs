@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 type End = (Arc<Link>, Reader);
@@ -387,5 +387,5 @@ proptest! {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
+    Instant::now() + Duration::from_secs(60)
 }

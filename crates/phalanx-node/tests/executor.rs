@@ -26,7 +26,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
         environment: Vec::new(),
     };
     let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
-    let patience = Duration::from_secs(10);
+    let patience = Duration::from_secs(60);
     let mut socket = Socket::dial(&executor.address().to_string().parse().unwrap(), patience).unwrap();
     let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
     let mut timed = socket.until(Instant::now() + patience);

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is answered to a question: answers with their bodies; none: the link is closed.
 type Answers = Vec<(Answer, Vec<u8>)>;

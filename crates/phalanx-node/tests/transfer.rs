@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An executor and the folder that it exports, beside one that it does not.
 struct Lab {
@@ -187,6 +187,7 @@ impl Peer {
             let polled = self.reader.poll(Duration::from_millis(100), &mut |frame| {
                 heard.push_back(decode(&frame.header).unwrap());
             });
+            self.tell(&Message::Beat); // it is not this end's silence that ends the link
             if polled.is_err() && self.heard.is_empty() {
                 return None;
             }

@@ -22,7 +22,7 @@ fn everybody<S, T>(sides: &[S], world: impl Fn(&S) -> &'static World, work: impl
     let future = |side| Box::pin(work(side)) as Pin<Box<dyn Future<Output = T> + '_>>;
     let mut futures: Vec<_> = sides.iter().map(future).collect();
     let mut outcomes: Vec<Option<T>> = futures.iter().map(|_| None).collect();
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while outcomes.iter().any(Option::is_none) {
         assert!(Instant::now() < end, "nobody can go on");
         for ((side, future), outcome) in sides.iter().zip(&mut futures).zip(&mut outcomes) {

@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(sleeps.swap(0, Ordering::SeqCst), 1);
             bell.ring();
             for _ in 0..3 {
-                assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(true));
+                assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
             }
             assert_eq!((sleepers.count(), sleeps.load(Ordering::SeqCst)), (0, 0));
             assert_eq!(bell.sleep(None, &[], Duration::ZERO), Woken::default());

@@ -176,7 +176,7 @@ mod tests {
         let held = at_once(&budget, "ada", 3 * MB).expect("there is room");
         std::thread::scope(|scope| {
             let long = scope.spawn(|| budget.wait_for_room(Some(&Arc::from("bob")), 4 * MB, || true));
-            let deadline = Instant::now() + Duration::from_secs(20);
+            let deadline = Instant::now() + Duration::from_secs(60);
             while lock(&budget.state).waiting.is_empty() && Instant::now() < deadline {
                 std::thread::yield_now();
             }

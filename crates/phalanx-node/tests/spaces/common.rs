@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Until a test calls something hung.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Until a test calls something hung: sooner than a server ends a connection of which it hears no more.
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A server at a path of its own; its files are removed with it.
 pub struct AtPath {

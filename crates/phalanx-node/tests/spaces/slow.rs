@@ -120,12 +120,12 @@ fn who_asks_and_does_not_read_is_not_listened_to() {
         let ask = ToSpace::Get { request, get: get.clone(), wait: Wait::No, transaction: None };
         say(&deaf, &ask, template.clone());
     }
-    // What it asked for is two gigabytes.
+    // What it asked for is two gigabytes; other tests need memory meanwhile.
     for number in 0..200 {
         out(&other, tuple("a", number)).unwrap();
         assert_eq!(get_back(&other), number);
     }
-    assert!(memory().saturating_sub(before) < 200 << 20, "{} more", memory() - before);
+    assert!(memory().saturating_sub(before) < 500 << 20, "{} more", memory() - before);
     deaf.close();
 }
 
@@ -144,12 +144,12 @@ fn who_watches_and_does_not_read_is_told_that_it_is_behind() {
     say(&deaf, &ToSpace::Watch { request: 2, since: None }, template(vec![phalanx_core::space::Pattern::Any; 3]));
     until("the watch", || info(&other).watches == 1);
     let before = memory();
-    for number in 0..200 {
+    for number in 0..300 {
         out(&other, large(number)).unwrap();
         let large = template(vec![phalanx_core::space::Pattern::Any; 3]);
         get(&other, large, true).unwrap().unwrap();
     }
-    assert!(memory().saturating_sub(before) < 150 << 20, "{} more", memory() - before);
+    assert!(memory().saturating_sub(before) < 220 << 20, "{} more", memory() - before);
     until("the watch's end", || info(&other).watches == 0);
     deaf.close();
 }
