@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from phalanx._tokens import Code, dumps_code, short, unpack
-from phalanx.errors import CulpritError, LostError, RecruitError, RemoteTraceback, StagingError
+from phalanx.errors import CulpritError, LostError, RecruitError, RemoteError, RemoteTraceback, StagingError
 
 
 def stage_code(functions: tuple[Any, ...]) -> Code:
@@ -89,8 +89,10 @@ def _failure(kind: str, index: int, what: Any) -> BaseException:
 def _raised(pickled: bytes, cause: RemoteTraceback) -> BaseException:
     try:
         raised = pickle.loads(pickled)
+        if isinstance(raised, BaseException) and not isinstance(raised, Exception):
+            raised = RemoteError(f"a task raised {words(raised)}")  # as it is, SystemExit would end this program
         raised.__cause__ = cause
-        if isinstance(raised, BaseException):
+        if isinstance(raised, Exception):
             return raised
         reason = f"{short(raised)} is no exception"
     except BaseException as unread:

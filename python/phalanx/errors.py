@@ -89,7 +89,8 @@ class RemoteTraceback(Exception):
 
 
 class RemoteError(PhalanxError):
-    """Stands for a remote exception that cannot travel itself; the message names its type and its words."""
+    """Stands for a remote exception that cannot travel itself, or that would end this program, as SystemExit does; the
+    message names its type and its words."""
 
 
 class SpaceError(PhalanxError):

@@ -11,7 +11,7 @@ from types import TracebackType
 from phalanx import _native
 from phalanx.errors import TransferError
 from phalanx.hosts import Hosts, read_identity
-from phalanx.security import Rules, policy_words
+from phalanx.security import Rules, listed, policy_words
 
 Path = str | os.PathLike[str]
 
@@ -68,13 +68,13 @@ class Files:
         hosts: Path | Hosts | None = None,
         identity: Path | None = None,
         policy: str | Rules = "links",
-        trusted: Iterable[str] = (),
+        trusted: str | Iterable[str] = (),
     ) -> None:
         match = THERE.fullmatch(f"{host}:/")
         if match is None:
             raise TransferError(f"{host!r} names no executor: write host or host:port")
         known = read_hosts(hosts)
-        trusts = [*trusted, *(known.trusted if known else [])]
+        trusts = [*listed(trusted), *(known.trusted if known else [])]
         self._name = address_of(match, known)
         words = policy_words(policy, trusts)
         own = read_identity(identity, "user.pem")
@@ -108,16 +108,16 @@ class Files:
         path: Path,
         *,
         depth: int = 0,
-        include: Iterable[str] = (),
-        exclude: Iterable[str] = (),
-        matching: Iterable[str] = (),
+        include: str | Iterable[str] = (),
+        exclude: str | Iterable[str] = (),
+        matching: str | Iterable[str] = (),
     ) -> Iterator[Entry | Unknown]:
         """What is in a folder, and up to ``depth`` folders deep in it, as it is found; links are not followed.
 
         It comes in pages, so that a folder of any size needs little memory at both ends. ``include`` and ``exclude``
         as for :func:`phalanx.copy`; of all that, with ``matching`` only what matches one of these patterns as a whole.
         """
-        listing = self._native.entries(os.fspath(path), depth, [*include], [*exclude], [*matching])
+        listing = self._native.entries(os.fspath(path), depth, listed(include), listed(exclude), listed(matching))
         while (page := listing.page()) is not None:
             for name, facts, reason in page:
                 yield Entry(name, *facts) if facts else Unknown(name, reason)
@@ -127,7 +127,9 @@ class Files:
         facts = self._native.look(os.fspath(path), follow)
         return None if facts is None else Entry(os.fspath(path), *facts)
 
-    def remove(self, folder: Path, names: Iterable[Path], *, recursive: bool = False) -> tuple[int, list[Unknown]]:
+    def remove(
+        self, folder: Path, names: Path | Iterable[Path], *, recursive: bool = False
+    ) -> tuple[int, list[Unknown]]:
         """Removes paths within a folder; how many are gone, and what could not be removed. Links are not followed.
 
         Folders go if they are empty, or with all in them if ``recursive``.
@@ -170,7 +172,7 @@ class Files:
         """
         return self._native.locate(os.fspath(path))
 
-    def digests(self, folder: Path, names: Iterable[Path]) -> Iterator[tuple[str, bytes | None, str]]:
+    def digests(self, folder: Path, names: Path | Iterable[Path]) -> Iterator[tuple[str, bytes | None, str]]:
         """BLAKE3 of files within a folder, computed there by several threads: path, digest or None, and why none."""
         for some in batches(names):
             for name, (digest, reason) in zip(some, self._native.digests(os.fspath(folder), some), strict=True):
@@ -284,11 +286,11 @@ def _failures(folder: Path, failed: int, told: list[tuple[str, str, str | None]]
     return [Unknown(*failure) for failure in told] + more
 
 
-def batches(names: Iterable[Path], most: int = _BATCH) -> Iterator[list[Path]]:
+def batches(names: Path | Iterable[Path], most: int = _BATCH) -> Iterator[list[Path]]:
     """The same names, so many at once as one question has room for."""
     some: list[Path] = []
     size = 0
-    for name in names:
+    for name in [names] if isinstance(names, (str, bytes, os.PathLike)) else names:
         some.append(name)
         size += len(os.fsencode(name))
         if len(some) >= most or size >= _BATCH_BYTES:

@@ -31,7 +31,7 @@ class Hosts:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            text = self.path.read_text(encoding="utf-8")
+            text = self.path.read_text(encoding="utf-8-sig")  # editors of Windows put a mark before it
         except (OSError, UnicodeDecodeError) as error:
             raise RecruitError(f"the hosts file {self.path} cannot be read: {error}") from None
         said = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
@@ -44,7 +44,8 @@ class Hosts:
     def _address(self, number: int, line: str) -> str:
         match = _LINE.fullmatch(_said(line))
         if match is None:
-            raise RecruitError(f"{self.path}, line {number}: {line.strip()!r} is not: machine port")
+            wanted = "trusted NETWORK" if _said(line).split()[0] == "trusted" else "machine port"
+            raise RecruitError(f"{self.path}, line {number}: {line.strip()!r} is not: {wanted}")
         return f"{match['host']}:{match['port'] or 7400}"
 
     def __repr__(self) -> str:
@@ -66,7 +67,9 @@ def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
     try:
         return file.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise IdentityError(
-            f"no identity in {file} ({error}); make a grid with: phalanx grid create, "
-            "and a machine's file with: phalanx grid issue --role executor NAME"
-        ) from None
+        why = error.strerror if isinstance(error, OSError) else error
+        advice = (
+            "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
+            "grid issue NAME, and a grid with: phalanx grid create"
+        )
+        raise IdentityError(f"no identity in {file} ({why}); {advice}") from None

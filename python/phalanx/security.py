@@ -99,13 +99,18 @@ class Rules:
         return f"Rules({str(self.path)!r})"
 
 
-def policy_words(policy: str | Rules, trusted: Iterable[str]) -> Words:
+def policy_words(policy: str | Rules, trusted: str | Iterable[str]) -> Words:
     """A policy as the native core reads it."""
     if isinstance(policy, Rules):
-        return policy.policy, list(trusted), policy.text
+        return policy.policy, listed(trusted), policy.text
     if not isinstance(policy, str):
         raise PolicyError(f"{policy!r} is no policy: write 'links', 'marked', 'all' or px.Rules(path)")
-    return policy, list(trusted), None
+    return policy, listed(trusted), None
+
+
+def listed(words: str | Iterable[str]) -> list[str]:
+    """Networks or patterns as a list. A string alone is one of them: its letters may have a `*`."""
+    return [words] if isinstance(words, str) else list(words)
 
 
 def read_policy(text: str) -> str | Rules:

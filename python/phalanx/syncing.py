@@ -14,7 +14,7 @@ from typing import Any
 from phalanx.errors import TransferError
 from phalanx.files import ALL, THERE, Entry, Files, Path, Unknown, has_magic, held, place_of, read_hosts
 from phalanx.hosts import Hosts
-from phalanx.security import Rules
+from phalanx.security import Rules, listed
 from phalanx.transfer import CopyReport, Progress, Reach, as_facts, copy
 
 #: What is not whole has names like these: it is neither copied nor removed.
@@ -60,8 +60,8 @@ def sync(
     checksum: bool = False,
     delete: bool = False,
     dry_run: bool = False,
-    include: Iterable[str] = (),
-    exclude: Iterable[str] = (),
+    include: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
     level: str | None = None,
     streams: int | None = None,
     threads: int | None = None,
@@ -69,7 +69,7 @@ def sync(
     hosts: Path | Hosts | None = None,
     identity: Path | None = None,
     policy: str | Rules = "links",
-    trusted: Iterable[str] = (),
+    trusted: str | Iterable[str] = (),
     patience: float = 60.0,
 ) -> SyncReport:
     """Makes a folder like another; one of both, or each, is at an executor. Paths and options are those of
@@ -87,14 +87,14 @@ def sync(
     if "-" in (os.fspath(src), os.fspath(dst)):
         raise TransferError("standard streams have no files: a folder is made like another one")
     known = read_hosts(hosts)
-    reach = Reach(level, known, identity, policy, (*trusted,))
+    reach = Reach(level, known, identity, policy, (*listed(trusted),))
     with ExitStack() as stack:
         source = _end(os.fspath(src), reach, stack)
         target = _named(source, _end(os.fspath(dst), reach, stack))
         if source.place is None and target.place is None:
             raise TransferError("one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one")
         _check_apart(source, target)
-        plan = _Plan({"include": [*include], "exclude": [*exclude]})
+        plan = _Plan({"include": listed(include), "exclude": listed(exclude)})
         if delete or checksum or dry_run:
             plan.compare(source, target, checksum, delete)
         if dry_run:

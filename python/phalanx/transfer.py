@@ -21,7 +21,7 @@ from phalanx.files import THERE as _THERE
 from phalanx.files import Files, batches, expand, has_magic, outermost, place_of, read_hosts
 from phalanx.files import address_of as _address
 from phalanx.hosts import Hosts, read_identity
-from phalanx.security import Rules, policy_words
+from phalanx.security import Rules, listed, policy_words
 
 _MEMORY = re.compile(r"memory(?::(?:(?P<number>\d+(?:\.\d+)?)(?P<unit>[KMGT]?)B?)?)?")
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[kKMGT]?)B?(?:/s)?")
@@ -96,11 +96,11 @@ def copy(
     hosts: Path | Hosts | None = None,
     identity: Path | None = None,
     policy: str | Rules = "links",
-    trusted: Iterable[str] = (),
+    trusted: str | Iterable[str] = (),
     check: bool = True,
     anew: bool = False,
-    include: Iterable[str] = (),
-    exclude: Iterable[str] = (),
+    include: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
     patience: float = 60.0,
     limit: int | str | None = None,
     stripes: str | None = None,
@@ -134,13 +134,14 @@ def copy(
     be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError.
     """
     here, match, puts, source = _sides(os.fspath(src), os.fspath(dst))
-    reach = Reach(level, read_hosts(hosts), identity, policy, (*trusted,))
+    reach = Reach(level, read_hosts(hosts), identity, policy, (*listed(trusted),))
     if stripes is not None and (here == "-" or (not puts and has_magic(match["path"])) or (source and has_magic(here))):
         raise TransferError("stripes are for files and folders, not for patterns or standard streams")
     if here == "-":
         with reach.files(match) as files:
             return streamed(files, match["path"], puts, progress)
-    how = _How(streams, threads, progress, check, anew, (*include,), (*exclude,), patience, limit, source, stripes)
+    filters = (*listed(include),), (*listed(exclude),)
+    how = _How(streams, threads, progress, check, anew, *filters, patience, limit, source, stripes)
     asked, pattern = (source, here) if source else (match, match["path"])
     if (puts and not source) or not has_magic(pattern):
         return _copy(here, match, match["path"], puts, reach, how)

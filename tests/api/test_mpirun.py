@@ -21,7 +21,6 @@ from laboratory.processes import Process
 
 PHALANX = str(Path(sys.executable).with_name("phalanx"))
 PROGRAM = str(Path(__file__).with_name("rank_program.py"))
-ENDED = 2.0  # seconds within which all ends, with what a busy machine adds to it
 HERE = socket.gethostname()
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -104,6 +103,11 @@ def test_programs_behind_colons_have_the_ranks_that_follow(run: Run, tmp_path: P
         (["true", ":"], "between colons"),
         (["true", ":", "-n"], "number of processes"),
         ([], "Missing argument"),
+        (["--level", "clear", "true"], "--level is for --transport sockets"),
+        (["--policy", "all", "true"], "--policy needs --hosts"),
+        (["--identity", "nobody.pem", "true"], "--identity needs --hosts"),
+        (["--file", "plain.txt", "true"], "--file needs --hosts"),
+        (["--per-host", "1", "true"], "--per-host needs --hosts"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_starts_nothing(
@@ -175,6 +179,14 @@ def test_standard_input_is_rank_0s(run: Run) -> None:
 
 def test_who_does_not_read_input_is_not_kept_by_it(run: Run) -> None:
     assert run("-n", "2", "true", text="x" * 1_000_000).returncode == 0
+
+
+@pytest.mark.parametrize(("closed", "program"), [("<&-", "cat"), (">&-", "echo"), ("2>&-", "echo")])
+def test_standard_streams_that_are_closed_are_empty(tmp_path: Path, closed: str, program: str) -> None:
+    command = ["sh", "-c", f'"$@" {closed}', "sh", PHALANX, "mpirun", "-n", "2", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
 
 
 def test_a_slow_reader_of_the_output_slows_the_writers_and_nothing_grows(tmp_path: Path) -> None:

@@ -367,3 +367,12 @@ def test_ctrl_c_ends_a_comparison_here_at_once(lab: Lab) -> None:
         finally:
             process.kill()
     until(lambda: not reads(os.getpid(), "endless"), timeout=30, what="the end of it at the executors")
+
+
+def test_a_pattern_may_stand_alone(lab: Lab) -> None:
+    for name in ("a.csv", "b.dat"):
+        (lab.source / name).write_text(name)
+    lab.target.mkdir(exist_ok=True)
+    (lab.target / "notes.txt").write_text("precious")
+    lab.sync(include="*.csv", delete=True, trusted="10.0.0.0/8")
+    assert sorted(path.name for path in lab.target.iterdir()) == ["a.csv", "notes.txt"]

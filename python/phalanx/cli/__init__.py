@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -69,8 +70,19 @@ def commands() -> None:
     """One secure parallel computer out of the machines you already have."""
 
 
+def occupy_closed_streams() -> None:
+    """Gives standard streams that are closed to the null device: what is opened next would be in their place, and be
+    taken for one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+
+
 def main() -> None:
     """Runs a command; an error of phalanx is one line, Ctrl-C is quiet."""
+    occupy_closed_streams()
     try:
         code = commands(standalone_mode=False)
         if isinstance(code, int):  # of a command that ended itself
@@ -83,6 +95,9 @@ def main() -> None:
 
         lines = [printable(line) for line in f"phalanx: {error}".split("\n")]  # another end may have chosen the words
         click.echo("\n".join(lines), err=True)
+        sys.exit(1)
+    except UnicodeEncodeError as error:  # of a word of the command line
+        click.echo(f"phalanx: {error.object.encode(errors='backslashreplace').decode()} is not UTF-8", err=True)
         sys.exit(1)
     except OSError as error:  # a full disk behind standard output, for example
         from phalanx.cli._there import drop_output, printable

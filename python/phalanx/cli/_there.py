@@ -85,6 +85,11 @@ class Reached:
             link.close()
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person sees what is printed there; None: it is closed."""
+    return stream is not None and stream.isatty()
+
+
 def drop_output(stream: TextIO) -> None:
     """Nobody reads what is printed there any more: it goes nowhere from now on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
-from phalanx.cli._there import printable, reaches
+from phalanx.cli._there import is_terminal, printable, reaches
 from phalanx.errors import PhalanxError
 from phalanx.transfer import CopyReport, Progress, as_facts, copy
 
@@ -110,7 +110,7 @@ def shown(as_json: bool) -> Bar:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    quiet = as_json or not sys.stderr.isatty()
+    quiet = as_json or not is_terminal(sys.stderr)
     return Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
 
 

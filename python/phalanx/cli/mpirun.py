@@ -12,9 +12,11 @@ from types import FrameType
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from phalanx import _native
 from phalanx.cli import programs
+from phalanx.cli._there import is_terminal
 from phalanx.hosts import read_identity
 from phalanx.security import policy_words, read_policy
 
@@ -25,6 +27,15 @@ FILES = 6
 #: They end the program; a second one does so at once. The others are passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+#: What says something of other machines only.
+OF_HOSTS = {
+    "per_host": "--per-host",
+    "files": "--file",
+    "policy": "--policy",
+    "identity": "--identity",
+    "move_slow": "--move-slow",
+}
 
 #: Steps in a row in which a machine is slow before it is left.
 STEPS = 10
@@ -62,9 +73,7 @@ OPTIONS = [
     click.option(
         "--level",
         type=click.Choice(["clear", "authenticated", "safe", "private"]),
-        default="private",
-        show_default=True,
-        help="How --transport sockets protects them.",
+        help="How --transport sockets protects them.  [default: private]",
     ),
     click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
     click.option(
@@ -107,7 +116,7 @@ def _run(
     no_prefix: bool,
     keep_going: bool,
     transport: str,
-    level: str,
+    level: str | None,
     policy: str,
     identity: Path | None,
     checkpoint: int | None = None,
@@ -120,8 +129,12 @@ def _run(
     variables = programs.asked_variables(env)
     if hosts is not None and transport == "sockets":
         raise click.UsageError("--transport is for ranks of this machine; links to others are as --policy says")
-    if move_slow is not None and hosts is None:
-        raise click.UsageError("--move-slow needs --hosts: processes are moved to other machines")
+    if level is not None and transport != "sockets":
+        raise click.UsageError("--level is for --transport sockets; links to other machines are as --policy says")
+    given = click.get_current_context().get_parameter_source
+    for name, option in OF_HOSTS.items() if hosts is None else ():
+        if given(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} needs --hosts: it is about other machines")
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
     if hosts is None:
@@ -144,13 +157,13 @@ def _run(
         ],
         environment=[(os.fsencode(name), os.fsencode(value)) for name, value in variables.items()],
         prefix=not no_prefix,
-        terminals=(sys.stdout.isatty(), sys.stderr.isatty()),
+        terminals=(is_terminal(sys.stdout), is_terminal(sys.stderr)),
         colours="NO_COLOR" not in os.environ,
         output=output,
         keep_going=keep_going,
         executors=executors,
         files=list(staged.items()),
-        apart=level if transport == "sockets" else None,
+        apart=(level or "private") if transport == "sockets" else None,
         checkpoints=None if restarts is None else (checkpoint, restarts),
         move_slow=move_slow,
     )

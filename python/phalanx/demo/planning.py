@@ -64,7 +64,7 @@ def _usual(scan: Scan, scans: int) -> int:
 
 
 def _split(tasks: int, shares: int) -> list[int]:
-    ends = [tasks * end // shares for end in range(shares + 1)]
+    ends = [tasks * end // max(shares, 1) for end in range(shares + 1)]
     return [end - start for start, end in itertools.pairwise(ends)]
 
 

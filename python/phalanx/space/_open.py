@@ -68,7 +68,7 @@ def reach(
     *,
     identity: str | os.PathLike[str] | None = None,
     policy: Any = "links",
-    trusted: tuple[str, ...] | list[str] = (),
+    trusted: str | tuple[str, ...] | list[str] = (),
     create: bool = True,
     members: Sequence[str] = (),
     seconds: float = 30.0,

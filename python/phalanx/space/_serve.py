@@ -52,7 +52,7 @@ def start(
     *,
     identity: str | os.PathLike[str] | None = None,
     policy: str | Rules = "links",
-    trusted: Iterable[str] = (),
+    trusted: str | Iterable[str] = (),
     says: bool = False,
     **options: Any,
 ) -> _native.SpaceServer:
