@@ -26,6 +26,7 @@ impl Group {
         Group { processes: processes.into(), attached: self.attached.clone() }
     }
 
+    #[inline]
     pub fn size(&self) -> usize {
         self.processes.len()
     }

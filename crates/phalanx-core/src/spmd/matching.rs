@@ -137,6 +137,7 @@ impl<R, M> Matching<R, M> {
 pub struct ContextHasher(u64);
 
 impl Hasher for ContextHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -145,6 +146,7 @@ impl Hasher for ContextHasher {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }

@@ -371,6 +371,7 @@ pub fn new_context(world: &World) -> u64 {
     (world.rank as u64 * PROCESS) | (NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed) << 2)
 }
 
+#[inline]
 fn predefined(world: &World) -> &'static [Arc<Comm>; 2] {
     PREDEFINED.get_or_init(|| {
         let all = world.everybody();

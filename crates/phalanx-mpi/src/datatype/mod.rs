@@ -51,6 +51,7 @@ pub struct Datatype {
 
 impl Datatype {
     /// Bytes of data in one element.
+    #[inline]
     pub fn size(&self) -> usize {
         self.map.layout.size
     }
@@ -65,6 +66,7 @@ impl Datatype {
     }
 
     /// Where the first byte of data lies in memory, from the buffer's address.
+    #[inline]
     pub fn true_lower_bound(&self) -> isize {
         self.map.bounds.data.map_or(0, |data| data.low)
     }
@@ -75,6 +77,7 @@ impl Datatype {
     }
 
     /// `count` elements are one run of `count * size()` bytes that begins at `true_lower_bound()`, for every count.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.size() == 0 || (self.one_run() && self.extent == self.size() as isize)
     }
@@ -89,6 +92,7 @@ impl Datatype {
     }
 
     /// Bytes of data in `count` elements; None when it is no size.
+    #[inline]
     pub fn packed_size(&self, count: usize) -> Option<usize> {
         self.size().checked_mul(count).filter(|size| isize::try_from(*size).is_ok())
     }

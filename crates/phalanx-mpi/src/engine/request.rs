@@ -31,6 +31,7 @@ pub enum Outgoing {
 unsafe impl Send for Outgoing {}
 
 impl Outgoing {
+    #[inline]
     pub fn length(&self) -> usize {
         match self {
             Outgoing::Borrowed(_, length) => *length,
@@ -51,6 +52,7 @@ impl Outgoing {
         }
     }
 
+    #[inline]
     pub fn start(&self) -> *const u8 {
         match self {
             Outgoing::Borrowed(start, _) => *start,

@@ -53,17 +53,20 @@ const _: () = assert!(size_of::<Slot>() == 64 && std::mem::offset_of!(Slot, head
 struct Channel(NonNull<u8>);
 
 impl Channel {
+    #[inline]
     fn ends(&self) -> &Ends {
         // SAFETY: a channel begins with its ends; zero is valid.
         unsafe { self.0.cast::<Ends>().as_ref() }
     }
 
+    #[inline]
     fn slot(&self, number: u64) -> *mut Slot {
         // SAFETY: within the channel.
         unsafe { self.0.add(size_of::<Ends>()).cast::<Slot>().add((number % SLOTS) as usize).as_ptr() }
     }
 
     /// The longest run of the ring from a position on, up to `most` bytes.
+    #[inline]
     fn run(&self, position: u64, most: usize) -> (*mut u8, usize) {
         let offset = (position % RING) as usize;
         let start = size_of::<Ends>() + SLOTS as usize * size_of::<Slot>() + offset;
@@ -73,11 +76,13 @@ impl Channel {
 }
 
 /// A slot but for its turn.
+#[inline]
 fn content(slot: *const Slot) -> (*const u8, usize) {
     let start = std::mem::offset_of!(Slot, chunk);
     (slot.cast::<u8>().wrapping_add(start), size_of::<Slot>() - start)
 }
 
+#[inline]
 fn turn(number: u64) -> u32 {
     (number / SLOTS) as u32 + 1
 }
@@ -135,6 +140,7 @@ impl Sender {
         Some(chunk)
     }
 
+    #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
         let has = |this: &Sender| this.slot - this.seen.0 < SLOTS && this.ring + bytes as u64 - this.seen.1 <= RING;
         if has(self) {

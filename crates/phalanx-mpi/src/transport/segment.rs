@@ -53,6 +53,7 @@ impl Segment {
     }
 
     /// The desk of a process of this machine.
+    #[inline]
     pub fn desk(&self, local: usize) -> &Desk {
         assert!(local < self.local);
         // SAFETY: within the mapping, aligned, and zero is a valid desk.
