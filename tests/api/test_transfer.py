@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
-from api.exporters import TRUSTED, Exporters
+from api.exporters import TRUSTED, Exporters, no_file_beyond
 from click.testing import CliRunner
 from phalanx import _native
 from phalanx.cli import commands
@@ -254,6 +255,25 @@ def test_what_cannot_be_copied_is_named_and_the_rest_goes_on(lab: Lab, tmp_path:
     assert set(reasons) == {"pipe", "b"}
     assert "neither a file" in reasons["pipe"]
     assert "a folder is there" in reasons["b"]
+
+
+@pytest.mark.parametrize("puts", [True, False])
+def test_a_file_that_fails_is_told_once_with_its_name_and_the_first_cause(lab: Lab, tmp_path: Path, puts: bool) -> None:
+    here, there = tmp_path / "large", lab.rw / f"large-{puts}"
+    source, target = (here, there) if puts else (there, here)
+    source.mkdir()
+    for number in range(24):
+        (source / str(number)).write_bytes(noise(3_000_000))
+    names = [f"{(source if puts else target).name}/{number}" for number in range(24)]
+    with no_file_beyond(1 << 20):
+        ends = (source, lab.at(target)) if puts else (lab.at(source), target)
+        report = lab.copy(*ends, streams=4, threads=4)
+        alone = lab.copy(*(f"{end}/0" for end in ends), streams=4, threads=4)
+    assert sorted(path for path, _ in report.failures) == sorted(names)
+    assert {reason for _, reason in report.failures + alone.failures} == {os.strerror(errno.EFBIG) + " (os error 27)"}
+    assert [path for path, _ in alone.failures] == ["0"]
+    assert (report.files, report.failed, alone.failed) == (0, 24, 1)
+    assert [*target.iterdir()] == []
 
 
 def test_a_level_that_the_other_end_does_not_take_is_an_error(lab: Lab, tmp_path: Path) -> None:
