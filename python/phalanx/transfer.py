@@ -49,7 +49,7 @@ class CopyReport:
     ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``kept`` of the files were there
     already, as far as it is known: of stripes, none where a pair was lost, or where what comes is thrown away.
     ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
-    copy, and why.
+    copy, and why, but not for what is in a folder that could not be made.
     ``level``: of the streams, and ``why`` that one. ``lost_streams`` ended before the copy did, ``altered_streams`` of
     them since somebody altered what was sent; ``cuts``: how often the copy went on after its connection had ended.
     ``seconds``: as a whole, ``setup`` of them until the first stream was open. ``stripes``: pairs of machines that took

@@ -276,6 +276,33 @@ def test_a_file_that_fails_is_told_once_with_its_name_and_the_first_cause(lab: L
     assert [*target.iterdir()] == []
 
 
+@pytest.mark.parametrize("puts", [True, False])
+def test_what_is_in_a_folder_that_could_not_be_made_is_counted_and_not_told(
+    lab: Lab, tmp_path: Path, puts: bool
+) -> None:
+    here, there = tmp_path / "deep", lab.rw / f"deep-{puts}"
+    source, target = (here, there) if puts else (there, here)
+    (source / "sub").mkdir(parents=True)
+    (source / "up").write_text("1")
+    for number in range(40):
+        (source / "sub" / str(number)).write_text("1")
+    ends = (str(source), lab.at(target)) if puts else (lab.at(source), str(target))
+    if puts:
+        report = lab.copy(ends[0], f"{ends[1]}/no/such")
+        assert [path for path, _ in report.failures] == [source.name]
+        assert (report.failed, report.files, report.folders) == (43, 0, 0)
+    target.mkdir()
+    (target / "sub").write_text("in the way")
+    words = ["cp", "--identity", str(lab.identity), *ends]
+    run = CliRunner().invoke(commands, words, standalone_mode=False)
+    assert run.return_value == 1, run.output
+    told = [line for line in run.output.splitlines() if line.startswith("not copied")]
+    assert len(told) == 2, told
+    assert "/sub: " in told[0]
+    assert told[1].startswith("not copied: 40 more")
+    assert (target / "up").exists()
+
+
 def test_a_level_that_the_other_end_does_not_take_is_an_error(lab: Lab, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nrequired = "private"\n')

@@ -114,6 +114,11 @@ def shown(as_json: bool) -> Bar:
     return Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
 
 
+def more(report: CopyReport) -> str:
+    """What is counted of failures, and not told."""
+    return f"not copied: {report.failed - len(report.failures)} more (what is in a folder that failed is not named)"
+
+
 def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -> int:
     """Says what came of a copy; the exit code. ``quiet``: standard output is for the copy itself."""
     code = int(report.failed > 0)
@@ -123,7 +128,7 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
     for path, reason in report.failures:
         click.echo(f"not copied: {printable(path)}: {printable(reason)}", err=True)
     if report.failed > len(report.failures):
-        click.echo(f"not copied: {report.failed - len(report.failures)} more", err=True)
+        click.echo(more(report), err=True)
     stripes = f"{report.stripes} stripes, " if report.stripes > 1 or report.lost_stripes else ""
     rate = report.bytes / max(report.seconds, 1e-9)
     kept = f", {report.kept} of them there already" if report.kept else ""

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from phalanx.cli._there import printable, reaches
-from phalanx.cli.cp import shown
+from phalanx.cli.cp import more, shown
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
@@ -86,6 +86,8 @@ def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
     if report.copied is None:
         return
     copied = report.copied
+    if copied.failed > len(copied.failures):
+        click.echo(more(copied), err=True)
     fresh, gone = copied.files - copied.kept, f", {report.deleted} removed" if delete else ""
     click.echo(
         f"{fresh} of {copied.files} files copied{gone}, {copied.seconds:.2f} s "

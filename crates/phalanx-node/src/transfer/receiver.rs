@@ -195,7 +195,13 @@ impl Receiver {
 
     /// A new entry; what is there of it.
     fn begin(&self, number: u32, entry: &Entry) -> Option<There> {
-        let begun = if self.takes(entry) { self.sink.begin(number, entry) } else { Ok(Step::Kept) };
+        let takes = self.takes(entry);
+        if takes && !self.sink.has_place(entry) {
+            let mut engine = lock(&self.engine);
+            engine.on_ended(number, Outcome::Failed); // its folder was told: what is in that is only counted
+            return engine.nothing_of(number);
+        }
+        let begun = if takes { self.sink.begin(number, entry) } else { Ok(Step::Kept) };
         let begun = begun.map(|step| self.shared(number, entry, step));
         let mut engine = lock(&self.engine);
         let outcome = match begun {

@@ -146,6 +146,12 @@ impl Sink {
         self
     }
 
+    /// Whether the folder in which an entry is to be was made, or was there.
+    pub fn has_place(&self, entry: &Entry) -> bool {
+        let (Sink::Tree(tree), Some(parent)) = (self, entry.parent) else { return true };
+        lock(&tree.folders).contains_key(&parent)
+    }
+
     /// The next entry, before any of its bytes.
     pub fn begin(&self, number: u32, entry: &Entry) -> io::Result<Step> {
         match self {
