@@ -248,6 +248,13 @@ def outermost(paths: Iterable[str]) -> list[str]:
     return kept
 
 
+def named(place: str, error: TransferError, path: str) -> TransferError:
+    """The same error, which begins with a place like ``host:/path`` instead of the path that it may begin with."""
+    other = TransferError(f"{place}: {str(error).removeprefix(f'{path}: ')}")
+    other.errno = error.errno
+    return other
+
+
 def place_of(match: re.Match[str]) -> str:
     """The host, and its port if it was named, of a place like :data:`THERE`."""
     return match["host"] + (f":{match['port']}" if match["port"] else "")

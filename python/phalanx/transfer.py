@@ -18,7 +18,7 @@ from phalanx import striping
 from phalanx._native import Copy
 from phalanx.errors import TransferError
 from phalanx.files import THERE as _THERE
-from phalanx.files import Files, batches, expand, has_magic, outermost, place_of, read_hosts
+from phalanx.files import Files, batches, expand, has_magic, named, outermost, place_of, read_hosts
 from phalanx.files import address_of as _address
 from phalanx.hosts import Hosts, read_identity
 from phalanx.security import Rules, policy_words
@@ -139,7 +139,10 @@ def copy(
         raise TransferError("stripes are for files and folders, not for patterns or standard streams")
     if here == "-":
         with reach.files(match) as files:
-            return streamed(files, match["path"], puts, progress)
+            try:
+                return streamed(files, match["path"], puts, progress)
+            except TransferError as error:
+                raise named(f"{place_of(match)}:{match['path']}", error, match["path"]) from error
     how = _How(streams, threads, progress, check, anew, (*include,), (*exclude,), patience, limit, source, stripes)
     asked, pattern = (source, here) if source else (match, match["path"])
     if (puts and not source) or not has_magic(pattern):

@@ -119,7 +119,9 @@ def printable(text: str) -> str:
 
 def complain(place: str, error: TransferError | Unknown) -> None:
     """Says what went wrong with one place; the others go on."""
-    reason = error.reason if isinstance(error, Unknown) else str(error)
+    match = THERE.fullmatch(place)
+    path = match["path"] if match else place
+    reason = (error.reason if isinstance(error, Unknown) else str(error)).removeprefix(f"{path}: ")
     try:
         click.echo(f"phalanx: {printable(place)}: {printable(reason)}", err=True)
     except BrokenPipeError:
