@@ -139,6 +139,11 @@ class Files:
             failures += _failures(folder, failed, told)
         return removed, failures
 
+    def check_writable(self, folder: Path) -> None:
+        """Raises TransferError where nothing can be written in a folder: it is exported for reading only (EACCES), is
+        not there, or is none."""
+        self._native.set_times(os.fspath(folder), [])
+
     def make_folder(self, path: Path, *, parents: bool = False) -> None:
         """Makes a folder; with ``parents`` also those it is in, and it may be there already."""
         self._native.make_folder(os.fspath(path), parents)
