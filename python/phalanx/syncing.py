@@ -17,7 +17,7 @@ from phalanx.errors import TransferError
 from phalanx.files import ALL, THERE, Entry, Files, Path, Unknown, has_magic, held, place_of, read_hosts
 from phalanx.hosts import Hosts
 from phalanx.security import Rules
-from phalanx.transfer import CopyReport, Progress, Reach, as_facts, copy
+from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_patience, copy
 
 #: What is not whole has names like these: it is neither copied nor removed.
 _RESERVED = re.compile(r"(^|/)\.([^/]*\.)?phalanx-(part|state|state-new)\Z", re.IGNORECASE)
@@ -87,6 +87,7 @@ def sync(
     where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
     that is cut later raises, and what was deleted is gone.
     """
+    check_patience(patience)
     if "-" in (os.fspath(src), os.fspath(dst)):
         raise TransferError("standard streams have no files: a folder is made like another one")
     known = read_hosts(hosts)

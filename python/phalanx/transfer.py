@@ -131,8 +131,10 @@ def copy(
     ``streams`` and ``threads`` are then of each pair of machines.
 
     What cannot be copied is in the report's ``failures``, and the rest goes on. Raises TransferError where nothing can
-    be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError.
+    be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError; ValueError where
+    ``patience`` is less than none.
     """
+    check_patience(patience)
     here, match, puts, source = _sides(os.fspath(src), os.fspath(dst))
     reach = Reach(level, read_hosts(hosts), identity, policy, (*trusted,))
     if stripes is not None and (here == "-" or (not puts and has_magic(match["path"])) or (source and has_magic(here))):
@@ -406,6 +408,12 @@ def _limit(limit: int | str | None) -> int:
     if not _LEAST_RATE <= rate < 1 << 63:
         raise TransferError(f"{limit!r} is no limit: write bytes a second, like 100MB/s, and {_LEAST_RATE} at least")
     return rate
+
+
+def check_patience(patience: float) -> None:
+    """An error where it is no number of seconds."""
+    if not patience >= 0:  # NaN is not
+        raise ValueError(f"patience is a number of seconds, 0 or more, not {patience}")
 
 
 def _bounded(what: str, number: int | None) -> int | None:

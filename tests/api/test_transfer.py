@@ -303,6 +303,19 @@ def test_what_is_in_a_folder_that_could_not_be_made_is_counted_and_not_told(
     assert (target / "up").exists()
 
 
+@pytest.mark.parametrize("patience", [float("nan"), -1.0])
+def test_a_patience_that_is_none_is_refused(lab: Lab, tmp_path: Path, patience: float) -> None:
+    (tmp_path / "one").write_text("1")
+    with pytest.raises(ValueError, match="patience"):
+        lab.copy(tmp_path / "one", lab.at(lab.rw / "impatient"), patience=patience)
+    for command in ("cp", "sync"):
+        words = [command, "--identity", str(lab.identity), "--patience", str(patience), str(tmp_path)]
+        run = CliRunner().invoke(commands, [*words, lab.at(lab.rw / "impatient")])
+        assert run.exit_code == 2, run.output
+        assert "--patience" in run.output
+    assert not (lab.rw / "impatient").exists()
+
+
 def test_a_level_that_the_other_end_does_not_take_is_an_error(lab: Lab, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nrequired = "private"\n')
@@ -467,6 +480,21 @@ def test_a_source_that_fails_does_not_end_the_others(lab: Lab, tmp_path: Path) -
     assert (there / "one").read_text() == "1"
     assert "\x1b" not in run.output
     assert "no\\x1b[2Jsuch" in run.output
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_each_source_has_its_json_line_also_one_that_fails(lab: Lab, tmp_path: Path, others: int) -> None:
+    (tmp_path / "one").write_text("1")
+    missing, there = str(tmp_path / "no such"), lab.rw / f"lines-{others}"
+    there.mkdir()
+    words = ["cp", "--identity", str(lab.identity), "--patience", "0", "--json", missing]
+    words += [str(tmp_path / "one")] * others
+    run = CliRunner().invoke(commands, [*words, lab.at(there)], standalone_mode=False)
+    assert run.return_value == 1 or isinstance(run.exception, px.TransferError), run.output
+    first, *rest = [json.loads(line) for line in run.stdout.splitlines()]
+    assert first["source"] == missing
+    assert "No such file" in first["error"]
+    assert len(rest) == others
 
 
 def test_nothing_is_left_of_a_cancelled_copy_but_what_it_goes_on_from(lab: Lab, tmp_path: Path) -> None:
