@@ -303,6 +303,22 @@ def test_what_is_in_a_folder_that_could_not_be_made_is_counted_and_not_told(
     assert (target / "up").exists()
 
 
+def test_who_is_cut_off_is_told_that_what_is_there_is_kept(lab: Lab, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(noise(8_000_000))
+    (tmp_path / "far").mkdir()
+    with Exporters(tmp_path) as grid:
+        address = grid.start("gone", f"{tmp_path / 'far'}:rw")
+
+        def end(now: Progress) -> None:
+            if now.bytes > 1_000_000:
+                grid.__exit__(None, None, None)
+
+        words = {"identity": grid.identity, "patience": 1.0, "limit": "4MB/s", "progress": end}
+        with pytest.raises(px.TransferError, match=r"cut off: .*no executor listens there.* is kept, do the same"):
+            px.copy(source, f"{address}:{tmp_path / 'far' / 'copy'}", **words)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("patience", [float("nan"), -1.0])
 def test_a_patience_that_is_none_is_refused(lab: Lab, tmp_path: Path, patience: float) -> None:
     (tmp_path / "one").write_text("1")
