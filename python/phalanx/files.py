@@ -141,6 +141,11 @@ class Files:
             failures += _failures(folder, failed, told)
         return removed, failures
 
+    def check_writable(self, folder: Path) -> None:
+        """Raises TransferError where nothing can be written in a folder: it is exported for reading only (EACCES), is
+        not there, or is none."""
+        self._native.set_times(os.fspath(folder), [])
+
     def make_folder(self, path: Path, *, parents: bool = False) -> None:
         """Makes a folder; with ``parents`` also those it is in, and it may be there already."""
         self._native.make_folder(os.fspath(path), parents)
@@ -248,6 +253,13 @@ def outermost(paths: Iterable[str]) -> list[str]:
         if not kept or not path.startswith(kept[-1].rstrip("/") + "/"):
             kept.append(path)
     return kept
+
+
+def named(place: str, error: TransferError, path: str) -> TransferError:
+    """The same error, which begins with a place like ``host:/path`` instead of the path that it may begin with."""
+    other = TransferError(f"{place}: {str(error).removeprefix(f'{path}: ')}")
+    other.errno = error.errno
+    return other
 
 
 def place_of(match: re.Match[str]) -> str:

@@ -12,14 +12,14 @@ import posixpath
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from phalanx._native import Copy
 from phalanx.errors import TransferError
-from phalanx.files import THERE, Entry, Files
+from phalanx.files import THERE, Entry, Files, named
 
 #: Half as many as an executor takes copies of one user: those of a round may end there while the next one begins.
 MOST = 8
@@ -175,7 +175,8 @@ def _same_source(sources: Sequence[tuple[Machine, Files]], path: str) -> None:
 
 
 def _there(machine: Machine, files: Files, path: str) -> Entry:
-    found = files.look(path)
+    with _about(machine, path):
+        found = files.look(path)
     if found is None:
         raise TransferError(f"{name(machine)}: nothing is at {path}")
     return found
@@ -188,18 +189,31 @@ def _identity(entry: Entry) -> tuple[int, int]:
 def _same_folder(targets: Sequence[tuple[Machine, Files]], path: str) -> None:
     """An error where not all machines see what the first writes there."""
     (first, files), *others = targets
-    there = files.look(path)
+    with _about(first, path):
+        there = files.look(path)
     folder = path if there and there.kind == "folder" else posixpath.dirname(path.rstrip("/"))
-    probe = f".phalanx-{secrets.token_hex(8)}"
-    new = files.create(posixpath.join(folder, probe))
-    new.commit()
+    name_there = f".phalanx-{secrets.token_hex(8)}"
+    probe = posixpath.join(folder, name_there)
+    with _about(first, folder, probe):
+        files.create(probe).commit()
     try:
         for machine, other in others:
-            if other.look(posixpath.join(folder, probe)) is None:
+            with _about(machine, folder, probe):
+                seen = other.look(probe)
+            if seen is None:
                 what = "machines that take one copy together need a file system that all of them see"
                 raise TransferError(f"{name(machine)} does not see what {name(first)} writes in {folder}: {what}")
     finally:
-        _remove(targets, folder, probe)
+        _remove(targets, folder, name_there)
+
+
+@contextmanager
+def _about(machine: Machine, path: str, asked: str | None = None) -> Iterator[None]:
+    """Errors say at which machine, and where there; ``asked``: the path that they may name instead."""
+    try:
+        yield
+    except TransferError as error:
+        raise named(f"{name(machine)}:{path}", error, asked or path) from error
 
 
 def _remove(targets: Sequence[tuple[Machine, Files]], folder: str, probe: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -9,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from phalanx.errors import TransferError
 from phalanx.files import ALL, THERE, Entry, Files, Path, Unknown, has_magic, held, place_of, read_hosts
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
-from phalanx.transfer import CopyReport, Progress, Reach, as_facts, copy
+from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_patience, copy
 
 #: What is not whole has names like these: it is neither copied nor removed.
 _RESERVED = re.compile(r"(^|/)\.([^/]*\.)?phalanx-(part|state|state-new)\Z", re.IGNORECASE)
@@ -78,12 +80,14 @@ def sync(
     Copied is what has another size or time; with ``checksum``, what has another size or content (BLAKE3, computed at
     each end): a file of the same content only gets the time. With ``delete``, what the source does not have goes, links
     as links, before anything is copied. What ``include`` and ``exclude`` leave out is neither copied nor deleted. If
-    the source could not be listed as a whole, nothing is deleted. ``dry_run`` changes nothing.
+    the source could not be listed as a whole, nothing is deleted. ``dry_run`` changes nothing, and
+    tells also what is certain to fail.
 
     What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
     where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
     that is cut later raises, and what was deleted is gone.
     """
+    check_patience(patience)
     if "-" in (os.fspath(src), os.fspath(dst)):
         raise TransferError("standard streams have no files: a folder is made like another one")
     known = read_hosts(hosts)
@@ -96,7 +100,7 @@ def sync(
         _check_apart(source, target)
         plan = _Plan({"include": listed(include), "exclude": listed(exclude)})
         if delete or checksum or dry_run:
-            plan.compare(source, target, checksum, delete)
+            plan.compare(source, target, checksum, delete, dry_run)
         if dry_run:
             return plan.report(None)
         to = target.path if target.place is None else f"{target.place}:{target.path}"
@@ -171,8 +175,8 @@ class _Plan:
     deleted: int = 0
     listed: bool = True
 
-    def compare(self, source: _End, target: _End, checksum: bool, delete: bool) -> None:
-        """Looks at both sides."""
+    def compare(self, source: _End, target: _End, checksum: bool, delete: bool, dry_run: bool) -> None:
+        """Looks at both sides; ``dry_run``: also for what could not be done."""
         root = source.files.look(source.path)
         if root is None or root.kind != "folder":
             if root is None:
@@ -200,6 +204,22 @@ class _Plan:
             self.doomed = sorted(gone, key=lambda one: one.path, reverse=True)
             self.changes += [Change("delete", one.path) for one in self.doomed]
         self.changes.sort(key=lambda change: change.path)
+        if dry_run:
+            self._foresee(wanted, present)
+            if target.place is not None and (reason := _refusal(target)):
+                self.failures.setdefault(".", reason)
+
+    def _foresee(self, wanted: dict[str, Entry], present: dict[str, Entry]) -> None:
+        """Of what is to be copied, leaves out what certainly fails, with all that is in it."""
+        gone, failing = {one.path for one in self.doomed}, set[str]()
+        for path, entry in sorted(wanted.items()):  # folders before what is in them
+            reason = _obstacle(entry, None if path in gone else present.get(path))
+            is_in_one = posixpath.dirname(path) in failing
+            if reason and not is_in_one:
+                self.failures.setdefault(path, reason)
+            if reason or is_in_one:
+                failing.add(path)
+        self.changes = [one for one in self.changes if one.what == "delete" or one.path not in failing]
 
     def _list(self, end: _End) -> tuple[dict[str, Entry], dict[str, str]]:
         entries, failures = {}, {}
@@ -281,6 +301,33 @@ def _differs(entry: Entry, other: Entry) -> bool:
 def _is_in_the_way(entry: Entry, other: Entry) -> bool:
     """Whether one cannot be put in the place of the other: a folder is there, or is to be there."""
     return (entry.kind == "folder") != (other.kind == "folder")
+
+
+def _obstacle(entry: Entry, other: Entry | None) -> str:
+    """Why an entry cannot be put where another is, or at all; nothing where it is not known that it cannot."""
+    if entry.kind == "other":
+        return "neither a file, nor a folder, nor a link"
+    if entry.kind == "link" and not _stays_within(entry.target or "", entry.path.count("/")):
+        return "the link leads out of what is copied"
+    if other is not None and _is_in_the_way(entry, other):
+        return f"a {'file' if other.kind == 'other' else other.kind} is there, not a {entry.kind}"
+    return ""
+
+
+def _stays_within(target: str, depth: int) -> bool:
+    """Whether a link in a folder so deep leads to somewhere in the copy, as the end that would make it decides."""
+    names = [name for at, name in enumerate(target.split("/")) if name and (name != "." or at == 0)]
+    up = len([*takewhile("..".__eq__, names)])
+    return not target.startswith("/") and up <= depth and ".." not in names[up:]
+
+
+def _refusal(target: _End) -> str:
+    """Why nothing may be written at an executor; nothing where something may, or that is not known."""
+    try:
+        target.files.check_writable(target.path)
+    except TransferError as error:
+        return str(error) if error.errno == errno.EACCES else ""
+    return ""
 
 
 def _bounded(alike: list[tuple[Entry, Entry]]) -> Iterator[list[tuple[Entry, Entry]]]:

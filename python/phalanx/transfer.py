@@ -18,7 +18,7 @@ from phalanx import striping
 from phalanx._native import Copy
 from phalanx.errors import TransferError
 from phalanx.files import THERE as _THERE
-from phalanx.files import Files, batches, expand, has_magic, outermost, place_of, read_hosts
+from phalanx.files import Files, batches, expand, has_magic, named, outermost, place_of, read_hosts
 from phalanx.files import address_of as _address
 from phalanx.hosts import Hosts, read_identity
 from phalanx.security import Rules, listed, policy_words
@@ -49,7 +49,7 @@ class CopyReport:
     ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``kept`` of the files were there
     already, as far as it is known: of stripes, none where a pair was lost, or where what comes is thrown away.
     ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
-    copy, and why.
+    copy, and why, but not for what is in a folder that could not be made.
     ``level``: of the streams, and ``why`` that one. ``lost_streams`` ended before the copy did, ``altered_streams`` of
     them since somebody altered what was sent; ``cuts``: how often the copy went on after its connection had ended.
     ``seconds``: as a whole, ``setup`` of them until the first stream was open. ``stripes``: pairs of machines that took
@@ -131,15 +131,20 @@ def copy(
     ``streams`` and ``threads`` are then of each pair of machines.
 
     What cannot be copied is in the report's ``failures``, and the rest goes on. Raises TransferError where nothing can
-    be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError.
+    be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError; ValueError where
+    ``patience`` is less than none.
     """
+    check_patience(patience)
     here, match, puts, source = _sides(os.fspath(src), os.fspath(dst))
     reach = Reach(level, read_hosts(hosts), identity, policy, (*listed(trusted),))
     if stripes is not None and (here == "-" or (not puts and has_magic(match["path"])) or (source and has_magic(here))):
         raise TransferError("stripes are for files and folders, not for patterns or standard streams")
     if here == "-":
         with reach.files(match) as files:
-            return streamed(files, match["path"], puts, progress)
+            try:
+                return streamed(files, match["path"], puts, progress)
+            except TransferError as error:
+                raise named(f"{place_of(match)}:{match['path']}", error, match["path"]) from error
     filters = (*listed(include),), (*listed(exclude),)
     how = _How(streams, threads, progress, check, anew, *filters, patience, limit, source, stripes)
     asked, pattern = (source, here) if source else (match, match["path"])
@@ -404,6 +409,12 @@ def _limit(limit: int | str | None) -> int:
     if not _LEAST_RATE <= rate < 1 << 63:
         raise TransferError(f"{limit!r} is no limit: write bytes a second, like 100MB/s, and {_LEAST_RATE} at least")
     return rate
+
+
+def check_patience(patience: float) -> None:
+    """An error where it is no number of seconds."""
+    if not patience >= 0:  # NaN is not
+        raise ValueError(f"patience is a number of seconds, 0 or more, not {patience}")
 
 
 def _bounded(what: str, number: int | None) -> int | None:

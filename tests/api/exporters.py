@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -49,3 +51,14 @@ class Exporters:
     ) -> None:
         while self._executors:
             self._executors.pop().close()
+
+
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    """As on a disk that is full: no file of this process, which is both ends, gets longer."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 import click
 import phalanx as px
 import pytest
-from api.exporters import TRUSTED, Exporters
+from api.exporters import TRUSTED, Exporters, no_file_beyond
 from click.testing import CliRunner, Result
 from phalanx import _native
 from phalanx.cli import commands
@@ -319,6 +320,7 @@ def test_rm_removes_files_and_folders_and_no_more(lab: Lab, tmp_path: Path) -> N
     assert (tmp_path / "outside" / "precious").exists()
     itself = lab.run("rm", "-r", lab.at(lab.rw))
     assert itself.return_value == 1
+    assert f"{lab.address}:{lab.rw}: this is the exported folder itself, which stays" in itself.output
     assert lab.rw.is_dir()
 
 
@@ -391,6 +393,51 @@ def test_a_stream_does_not_take_the_place_of_a_folder(lab: Lab) -> None:
         put = lab.run("cp", "-", lab.at(f"{lab.rw}/{name}"), input=b"x")
         assert isinstance(put.exception, px.TransferError), name
     assert [path.name for path in lab.rw.rglob("*")] == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["cp", "-", "{rw}/"], "this is an exported folder itself"),
+        (["cp", "-", "{rw}/no/such"], "No such file"),
+        (["cp", "-", "{ro}/x"], "exported for reading only"),
+        (["cp", "{rw}", "-"], "it is a folder"),
+        (["cp", "{rw}/no", "-"], "No such file"),
+    ],
+)
+def test_errors_of_standard_streams_name_the_place(lab: Lab, words: list[str], reason: str) -> None:
+    command, *ends = (word.format(rw=lab.at(lab.rw), ro=lab.at(lab.ro)) for word in words)
+    place = next(end for end in ends if end != "-")
+    run = lab.run(command, *ends, input=b"x")
+    assert isinstance(run.exception, px.TransferError)
+    assert re.fullmatch(f"{re.escape(place)}: {reason}.*", str(run.exception))
+    assert str(run.exception).count(place.rpartition(":")[2]) == 1
+    assert run.exception.errno is not None
+
+
+def test_a_full_disk_under_a_standard_stream_names_the_place(lab: Lab) -> None:
+    with no_file_beyond(1 << 20):
+        run = lab.run("cp", "-", lab.at(lab.rw / "x"), input=noise(8_000_000))
+    assert str(run.exception).startswith(f"{lab.at(lab.rw / 'x')}: File too large")
+    assert not [*lab.rw.iterdir()]
+
+
+def test_errors_name_their_path_and_commands_say_it_once(lab: Lab) -> None:
+    missing = lab.rw / "no such"
+    with lab.files() as files:
+        for ask in (
+            lambda: [*files.entries(missing)],
+            lambda: files.open(missing),
+            lambda: files.create(missing / "x"),
+        ):
+            with pytest.raises(px.TransferError, match=re.escape(str(missing))) as error:
+                ask()
+            assert error.value.errno == errno.ENOENT
+    (lab.ro / "x").touch()
+    for command, path in (("cat", missing), ("rm", lab.ro / "x"), ("cat", Path("/etc/passwd")), ("ls", Path("/etc"))):
+        run = lab.run(command, lab.at(path))
+        assert run.return_value == 1
+        assert run.output.count(str(path)) == 1, run.output
 
 
 # Patterns.

@@ -256,6 +256,19 @@ def test_machines_that_do_not_share_a_file_system_are_refused(lab: Lab, tmp_path
         assert not list(folder.glob("*apart*")) + list(folder.glob(".phalanx*"))
 
 
+def test_a_machine_that_does_not_export_the_folder_is_named_with_it(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("1")
+    (tmp_path / "other").mkdir()
+    with Exporters(tmp_path) as grid:
+        hosts = [grid.start("one", f"{lab.data}:rw"), grid.start("two", f"{tmp_path / 'other'}:rw")]
+        for one, other in (hosts, hosts[::-1]):
+            words = {"stripes": other, "identity": grid.identity, "trusted": TRUSTED}
+            with pytest.raises(px.TransferError) as error:
+                lab.copy(tmp_path / "file", f"{one}:{lab.data}/named", **words)
+            where = f"{hosts[1]}:{lab.data}" + ("/named" if one == hosts[1] else "")
+            assert str(error.value).startswith(f"{where}: not in a folder that is exported there")
+
+
 def test_memory_is_shared_too(lab: Lab) -> None:
     memory = f"{lab.hosts[0]}:memory"
     put = lab.copy("memory:300M", memory, stripes=lab.others)

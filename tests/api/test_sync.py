@@ -112,6 +112,44 @@ def test_only_what_differs_is_copied_and_what_is_gone_goes(lab: Lab) -> None:
     assert look(lab.target) == look(lab.source)
 
 
+def test_a_dry_run_tells_of_what_could_not_be_done(lab: Lab) -> None:
+    tree(lab.source)
+    os.mkfifo(lab.source / "pipe")
+    (lab.source / "a" / "out").symlink_to("../../x")
+    (lab.source / "a" / "round").symlink_to("../a/3.csv")
+    (lab.source / "file").write_text("1")
+    (lab.target / "file").mkdir(parents=True)
+    (lab.source / "folder" / "deep").mkdir(parents=True)
+    (lab.target / "folder").write_text("1")
+    for delete, blocked in ((False, ["file", "folder"]), (True, [])):
+        planned = lab.sync(dry_run=True, delete=delete)
+        failing = dict(planned.failures)
+        assert sorted(failing) == sorted(["a/out", "pipe", *blocked])
+        told = {change.path for change in planned.changes if change.what != "delete"}
+        assert delete or "a/round" in told
+        assert not told & {*failing, *(["folder/deep"] if blocked else [])}
+        run = lab.run("-n", *(["--delete"] if delete else []))
+        assert run.return_value == 1, run.output
+        assert "not done: pipe: neither a file" in run.output
+        assert "leads out" in failing["a/out"]
+        real = lab.sync(delete=delete)
+        assert {path for path, _ in real.failures} == set(failing), "as it was foretold"
+
+
+def test_a_dry_run_to_what_is_exported_for_reading_is_no_promise(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "x").touch()
+    (tmp_path / "ro").mkdir()
+    with Exporters(tmp_path) as grid:
+        target = f"{grid.start('one', f'{tmp_path}/ro:ro')}:{tmp_path}/ro"
+        for words in ([], ["--delete"]):
+            text = ["sync", "-n", *words, str(tmp_path / "source"), target, "--identity", str(grid.identity)]
+            run = CliRunner().invoke(commands, text, standalone_mode=False)
+            assert run.return_value == 1, run.output
+            assert "exported for reading only" in run.output
+            assert "new     x" in run.output, "what differs is told all the same"
+
+
 def test_without_delete_nothing_goes(lab: Lab) -> None:
     tree(lab.source)
     lab.target.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
-from api.exporters import TRUSTED, Exporters
+from api.exporters import TRUSTED, Exporters, no_file_beyond
 from click.testing import CliRunner
 from phalanx import _native
 from phalanx.cli import commands
@@ -256,6 +257,81 @@ def test_what_cannot_be_copied_is_named_and_the_rest_goes_on(lab: Lab, tmp_path:
     assert "a folder is there" in reasons["b"]
 
 
+@pytest.mark.parametrize("puts", [True, False])
+def test_a_file_that_fails_is_told_once_with_its_name_and_the_first_cause(lab: Lab, tmp_path: Path, puts: bool) -> None:
+    here, there = tmp_path / "large", lab.rw / f"large-{puts}"
+    source, target = (here, there) if puts else (there, here)
+    source.mkdir()
+    for number in range(24):
+        (source / str(number)).write_bytes(noise(3_000_000))
+    names = [f"{(source if puts else target).name}/{number}" for number in range(24)]
+    with no_file_beyond(1 << 20):
+        ends = (source, lab.at(target)) if puts else (lab.at(source), target)
+        report = lab.copy(*ends, streams=4, threads=4)
+        alone = lab.copy(*(f"{end}/0" for end in ends), streams=4, threads=4)
+    assert sorted(path for path, _ in report.failures) == sorted(names)
+    assert {reason for _, reason in report.failures + alone.failures} == {os.strerror(errno.EFBIG) + " (os error 27)"}
+    assert [path for path, _ in alone.failures] == ["0"]
+    assert (report.files, report.failed, alone.failed) == (0, 24, 1)
+    assert [*target.iterdir()] == []
+
+
+@pytest.mark.parametrize("puts", [True, False])
+def test_what_is_in_a_folder_that_could_not_be_made_is_counted_and_not_told(
+    lab: Lab, tmp_path: Path, puts: bool
+) -> None:
+    here, there = tmp_path / "deep", lab.rw / f"deep-{puts}"
+    source, target = (here, there) if puts else (there, here)
+    (source / "sub").mkdir(parents=True)
+    (source / "up").write_text("1")
+    for number in range(40):
+        (source / "sub" / str(number)).write_text("1")
+    ends = (str(source), lab.at(target)) if puts else (lab.at(source), str(target))
+    if puts:
+        report = lab.copy(ends[0], f"{ends[1]}/no/such")
+        assert [path for path, _ in report.failures] == [source.name]
+        assert (report.failed, report.files, report.folders) == (43, 0, 0)
+    target.mkdir()
+    (target / "sub").write_text("in the way")
+    words = ["cp", "--identity", str(lab.identity), *ends]
+    run = CliRunner().invoke(commands, words, standalone_mode=False)
+    assert run.return_value == 1, run.output
+    told = [line for line in run.output.splitlines() if line.startswith("not copied")]
+    assert len(told) == 2, told
+    assert "/sub: " in told[0]
+    assert told[1].startswith("not copied: 40 more")
+    assert (target / "up").exists()
+
+
+def test_who_is_cut_off_is_told_that_what_is_there_is_kept(lab: Lab, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(noise(8_000_000))
+    (tmp_path / "far").mkdir()
+    with Exporters(tmp_path) as grid:
+        address = grid.start("gone", f"{tmp_path / 'far'}:rw")
+
+        def end(now: Progress) -> None:
+            if now.bytes > 1_000_000:
+                grid.__exit__(None, None, None)
+
+        words = {"identity": grid.identity, "patience": 1.0, "limit": "4MB/s", "progress": end}
+        with pytest.raises(px.TransferError, match=r"cut off: .*no executor listens there.* is kept, do the same"):
+            px.copy(source, f"{address}:{tmp_path / 'far' / 'copy'}", **words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("patience", [float("nan"), -1.0])
+def test_a_patience_that_is_none_is_refused(lab: Lab, tmp_path: Path, patience: float) -> None:
+    (tmp_path / "one").write_text("1")
+    with pytest.raises(ValueError, match="patience"):
+        lab.copy(tmp_path / "one", lab.at(lab.rw / "impatient"), patience=patience)
+    for command in ("cp", "sync"):
+        words = [command, "--identity", str(lab.identity), "--patience", str(patience), str(tmp_path)]
+        run = CliRunner().invoke(commands, [*words, lab.at(lab.rw / "impatient")])
+        assert run.exit_code == 2, run.output
+        assert "--patience" in run.output
+    assert not (lab.rw / "impatient").exists()
+
+
 def test_a_level_that_the_other_end_does_not_take_is_an_error(lab: Lab, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nrequired = "private"\n')
@@ -420,6 +496,21 @@ def test_a_source_that_fails_does_not_end_the_others(lab: Lab, tmp_path: Path) -
     assert (there / "one").read_text() == "1"
     assert "\x1b" not in run.output
     assert "no\\x1b[2Jsuch" in run.output
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_each_source_has_its_json_line_also_one_that_fails(lab: Lab, tmp_path: Path, others: int) -> None:
+    (tmp_path / "one").write_text("1")
+    missing, there = str(tmp_path / "no such"), lab.rw / f"lines-{others}"
+    there.mkdir()
+    words = ["cp", "--identity", str(lab.identity), "--patience", "0", "--json", missing]
+    words += [str(tmp_path / "one")] * others
+    run = CliRunner().invoke(commands, [*words, lab.at(there)], standalone_mode=False)
+    assert run.return_value == 1 or isinstance(run.exception, px.TransferError), run.output
+    first, *rest = [json.loads(line) for line in run.stdout.splitlines()]
+    assert first["source"] == missing
+    assert "No such file" in first["error"]
+    assert len(rest) == others
 
 
 def test_nothing_is_left_of_a_cancelled_copy_but_what_it_goes_on_from(lab: Lab, tmp_path: Path) -> None:

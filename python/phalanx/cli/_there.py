@@ -56,6 +56,24 @@ def reaches(command: Callable[..., int]) -> Callable[..., int]:
     return reaching
 
 
+def seconds(_context: click.Context, parameter: click.Parameter, value: float) -> float:
+    """The value of an option that says for how long."""
+    if not value >= 0:  # NaN is not
+        raise click.BadParameter(f"{value} is no number of seconds, 0 or more", param=parameter)
+    return value
+
+
+#: As :func:`phalanx.copy` takes it.
+patience_option = click.option(
+    "--patience",
+    type=float,
+    default=60.0,
+    show_default=True,
+    callback=seconds,
+    help="Seconds to go on after a cut.",
+)
+
+
 def split(place: str) -> tuple[str, str]:
     """The host and the path of HOST:/PATH."""
     match = THERE.fullmatch(place)
@@ -124,7 +142,9 @@ def printable(text: str) -> str:
 
 def complain(place: str, error: TransferError | Unknown) -> None:
     """Says what went wrong with one place; the others go on."""
-    reason = error.reason if isinstance(error, Unknown) else str(error)
+    match = THERE.fullmatch(place)
+    path = match["path"] if match else place
+    reason = (error.reason if isinstance(error, Unknown) else str(error)).removeprefix(f"{path}: ")
     try:
         click.echo(f"phalanx: {printable(place)}: {printable(reason)}", err=True)
     except BrokenPipeError:

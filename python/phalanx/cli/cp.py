@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
-from phalanx.cli._there import is_terminal, printable, reaches
+from phalanx.cli._there import is_terminal, patience_option, printable, reaches
 from phalanx.errors import PhalanxError
 from phalanx.transfer import CopyReport, Progress, as_facts, copy
 
@@ -27,12 +27,17 @@ from phalanx.transfer import CopyReport, Progress, as_facts, copy
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them.")
 @click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not.")
 @click.option("--anew", is_flag=True, help="Copy also what is there with the same size and time.")
-@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to go on after a cut.")
+@patience_option
 @click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s.")
 @click.option(
     "--stripes", metavar="HOSTS", help="Further machines of the executor's end, like b,c:7401; of both: b,c/y,z."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON line for each source, and none of progress.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON line for each source, with an `error` where all of it failed, and none of progress.",
+)
 def cp(
     sources: tuple[str, ...],
     target: str,
@@ -89,14 +94,16 @@ def cp(
                 **reach,
             )
 
-    if len(sources) == 1:
-        return _tell(sources[0], one(sources[0]), as_json, quiet=target == "-")
-    code = 0
+    quiet, code = target == "-", 0
     for source in sources:
         try:
-            code = max(code, _tell(source, one(source), as_json))
+            code = max(code, _tell(source, one(source), as_json, quiet))
         except PhalanxError as error:  # the other sources are copied all the same
             code = 1
+            if as_json:
+                click.echo(json.dumps({"source": source, "error": str(error)}), err=quiet)
+            if len(sources) == 1:
+                raise
             click.echo(f"not copied: {printable(source)}: {printable(str(error))}", err=True)
     return code
 
@@ -114,6 +121,11 @@ def shown(as_json: bool) -> Bar:
     return Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
 
 
+def more(report: CopyReport) -> str:
+    """What is counted of failures, and not told."""
+    return f"not copied: {report.failed - len(report.failures)} more (what is in a folder that failed is not named)"
+
+
 def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -> int:
     """Says what came of a copy; the exit code. ``quiet``: standard output is for the copy itself."""
     code = int(report.failed > 0)
@@ -123,7 +135,7 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
     for path, reason in report.failures:
         click.echo(f"not copied: {printable(path)}: {printable(reason)}", err=True)
     if report.failed > len(report.failures):
-        click.echo(f"not copied: {report.failed - len(report.failures)} more", err=True)
+        click.echo(more(report), err=True)
     stripes = f"{report.stripes} stripes, " if report.stripes > 1 or report.lost_stripes else ""
     rate = report.bytes / max(report.seconds, 1e-9)
     kept = f", {report.kept} of them there already" if report.kept else ""

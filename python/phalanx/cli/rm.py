@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import posixpath
 import sys
@@ -62,7 +63,7 @@ def _remove(reached: Reached, place: str, recursive: bool, force: bool) -> tuple
         try:
             done, failed = _remove_one(files, path.rstrip("/"), recursive, force)
         except TransferError as error:
-            done, failed = 0, [Unknown(path, str(error))]
+            done, failed = 0, [Unknown(path, str(error).removeprefix(f"{path}: "))]
         removed += done
         failures += [Unknown(f"{host}:{one.path}", one.reason, one.error) for one in failed]
     return removed, failures
@@ -77,5 +78,19 @@ def _remove_one(files: Files, path: str, recursive: bool, force: bool) -> tuple[
         return 0, [] if force else [Unknown(path, "no such file or folder")]
     if entry.kind == "folder" and not recursive:
         return 0, [Unknown(path, "it is a folder: --recursive removes it with all in it")]
-    done, failed = files.remove(folder or "/", [name], recursive=recursive)
+    try:
+        done, failed = files.remove(folder or "/", [name], recursive=recursive)
+    except TransferError as error:
+        if error.errno == errno.EACCES and _is_exported_itself(files, folder):
+            raise TransferError("this is the exported folder itself, which stays: name what is in it") from error
+        raise
     return done, [Unknown(f"{folder}/{one.path}", one.reason, one.error) for one in failed]
+
+
+def _is_exported_itself(files: Files, above: str) -> bool:
+    """Whether something that may be looked at is an exported folder: what it lies in may not be looked at."""
+    try:
+        files.look(above or "/")
+    except TransferError as error:
+        return error.errno == errno.EACCES
+    return False

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from phalanx.cli._there import printable, reaches
-from phalanx.cli.cp import shown
+from phalanx.cli._there import patience_option, printable, reaches
+from phalanx.cli.cp import more, shown
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
@@ -26,7 +26,7 @@ from phalanx.transfer import Progress
 @reaches
 @click.option("--streams", type=click.IntRange(1, 64), help="By default one for each core, from 2 to 8.")
 @click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores.")
-@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to go on after a cut.")
+@patience_option
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object, and none of progress.")
 def sync(
     source: str,
@@ -86,6 +86,8 @@ def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
     if report.copied is None:
         return
     copied = report.copied
+    if copied.failed > len(copied.failures):
+        click.echo(more(copied), err=True)
     fresh, gone = copied.files - copied.kept, f", {report.deleted} removed" if delete else ""
     click.echo(
         f"{fresh} of {copied.files} files copied{gone}, {copied.seconds:.2f} s "

@@ -246,6 +246,11 @@ impl Receiving {
         true
     }
 
+    /// Whether an entry has ended, or there is none of that number.
+    pub fn has_ended(&self, entry: u32) -> bool {
+        self.slots.get(entry as usize).is_none_or(|slot| slot.state == State::Ended)
+    }
+
     /// Something failed that is no entry, or had ended.
     pub fn on_skipped(&mut self) {
         self.totals.failed += 1;

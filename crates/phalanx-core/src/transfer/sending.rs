@@ -66,6 +66,8 @@ pub struct Sending {
     open: HashMap<u32, Open>,
     /// Of these, those that come in parts and have begun.
     begun: HashSet<u32>,
+    /// Entries that do not go on.
+    failed: HashSet<u32>,
     /// Ranges to be read, first ones first.
     wanted: VecDeque<(u32, u64, u64)>,
     /// What was sent on each stream and not yet taken by the other end, in order.
@@ -183,16 +185,17 @@ impl Sending {
     /// This entry does not go on; false: that was known.
     pub fn on_failed(&mut self, entry: u32) -> bool {
         self.begun.remove(&entry);
-        self.open.remove(&entry).is_some()
+        self.open.remove(&entry).is_some() && self.failed.insert(entry)
     }
 
-    /// The other end says that an entry does not go on. An error where it was not offered.
-    pub fn on_refused(&mut self, entry: u32) -> Result<(), WireError> {
+    /// The other end says that an entry does not go on; false: that was known. An error where it was not offered.
+    pub fn on_refused(&mut self, entry: u32) -> Result<bool, WireError> {
         if u64::from(entry) >= u64::from(self.answered) + self.offered.len() as u64 {
             return Err(WireError::UnexpectedAnswer);
         }
-        self.on_failed(entry);
-        Ok(())
+        self.begun.remove(&entry);
+        self.open.remove(&entry);
+        Ok(self.failed.insert(entry))
     }
 
     /// The other end has written what was in the first frames of a stream. An error where there were not so many.

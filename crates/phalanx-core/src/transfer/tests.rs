@@ -259,7 +259,8 @@ fn a_peer_that_names_what_was_not_offered_or_sent_is_refused() {
     sending.on_offered(&[file(10)]);
     assert_eq!(sending.on_refused(1), Err(WireError::UnexpectedAnswer));
     assert_eq!(sending.on_refused(u32::MAX), Err(WireError::UnexpectedAnswer));
-    sending.on_refused(0).unwrap();
+    assert_eq!(sending.on_refused(0), Ok(true));
+    assert_eq!(sending.on_refused(0), Ok(false), "it was told");
     let there = |entry, ranges: &[(u64, u64)]| [There { entry, ranges: ranges.to_vec() }];
     assert!(sending.on_wanted(1, &there(7, &[])).is_err());
     let mut sending = Sending::default();

@@ -99,7 +99,10 @@ fn copy(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
             outcome => return outcome,
         }
         if last_news.elapsed() >= job.patience {
-            return outcome;
+            return outcome.map_err(|error| match error {
+                CopyError::Unreachable(why) => CopyError::Cut(why), // something of it may be there
+                error => error,
+            });
         }
         thread::sleep(REST);
     }

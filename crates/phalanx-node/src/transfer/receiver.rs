@@ -41,14 +41,17 @@ pub struct Receiver {
     /// Whether all is there; changes once.
     all_is_there: Mutex<bool>,
     changed: Condvar,
+    /// Held while an entry fails: of several causes the first counts, and is told before anybody can take the copy for
+    /// ended.
+    failing: Mutex<()>,
 }
 
 impl Receiver {
     pub fn new(common: Arc<Common>, sink: Sink, share: Option<Share>) -> io::Result<Receiver> {
         let (engine, taken) = (Mutex::new(Receiving::new(share)), Mutex::default());
-        let (all_is_there, changed) = (Mutex::new(false), Condvar::new());
+        let (all_is_there, changed, failing) = (Mutex::new(false), Condvar::new(), Mutex::default());
         let streams = Served::new(common.clone())?;
-        Ok(Receiver { common, sink, share, engine, streams, taken, all_is_there, changed })
+        Ok(Receiver { common, sink, share, engine, streams, taken, all_is_there, changed, failing })
     }
 
     /// One of the threads: serves whichever stream has something, until all is over.
@@ -126,23 +129,22 @@ impl Receiver {
     fn settle(&self, entry: u32, outcome: io::Result<Outcome>) {
         match outcome {
             Ok(outcome) => drop(lock(&self.engine).on_ended(entry, outcome)),
-            Err(error) => {
-                let reason = error.to_string();
-                if self.fail(entry, reason.clone()) {
-                    self.common.tell(&Message::Failed { entry, reason });
-                }
-            }
+            Err(error) => self.fail(entry, error.to_string(), true),
         }
     }
 
-    fn fail(&self, entry: u32, reason: String) -> bool {
-        let name = self.sink.path_of(entry);
-        self.sink.give_up(entry);
-        let is_news = lock(&self.engine).on_ended(entry, Outcome::Failed);
-        if is_news {
-            self.common.add_failure(name, reason);
+    /// An entry will not be whole. `tells`: the other end does not know.
+    fn fail(&self, entry: u32, reason: String, tells: bool) {
+        let _alone = lock(&self.failing);
+        if lock(&self.engine).has_ended(entry) {
+            return; // with the first cause, of which this may be what followed
         }
-        is_news
+        self.common.add_failure(self.sink.path_of(entry), reason.clone());
+        if tells {
+            self.common.tell(&Message::Failed { entry, reason });
+        }
+        self.sink.give_up(entry);
+        lock(&self.engine).on_ended(entry, Outcome::Failed);
     }
 
     fn lose(&self, turn: Turn<Incoming>, error: &io::Error) {
@@ -164,9 +166,7 @@ impl Receiver {
                 self.common.tell(&Message::Wanted { count, there: self.begin_all(first, &entries) });
             }
             Message::AllEntries => lock(&self.engine).on_all_entries(),
-            Message::Failed { entry, reason } => {
-                self.fail(entry, printable(&reason));
-            }
+            Message::Failed { entry, reason } => self.fail(entry, printable(&reason), false),
             Message::Lost { stream } => self.common.cut(stream),
             Message::Skipped { path, reason } => {
                 self.common.on_skipped(path, &reason);
@@ -195,7 +195,13 @@ impl Receiver {
 
     /// A new entry; what is there of it.
     fn begin(&self, number: u32, entry: &Entry) -> Option<There> {
-        let begun = if self.takes(entry) { self.sink.begin(number, entry) } else { Ok(Step::Kept) };
+        let takes = self.takes(entry);
+        if takes && !self.sink.has_place(entry) {
+            let mut engine = lock(&self.engine);
+            engine.on_ended(number, Outcome::Failed); // its folder was told: what is in that is only counted
+            return engine.nothing_of(number);
+        }
+        let begun = if takes { self.sink.begin(number, entry) } else { Ok(Step::Kept) };
         let begun = begun.map(|step| self.shared(number, entry, step));
         let mut engine = lock(&self.engine);
         let outcome = match begun {

@@ -202,8 +202,9 @@ impl Sender {
                 engine.on_lost(stream);
             }
             Message::Failed { entry, reason } => {
-                engine.on_refused(entry).map_err(|error| error.to_string())?;
-                self.common.add_failure(self.source.path(entry), printable(&reason));
+                if engine.on_refused(entry).map_err(|error| error.to_string())? {
+                    self.common.add_failure(self.source.path(entry), printable(&reason));
+                }
             }
             Message::Done(totals) => {
                 engine.on_done(&totals).map_err(|error| error.to_string())?;

@@ -146,6 +146,12 @@ impl Sink {
         self
     }
 
+    /// Whether the folder in which an entry is to be was made, or was there.
+    pub fn has_place(&self, entry: &Entry) -> bool {
+        let (Sink::Tree(tree), Some(parent)) = (self, entry.parent) else { return true };
+        lock(&tree.folders).contains_key(&parent)
+    }
+
     /// The next entry, before any of its bytes.
     pub fn begin(&self, number: u32, entry: &Entry) -> io::Result<Step> {
         match self {
@@ -429,7 +435,7 @@ impl Tree {
     }
 
     fn coming(&self, entry: u32) -> io::Result<Arc<Coming>> {
-        lock(&self.coming).get(&entry).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        lock(&self.coming).get(&entry).cloned().ok_or_else(|| io::Error::other("it was given up"))
     }
 
     /// Leaves nothing of a file that will not be whole, and of one to which others bring their shares as well, no word of what
@@ -453,6 +459,9 @@ impl Tree {
         let mut file = lock(&coming.file);
         if let Some(file) = &*file {
             return Ok(file.clone());
+        }
+        if coming.given_up.load(Ordering::SeqCst) {
+            return Err(io::Error::other("it was given up")); // and what was there of it is gone, or about to be
         }
         let folder = self.folder_of(coming.parent)?;
         let how = if self.share_of(coming).is_some() { partial::open_shared } else { partial::open };
@@ -757,6 +766,20 @@ mod tests {
         assert_eq!(names(folder.path()), [".big.phalanx-part"], "it did not wait");
         drop(keeping);
         tree.remove_given_up(&coming);
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_is_given_up_is_not_begun_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "big", Kind::File { size: 1 << 20 })).expect("begins");
+        sink.part(1, b"x", 0).expect("is written");
+        let Sink::Tree(tree) = &sink else { unreachable!() };
+        let coming = tree.coming(1).expect("comes"); // as a thread has it that is about to write the next part
+        sink.give_up(1);
+        assert!(tree.file(&coming).is_err());
         assert_eq!(names(folder.path()), [""; 0]);
     }
 

@@ -68,7 +68,8 @@ impl Desk {
                 if self.walks.len() >= MOST_WALKS && matches!(self.places, Places::Exported(_)) {
                     return Err(io::Error::other(format!("{MOST_WALKS} folders are being listed already")));
                 }
-                let walk = Walk::new(self.folder(&path, false)?, depth, sieve, matching, &self.room)?;
+                let folder = self.folder(&path, false).map_err(named(&path))?;
+                let walk = Walk::new(folder, depth, sieve, matching, &self.room)?;
                 self.walks.insert(handle, walk);
                 return self.page(handle);
             }
@@ -79,7 +80,7 @@ impl Desk {
                 let _taken = self.room.take(OPEN_MEANWHILE)?;
                 remove(self.folder(&folder, true)?, &names, all, is_over).answer()
             }
-            Ask::MakeFolder { path, above } => self.make_folder(&path, above)?,
+            Ask::MakeFolder { path, above } => self.make_folder(&path, above).map_err(named(&path))?,
             Ask::Rename { from, to } => self.rename(&from, &to)?,
             Ask::SetTimes { folder, names, times } => {
                 let mut beneath = Beneath::new(self.folder(&folder, true)?);
@@ -93,7 +94,7 @@ impl Desk {
                 let _taken = self.room.take(OPEN_MEANWHILE * MOST_THREADS)?;
                 Answer::Digests(digests(&self.folder(&folder, false)?, &names, is_over))
             }
-            Ask::Open { handle, path } => self.open(handle, &path)?,
+            Ask::Open { handle, path } => self.open(handle, &path).map_err(named(&path))?,
             Ask::Read { handle, offset, length } => {
                 let bytes = self.reading(handle)?.read(offset, length)?;
                 let digest = self.digests.then(|| blake3::hash(&bytes).into());
@@ -103,8 +104,8 @@ impl Desk {
             Ask::Create { handle, path, new } => {
                 self.check_room(handle)?;
                 let taken = self.room.take(OPEN)?;
-                let (folder, name) = self.entry(&path, true)?;
-                self.writings.insert(handle, (Writing::create(folder, name, new)?, taken));
+                let created = self.entry(&path, true).and_then(|(folder, name)| Writing::create(folder, name, new));
+                self.writings.insert(handle, (created.map_err(named(&path))?, taken));
                 Answer::Done
             }
             Ask::Write { handle } => {
@@ -258,6 +259,15 @@ fn set_time(beneath: &mut Beneath, name: &[u8], Dated { time, seen }: Dated) -> 
 fn is_as(folder: &Dir, name: &Path, (size, modified): (u64, Time)) -> bool {
     let found = folder.symlink_metadata(name).and_then(|found| about(&found, || Err(unknown())));
     found.is_ok_and(|found| found.kind == Kind::File { size } && found.modified == modified)
+}
+
+/// An error says which path it is about, once.
+fn named(path: &[u8]) -> impl Fn(io::Error) -> io::Error + '_ {
+    move |error| {
+        let name = PathBuf::from(system::from_bytes(path.to_vec()).unwrap_or_default());
+        let is_said = error.to_string().starts_with(&format!("{}: ", name.display()));
+        if is_said { error } else { system::about(&name)(error) }
+    }
 }
 
 fn unknown() -> io::Error {

@@ -199,7 +199,11 @@ impl OpenFile {
     /// The next piece from the beginning to the end; None there, once it is known that the file is as it was. After an
     /// error, also one of whoever did not wait, there are only errors: a piece would be missing.
     pub fn next(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Bytes>, FilesError> {
-        self.try_next(go_on).inspect_err(|_| lock(&self.at).is_broken = true)
+        self.try_next(go_on).inspect_err(|_| {
+            let mut place = lock(&self.at);
+            place.is_broken = true;
+            place.waiting.clear(); // each of them keeps the link
+        })
     }
 
     fn try_next(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Bytes>, FilesError> {
@@ -273,7 +277,11 @@ impl NewFile {
     /// Sends bytes on; waits while too many are on their way. After an error, also one of whoever did not wait, there are
     /// only errors: it cannot become whole.
     pub fn write(&self, bytes: &[u8], go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
-        self.try_write(bytes, go_on).inspect_err(|_| lock(&self.state).is_broken = true)
+        self.try_write(bytes, go_on).inspect_err(|_| {
+            let mut state = lock(&self.state);
+            state.is_broken = true;
+            state.waiting.clear(); // each of them keeps the link
+        })
     }
 
     fn try_write(&self, bytes: &[u8], go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
