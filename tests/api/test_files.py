@@ -580,8 +580,8 @@ def test_streams_that_are_closed_are_no_surprise(lab: Lab) -> None:
         assert "Traceback" not in got.stderr
     assert not (lab.rw / "y").exists()
     line = '"$@" 2>&-'
-    words = lab.pipe("cp", lab.at(lab.rw / "x"), str(lab.rw / "z"))
-    assert subprocess.run(["sh", "-c", line, "sh", *words], capture_output=True, check=False).returncode == 0
+    copying = lab.pipe("cp", lab.at(lab.rw / "x"), str(lab.rw / "z"))
+    assert subprocess.run(["sh", "-c", line, "sh", *copying], capture_output=True, check=False).returncode == 0
     assert (lab.rw / "z").read_text() == "x"
     several = lab.run("cp", lab.at(lab.rw / "x"), lab.at(lab.rw / "x"), "-").exception
     assert isinstance(several, click.UsageError)
