@@ -155,6 +155,27 @@ def test_a_space_that_is_not_secure_is_refused_to_who_wants_it_so(tmp_path: Path
         assert owner.inp("x") == ("x",)
 
 
+def test_a_space_that_is_there_with_other_options_is_refused_to_who_names_them(tmp_path: Path) -> None:
+    lines: dict[str, Any] = {"order": "lifo", "lease": 7.5, "most_tuples": 5, "indexes": [(0, 1)]}
+    with px.Space() as owner, px.Space(**lines) as other:
+        plain = owner.serve(f"unix:{tmp_path / 'plain'}")
+        lined = other.serve(f"unix:{tmp_path / 'lined'}")
+        for name, value in lines.items():
+            with pytest.raises(px.SpaceError, match=f"not made with {name}=.*: it has {name}="):
+                px.Space(plain, **{name: value})
+        with pytest.raises(px.SpaceError, match="not made with order='any': it has order='lifo'"):
+            px.Space(lined, order="any")
+        with pytest.raises(px.SpaceError, match=r"/lined/space is there already, and was not made with lease=7"):
+            px.Space([lined, plain], lease=7)
+        # What is not named is taken as it is, and a server may have lower limits than were asked for.
+        same: tuple[dict[str, Any], ...] = ({}, lines, {"lease": 15 / 2, "most_tuples": 6})
+        for options in same:
+            with px.Space(lined, **options) as reached:
+                reached.out("x")
+                assert owner.inp("x") is None
+                assert other.inp("x") == ("x",)
+
+
 def test_others_run_while_a_query_is_asked_of_many_tuples() -> None:
     counted, ends = [0], threading.Event()
 

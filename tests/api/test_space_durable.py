@@ -126,6 +126,8 @@ def test_a_server_finds_its_spaces_again_as_they_were(served: Served) -> None:
     assert (options["durable"], options["order"], options["most_tuples"]) == (True, "fifo", 100)
     shown = subprocess.run([PHALANX, "space", "info", served.space], capture_output=True, check=True, text=True)
     assert "on the server's disk" in shown.stdout
+    assert "order" in shown.stdout
+    assert "fifo" in shown.stdout
     with px.Space(served.space) as space:
         assert list(space.rd_all("a", int)) == [("a", 2), ("a", 3), ("a", 4)]
         assert space.rdp("short") is None
@@ -220,6 +222,14 @@ def test_two_servers_do_not_keep_one_space(served: Served) -> None:
         served.place = f"unix:{served.folder / 'other'}"
         second = served.start("--directory", directory)
         assert "in use by another process" in second.stderr()
+
+
+def test_a_space_of_ones_own_that_was_kept_with_other_options_is_refused(tmp_path: Path) -> None:
+    px.Space(durable=tmp_path, order="fifo").close()
+    with pytest.raises(px.SpaceError, match="not made with order='lifo': it has order='fifo'"):
+        px.Space(durable=tmp_path, order="lifo")
+    with px.Space(durable=tmp_path) as space:
+        assert space.info().options["order"] == "fifo"
 
 
 def test_what_cannot_be_durable_says_so(served: Served, tmp_path: Path) -> None:

@@ -297,6 +297,10 @@ def _kept(options: dict[str, Any]) -> str:
     return "on the server's disk" if options["durable"] else "in memory: it ends with its server"
 
 
+def _lease(options: dict[str, Any]) -> str:
+    return "none" if options["lease"] is None else f"{options['lease']:g} seconds, for tuples that are put without one"
+
+
 def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[str, float] | None = None) -> None:
     told = SpaceInfo.of(engine.info())
     level, why, weaker = engine.level
@@ -317,6 +321,8 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
         ("link", link),
         *([("open to", f"members of {group}")] if group else []),
         ("kept", _kept(told.options)),
+        ("order", told.options["order"]),
+        ("lease", _lease(told.options)),
         *together,
         ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),
         ("waiting", f"{told.takers} to take, {told.readers} to read, {told.watches} watching"),

@@ -45,24 +45,25 @@ class Space:
 
     ``address``: None for a space in this process, whose threads share it; ``"host:port/name"`` or ``"unix:path/name"``
     for one that is served; ``"redis://host:port/0/name"`` for one in Redis. A served space is made on its first use
-    with the other options; one that is there keeps its own. Several addresses, or ``"hosts.txt/name"`` for a space at
-    each of the machines in a file, are the *members* of one space that is spread over them; open spaces can be members
-    too. ``placement`` says where tuples are put then: ``"local"``, at the member of this process or of this machine;
-    ``"owner"``, only at that of this process; ``"hash(0,1)"``, at the member that the values of these fields name, so
-    that templates which have them go to one member. All processes name the members and the placement alike.
+    with the other options; one that is there keeps its own, and a SpaceError says which of those that are given
+    differs. Several addresses, or ``"hosts.txt/name"`` for a space at each of the machines in a file, are the *members*
+    of one space that is spread over them; open spaces can be members too. ``placement`` says where tuples are put then:
+    ``"local"``, at the member of this process or of this machine; ``"owner"``, only at that of this process;
+    ``"hash(0,1)"``, at the member that the values of these fields name, so that templates which have them go to one
+    member. All processes name the members and the placement alike.
 
     ``objects``: whether values that have no encoding of their own are pickled. Opening a pickle runs what its sender
     wrote, so say it only where all who put tuples are trusted. ``manager``: where :meth:`eval` makes its calls.
-    ``order``: which of several matching tuples comes if ``select=`` does not say: ``"any"`` (the fastest), ``"fifo"``,
-    ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without one. ``indexes``: positions
-    that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
-    of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
-    SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, which its
-    members alone may open: the name that they have in its server's access rules. It travels as with ``secure``; others
-    get an AccessError. ``replicas``: so many servers keep the space together, and it goes on while most of them are
-    there: that of the address and ``members``, others at ``"host:port"``; or the first of the machines in
-    ``"hosts.txt/name"``. Further options are those that
+    ``order``: which of several matching tuples comes if ``select=`` does not say: ``"any"`` (the fastest, and what a
+    new space has), ``"fifo"``, ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without
+    one. ``indexes``: positions that are indexed together from the beginning, as ``[(0, 1)]``; others are built by
+    themselves. ``boxes``: positions of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``:
+    limits, beyond which ``out`` raises SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the
+    end of the serving process, on its machine's disk; for a space in this process, the directory to keep it in.
+    ``group``: of a served space, which its members alone may open: the name that they have in its server's access
+    rules. It travels as with ``secure``; others get an AccessError. ``replicas``: so many servers keep the space
+    together, and it goes on while most of them are there: that of the address and ``members``, others at
+    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -77,7 +78,7 @@ class Space:
         placement: str = "local",
         objects: bool = False,
         manager: Executor | None = None,
-        order: str = "any",
+        order: str | None = None,
         lease: float | None = None,
         indexes: Iterable[Iterable[int]] = (),
         boxes: Iterable[Iterable[int]] = (),
@@ -92,8 +93,8 @@ class Space:
         given = {
             "order": order,
             "lease": lease,
-            "indexes": [list(positions) for positions in indexes],
-            "boxes": [list(positions) for positions in boxes],
+            "indexes": [list(positions) for positions in indexes] or None,
+            "boxes": [list(positions) for positions in boxes] or None,
             "most_tuples": most_tuples,
             "most_bytes": most_bytes,
             "durable": durable or None,
