@@ -214,6 +214,20 @@ def test_a_damaged_file_is_said_and_left_alone(served: Served) -> None:
     assert file.read_bytes() == bad
 
 
+def test_a_file_that_is_empty_is_refused_here_too(tmp_path: Path) -> None:
+    directory = tmp_path / "dk"
+    with px.Space(durable=directory) as space:
+        space.out_many(("a", number) for number in range(60))
+    file = directory / "space.space"
+    file.write_bytes(b"")
+    with pytest.raises(px.SpaceError, match="it is empty"):
+        px.Space(durable=directory)
+    assert file.read_bytes() == b""
+    file.unlink()
+    with px.Space(durable=directory) as space:
+        assert space.count("a", int) == 0
+
+
 def test_two_servers_do_not_keep_one_space(served: Served) -> None:
     directory = str(served.folder / "spaces")
     served.start("--directory", directory)
