@@ -223,6 +223,17 @@ def test_the_first_failure_ends_all_and_is_the_only_one_told(run: Run, verbs: li
     assert done.returncode == code
 
 
+def test_what_cannot_be_started_is_named(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/nonexistent/python\n")
+    script.chmod(0o755)
+    done = run("-n", "1", "./script")
+    assert done.returncode == 127
+    assert re.search(
+        r"cannot be started: the interpreter that the program \S*script names .* is not found", done.stderr
+    )
+
+
 def test_the_others_hear_of_a_loss_before_they_are_ended(run: Run) -> None:
     done = run(*ranks(3, "join", "ring", "ring", "1:die=SIGKILL", "hear", "sleep=1000"))
     lost = [line for line in done.stdout.splitlines() if "lost" in line]
