@@ -359,4 +359,4 @@ def test_what_a_lost_rank_has_a_part_in_fails(run: Run, transport: str, wait: st
 def test_links_are_chosen_for_one_machine_only(run: Run) -> None:
     done = run("--transport", "sockets", "--hosts", "a:1", "-n", "1", "true")
     assert done.returncode == 2
-    assert "--transport is for ranks of this machine" in done.stderr
+    assert "--transport is for processes of this machine" in done.stderr

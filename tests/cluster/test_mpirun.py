@@ -82,7 +82,7 @@ def test_ranks_are_placed_by_free_places(grid: Grid, executors: list[Executor]) 
     assert placed("-n", "3") == ["left", "left", "right"]
     assert placed("--per-host", "1") == ["left", "right"]
     too_many = finished(mpirun(grid, executors, "-n", "5", "hostname"), code=1)
-    assert "5 ranks were asked for, but 4 places are free: left has 2, right has 2" in too_many.stderr()
+    assert "5 processes were asked for, but 4 places are free: left has 2, right has 2" in too_many.stderr()
 
 
 def test_what_executors_cannot_start_is_named(grid: Grid, executors: list[Executor]) -> None:
