@@ -24,6 +24,7 @@ import phalanx as px
 import pytest
 from api.conftest import Script
 from conftest import Eventually
+from phalanx import _native
 
 from laboratory.processes import until
 
@@ -174,6 +175,46 @@ def test_a_space_that_is_there_with_other_options_is_refused_to_who_names_them(t
                 reached.out("x")
                 assert owner.inp("x") is None
                 assert other.inp("x") == ("x",)
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> Path:
+    file = tmp_path / "user.pem"
+    file.write_text(_native.issue_member(_native.create_grid(), "user", "ada"))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (b"", "hung up: no {server}, or one that refused"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no {server}: it does not speak as one does"),
+    ],
+)
+def test_what_listens_at_a_wrong_port_is_said_to_be_something_else(identity: Path, answer: bytes, what: str) -> None:
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                if answer:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+                    while connection.recv(1 << 16):
+                        pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(
+            px.SpaceError, match=f"{address}: what listens there {what.format(server='server of spaces')}"
+        ):
+            px.Space(f"{address}/jobs", identity=identity)
+        with pytest.raises(px.RecruitError, match=f"{address}: what listens there {what.format(server='executor')}"):
+            px.Manager(address, identity=identity)
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_others_run_while_a_query_is_asked_of_many_tuples() -> None:

@@ -15,7 +15,7 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, handshake};
+use phalanx_net::tls::{Shaken, handshake, is_no_tls};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -349,12 +349,22 @@ pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io
 
 /// Why an executor cannot be reached, for people.
 pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
-    let what = match error.kind() {
-        ErrorKind::ConnectionRefused => "no executor listens there (start one with: phalanx executor)".to_owned(),
+    format!("{address}: {}", why_unreachable("executor", "phalanx executor", error))
+}
+
+/// The same for any server, which is started by this command.
+pub(crate) fn why_unreachable(server: &str, command: &str, error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => format!("no {server} listens there (start one with: {command})"),
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            format!("what listens there hung up: no {server}, or one that refused (its own output says why) ({error})")
+        }
+        _ if is_no_tls(error) => {
+            format!("what listens there is no {server}: it does not speak as one does ({error})")
+        }
         _ => error.to_string(),
-    };
-    format!("{address}: {what}")
+    }
 }
 
 /// A peer's words, for a terminal: short, and without anything that would steer it.
