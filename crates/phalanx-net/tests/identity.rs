@@ -147,6 +147,8 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
     for text in ["", "nonsense", &user[..user.len() / 2], &authority.to_pem()] {
         assert!(Member::parse(text, Role::User).is_err());
     }
+    let cut = Member::parse(&user[..user.find("-----END").unwrap()], Role::User).unwrap_err().to_string();
+    assert_eq!(cut, "the identity file is damaged: the line -----END CERTIFICATE----- is missing");
     for name in ["", "a b", "-a", "a-", "ä", &"a".repeat(64)] {
         assert!(authority.issue(Role::User, name).is_err(), "{name:?}");
     }

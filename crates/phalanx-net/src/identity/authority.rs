@@ -24,8 +24,8 @@ impl Authority {
 
     /// From the text of [`Authority::to_pem`].
     pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
-        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::Missing("authority's certificate"))?;
-        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::Missing("authority's private key"))?;
+        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
+        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
         Ok(Authority { key, certificate: pem[start..].to_owned() })
     }
 
