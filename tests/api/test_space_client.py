@@ -6,6 +6,7 @@ import _thread
 import asyncio
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
@@ -175,6 +176,32 @@ def test_a_space_that_is_there_with_other_options_is_refused_to_who_names_them(t
                 reached.out("x")
                 assert owner.inp("x") is None
                 assert other.inp("x") == ("x",)
+
+
+def test_what_was_waited_for_in_vain_is_named_in_few_words(tmp_path: Path) -> None:
+    with px.Space() as owner, px.Space(owner.serve(f"unix:{tmp_path / 's'}")) as reached:
+        for space, name in ((owner, "Space()"), (reached, f"Space('{reached.name}')")):
+            future = space.in_future("job", int, timeout=0.01)
+            long = space.rd_future("job", "x" * 100_000, timeout=0.01)
+            with pytest.raises(px.SpaceTimeoutError, match=re.escape(f"('job', int, px.ANY) came to {name} in time")):
+                space.in_("job", int, px.ANY, timeout=0.01)
+            with pytest.raises(px.SpaceTimeoutError, match=r"no tuple like \('job', int\) came"):
+                future.result(timeout=30)
+            with pytest.raises(px.SpaceTimeoutError, match=r"^.{1,500}$"):
+                long.result(timeout=30)
+
+
+def test_an_event_that_was_waited_for_in_vain_is_named() -> None:
+    told = r"no tuple like \('job',\) came to Space\(\) in time"
+    with px.Space() as space, space.notify("job") as events, pytest.raises(px.SpaceTimeoutError, match=told):
+        events.next(timeout=0.01)
+
+
+def test_a_formal_with_elements_is_refused_in_words_about_templates() -> None:
+    with px.Space() as space:
+        for formal in (list[int], dict[str, int], tuple[int, ...]):
+            with pytest.raises(px.SpaceError, match=r"\[int.*is no formal.*px.ANY|\[str, int\] is no formal.*px.ANY"):
+                space.rdp("a", formal)
 
 
 @pytest.fixture

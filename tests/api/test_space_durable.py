@@ -246,6 +246,22 @@ def test_a_space_of_ones_own_that_was_kept_with_other_options_is_refused(tmp_pat
         assert space.info().options["order"] == "fifo"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "--lease", "-1"),
+        ("create", "--lease", "nan"),
+        ("info", "--rates", "nan"),
+    ],
+)
+def test_no_number_of_seconds_is_a_usage_error(served: Served, words: tuple[str, ...]) -> None:
+    command = [PHALANX, "space", words[0], served.space, *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"'{words[1]}'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_what_cannot_be_durable_says_so(served: Served, tmp_path: Path) -> None:
     with pytest.raises(px.SpaceError, match="needs a directory"):
         px.Space(durable=True)

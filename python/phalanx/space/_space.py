@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from phalanx import _native
-from phalanx.errors import SpaceError, SpaceTimeoutError
+from phalanx.errors import SpaceError
 from phalanx.space import _futures, _serve
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
@@ -19,6 +19,7 @@ from phalanx.space._info import SpaceInfo
 from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_port
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
+from phalanx.space._timeout import timed_out
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
 
@@ -280,7 +281,7 @@ class Space:
         transaction: Transaction | None = None,
     ) -> Fields:
         """:meth:`in_` for asyncio. A task that is cancelled has taken nothing."""
-        return _found(await self._begin(template, True, timeout, select, where, transaction))
+        return self._found(template, await self._begin(template, True, timeout, select, where, transaction))
 
     async def ard(
         self,
@@ -291,7 +292,7 @@ class Space:
         transaction: Transaction | None = None,
     ) -> Fields:
         """:meth:`rd` for asyncio."""
-        return _found(await self._begin(template, False, timeout, select, where, transaction))
+        return self._found(template, await self._begin(template, False, timeout, select, where, transaction))
 
     async def ainp(
         self,
@@ -326,7 +327,7 @@ class Space:
         The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away, takes nothing and
         waits no longer; one with a callback is kept until it has called it."""
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
-        return _futures.TupleFuture(self._engine, request)
+        return _futures.TupleFuture(self._engine, request, repr(self))
 
     def rd_future(
         self,
@@ -338,7 +339,7 @@ class Space:
     ) -> Future[Fields]:
         """Begins to read a tuple, and goes on: a :class:`concurrent.futures.Future`."""
         request = (template, False, selectors(select), where, self._inside(transaction), timeout)
-        return _futures.TupleFuture(self._engine, request)
+        return _futures.TupleFuture(self._engine, request, repr(self))
 
     def eval(self, function: Callable[..., Fields], *args: Any) -> Future[Fields]:
         """Calls ``function(*args)`` at an interpreter and puts the tuple that it returns; a future of the tuple.
@@ -351,7 +352,7 @@ class Space:
     def notify(self, *template: Any, where: Query | None = None, since: int | None = None) -> Events:
         """The matching tuples that are put from now on, as events; ``since``: those after the event with this
         number."""
-        return Events(self._engine, template, where, since)
+        return Events(self._engine, template, where, since, repr(self))
 
     def info(self) -> SpaceInfo:
         """How many tuples there are, who waits, which indexes were built, and what was done so far."""
@@ -429,7 +430,13 @@ class Space:
         transaction: Transaction | None,
     ) -> Fields:
         inside = None if transaction is None else transaction.number_in(self._engine)
-        return _found(self._engine.wait(template, take, selectors(select) if select else (), where, inside, timeout))
+        chosen = selectors(select) if select else ()
+        return self._found(template, self._engine.wait(template, take, chosen, where, inside, timeout))
+
+    def _found(self, template: Fields, fields: Fields | None) -> Fields:
+        if fields is None:
+            raise timed_out(repr(self), template)
+        return fields
 
     async def _begin(
         self,
@@ -457,12 +464,6 @@ class Space:
             yield page
             if after is None:
                 return
-
-
-def _found(fields: Fields | None) -> Fields:
-    if fields is None:
-        raise SpaceTimeoutError("no matching tuple came in time")
-    return fields
 
 
 def _again(address: str | tuple[str, ...], options: dict[str, Any]) -> Space:
