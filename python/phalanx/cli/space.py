@@ -63,7 +63,9 @@ def space() -> None:
 @click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="How many at most.")
 @click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="How many at a time.")
 @click.option(
-    "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="Of durable spaces; by default spaces/PORT in $PHALANX_HOME or ~/.phalanx.",
 )
 @click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
 @click.option(
@@ -148,7 +150,9 @@ def _reaching(command: F) -> F:
         click.option(
             "--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."
         ),
-        click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in ~/.phalanx."),
+        click.option(
+            "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+        ),
     ):
         command = option(command)
     return command
