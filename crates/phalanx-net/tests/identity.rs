@@ -153,6 +153,9 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
         assert!(authority.issue(Role::User, name).is_err(), "{name:?}");
     }
     assert!(Authority::parse(&user).is_err());
+    let authority = authority.to_pem();
+    let cut = Authority::parse(&authority[..authority.len() - 40]).unwrap_err().to_string();
+    assert_eq!(cut, "the authority's file is damaged: it has no whole certificate");
 }
 
 fn soon() -> Instant {
