@@ -5,6 +5,7 @@
 
 use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
+use crate::unreachable::why_unreachable;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
@@ -15,9 +16,9 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, handshake, is_no_tls};
+use phalanx_net::tls::{Shaken, handshake};
 use std::collections::HashMap;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -350,21 +351,6 @@ pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io
 /// Why an executor cannot be reached, for people.
 pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
     format!("{address}: {}", why_unreachable("executor", "phalanx executor", error))
-}
-
-/// The same for any server, which is started by this command.
-pub(crate) fn why_unreachable(server: &str, command: &str, error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::ConnectionRefused => format!("no {server} listens there (start one with: {command})"),
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            format!("what listens there hung up: no {server}, or one that refused (its own output says why) ({error})")
-        }
-        _ if is_no_tls(error) => {
-            format!("what listens there is no {server}: it does not speak as one does ({error})")
-        }
-        _ => error.to_string(),
-    }
 }
 
 /// A peer's words, for a terminal: short, and without anything that would steer it.

@@ -4,7 +4,7 @@ use super::Place;
 use super::error::ClientError;
 use super::server::SILENCE;
 use super::session::MOST_BODY;
-use crate::remote::why_unreachable;
+use crate::unreachable::why_unreachable;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;
