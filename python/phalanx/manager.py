@@ -80,6 +80,8 @@ class Manager(Executor):
         addresses, interpreters = _addresses(where), interpreters_of(contract)
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
+        if journal is not None:
+            Path(journal).open("ab").close()  # before anything is started; the error names the file
         self._contract = contract
         self._native = _native.Manager(
             addresses=addresses,

@@ -216,6 +216,16 @@ def test_processes_that_do_not_agree_are_told_so(run: Run, tmp_path: Path, act: 
     assert f"BspError: {said}" in done.stderr
 
 
+def test_a_process_that_ends_too_early_is_told_in_words_of_bsp(run: Run, tmp_path: Path) -> None:
+    text = "bsp.begin()\nif bsp.pid() == 0:\n    bsp.sync()\n"
+    (tmp_path / "program.py").write_text(HEAD + text)
+    done = run(2, "program.py")
+    assert done.returncode == 1
+    assert re.search(r"pid 1 on \S+ ended without bsp end", done.stderr)
+    assert "MPI" not in done.stderr
+    assert "rank" not in done.stderr
+
+
 def test_an_abort_ends_all_with_its_reason(run: Run, tmp_path: Path) -> None:
     text = "with bsp.begin():\n    print(bsp.pid())\n    bsp.abort('no luck') if bsp.pid() == 1 else bsp.sync()\n"
     (tmp_path / "program.py").write_text(HEAD + text)

@@ -49,7 +49,7 @@ def test_a_program_without_checkpoints_is_told_so(tmp_path: Path) -> None:
 def test_machines_that_are_only_said_to_be_several_are_one(tmp_path: Path) -> None:
     done = bsprun(tmp_path, "--transport", "sockets")
     assert (done.returncode, done.stdout) == (0, "ends\nends\n"), done.stderr
-    assert "rank 1 cannot move from" in done.stderr
+    assert "pid 1 cannot move from" in done.stderr
     assert "all of the program is on this machine (the program asks for it)" in done.stderr
 
 

@@ -78,6 +78,13 @@ def test_the_journal_adds_up_to_the_summary(tmp_path: Path) -> None:
     assert count(lines, "dismissed") == 2
 
 
+def test_a_journal_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "journal.jsonl"
+    with pytest.raises(FileNotFoundError) as told:
+        px.Manager(contract=px.ParDegree(1), journal=path)
+    assert told.value.filename == str(path)
+
+
 def test_losses_are_in_the_journal(tmp_path: Path, eventually: Eventually) -> None:
     path = tmp_path / "journal.jsonl"
     with px.Manager(contract=px.ParDegree(2), journal=path) as manager:

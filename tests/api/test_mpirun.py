@@ -235,6 +235,17 @@ def test_the_first_failure_ends_all_and_is_the_only_one_told(run: Run, verbs: li
     assert done.returncode == code
 
 
+def test_what_cannot_be_started_is_named(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/nonexistent/python\n")
+    script.chmod(0o755)
+    done = run("-n", "1", "./script")
+    assert done.returncode == 127
+    assert re.search(
+        r"cannot be started: the interpreter that the program \S*script names .* is not found", done.stderr
+    )
+
+
 def test_the_others_hear_of_a_loss_before_they_are_ended(run: Run) -> None:
     done = run(*ranks(3, "join", "ring", "ring", "1:die=SIGKILL", "hear", "sleep=1000"))
     lost = [line for line in done.stdout.splitlines() if "lost" in line]
@@ -360,4 +371,4 @@ def test_what_a_lost_rank_has_a_part_in_fails(run: Run, transport: str, wait: st
 def test_links_are_chosen_for_one_machine_only(run: Run) -> None:
     done = run("--transport", "sockets", "--hosts", "a:1", "-n", "1", "true")
     assert done.returncode == 2
-    assert "--transport is for ranks of this machine" in done.stderr
+    assert "--transport is for processes of this machine" in done.stderr

@@ -6,6 +6,7 @@ import _thread
 import asyncio
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
@@ -24,6 +25,7 @@ import phalanx as px
 import pytest
 from api.conftest import Script
 from conftest import Eventually
+from phalanx import _native
 
 from laboratory.processes import until
 
@@ -153,6 +155,93 @@ def test_a_space_that_is_not_secure_is_refused_to_who_wants_it_so(tmp_path: Path
     with px.Space(secure=True) as owner, px.Space(owner.serve(f"unix:{tmp_path / 's'}"), secure=True) as reached:
         reached.out("x")
         assert owner.inp("x") == ("x",)
+
+
+def test_a_space_that_is_there_with_other_options_is_refused_to_who_names_them(tmp_path: Path) -> None:
+    lines: dict[str, Any] = {"order": "lifo", "lease": 7.5, "most_tuples": 5, "indexes": [(0, 1)]}
+    with px.Space() as owner, px.Space(**lines) as other:
+        plain = owner.serve(f"unix:{tmp_path / 'plain'}")
+        lined = other.serve(f"unix:{tmp_path / 'lined'}")
+        for name, value in lines.items():
+            with pytest.raises(px.SpaceError, match=f"not made with {name}=.*: it has {name}="):
+                px.Space(plain, **{name: value})
+        with pytest.raises(px.SpaceError, match="not made with order='any': it has order='lifo'"):
+            px.Space(lined, order="any")
+        with pytest.raises(px.SpaceError, match=r"/lined/space is there already, and was not made with lease=7"):
+            px.Space([lined, plain], lease=7)
+        # What is not named is taken as it is, and a server may have lower limits than were asked for.
+        same: tuple[dict[str, Any], ...] = ({}, lines, {"lease": 15 / 2, "most_tuples": 6})
+        for options in same:
+            with px.Space(lined, **options) as reached:
+                reached.out("x")
+                assert owner.inp("x") is None
+                assert other.inp("x") == ("x",)
+
+
+def test_what_was_waited_for_in_vain_is_named_in_few_words(tmp_path: Path) -> None:
+    with px.Space() as owner, px.Space(owner.serve(f"unix:{tmp_path / 's'}")) as reached:
+        for space, name in ((owner, "Space()"), (reached, f"Space('{reached.name}')")):
+            future = space.in_future("job", int, timeout=0.01)
+            long = space.rd_future("job", "x" * 100_000, timeout=0.01)
+            with pytest.raises(px.SpaceTimeoutError, match=re.escape(f"('job', int, px.ANY) came to {name} in time")):
+                space.in_("job", int, px.ANY, timeout=0.01)
+            with pytest.raises(px.SpaceTimeoutError, match=r"no tuple like \('job', int\) came"):
+                future.result(timeout=30)
+            with pytest.raises(px.SpaceTimeoutError, match=r"^.{1,500}$"):
+                long.result(timeout=30)
+
+
+def test_an_event_that_was_waited_for_in_vain_is_named() -> None:
+    told = r"no tuple like \('job',\) came to Space\(\) in time"
+    with px.Space() as space, space.notify("job") as events, pytest.raises(px.SpaceTimeoutError, match=told):
+        events.next(timeout=0.01)
+
+
+def test_a_formal_with_elements_is_refused_in_words_about_templates() -> None:
+    with px.Space() as space:
+        for formal in (list[int], dict[str, int], tuple[int, ...]):
+            with pytest.raises(px.SpaceError, match=r"\[int.*is no formal.*px.ANY|\[str, int\] is no formal.*px.ANY"):
+                space.rdp("a", formal)
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> Path:
+    file = tmp_path / "user.pem"
+    file.write_text(_native.issue_member(_native.create_grid(), "user", "ada"))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (b"", "hung up: no {server}, or one that refused"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no {server}: it does not speak as one does"),
+    ],
+)
+def test_what_listens_at_a_wrong_port_is_said_to_be_something_else(identity: Path, answer: bytes, what: str) -> None:
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                if answer:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+                    while connection.recv(1 << 16):
+                        pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(
+            px.SpaceError, match=f"{address}: what listens there {what.format(server='server of spaces')}"
+        ):
+            px.Space(f"{address}/jobs", identity=identity)
+        with pytest.raises(px.RecruitError, match=f"{address}: what listens there {what.format(server='executor')}"):
+            px.Manager(address, identity=identity)
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_others_run_while_a_query_is_asked_of_many_tuples() -> None:

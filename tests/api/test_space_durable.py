@@ -126,6 +126,8 @@ def test_a_server_finds_its_spaces_again_as_they_were(served: Served) -> None:
     assert (options["durable"], options["order"], options["most_tuples"]) == (True, "fifo", 100)
     shown = subprocess.run([PHALANX, "space", "info", served.space], capture_output=True, check=True, text=True)
     assert "on the server's disk" in shown.stdout
+    assert "order" in shown.stdout
+    assert "fifo" in shown.stdout
     with px.Space(served.space) as space:
         assert list(space.rd_all("a", int)) == [("a", 2), ("a", 3), ("a", 4)]
         assert space.rdp("short") is None
@@ -212,6 +214,20 @@ def test_a_damaged_file_is_said_and_left_alone(served: Served) -> None:
     assert file.read_bytes() == bad
 
 
+def test_a_file_that_is_empty_is_refused_here_too(tmp_path: Path) -> None:
+    directory = tmp_path / "dk"
+    with px.Space(durable=directory) as space:
+        space.out_many(("a", number) for number in range(60))
+    file = directory / "space.space"
+    file.write_bytes(b"")
+    with pytest.raises(px.SpaceError, match="it is empty"):
+        px.Space(durable=directory)
+    assert file.read_bytes() == b""
+    file.unlink()
+    with px.Space(durable=directory) as space:
+        assert space.count("a", int) == 0
+
+
 def test_two_servers_do_not_keep_one_space(served: Served) -> None:
     directory = str(served.folder / "spaces")
     served.start("--directory", directory)
@@ -220,6 +236,30 @@ def test_two_servers_do_not_keep_one_space(served: Served) -> None:
         served.place = f"unix:{served.folder / 'other'}"
         second = served.start("--directory", directory)
         assert "in use by another process" in second.stderr()
+
+
+def test_a_space_of_ones_own_that_was_kept_with_other_options_is_refused(tmp_path: Path) -> None:
+    px.Space(durable=tmp_path, order="fifo").close()
+    with pytest.raises(px.SpaceError, match="not made with order='lifo': it has order='fifo'"):
+        px.Space(durable=tmp_path, order="lifo")
+    with px.Space(durable=tmp_path) as space:
+        assert space.info().options["order"] == "fifo"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "--lease", "-1"),
+        ("create", "--lease", "nan"),
+        ("info", "--rates", "nan"),
+    ],
+)
+def test_no_number_of_seconds_is_a_usage_error(served: Served, words: tuple[str, ...]) -> None:
+    command = [PHALANX, "space", words[0], served.space, *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"'{words[1]}'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_cannot_be_durable_says_so(served: Served, tmp_path: Path) -> None:

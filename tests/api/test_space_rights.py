@@ -210,3 +210,19 @@ def test_a_space_of_a_group_is_made_on_the_command_line(tmp_path: Path) -> None:
         address = owner.serve(f"unix:{tmp_path / 'g'}", name="plans")
         told = subprocess.run([PHALANX, "space", "info", address, "--json"], capture_output=True, timeout=60)
         assert json.loads(told.stdout)["options"]["group"] == "lab"
+
+
+def test_a_damaged_authority_is_named_with_its_file(authority: str, tmp_path: Path) -> None:
+    file = tmp_path / "authority.pem"
+    for text in (authority[:100], authority[100:], "\xe4"):
+        file.write_text(text, encoding="latin-1")
+        done = subprocess.run(
+            [PHALANX, "grid", "issue", "labpc", "--home", str(tmp_path)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 1, text
+        assert str(file) in done.stderr
+        assert "Traceback" not in done.stderr

@@ -106,7 +106,7 @@ def test_a_program_for_which_too_few_places_are_left_ends_with_an_error(grid: Gr
     until(lambda: len(begun(process)) == 2, timeout=PATIENCE, what="all processes")
     executors[0].process.signal(signal.SIGKILL, group=True)
     assert process.wait(timeout=PATIENCE) == 1, process.report()
-    assert "the program cannot go on: 2 ranks were asked for, but 0 places are free" in process.stderr()
+    assert "the program cannot go on: no executor is left" in process.stderr()
     remove_what_is_left()
 
 

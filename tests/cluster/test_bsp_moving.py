@@ -79,10 +79,10 @@ def test_a_slow_machine_is_left_and_the_result_is_the_same(grid: Grid) -> None:
     step = starts[1][2]
     assert step == starts[3][2] > 3, "the checkpoint was made for this"
     will, goes, moved, summary = said(process)
-    assert will == f"rank 1 will move from right: {BECAUSE}"
+    assert will == f"pid 1 will move from right: {BECAUSE}"
     assert re.fullmatch(r"the program goes on from superstep \d+", goes)
-    assert moved == "rank 1 moved from right to spare"
-    assert re.fullmatch(rf"moved: rank 1 from right to spare at superstep \d+: {BECAUSE}", summary)
+    assert moved == "pid 1 moved from right to spare"
+    assert re.fullmatch(rf"moved: pid 1 from right to spare at superstep \d+: {BECAUSE}", summary)
 
 
 def test_what_is_slow_wherever_it_is_moves_once(grid: Grid) -> None:
@@ -103,7 +103,7 @@ def test_without_a_free_place_it_stays_and_that_is_said(grid: Grid) -> None:
     assert ends(process) == expected, process.report()
     assert len(begun(process)) == 2
     why = "it takes 1 places on other machines, and 0 are free: left has 0"
-    assert said(process) == [f"rank 1 cannot move from right: {why} ({BECAUSE})"]
+    assert said(process) == [f"pid 1 cannot move from right: {why} ({BECAUSE})"]
 
 
 def test_a_program_asks_for_another_machine_itself(grid: Grid) -> None:
@@ -113,7 +113,7 @@ def test_a_program_asks_for_another_machine_itself(grid: Grid) -> None:
     assert ends(process) == expected, process.report()
     starts = begun(process)
     assert [(pid, machine) for pid, machine, _ in starts] == [(0, "left"), (0, "spare"), (1, "right"), (1, "right")]
-    assert said(process)[0] == "rank 0 will move from left: the program asks for it"
+    assert said(process)[0] == "pid 0 will move from left: the program asks for it"
 
 
 C_PROGRAM = r"""

@@ -82,7 +82,17 @@ def test_ranks_are_placed_by_free_places(grid: Grid, executors: list[Executor]) 
     assert placed("-n", "3") == ["left", "left", "right"]
     assert placed("--per-host", "1") == ["left", "right"]
     too_many = finished(mpirun(grid, executors, "-n", "5", "hostname"), code=1)
-    assert "5 ranks were asked for, but 4 places are free: left has 2, right has 2" in too_many.stderr()
+    assert "5 processes were asked for, but 4 places are free: left has 2, right has 2" in too_many.stderr()
+
+
+def test_what_executors_cannot_start_is_named(grid: Grid, executors: list[Executor]) -> None:
+    done = finished(mpirun(grid, executors, "-n", "1", "nosuch.py"), code=127)
+    assert "rank 0 on left cannot be started: the program nosuch.py is not found" in done.stderr()
+    script = grid.desk.home / "script"
+    script.write_text("#!/nonexistent/python\n")
+    script.chmod(0o755)
+    done = finished(mpirun(grid, executors, "-n", "1", "./script"), code=127)
+    assert "the interpreter that the program ./script names" in done.stderr()
 
 
 def test_the_table_says_where_the_ranks_are_reached(grid: Grid, executors: list[Executor]) -> None:

@@ -145,7 +145,7 @@ def test_too_few_places_are_an_error_with_words(grid: Grid, executors: list[Exec
     process = mpirun(grid, executors, "-n", "1", "program.py", "too many")
     (line,) = finished(process)
     assert line.startswith("[0] True"), line
-    assert "50 ranks were asked for, but 5 places are free: left has 1, middle has 2, right has 2" in line
+    assert "50 processes were asked for, but 5 places are free: left has 1, middle has 2, right has 2" in line
 
 
 def test_spawns_of_several_communicators_at_once_each_get_their_places(grid: Grid, executors: list[Executor]) -> None:
@@ -194,7 +194,7 @@ def test_children_are_on_the_executor_that_is_named(
     ("wanted", "words"),
     [
         (["1", "nowhere"], "no executor of this program is called nowhere: there are "),
-        (["3", "right"], "3 ranks were asked for, but 2 places are free: right has 2"),
+        (["3", "right"], "3 processes were asked for, but 2 places are free: right has 2"),
         (["1", "left", "1", "right", "1", "right", "1", "middle", "1", "right"], "processes on right are to follow"),
     ],
 )

@@ -30,7 +30,7 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control explain files interpreter places tables",
+        "control explain files interpreter places tables unreachable",
         "door journal recruit rules",
         "space",
         "local remote",

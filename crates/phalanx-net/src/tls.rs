@@ -115,11 +115,22 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     socket: &mut Timed<'_>,
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
-    let offered = decode(&hear(&mut connection, socket)?).map_err(invalid)?;
+    let offered = decode(&hear(&mut connection, socket).map_err(refused)?).map_err(invalid)?;
     let levels = choose(offered).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
     connection.writer().write_all(&encode(&levels, 0)[PREFIX..])?;
     send(&mut connection, socket)?;
     Shaken::of(&mut connection, levels, said)
+}
+
+/// Who has shown a certificate and then hangs up does not want this client.
+fn refused(error: io::Error) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    match error.kind() {
+        UnexpectedEof | ConnectionReset | BrokenPipe => {
+            io::Error::new(ConnectionAborted, "the server refused (its own output says why)")
+        }
+        _ => error,
+    }
 }
 
 /// The next word that the other end says inside TLS.
@@ -136,6 +147,13 @@ fn hear(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; 
             return Ok(word);
         }
     }
+}
+
+/// Whether a handshake failed because the other end does not speak TLS. What TLS itself says, as of a certificate, is more.
+pub fn is_no_tls(error: &io::Error) -> bool {
+    let said = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    error.kind() == io::ErrorKind::InvalidData
+        && said.is_none_or(|error| matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
 fn drive(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<()> {

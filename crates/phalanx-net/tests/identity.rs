@@ -147,10 +147,15 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
     for text in ["", "nonsense", &user[..user.len() / 2], &authority.to_pem()] {
         assert!(Member::parse(text, Role::User).is_err());
     }
+    let cut = Member::parse(&user[..user.find("-----END").unwrap()], Role::User).unwrap_err().to_string();
+    assert_eq!(cut, "the identity file is damaged: the line -----END CERTIFICATE----- is missing");
     for name in ["", "a b", "-a", "a-", "ä", &"a".repeat(64)] {
         assert!(authority.issue(Role::User, name).is_err(), "{name:?}");
     }
     assert!(Authority::parse(&user).is_err());
+    let authority = authority.to_pem();
+    let cut = Authority::parse(&authority[..authority.len() - 40]).unwrap_err().to_string();
+    assert_eq!(cut, "the authority's file is damaged: it has no whole certificate");
 }
 
 fn soon() -> Instant {

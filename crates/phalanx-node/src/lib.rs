@@ -21,3 +21,4 @@ mod local;
 mod places;
 mod remote;
 mod tables;
+mod unreachable;

@@ -5,6 +5,7 @@
 
 use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
+use crate::unreachable::why_unreachable;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
@@ -17,7 +18,7 @@ use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use phalanx_net::tls::{Shaken, handshake};
 use std::collections::HashMap;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -349,12 +350,7 @@ pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io
 
 /// Why an executor cannot be reached, for people.
 pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
-    let what = match error.kind() {
-        ErrorKind::ConnectionRefused => "no executor listens there (start one with: phalanx executor)".to_owned(),
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
-        _ => error.to_string(),
-    };
-    format!("{address}: {what}")
+    format!("{address}: {}", why_unreachable("executor", "phalanx executor", error))
 }
 
 /// A peer's words, for a terminal: short, and without anything that would steer it.

@@ -10,10 +10,12 @@ pub fn create_grid() -> PyResult<String> {
     Authority::create().map(|authority| authority.to_pem()).map_err(identity)
 }
 
-/// A new member's identity file, from the authority's.
+/// A new member's identity file, from the text of the authority's, which `file` names.
 #[pyfunction]
-pub fn issue_member(authority: &str, role: &str, name: &str) -> PyResult<String> {
+#[pyo3(signature = (authority, role, name, file = "authority.pem"))]
+pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyResult<String> {
     let role = [Role::User, Role::Executor].into_iter().find(|known| known.name() == role);
     let role = role.ok_or_else(|| raise("IdentityError", "a role is user or executor"))?;
-    Authority::parse(authority).and_then(|authority| authority.issue(role, name)).map_err(identity)
+    let authority = Authority::parse(authority).map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
+    authority.issue(role, name).map_err(identity)
 }

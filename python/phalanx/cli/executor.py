@@ -25,7 +25,9 @@ from phalanx.space import _serve
 @click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
 @click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces.")
 @click.option(
-    "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="Of durable spaces; by default spaces/PORT in $PHALANX_HOME or ~/.phalanx.",
 )
 @click.option(
     "--access",

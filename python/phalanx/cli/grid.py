@@ -52,10 +52,12 @@ def issue(name: str, role: str, out: Path | None, folder: Path | None) -> None:
     authority_file = (folder or home()) / "authority.pem"
     try:
         authority = authority_file.read_text(encoding="ascii")
-    except OSError as error:
-        raise IdentityError(f"no grid: {error}; make one with: phalanx grid create") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise IdentityError(
+            f"no grid: {authority_file} cannot be read ({error}); make one with: phalanx grid create"
+        ) from None
     out = out or Path(f"{name}.pem")
-    _write(out, _native.issue_member(authority, role, name))
+    _write(out, _native.issue_member(authority, role, name, str(authority_file)))
     click.echo(f"{out} written; it holds a private key, so copy it to {name} over a safe way (scp)")
     if role == "executor":
         click.echo(f"there: phalanx executor --listen 0.0.0.0:7400 --identity {out.name}")

@@ -61,7 +61,7 @@ OPTIONS = [
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder that executors get too."),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="A variable of the processes (may be repeated)."),
     click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for their output too."),
-    click.option("--no-prefix", is_flag=True, help="No [rank] before each line."),
+    click.option("--no-prefix", is_flag=True, help="No [number] of its process before each line."),
     click.option("--keep-going", is_flag=True, help="The loss of a process does not end the others."),
     click.option(
         "--transport",
@@ -128,7 +128,7 @@ def _run(
     staged: dict[str, Path] = {}
     variables = programs.asked_variables(env)
     if hosts is not None and transport == "sockets":
-        raise click.UsageError("--transport is for ranks of this machine; links to others are as --policy says")
+        raise click.UsageError("--transport is for processes of this machine; links to others are as --policy says")
     if level is not None and transport != "sockets":
         raise click.UsageError("--level is for --transport sockets; links to other machines are as --policy says")
     given = click.get_current_context().get_parameter_source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import signal
 import threading
 import time
@@ -23,6 +24,16 @@ from phalanx.space import Replica, SpaceInfo, _open, _serve
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RULES = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Seconds(click.FloatRange):
+    """NaN is in every range of click's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return seconds
 
 
 @click.group()
@@ -52,7 +63,9 @@ def space() -> None:
 @click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="How many at most.")
 @click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="How many at a time.")
 @click.option(
-    "--directory", type=click.Path(path_type=Path), help="Of durable spaces; by default ~/.phalanx/spaces/PORT."
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="Of durable spaces; by default spaces/PORT in $PHALANX_HOME or ~/.phalanx.",
 )
 @click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
 @click.option(
@@ -137,7 +150,9 @@ def _reaching(command: F) -> F:
         click.option(
             "--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."
         ),
-        click.option("--identity", type=click.Path(path_type=Path), help="By default user.pem in ~/.phalanx."),
+        click.option(
+            "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+        ),
     ):
         command = option(command)
     return command
@@ -147,7 +162,7 @@ def _reaching(command: F) -> F:
 @click.argument("address")
 @_reaching
 @click.option("--order", type=click.Choice(["any", "fifo", "lifo", "priority"]), default="any", show_default=True)
-@click.option("--lease", type=float, metavar="SECONDS", help="Of tuples that are put without one.")
+@click.option("--lease", type=_Seconds(0), metavar="SECONDS", help="Of tuples that are put without one.")
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
 @click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
@@ -214,7 +229,7 @@ def create(
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option("--rates", type=click.FloatRange(0.1, 3600), metavar="SECONDS", help="Show what is done a second, too.")
+@click.option("--rates", type=_Seconds(0.1, 3600), metavar="SECONDS", help="Show what is done a second, too.")
 def info(
     address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None, rates: float | None
 ) -> None:
@@ -297,6 +312,10 @@ def _kept(options: dict[str, Any]) -> str:
     return "on the server's disk" if options["durable"] else "in memory: it ends with its server"
 
 
+def _lease(options: dict[str, Any]) -> str:
+    return "none" if options["lease"] is None else f"{options['lease']:g} seconds, for tuples that are put without one"
+
+
 def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[str, float] | None = None) -> None:
     told = SpaceInfo.of(engine.info())
     level, why, weaker = engine.level
@@ -318,6 +337,8 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
         *([("open to", f"members of {group}")] if group else []),
         ("kept", _kept(told.options)),
         *together,
+        ("order", told.options["order"]),
+        ("lease", _lease(told.options)),
         ("tuples", f"{told.tuples} in {told.bytes / 1e6:.1f} MB, encoded {told.encoded_bytes / 1e6:.1f} MB"),
         ("waiting", f"{told.takers} to take, {told.readers} to read, {told.watches} watching"),
         ("on their way", f"{told.unacknowledged} tuples, {told.transactions} transactions"),

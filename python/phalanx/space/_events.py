@@ -8,8 +8,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple
 
-from phalanx.errors import SpaceError, SpaceTimeoutError
+from phalanx.errors import SpaceError
 from phalanx.space._engine import Engine, Fields
+from phalanx.space._timeout import timed_out
 from phalanx.space._where import Query
 
 
@@ -26,8 +27,9 @@ class Events:
     Each matching tuple comes at least once, in the order in which they were put, also if it was taken at once. Who
     reads slowly misses nothing as long as the space remembers it; then SpaceError says how much is forgotten."""
 
-    def __init__(self, engine: Engine, template: Fields, where: Query | None, since: int | None) -> None:
+    def __init__(self, engine: Engine, template: Fields, where: Query | None, since: int | None, space: str) -> None:
         self._engine = engine
+        self._asked = space, template
         self._here: deque[Event] = deque()
         self._flag: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._closed = False
@@ -37,7 +39,7 @@ class Events:
         """The next event. Raises SpaceTimeoutError after ``timeout`` seconds, SpaceError if events were forgotten."""
         while not self._here:
             if not self._collect(timeout):
-                raise SpaceTimeoutError("no matching tuple came in time")
+                raise timed_out(*self._asked)
         return self._here.popleft()
 
     def _collect(self, timeout: float | None) -> bool:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TypeAlias
 from weakref import ref
 
-from phalanx.errors import SpaceTimeoutError
 from phalanx.space._engine import Engine, Fields, Outcome
 from phalanx.space._forgotten import end_later
 from phalanx.space._select import Selector
+from phalanx.space._timeout import timed_out
 from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
 
@@ -30,9 +30,10 @@ class TupleFuture(Future[Fields]):
     _engine: Engine | None = None
     _number: int | None = None
 
-    def __init__(self, engine: Engine, request: Request) -> None:
+    def __init__(self, engine: Engine, request: Request, space: str) -> None:
         super().__init__()
         self._engine = engine
+        self._asked = space, request[0]
         self._ear = _Ear(self)
         with Uninterrupted():
             self._number = engine.begin_wait(*request, self._ear)
@@ -42,7 +43,7 @@ class TupleFuture(Future[Fields]):
             self.set_result(outcome)
         else:
             self._engine = None
-            self.set_exception(outcome or SpaceTimeoutError("no matching tuple came in time"))
+            self.set_exception(outcome or timed_out(*self._asked))
 
     def add_done_callback(self, fn: Callable[[Future[Fields]], object]) -> None:
         """As :meth:`concurrent.futures.Future.add_done_callback`; also where nobody has the future any more."""

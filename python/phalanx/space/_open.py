@@ -15,6 +15,7 @@ from phalanx.hosts import Hosts, home, read_identity
 from phalanx.security import policy_words
 from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
+from phalanx.space._options import check_options
 from phalanx.space._placement import placement
 from phalanx.space._replicas import Replicas
 from phalanx.space._spread import Spread
@@ -34,15 +35,21 @@ class ClosedEngine:
 
 
 def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> Engine:
-    """What does the work of a space. Raises SpaceError where the address is none."""
+    """What does the work of a space. Raises SpaceError where the address is none, or a space is there that was made
+    with other options."""
     if address is None:
-        return _here(objects, **options)
+        return _here(objects, options)
     if address.startswith(("redis://", "rediss://", "redis+")):
         # Not before: who has no Redis needs none of it.
         from phalanx.space._redis import RedisEngine
 
         return RedisEngine(address, objects, options)
-    engine = reach(address, objects, **options)
+    engine = _at_members(reach(address, objects, **options), address, objects, options)
+    return _as_asked(engine, address, options)
+
+
+def _at_members(engine: _native.RemoteSpace, address: str, objects: bool, options: dict[str, Any]) -> Engine:
+    """The same, at whichever member leads it."""
     if not engine.members:
         return engine
     # Made or not, it is there now. What it is like its members know.
@@ -56,10 +63,23 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
     return Replicas(engine, again)
 
 
-def _here(objects: bool, durable: bool | str | os.PathLike[str] = False, **options: Any) -> _native.LocalSpace:
+def _here(objects: bool, options: dict[str, Any]) -> Engine:
+    durable = options.get("durable")
     if durable is True:
         raise SpaceError('a durable space in this process needs a directory of its own: durable="PATH"')
-    return _native.LocalSpace(options, objects, os.fspath(durable) if durable else None)
+    own = {name: value for name, value in options.items() if name != "durable"}
+    if not durable:
+        return _native.LocalSpace(own, objects)
+    return _as_asked(_native.LocalSpace(own, objects, os.fspath(durable)), f"in {os.fspath(durable)}", own)
+
+
+def _as_asked(engine: Engine, name: str, options: dict[str, Any]) -> Engine:
+    try:
+        check_options(name, engine, options)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
 
 
 def reach(

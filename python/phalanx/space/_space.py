@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from phalanx import _native
-from phalanx.errors import SpaceError, SpaceTimeoutError
+from phalanx.errors import SpaceError
 from phalanx.space import _futures, _serve
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
@@ -19,6 +19,7 @@ from phalanx.space._info import SpaceInfo
 from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_port
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
+from phalanx.space._timeout import timed_out
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
 
@@ -45,24 +46,25 @@ class Space:
 
     ``address``: None for a space in this process, whose threads share it; ``"host:port/name"`` or ``"unix:path/name"``
     for one that is served; ``"redis://host:port/0/name"`` for one in Redis. A served space is made on its first use
-    with the other options; one that is there keeps its own. Several addresses, or ``"hosts.txt/name"`` for a space at
-    each of the machines in a file, are the *members* of one space that is spread over them; open spaces can be members
-    too. ``placement`` says where tuples are put then: ``"local"``, at the member of this process or of this machine;
-    ``"owner"``, only at that of this process; ``"hash(0,1)"``, at the member that the values of these fields name, so
-    that templates which have them go to one member. All processes name the members and the placement alike.
+    with the other options; one that is there keeps its own, and a SpaceError says which of those that are given
+    differs. Several addresses, or ``"hosts.txt/name"`` for a space at each of the machines in a file, are the *members*
+    of one space that is spread over them; open spaces can be members too. ``placement`` says where tuples are put then:
+    ``"local"``, at the member of this process or of this machine; ``"owner"``, only at that of this process;
+    ``"hash(0,1)"``, at the member that the values of these fields name, so that templates which have them go to one
+    member. All processes name the members and the placement alike.
 
     ``objects``: whether values that have no encoding of their own are pickled. Opening a pickle runs what its sender
     wrote, so say it only where all who put tuples are trusted. ``manager``: where :meth:`eval` makes its calls.
-    ``order``: which of several matching tuples comes if ``select=`` does not say: ``"any"`` (the fastest), ``"fifo"``,
-    ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without one. ``indexes``: positions
-    that are indexed together from the beginning, as ``[(0, 1)]``; others are built by themselves. ``boxes``: positions
-    of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``: limits, beyond which ``out`` raises
-    SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the end of the serving process, on its
-    machine's disk; for a space in this process, the directory to keep it in. ``group``: of a served space, which its
-    members alone may open: the name that they have in its server's access rules. It travels as with ``secure``; others
-    get an AccessError. ``replicas``: so many servers keep the space together, and it goes on while most of them are
-    there: that of the address and ``members``, others at ``"host:port"``; or the first of the machines in
-    ``"hosts.txt/name"``. Further options are those that
+    ``order``: which of several matching tuples comes if ``select=`` does not say: ``"any"`` (the fastest, and what a
+    new space has), ``"fifo"``, ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without
+    one. ``indexes``: positions that are indexed together from the beginning, as ``[(0, 1)]``; others are built by
+    themselves. ``boxes``: positions of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``:
+    limits, beyond which ``out`` raises SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the
+    end of the serving process, on its machine's disk; for a space in this process, the directory to keep it in.
+    ``group``: of a served space, which its members alone may open: the name that they have in its server's access
+    rules. It travels as with ``secure``; others get an AccessError. ``replicas``: so many servers keep the space
+    together, and it goes on while most of them are there: that of the address and ``members``, others at
+    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -77,7 +79,7 @@ class Space:
         placement: str = "local",
         objects: bool = False,
         manager: Executor | None = None,
-        order: str = "any",
+        order: str | None = None,
         lease: float | None = None,
         indexes: Iterable[Iterable[int]] = (),
         boxes: Iterable[Iterable[int]] = (),
@@ -92,8 +94,8 @@ class Space:
         given = {
             "order": order,
             "lease": lease,
-            "indexes": [list(positions) for positions in indexes],
-            "boxes": [list(positions) for positions in boxes],
+            "indexes": [list(positions) for positions in indexes] or None,
+            "boxes": [list(positions) for positions in boxes] or None,
             "most_tuples": most_tuples,
             "most_bytes": most_bytes,
             "durable": durable or None,
@@ -279,7 +281,7 @@ class Space:
         transaction: Transaction | None = None,
     ) -> Fields:
         """:meth:`in_` for asyncio. A task that is cancelled has taken nothing."""
-        return _found(await self._begin(template, True, timeout, select, where, transaction))
+        return self._found(template, await self._begin(template, True, timeout, select, where, transaction))
 
     async def ard(
         self,
@@ -290,7 +292,7 @@ class Space:
         transaction: Transaction | None = None,
     ) -> Fields:
         """:meth:`rd` for asyncio."""
-        return _found(await self._begin(template, False, timeout, select, where, transaction))
+        return self._found(template, await self._begin(template, False, timeout, select, where, transaction))
 
     async def ainp(
         self,
@@ -325,7 +327,7 @@ class Space:
         The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away, takes nothing and
         waits no longer; one with a callback is kept until it has called it."""
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
-        return _futures.TupleFuture(self._engine, request)
+        return _futures.TupleFuture(self._engine, request, repr(self))
 
     def rd_future(
         self,
@@ -337,7 +339,7 @@ class Space:
     ) -> Future[Fields]:
         """Begins to read a tuple, and goes on: a :class:`concurrent.futures.Future`."""
         request = (template, False, selectors(select), where, self._inside(transaction), timeout)
-        return _futures.TupleFuture(self._engine, request)
+        return _futures.TupleFuture(self._engine, request, repr(self))
 
     def eval(self, function: Callable[..., Fields], *args: Any) -> Future[Fields]:
         """Calls ``function(*args)`` at an interpreter and puts the tuple that it returns; a future of the tuple.
@@ -350,7 +352,7 @@ class Space:
     def notify(self, *template: Any, where: Query | None = None, since: int | None = None) -> Events:
         """The matching tuples that are put from now on, as events; ``since``: those after the event with this
         number."""
-        return Events(self._engine, template, where, since)
+        return Events(self._engine, template, where, since, repr(self))
 
     def info(self) -> SpaceInfo:
         """How many tuples there are, who waits, which indexes were built, and what was done so far."""
@@ -428,7 +430,13 @@ class Space:
         transaction: Transaction | None,
     ) -> Fields:
         inside = None if transaction is None else transaction.number_in(self._engine)
-        return _found(self._engine.wait(template, take, selectors(select) if select else (), where, inside, timeout))
+        chosen = selectors(select) if select else ()
+        return self._found(template, self._engine.wait(template, take, chosen, where, inside, timeout))
+
+    def _found(self, template: Fields, fields: Fields | None) -> Fields:
+        if fields is None:
+            raise timed_out(repr(self), template)
+        return fields
 
     async def _begin(
         self,
@@ -456,12 +464,6 @@ class Space:
             yield page
             if after is None:
                 return
-
-
-def _found(fields: Fields | None) -> Fields:
-    if fields is None:
-        raise SpaceTimeoutError("no matching tuple came in time")
-    return fields
 
 
 def _again(address: str | tuple[str, ...], options: dict[str, Any]) -> Space:

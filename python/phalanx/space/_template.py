@@ -60,6 +60,10 @@ def formal_of(element: Any) -> Formal | None:
         return _union(typing.get_args(element))
     if _is_array(typing.get_origin(element)):
         return _array(*typing.get_args(element))
+    if origin := typing.get_origin(element):
+        raise SpaceError(
+            f"{element} is no formal: a template cannot look into it, so write {origin.__name__} or px.ANY"
+        )
     if not isinstance(element, type):
         return None
     if field_names(element) is not None:

@@ -80,6 +80,25 @@ pub struct Options {
     pub fixed: Option<String>,
     /// Why its processes stay where they are, if so.
     pub bound: Option<String>,
+    /// A BSP program: what is said of it has BSP's words.
+    pub is_bsp: bool,
+}
+
+impl Options {
+    /// What a process's number is called.
+    fn rank(&self) -> &'static str {
+        if self.is_bsp { "pid" } else { "rank" }
+    }
+
+    /// With which processes begin to pass messages.
+    fn first_call(&self) -> &'static str {
+        if self.is_bsp { "bsp begin" } else { "MPI_Init" }
+    }
+
+    /// With which they end that.
+    fn last_call(&self) -> &'static str {
+        if self.is_bsp { "bsp end" } else { "MPI_Finalize" }
+    }
 }
 
 /// A running program.
@@ -222,7 +241,7 @@ impl Launch {
     pub fn on_end(&mut self, now: Duration, rank: u32, exit: &Exit) {
         self.now = now;
         let Rank { phase, end: None, world, .. } = self.ranks[rank as usize] else { return };
-        let fault = fault(phase, exit);
+        let fault = self.fault(phase, exit);
         let ours = self.ending.as_ref().is_some_and(Ending::has_signalled);
         if matches!(exit, Exit::Unseen(_)) || (matches!(exit, Exit::Signal(_)) && !ours) {
             self.restart.lose();
@@ -347,7 +366,7 @@ impl Launch {
         let ranks = self.worlds[world].ranks.clone();
         let listens = ranks.clone().map(|rank| self.ranks[rank as usize].listens.clone());
         let Some(all) = listens.collect::<Option<Vec<_>>>() else {
-            return self.fail("a rank did not say where those of other machines reach it".to_owned(), 1);
+            return self.fail("a process did not say where those of other machines reach it".to_owned(), 1);
         };
         for machine in self.machines_of(world) {
             let entry = |(rank, listens): (u32, &Listens)| self.entry(rank, listens.clone(), machine);
@@ -412,7 +431,7 @@ impl Launch {
         let Some(place) = its.iter().position(absent) else { return };
         if its.iter().any(Rank::passes_messages) {
             let name = self.name(ranks.start + place as u32);
-            self.fail(format!("{name} ended without MPI_Init, and others wait for it"), 1);
+            self.fail(format!("{name} ended without {}, and others wait for it", self.options.first_call()), 1);
         }
     }
 
@@ -458,22 +477,22 @@ impl Launch {
         all.filter(|(_, (it, its))| **its == machine && it.passes_messages()).map(|(rank, _)| rank).collect()
     }
 
+    /// Why a process is at fault that ended so, and the code of that; none where it ended as it should.
+    fn fault(&self, phase: Phase, exit: &Exit) -> Option<(String, i32)> {
+        match exit {
+            Exit::Signal(number) => Some((format!("was killed by signal {}", signal_name(*number)), 128 + number)),
+            Exit::Unstarted(why) => Some((format!("cannot be started: {why}"), 127)),
+            Exit::Unseen(why) => Some((format!("is lost: {why}"), 1)),
+            Exit::Code(0) if phase == Phase::Joined => Some((format!("ended without {}", self.options.last_call()), 1)),
+            Exit::Code(0) => None,
+            Exit::Code(code) => Some((format!("exited with status {code}"), *code)),
+        }
+    }
+
     fn name(&self, rank: u32) -> String {
         let machine = &self.options.machines[self.options.machine_of[rank as usize]];
-        let name = self.spawned_name(rank).unwrap_or_else(|| format!("rank {rank}"));
+        let name = self.spawned_name(rank).unwrap_or_else(|| format!("{} {rank}", self.options.rank()));
         format!("{name} on {machine}")
-    }
-}
-
-/// Why a process is at fault that ended so, and the code of that; none where it ended as it should.
-fn fault(phase: Phase, exit: &Exit) -> Option<(String, i32)> {
-    match exit {
-        Exit::Signal(number) => Some((format!("was killed by signal {}", signal_name(*number)), 128 + number)),
-        Exit::Unstarted(why) => Some((format!("cannot be started: {why}"), 127)),
-        Exit::Unseen(why) => Some((format!("is lost: {why}"), 1)),
-        Exit::Code(0) if phase == Phase::Joined => Some(("ended without MPI_Finalize".to_owned(), 1)),
-        Exit::Code(0) => None,
-        Exit::Code(code) => Some((format!("exited with status {code}"), *code)),
     }
 }
 

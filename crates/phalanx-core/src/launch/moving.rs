@@ -62,7 +62,7 @@ impl Launch {
         }
         let all = (0..).zip(&self.options.machine_of);
         let processes: Vec<u32> = all.filter(|(_, its)| **its == machine).map(|(process, _)| process).collect();
-        let (who, from) = (people(&processes), self.options.machines[machine].clone());
+        let (who, from) = (people(self.options.rank(), &processes), self.options.machines[machine].clone());
         let wish = Wish { machine, processes, who, from, why };
         if let Some(bound) = &self.options.bound {
             let bound = bound.clone();
@@ -173,10 +173,10 @@ impl Moving {
     }
 }
 
-fn people(processes: &[u32]) -> String {
+fn people(rank: &str, processes: &[u32]) -> String {
     match processes {
-        [one] => format!("rank {one}"),
-        [first, .., last] => format!("ranks {first} to {last}"),
+        [one] => format!("{rank} {one}"),
+        [first, .., last] => format!("{rank}s {first} to {last}"),
         [] => String::new(),
     }
 }

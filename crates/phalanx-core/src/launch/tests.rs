@@ -117,6 +117,19 @@ fn ending_without_finalize_is_a_failure() {
 }
 
 #[test]
+fn of_a_bsp_program_bsps_words_are_said() {
+    let bsp = |machine_of: &[usize]| Launch::new(Options { is_bsp: true, ..launch(machine_of, false).options });
+    let mut it = bsp(&[0, 0]);
+    (0..2).for_each(|rank| it.on_message(MS, rank, FromRank::Joined { listens: None }));
+    it.on_end(MS, 1, &Exit::Code(0));
+    assert_eq!(said(&it.take()), ["pid 1 on lab0 ended without bsp end"]);
+    let mut it = bsp(&[0, 0]);
+    it.on_message(MS, 0, FromRank::Joined { listens: None });
+    it.on_end(MS, 1, &Exit::Code(0));
+    assert_eq!(said(&it.take()), ["pid 1 on lab0 ended without bsp begin, and others wait for it"]);
+}
+
+#[test]
 fn nobody_waits_for_a_rank_that_will_never_join() {
     for keep_going in [false, true] {
         let mut it = launch(&[0, 0], keep_going);

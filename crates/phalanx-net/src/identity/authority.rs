@@ -4,6 +4,8 @@ use super::{IdentityError, Role};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 /// A grid's certificate authority. Its key makes members; keep it where only the grid's owner reads.
 #[derive(Debug)]
@@ -24,8 +26,11 @@ impl Authority {
 
     /// From the text of [`Authority::to_pem`].
     pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
-        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::Missing("authority's certificate"))?;
-        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::Missing("authority's private key"))?;
+        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
+        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
+        // What is not whole would go into every member's file.
+        let whole = CertificateDer::from_pem_slice(&pem.as_bytes()[start..]);
+        whole.map_err(|_| IdentityError::DamagedAuthority("certificate"))?;
         Ok(Authority { key, certificate: pem[start..].to_owned() })
     }
 

@@ -13,7 +13,7 @@ use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
@@ -72,6 +72,8 @@ pub enum IdentityError {
     Missing(&'static str),
     #[error("the identity file is damaged: {0}")]
     Damaged(String),
+    #[error("the authority's file is damaged: it has no whole {0}")]
+    DamagedAuthority(&'static str),
     #[error(
         "this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME"
     )]
@@ -147,12 +149,14 @@ pub struct Member {
 impl Member {
     /// From the text of an identity file, for a certain role.
     pub fn parse(pem: &str, role: Role) -> Result<Member, IdentityError> {
-        let damaged = |error: rustls::pki_types::pem::Error| IdentityError::Damaged(error.to_string());
         let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
         let mut next = |what| certificates.next().ok_or(IdentityError::Missing(what))?.map_err(damaged);
         let certificate = next("certificate")?;
         let authority = next("authority's certificate")?;
-        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| IdentityError::Missing("private key"))?;
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| match error {
+            pem::Error::NoItemsFound => IdentityError::Missing("private key"),
+            error => damaged(error),
+        })?;
         let (is, name) = role_and_name(&certificate)?;
         if is != role.name() {
             return Err(IdentityError::Role { is, wanted: role.name() });
@@ -220,6 +224,17 @@ fn server(
     config.send_tls13_tickets = sessions.min(TICKETS);
     config.session_storage = ServerSessionMemoryCache::new(sessions);
     Ok(Arc::new(config))
+}
+
+/// The library shows bytes as numbers.
+fn damaged(error: pem::Error) -> IdentityError {
+    IdentityError::Damaged(match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("the line -----END {}----- is missing", String::from_utf8_lossy(&end_marker))
+        }
+        pem::Error::IllegalSectionStart { .. } => "a line with -----BEGIN is not whole".to_owned(),
+        error => error.to_string(),
+    })
 }
 
 /// The role and the name in a member's certificate.

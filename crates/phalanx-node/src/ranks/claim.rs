@@ -143,7 +143,7 @@ mod tests {
         let taken = two_at_once(&all, [2, 3]);
         let failed: Vec<&String> = taken.iter().filter_map(|it| it.as_ref().err()).collect();
         assert_eq!(failed.len(), 1, "all or none");
-        assert!(failed[0].contains("ranks were asked for, but"), "{failed:?}");
+        assert!(failed[0].contains("processes were asked for, but"), "{failed:?}");
     }
 
     #[test]

@@ -8,9 +8,11 @@ use phalanx_core::wire::machines::{Exit, Kind, Part, Program, Source};
 use phalanx_core::wire::ranks::{FromRank, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -122,7 +124,10 @@ impl<F: FnMut(Event)> Watch<F> {
                     streams.outputs.push(stream(Kind::Output, pipes.output));
                     streams.outputs.push(stream(Kind::Error, pipes.error));
                 }
-                Err(error) => (self.on_event)(Event::Ended { rank, exit: Exit::Unstarted(explain(&error)) }),
+                Err(error) => {
+                    let why = unstarted(program, folder, &error);
+                    (self.on_event)(Event::Ended { rank, exit: Exit::Unstarted(why) });
+                }
             }
         }
         streams
@@ -217,6 +222,22 @@ impl<F: FnMut(Event)> Watch<F> {
             self.guard.forget(child.group());
             (self.on_event)(Event::Ended { rank, exit: child.end() });
         }
+    }
+}
+
+/// Why a program cannot be started in a folder, for people. The system does not say what it has not found.
+fn unstarted(program: &Program, folder: Option<&Path>, error: &io::Error) -> String {
+    let name = program.command.first().map_or("".into(), |name| String::from_utf8_lossy(name));
+    let own = program.folder.as_ref().map(|folder| Path::new(OsStr::from_bytes(folder)));
+    let is_there = || name.contains('/') && own.or(folder).unwrap_or(Path::new("")).join(&*name).exists();
+    match (error.kind(), own) {
+        (io::ErrorKind::NotFound, Some(own)) if !own.is_dir() => format!("the folder {} is not found", own.display()),
+        (io::ErrorKind::NotFound, _) if is_there() => {
+            format!("the interpreter that the program {name} names (#! in its first line) is not found")
+        }
+        (io::ErrorKind::NotFound, _) => format!("the program {name} is not found"),
+        (io::ErrorKind::PermissionDenied, _) => format!("the program {name} may not be executed"),
+        _ => format!("the program {name}: {}", explain(error)),
     }
 }
 

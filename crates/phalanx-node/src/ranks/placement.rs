@@ -58,10 +58,12 @@ pub fn fill(asked: Option<u64>, offers: &[Offer]) -> Result<Vec<(usize, u32)>, S
     let offered: u64 = offers.iter().map(|offer| u64::from(offer.free)).sum();
     let asked = asked.unwrap_or(offered.min(MOST_REMOTE));
     if asked > MOST_REMOTE {
-        return Err(format!("{asked} ranks are more than the {MOST_REMOTE} that a program on other machines can have"));
+        return Err(format!(
+            "{asked} processes are more than the {MOST_REMOTE} that a program on other machines can have"
+        ));
     }
     if asked > offered || asked == 0 {
-        return Err(format!("{asked} ranks were asked for, but {offered} places are free{}", told(offers)));
+        return Err(format!("{asked} processes were asked for, but {offered} places are free{}", told(offers)));
     }
     let (mut left, mut counts) = (asked as u32, vec![0; offers.len()]);
     let mut take = |most: &dyn Fn(&Offer) -> u32| {
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn too_many_ranks_are_refused_with_what_there_is() {
         let error = fill(Some(4), &offers(&[2, 1])).expect_err("they do not fit");
-        assert_eq!(error, "4 ranks were asked for, but 3 places are free: lab0 has 2, lab1 has 1");
+        assert_eq!(error, "4 processes were asked for, but 3 places are free: lab0 has 2, lab1 has 1");
         assert!(fill(None, &offers(&[0])).is_err());
         assert!(fill(Some(5000), &offers(&[9000])).is_err());
     }
@@ -257,9 +259,9 @@ mod tests {
     fn too_many_for_the_machine_that_they_name_are_refused() {
         let full = |text: &str| Err(Miss::Full(text.to_owned()));
         let some = offers(&[2, 2]);
-        let text = "3 ranks were asked for, but 2 places are free: lab1 has 2";
+        let text = "3 processes were asked for, but 2 places are free: lab1 has 2";
         assert_eq!(fill_named(&named(&[(3, "lab1")]), &some), full(text));
-        let text = "1 ranks were asked for, but 0 places are free";
+        let text = "1 processes were asked for, but 0 places are free";
         assert_eq!(fill_named(&named(&[(1, "lab0"), (1, "lab1"), (1, "")]), &some), full(text));
         let apart = named(&[(1, "lab0"), (1, "lab1"), (1, "lab0")]);
         let text = "processes on lab0 are to follow each other".to_owned();

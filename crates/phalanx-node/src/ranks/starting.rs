@@ -205,6 +205,9 @@ impl Starting {
     /// Which machines get ranks.
     fn place(&mut self, hosts: &Hosts) -> Result<Placed, LaunchError> {
         let reached = self.reach(hosts)?;
+        if reached.is_empty() {
+            return Err(LaunchError::Hosts("no executor is left".to_owned()));
+        }
         let offers: Vec<Offer> = reached.iter().map(|host| self.offer(hosts, host)).collect();
         let offered = offers.iter().map(|offer| u64::from(offer.free)).sum();
         let asked = resolve(&mut self.job.programs, self.size.map_or(offered, u64::from))?;
@@ -260,8 +263,8 @@ impl Starting {
         let here = (!there).then_some(ALL_HERE);
         let bound = here.or(self.job.checkpoints.is_none().then_some(NO_CHECKPOINTS)).map(str::to_owned);
         let (host_of, is_remote) = ((0..machines.len()).collect(), there);
-        let keep_going = self.job.keep_going;
-        Options { machines, machine_of, levels, host_of, is_remote, keep_going, restarts, fixed, bound }
+        let (keep_going, is_bsp) = (self.job.keep_going, self.job.checkpoints.is_some());
+        Options { machines, machine_of, levels, host_of, is_remote, keep_going, restarts, fixed, bound, is_bsp }
     }
 }
 

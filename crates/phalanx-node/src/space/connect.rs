@@ -4,6 +4,7 @@ use super::Place;
 use super::error::ClientError;
 use super::server::SILENCE;
 use super::session::MOST_BODY;
+use crate::unreachable::why_unreachable;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;
@@ -131,15 +132,8 @@ fn shake_hands(
 }
 
 fn unreachable(place: &Place, error: &io::Error) -> ClientError {
-    let what = match error.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
-            "no server of spaces listens there (start one with: phalanx space serve)".to_owned()
-        }
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            "the server refused (its own output says why)".to_owned()
-        }
-        _ => error.to_string(),
-    };
+    let refused = io::Error::from(ErrorKind::ConnectionRefused);
+    let error = if error.kind() == ErrorKind::NotFound { &refused } else { error }; // a path without a socket
+    let what = why_unreachable("server of spaces", "phalanx space serve", error);
     ClientError::Unreachable(format!("{place}: {what}"))
 }

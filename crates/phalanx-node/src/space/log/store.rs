@@ -35,8 +35,10 @@ impl Store {
     pub fn open(path: &Path) -> Result<Store, LogError> {
         let name = path.display().to_string();
         let disk = |error: io::Error| LogError::Disk { path: name.clone(), why: error.to_string() };
-        let file = private(path).map_err(disk)?;
-        let is_new = file.metadata().map_err(disk)?.len() == 0;
+        let (file, is_new) = private(path).map_err(disk)?;
+        if !is_new && file.metadata().map_err(disk)?.len() == 0 {
+            return Err(damaged(&name, "it is empty")); // a store never is: what was in it is lost
+        }
         let store = Store::checked(&name, || builder().create_file(file))?;
         if is_new {
             sync_folder(path).map_err(disk)?;
@@ -149,12 +151,16 @@ fn builder() -> Builder {
     builder
 }
 
-fn private(path: &Path) -> io::Result<File> {
+/// The file, and whether it was not there before.
+fn private(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
+    options.read(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((options.open(path)?, false)),
+        made => Ok((made?, true)),
+    }
 }
 
 /// A new file is there after a crash only when its folder is on the disk too.

@@ -94,7 +94,7 @@ fn a_file_that_was_cut_is_refused() {
     let folder = Folder::new("cut");
     write(&folder.file());
     let whole = fs::read(folder.file()).unwrap();
-    for length in [1, 63, 64, 300, 4095, 4096, 5000, whole.len() / 2, whole.len() - 1] {
+    for length in [0, 1, 63, 64, 300, 4095, 4096, 5000, whole.len() / 2, whole.len() - 1] {
         fs::write(folder.file(), &whole[..length]).unwrap();
         let refused = state(&folder.file());
         assert!(matches!(refused, Err(LogError::Damaged { .. })), "{length}: {refused:?}");
