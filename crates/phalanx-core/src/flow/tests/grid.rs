@@ -106,11 +106,12 @@ impl Grid {
     }
 
     fn next(&mut self) {
-        let ((at, ..), happening) = self.agenda.pop_first().expect("ticks go on");
+        let ((at, not_tick, number), happening) = self.agenda.pop_first().expect("ticks go on");
         assert!(at < LONGEST, "the computation hangs");
         let awake = self.plan.sleep.filter(|(from, to)| (*from..*to).contains(&at)).map(|(_, to)| to);
         match awake {
-            Some(awake) if !happening.is_remote() => self.add(awake, happening),
+            // In its old place among what happens then: a link's messages come in their order.
+            Some(awake) if !happening.is_remote() => drop(self.agenda.insert((awake, not_tick, number), happening)),
             _ => {
                 self.now = at;
                 self.happen(happening);

@@ -116,3 +116,34 @@ proptest! {
         expect_right(&Grid::run(plan));
     }
 }
+
+/// An answer that comes at the very moment when the program wakes up does not overtake the one before it.
+#[test]
+fn who_wakes_up_hears_answers_in_their_order() {
+    let one = |tasks, grains| Stream {
+        instructions: 1,
+        tasks,
+        grains,
+        options: RunOptions {
+            ordered: false,
+            ahead: Duration::ZERO,
+            spare: 0,
+            stragglers: false,
+            contract: true,
+            size: None,
+        },
+        ..Stream::default()
+    };
+    let recruiting = |takes| Recruiting { takes: milliseconds(takes), fails: false };
+    let plan = Plan {
+        interpreters: 4,
+        goal: Some(Goal::Deadline(0.5)),
+        streams: vec![one(9, vec![Duration::ZERO, milliseconds(200)]), one(84, vec![milliseconds(10)])],
+        recruits: [0, 40, 0].map(recruiting).to_vec(),
+        delays: [0, 100, 30].map(milliseconds).to_vec(),
+        reading: microseconds(1),
+        sleep: Some((milliseconds(400), milliseconds(410))),
+        ..Plan::default()
+    };
+    expect_right(&Grid::run(plan));
+}
