@@ -75,7 +75,7 @@ def test_what_cannot_be_started_is_told(run: Run) -> None:
     for rank in range(2):
         told = [line for line in done.stdout.splitlines() if line.startswith(f"[{rank}]")]
         assert re.search(rf"True .*{words}exited with status 5", told[0]), told
-        assert re.search(rf"True .*{words}cannot be started: No such file", told[1]), told
+        assert re.search(rf"True .*{words}cannot be started: the program .* is not found", told[1]), told
 
 
 @pytest.mark.parametrize(("how", "code"), [("abort", 7), ("exit", 6), ("kill", 137)])

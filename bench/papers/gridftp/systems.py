@@ -48,9 +48,11 @@ class Samples:
         if len(failures) >= _PATIENCE:
             return
         try:
-            self.rates.setdefault(cell, []).append(sample(cell))
+            rate = sample(cell)
         except Failure as error:
             failures.append(str(error))
+        else:
+            self.rates.setdefault(cell, []).append(rate)
 
     def median(self, cell: Cell) -> float | None:
         """In Mbit/s, as the paper; None: not measured."""
