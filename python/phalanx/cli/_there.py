@@ -1,8 +1,9 @@
-"""What the commands that are about files at executors have in common."""
+"""What commands have in common, above all those that are about files at executors."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import select
 import sys
@@ -56,20 +57,22 @@ def reaches(command: Callable[..., int]) -> Callable[..., int]:
     return reaching
 
 
-def seconds(_context: click.Context, parameter: click.Parameter, value: float) -> float:
-    """The value of an option that says for how long."""
-    if not value >= 0:  # NaN is not
-        raise click.BadParameter(f"{value} is no number of seconds, 0 or more", param=parameter)
-    return value
+class Seconds(click.FloatRange):
+    """NaN is in every range of click's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return seconds
 
 
 #: As :func:`phalanx.copy` takes it.
 patience_option = click.option(
     "--patience",
-    type=float,
+    type=Seconds(0),
     default=60.0,
     show_default=True,
-    callback=seconds,
     help="Seconds to go on after a cut.",
 )
 

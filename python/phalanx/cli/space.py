@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import signal
 import threading
 import time
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
+from phalanx.cli._there import Seconds
 from phalanx.errors import PhalanxError, SpaceError
 from phalanx.security import Rules, policy_words, read_policy
 from phalanx.space import Replica, SpaceInfo, _open, _serve
@@ -24,16 +24,6 @@ from phalanx.space import Replica, SpaceInfo, _open, _serve
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RULES = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-class _Seconds(click.FloatRange):
-    """NaN is in every range of click's."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value} is no number of seconds", param, ctx)
-        return seconds
 
 
 @click.group()
@@ -162,7 +152,7 @@ def _reaching(command: F) -> F:
 @click.argument("address")
 @_reaching
 @click.option("--order", type=click.Choice(["any", "fifo", "lifo", "priority"]), default="any", show_default=True)
-@click.option("--lease", type=_Seconds(0), metavar="SECONDS", help="Of tuples that are put without one.")
+@click.option("--lease", type=Seconds(0), metavar="SECONDS", help="Of tuples that are put without one.")
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
 @click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
@@ -229,7 +219,7 @@ def create(
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option("--rates", type=_Seconds(0.1, 3600), metavar="SECONDS", help="Show what is done a second, too.")
+@click.option("--rates", type=Seconds(0.1, 3600), metavar="SECONDS", help="Show what is done a second, too.")
 def info(
     address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None, rates: float | None
 ) -> None:
