@@ -1,4 +1,4 @@
-//! What the system is asked for where much is sent: over long lines, and beside others.
+//! What the system is asked for where much is sent: over long lines, beside others, and within one machine.
 
 use super::Socket;
 use std::time::Duration;
@@ -32,12 +32,22 @@ impl Socket {
 
     /// What is sent within this machine does not run far ahead of who reads it.
     pub fn stay_near(&self) {
-        let ends = [self.raw.local_addr(), self.raw.peer_addr()].map(|end| Some(end.ok()?.as_socket()?.ip()));
-        if let [Some(here), Some(there)] = ends
-            && here == there
-        {
+        if self.is_within_machine() {
             let _ = self.raw.set_send_buffer_size(NEAR); // as far as its owner allows
         }
+    }
+
+    /// What is sent within this machine is not paced: where BBR is usual, it halves what passes there, with a timer for every
+    /// few packets.
+    pub(super) fn go_at_once(&self) {
+        if self.is_within_machine() {
+            let _ = self.raw.set_tcp_congestion(b"reno"); // every Linux has it, for everybody
+        }
+    }
+
+    fn is_within_machine(&self) -> bool {
+        let ends = [self.raw.local_addr(), self.raw.peer_addr()].map(|end| Some(end.ok()?.as_socket()?.ip()));
+        matches!(ends, [Some(here), Some(there)] if here == there)
     }
 
     /// How long the line takes there and back, as the system has seen it; none: this is no TCP connection.
@@ -61,6 +71,9 @@ impl Socket {
 
     /// How far it runs ahead is left to the system.
     pub fn stay_near(&self) {}
+
+    /// How fast is left to the system.
+    pub(super) fn go_at_once(&self) {}
 
     /// What is sent over a long line is left to the system.
     pub fn bear_losses(&self) {}

@@ -86,7 +86,9 @@ impl Socket {
         let raw = Raw::from(stream);
         raw.set_tcp_nodelay(true)?;
         raw.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(10)))?;
-        Ok(Socket { raw })
+        let socket = Socket { raw };
+        socket.go_at_once();
+        Ok(socket)
     }
 
     /// Lets the system end a TCP connection whose other end has not answered for `silence`, also while nobody here reads or
