@@ -1,7 +1,7 @@
 //! Waiting: a moment at full attention, then asleep until the bell rings.
 //!
 //! Spinning gives the shortest latency, but takes a core from whoever could use it: the process that is waited for, or
-//! the owner of the machine. So nobody spins where there are more processes than cores, or for long.
+//! the owner of the machine. So nobody spins where there are more processes than cores, or for long, or time after time in vain.
 
 use phalanx_net::sync::lock;
 use std::sync::Mutex;
@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 
 /// How long a process spins that may.
 const SPIN: Duration = Duration::from_micros(30);
+/// The same of one whose messages come over sockets: longer than it takes to wake who is to answer.
+const SPIN_AT_SOCKET: Duration = Duration::from_micros(100);
 /// The same of one whose data is to be copied by another: as long as 1 MB takes, so that it need not be woken.
 const SPIN_BESIDE_COPY: Duration = Duration::from_micros(150);
+/// How often it lets others of this machine's ranks have the core before it sleeps: to be woken costs more than all of these.
+const YIELDS: u32 = 16;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
 /// A look at the clock that comes this late shows that somebody else had the core.
@@ -19,6 +23,15 @@ const LATE: Duration = Duration::from_micros(200);
 /// How long nobody spins after that; twice as long each time when the next try shows the same, up to a second.
 const CALM: Duration = Duration::from_millis(50);
 const MOST_CALM: Duration = Duration::from_secs(1);
+
+/// Spins in a row that were in vain, after which who waits for sockets sleeps at once.
+const IN_VAIN: u32 = 4;
+/// A sleep of whoever sleeps at once that took longer might have been a spin.
+const BRIEF: Duration = Duration::from_micros(15);
+/// So many of those in a row, after which it spins again: more than the other end needs to stop.
+const AT_LENGTH: u32 = 4 * IN_VAIN;
+/// Of so many waits that sleep at once one spins.
+const TRIAL: u32 = 256;
 
 /// What to do after another look that found nothing.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +50,8 @@ pub struct Wait {
     last: Option<Instant>,
     yields: u32,
     spin: Duration,
+    /// Sleeps at once.
+    rests: bool,
 }
 
 /// How a process has fared at spinning.
@@ -45,30 +60,64 @@ pub struct Manners {
     /// There are more processes than cores.
     crowded: bool,
     /// All messages come over sockets: a sleep ends as soon as one is there, and whoever is let have the core keeps it longer.
-    never_yields: bool,
+    at_sockets: bool,
     calm: Mutex<Calm>,
     was_calm: AtomicBool,
+    luck: Mutex<Luck>,
 }
 
-/// How long nobody spins.
+/// How long nobody spins or yields, since others compute.
 #[derive(Debug, Default)]
 struct Calm {
     until: Option<Instant>,
     length: Duration,
 }
 
+/// Whether spinning pays for who waits for sockets. It does where who is to answer runs on another core, and does not where that one
+/// shares this core: it cannot answer before this one sleeps.
+#[derive(Debug, Default)]
+struct Luck {
+    rests: bool,
+    /// Spins, or sleeps at once, in a row that have shown that the other would have been better.
+    against: u32,
+    slept: bool,
+    waits: u32,
+}
+
+impl Luck {
+    /// Whether a wait that begins is to sleep at once.
+    fn begin(&mut self) -> bool {
+        self.waits += 1;
+        let is_trial = self.waits % TRIAL == 0;
+        if !std::mem::take(&mut self.slept) {
+            self.against = 0;
+            self.rests &= self.waits % TRIAL != 1; // the trial found what it looked for
+        }
+        self.rests && !is_trial
+    }
+
+    fn has_slept(&mut self, slept: Duration) {
+        self.slept = true;
+        let (is_against, most) = if self.rests { (slept > BRIEF, AT_LENGTH) } else { (true, IN_VAIN) };
+        self.against = if is_against { self.against + 1 } else { 0 };
+        if self.against == most {
+            (self.rests, self.against) = (!self.rests, 0);
+        }
+    }
+}
+
 impl Manners {
-    pub fn new(crowded: bool, never_yields: bool) -> Manners {
-        Manners { crowded, never_yields, ..Manners::default() }
+    pub fn new(crowded: bool, at_sockets: bool) -> Manners {
+        Manners { crowded, at_sockets, ..Manners::default() }
     }
 
     /// Whether looks need no look at the clock between them: reading that would cost more than they do.
     #[inline]
     pub fn looks_often(&self) -> bool {
-        !self.crowded && !self.never_yields
+        !self.crowded && !self.at_sockets
     }
 
-    /// Whether nobody is to spin now; `late`: somebody else had the core.
+    /// Whether nobody is to spin or yield now; `late`: somebody else had the core.
     fn is_calm(&self, now: Instant, late: bool) -> bool {
         let mut calm = lock(&self.calm);
         if late {
@@ -76,12 +125,19 @@ impl Manners {
             calm.length = if again { (2 * calm.length).min(MOST_CALM) } else { CALM };
             calm.until = Some(now + calm.length);
         }
-        let is_calm = self.crowded || calm.until.is_some_and(|until| now < until);
+        let is_calm = calm.until.is_some_and(|until| now < until);
         self.was_calm.store(is_calm, Ordering::Relaxed);
         is_calm
     }
 
-    /// Whether nobody was to spin when it was asked last.
+    /// Who sleeps until a socket is ready has done so for so long.
+    pub fn has_slept(&self, slept: Duration) {
+        if self.at_sockets {
+            lock(&self.luck).has_slept(slept);
+        }
+    }
+
+    /// Whether nobody was to spin or yield when it was asked last.
     #[inline]
     pub fn was_calm(&self) -> bool {
         self.was_calm.load(Ordering::Relaxed)
@@ -90,7 +146,7 @@ impl Manners {
 
 impl Default for Wait {
     fn default() -> Wait {
-        Wait { looks: 0, begun: None, last: None, yields: 0, spin: SPIN }
+        Wait { looks: 0, begun: None, last: None, yields: 0, spin: SPIN, rests: false }
     }
 }
 
@@ -114,23 +170,115 @@ impl Wait {
 
     #[inline]
     pub fn next(&mut self, manners: &Manners) -> Next {
-        if self.looks % LOOKS != 0 && manners.looks_often() { Next::Look } else { self.think(manners) }
+        if self.looks % LOOKS != 0 && manners.looks_often() { Next::Look } else { self.think(manners, Instant::now()) }
     }
 
     #[cold]
-    fn think(&mut self, manners: &Manners) -> Next {
-        let now = Instant::now();
+    fn think(&mut self, manners: &Manners, now: Instant) -> Next {
+        if manners.at_sockets {
+            return self.think_at_sockets(manners, now);
+        }
         let begun = *self.begun.get_or_insert(now);
         let late = self.last.replace(now).is_some_and(|last| now - last > LATE);
         let calm = manners.is_calm(now, late);
-        if !calm && now - begun < self.spin {
+        if !calm && !manners.crowded && now - begun < self.spin {
             return Next::Look;
         }
-        if self.yields < 2 && !manners.never_yields {
+        if !calm && self.yields < YIELDS {
             self.yields += 1;
             return Next::Yield;
         }
         self.last = None; // a look after a sleep is not late
         Next::Sleep
+    }
+
+    fn think_at_sockets(&mut self, manners: &Manners, now: Instant) -> Next {
+        let begun = match self.begun {
+            Some(begun) => begun,
+            None => {
+                self.rests = manners.crowded || lock(&manners.luck).begin();
+                *self.begun.insert(now)
+            }
+        };
+        if !self.rests && now - begun < self.spin.max(SPIN_AT_SOCKET) { Next::Look } else { Next::Sleep }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WOKEN: Duration = Duration::from_micros(40);
+
+    /// Waits at sockets, of which each sleeps so long: whether each slept at once.
+    fn rest(luck: &mut Luck, sleeps: impl IntoIterator<Item = Option<Duration>>) -> Vec<bool> {
+        let wait = |sleep: Option<Duration>| {
+            let rests = luck.begin();
+            sleep.into_iter().for_each(|sleep| luck.has_slept(sleep));
+            rests
+        };
+        sleeps.into_iter().map(wait).collect()
+    }
+
+    #[test]
+    fn spins_that_find_go_on() {
+        let mut luck = Luck::default();
+        let mostly = (0..1000).map(|wait| (wait % 3 > 0).then_some(WOKEN)); // two of three in vain
+        assert!(rest(&mut luck, mostly).iter().all(|rests| !rests));
+    }
+
+    /// Each of two processes on one core hears of the other only when that sleeps.
+    #[test]
+    fn two_on_one_core_stop_to_spin() {
+        let [mut one, mut other] = [Luck::default(), Luck::default()];
+        let mut spin = SPIN_AT_SOCKET;
+        for _ in 0..10 {
+            // How long one sleeps is how long the other one spins.
+            let rests = rest(&mut other, [Some(spin)])[0];
+            spin = if rests { Duration::from_micros(5) } else { SPIN_AT_SOCKET };
+            let rests = rest(&mut one, [Some(spin)])[0];
+            spin = if rests { Duration::from_micros(5) } else { SPIN_AT_SOCKET };
+        }
+        let few = Duration::from_micros(5);
+        for luck in [&mut one, &mut other] {
+            let spun = rest(luck, [Some(few); 1024]).iter().filter(|rests| !**rests).count();
+            assert!((1..=4).contains(&spun), "now and then it tries: {spun}");
+        }
+    }
+
+    #[test]
+    fn sleeps_that_take_long_make_it_spin_again() {
+        let mut luck = Luck::default();
+        rest(&mut luck, [Some(WOKEN); IN_VAIN as usize]);
+        let rested = rest(&mut luck, [Some(WOKEN); AT_LENGTH as usize]);
+        assert_eq!(rested, [true; AT_LENGTH as usize]);
+        assert_eq!(rest(&mut luck, [None]), [false]);
+    }
+
+    #[test]
+    fn a_trial_that_finds_ends_the_rest() {
+        let mut luck = Luck { rests: true, waits: TRIAL - 2, ..Luck::default() };
+        let few = Some(Duration::from_micros(5));
+        assert_eq!(rest(&mut luck, [few, None, None]), [true, false, false]);
+        let mut luck = Luck { rests: true, waits: TRIAL - 2, ..Luck::default() };
+        assert_eq!(rest(&mut luck, [few, few, few]), [true, false, true]);
+    }
+
+    /// Where a core is shared others are let have it, unless they have kept it for long.
+    #[test]
+    fn who_is_let_have_the_core_and_keeps_it_is_not_asked_again() {
+        let (manners, begun) = (Manners::new(true, false), Instant::now());
+        let mut wait = Wait::default();
+        for yields in 0..YIELDS {
+            assert_eq!(wait.think(&manners, begun + yields * LATE), Next::Yield);
+        }
+        let last = begun + YIELDS * LATE;
+        assert_eq!(wait.think(&manners, last), Next::Sleep);
+        let mut wait = Wait::default();
+        assert_eq!(wait.think(&manners, last), Next::Yield);
+        let late = last + 2 * LATE;
+        assert_eq!(wait.think(&manners, late), Next::Sleep);
+        assert_eq!(Wait::default().think(&manners, late + CALM / 2), Next::Sleep);
+        assert_eq!(Wait::default().think(&manners, late + CALM), Next::Yield);
     }
 }

@@ -464,7 +464,11 @@ impl World {
         if nothing {
             let control = self.control.as_ref().filter(|control| !control.is_closed()).map(AsFd::as_fd);
             let most = if blocked || !ordered { BLOCKED_SLEEP } else { LONGEST_SLEEP };
+            let begun = Instant::now();
             woken = bell.sleep(control, &sockets, most);
+            if woken.socket {
+                self.manners.has_slept(begun.elapsed());
+            }
         }
         self.sleepers.leave(woken.bell, bell, sleeps);
         if woken.socket {
