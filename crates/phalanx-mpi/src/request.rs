@@ -5,6 +5,7 @@ use crate::error::{Class, Error, Result, fail};
 use crate::handle::Table;
 use crate::partitioned::Partitions;
 use crate::tasks::Task;
+use crate::wait::Wait;
 use crate::world::World;
 use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -135,7 +136,10 @@ impl Request {
     /// Waits until it is done.
     #[inline]
     pub fn wait(&self, world: &World) -> Result<Status> {
-        world.wait(|engine| self.finish(engine)).status()
+        let engine = world.engine();
+        let is_copied = matches!(*lock(&self.active), Active::Point(id) if engine.is_copied(id));
+        let wait = if is_copied { Wait::beside_copy() } else { Wait::default() };
+        world.wait_on(engine, wait, |engine| self.finish(engine)).status()
     }
 
     /// Its outcome, if it is done.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(30);
 /// The same of one whose messages come over sockets: longer than it takes to wake who is to answer.
 const SPIN_AT_SOCKET: Duration = Duration::from_micros(100);
-/// The same of one whose data is to be copied by another: as long as 1 MB takes, so that it need not be woken.
-const SPIN_BESIDE_COPY: Duration = Duration::from_micros(150);
+/// The same of one whose data is to be copied by another: as long as 1 MB takes that is in no cache, so that it need not be woken.
+const SPIN_BESIDE_COPY: Duration = Duration::from_micros(300);
 /// How often it lets others of this machine's ranks have the core before it sleeps: to be woken costs more than all of these.
 const YIELDS: u32 = 16;
 /// Looks between two looks at the clock.

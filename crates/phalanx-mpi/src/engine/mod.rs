@@ -469,6 +469,12 @@ impl Engine {
         Some(outcome)
     }
 
+    /// Whether it is a send whose data others are to copy out of this process's memory.
+    #[inline]
+    pub fn is_copied(&self, id: usize) -> bool {
+        matches!(&self.requests[id], Request::Send(sending) if sending.awaits_match && sending.data.is_some())
+    }
+
     /// The same without an end to the request.
     #[inline]
     pub fn peek(&self, id: usize) -> Option<Status> {
