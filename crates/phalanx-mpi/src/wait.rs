@@ -30,8 +30,9 @@ const IN_VAIN: u32 = 4;
 const BRIEF: Duration = Duration::from_micros(15);
 /// So many of those in a row, after which it spins again: more than the other end needs to stop.
 const AT_LENGTH: u32 = 4 * IN_VAIN;
-/// Of so many waits that sleep at once one spins.
-const TRIAL: u32 = 256;
+/// Of so many waits that sleep at once one spins: the system may have moved one of the two meanwhile, or does so when it sees them both
+/// want this core.
+const TRIAL: u32 = 64;
 
 /// What to do after another look that found nothing.
 #[derive(Debug, PartialEq, Eq)]
@@ -241,8 +242,8 @@ mod tests {
         }
         let few = Duration::from_micros(5);
         for luck in [&mut one, &mut other] {
-            let spun = rest(luck, [Some(few); 1024]).iter().filter(|rests| !**rests).count();
-            assert!((1..=4).contains(&spun), "now and then it tries: {spun}");
+            let spun = rest(luck, [Some(few); 10 * TRIAL as usize]).iter().filter(|rests| !**rests).count();
+            assert_eq!(spun, 10, "now and then it tries");
         }
     }
 
