@@ -5,11 +5,15 @@
 
 use phalanx_net::sync::lock;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a process spins that may.
 const SPIN: Duration = Duration::from_micros(30);
+/// The same of one that has slept briefly so many times in a row: its messages come at a pace at which to be woken for each, on a core that
+/// has gone to sleep too, costs more than it saves.
+const LONG_SPIN: Duration = Duration::from_millis(2);
+const BRIEF_SLEEPS: u32 = 8;
 /// The same of one whose messages come over sockets: longer than it takes to wake who is to answer.
 const SPIN_AT_SOCKET: Duration = Duration::from_micros(100);
 /// The same of one whose data is to be copied by another: as long as 1 MB takes that is in no cache, so that it need not be woken.
@@ -27,7 +31,7 @@ const MOST_CALM: Duration = Duration::from_secs(1);
 /// Spins in a row that were in vain, after which who waits for sockets sleeps at once.
 const IN_VAIN: u32 = 4;
 /// A sleep of whoever sleeps at once that took longer might have been a spin.
-const BRIEF: Duration = Duration::from_micros(15);
+const INSTANT: Duration = Duration::from_micros(15);
 /// So many of those in a row, after which it spins again: more than the other end needs to stop.
 const AT_LENGTH: u32 = 4 * IN_VAIN;
 /// Of so many waits that sleep at once one spins: the system may have moved one of the two meanwhile, or does so when it sees them both
@@ -64,6 +68,8 @@ pub struct Manners {
     at_sockets: bool,
     calm: Mutex<Calm>,
     was_calm: AtomicBool,
+    /// So many sleeps in a row have been brief.
+    brief_sleeps: AtomicU32,
     luck: Mutex<Luck>,
 }
 
@@ -99,7 +105,7 @@ impl Luck {
 
     fn has_slept(&mut self, slept: Duration) {
         self.slept = true;
-        let (is_against, most) = if self.rests { (slept > BRIEF, AT_LENGTH) } else { (true, IN_VAIN) };
+        let (is_against, most) = if self.rests { (slept > INSTANT, AT_LENGTH) } else { (true, IN_VAIN) };
         self.against = if is_against { self.against + 1 } else { 0 };
         if self.against == most {
             (self.rests, self.against) = (!self.rests, 0);
@@ -131,9 +137,13 @@ impl Manners {
         is_calm
     }
 
-    /// Who sleeps until a socket is ready has done so for so long.
-    pub fn has_slept(&self, slept: Duration) {
-        if self.at_sockets {
+    /// A process has slept for so long; `at_socket`: until a socket was ready.
+    pub fn has_slept(&self, slept: Duration, at_socket: bool) {
+        if !self.at_sockets {
+            let is_brief = slept < LONG_SPIN && !self.was_calm();
+            let so_far = self.brief_sleeps.load(Ordering::Relaxed);
+            self.brief_sleeps.store(if is_brief { so_far.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+        } else if at_socket {
             lock(&self.luck).has_slept(slept);
         }
     }
@@ -182,8 +192,13 @@ impl Wait {
         let begun = *self.begun.get_or_insert(now);
         let late = self.last.replace(now).is_some_and(|last| now - last > LATE);
         let calm = manners.is_calm(now, late);
-        if !calm && !manners.crowded && now - begun < self.spin {
+        let long = manners.brief_sleeps.load(Ordering::Relaxed) >= BRIEF_SLEEPS;
+        let spin = if long { LONG_SPIN } else { self.spin };
+        if !calm && !manners.crowded && now - begun < spin {
             return Next::Look;
+        }
+        if long {
+            manners.brief_sleeps.store(0, Ordering::Relaxed); // in vain
         }
         if !calm && self.yields < YIELDS {
             self.yields += 1;
@@ -263,6 +278,39 @@ mod tests {
         assert_eq!(rest(&mut luck, [few, None, None]), [true, false, false]);
         let mut luck = Luck { rests: true, waits: TRIAL - 2, ..Luck::default() };
         assert_eq!(rest(&mut luck, [few, few, few]), [true, false, true]);
+    }
+
+    /// Until it has slept once, or spun for so long without going to sleep.
+    fn spins(manners: &Manners, most: Duration) -> Duration {
+        let (begun, step) = (Instant::now(), SPIN / 3);
+        let mut wait = Wait::default();
+        let looks = (0..).map(|look| step * look).take_while(|after| *after < most);
+        looks.take_while(|after| wait.think(manners, begun + *after) == Next::Look).count() as u32 * step
+    }
+
+    #[test]
+    fn who_has_slept_briefly_time_after_time_spins_as_long() {
+        let (manners, brief) = (Manners::new(false, false), LONG_SPIN / 2);
+        let sleep = |slept| {
+            assert!(spins(&manners, 2 * LONG_SPIN) <= SPIN);
+            manners.has_slept(slept, false);
+        };
+        (1..BRIEF_SLEEPS).for_each(|_| sleep(brief));
+        sleep(2 * LONG_SPIN);
+        (0..BRIEF_SLEEPS).for_each(|_| sleep(brief));
+        assert!(spins(&manners, brief) >= brief);
+        assert!(spins(&manners, brief) >= brief, "as long as what it waits for comes");
+        assert!(spins(&manners, 2 * LONG_SPIN) >= LONG_SPIN);
+        assert!(spins(&manners, 2 * LONG_SPIN) <= SPIN, "that was in vain");
+    }
+
+    #[test]
+    fn who_sleeps_while_others_compute_learns_nothing_from_that() {
+        let (manners, now) = (Manners::new(false, false), Instant::now());
+        assert!(manners.is_calm(now, true));
+        (0..2 * BRIEF_SLEEPS).for_each(|_| manners.has_slept(LONG_SPIN / 2, false));
+        assert!(!manners.is_calm(now + CALM, false));
+        assert!(spins(&manners, LONG_SPIN) <= SPIN);
     }
 
     /// Where a core is shared others are let have it, unless they have kept it for long.
