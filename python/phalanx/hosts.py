@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from phalanx import _native
 from phalanx.errors import IdentityError, RecruitError
 
 #: Starts an interpreter; its first words come over its standard input. What `-c` puts first on the path, the current
@@ -65,7 +66,7 @@ def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
     """The text of an identity file; without a path, of ``default`` in :func:`home`."""
     file = Path(path) if path is not None else home() / default
     try:
-        return file.read_text(encoding="ascii")
+        text = file.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         advice = (
@@ -73,3 +74,5 @@ def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
             "grid issue NAME, and a grid with: phalanx grid create"
         )
         raise IdentityError(f"no identity in {file} ({why}); {advice}") from None
+    _native.check_member(text, os.fspath(file))
+    return text

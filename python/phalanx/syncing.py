@@ -72,7 +72,10 @@ def sync(
     identity: Path | None = None,
     policy: str | Rules = "links",
     trusted: str | Iterable[str] = (),
+    check: bool = True,
     patience: float = 60.0,
+    limit: int | str | None = None,
+    stripes: str | None = None,
 ) -> SyncReport:
     """Makes a folder like another; one of both, or each, is at an executor. Paths and options are those of
     :func:`phalanx.copy`: between two executors, the bytes go straight from the first to the second.
@@ -104,20 +107,12 @@ def sync(
         if dry_run:
             return plan.report(None)
         to = target.path if target.place is None else f"{target.place}:{target.path}"
+        how = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
         if plan.doomed or plan.times:
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
-            copy(src, to, **vars(reach), exclude=["*"], streams=1, patience=patience)
+            copy(src, to, **how, exclude=["*"], streams=1)
             plan.apply(target)
-    copied = copy(
-        src,
-        to,
-        **vars(reach),
-        **plan.patterns,  # type: ignore[arg-type]
-        streams=streams,
-        threads=threads,
-        progress=progress,
-        patience=patience,
-    )
+    copied = copy(src, to, **how, **plan.patterns, streams=streams, threads=threads, progress=progress)
     return plan.report(copied)
 
 

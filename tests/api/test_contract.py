@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,10 @@ def test_other_machines_need_an_identity(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PHALANX_HOME", str(tmp_path))
     with pytest.raises(px.IdentityError, match="phalanx grid create"):
         px.Manager("localhost:1")
-    (tmp_path / "user.pem").write_text("not a certificate")
-    with pytest.raises(px.IdentityError):
-        px.Manager("localhost:1")
+    for text in ("not a certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"):
+        (tmp_path / "user.pem").write_text(text)
+        with pytest.raises(px.IdentityError, match=re.escape(str(tmp_path / "user.pem"))):
+            px.Manager("localhost:1")
 
 
 def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:

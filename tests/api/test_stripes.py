@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -110,6 +111,18 @@ def test_a_folder_there_and_between_and_back_is_the_same(lab: Lab, tmp_path: Pat
     assert look(tmp_path / "back") == look(source)
     again = lab.copy(source, lab.at(lab.data / "folder"), stripes=lab.others)
     assert again.kept == plain.files
+
+
+def test_a_folder_is_made_like_another_by_several_machines(lab: Lab, tmp_path: Path) -> None:
+    source, there = tree(tmp_path / "source"), lab.data / "alike"
+    noise(source / "a" / "big", 3)
+    words = ["--stripes", lab.others, "--limit", "1GB/s", "--identity", str(lab.identity), "--patience", "0", "--json"]
+    for nothing_is_new in (False, True):
+        told = CliRunner().invoke(commands, ["sync", str(source), lab.at(there), *words], standalone_mode=False)
+        report = json.loads(told.stdout)
+        assert (told.return_value, report["copied"]["stripes"]) == (0, 3)
+        assert (report["copied"]["kept"] == report["copied"]["files"]) == nothing_is_new
+    assert look(there) == look(source)
 
 
 def test_a_machine_that_refuses_the_user_is_not_taken_for_one_that_is_away(lab: Lab, tmp_path: Path) -> None:

@@ -220,7 +220,11 @@ def test_nothing_goes_if_nothing_can_come(lab: Lab, monkeypatch: pytest.MonkeyPa
         with pytest.raises(px.TransferError, match="out of reach"):
             lab.sync(delete=True)
     assert (lab.target / "extra").exists()
-    assert lab.sync(delete=True).deleted == 1
+    for wrong in ({"limit": "fast"}, {"stripes": "/"}):
+        with pytest.raises(px.TransferError):
+            lab.sync(delete=True, **wrong)
+    assert (lab.target / "extra").exists()
+    assert lab.sync(delete=True, limit="100MB/s", check=False).deleted == 1
 
 
 def test_links_are_deleted_and_not_what_they_lead_to(lab: Lab, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 //! A grid's certificates, as texts of files.
 
 use crate::errors::{identity, raise};
-use phalanx_net::identity::{Authority, Role};
+use phalanx_net::identity::{Authority, IdentityError, Member, Role};
 use pyo3::prelude::*;
 
 /// A new grid's authority file.
@@ -18,4 +18,13 @@ pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyRe
     let role = role.ok_or_else(|| raise("IdentityError", "a role is user or executor"))?;
     let authority = Authority::parse(authority).map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
     authority.issue(role, name).map_err(identity)
+}
+
+/// Refuses the text of an identity file, which `file` names, that no role could use.
+#[pyfunction]
+pub fn check_member(text: &str, file: &str) -> PyResult<()> {
+    match Member::parse(text, Role::User) {
+        Ok(_) | Err(IdentityError::Role { .. }) => Ok(()),
+        Err(error) => Err(raise("IdentityError", format!("{file}: {error}"))),
+    }
 }

@@ -67,14 +67,36 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-#: As :func:`phalanx.copy` takes it.
-patience_option = click.option(
-    "--patience",
-    type=Seconds(0),
-    default=60.0,
-    show_default=True,
-    help="Seconds to go on after a cut.",
+#: As :func:`phalanx.copy` and :func:`phalanx.sync` take them.
+_HOW = (
+    click.option("--streams", type=click.IntRange(1, 64), help="By default as many as carry more."),
+    click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores."),
+    click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these."),
+    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them."),
+    click.option(
+        "--check/--no-check", default=True, show_default=True, help="Look for damage also where the level does not."
+    ),
+    click.option("--patience", type=Seconds(0), default=60.0, show_default=True, help="Seconds to go on after a cut."),
+    click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s."),
+    click.option(
+        "--stripes", metavar="HOSTS", help="Further machines of the executor's end, like b,c:7401; of both: b,c/y,z."
+    ),
 )
+
+
+def carries(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options that say how a copy is made; the command has them as `how`, which goes on as it is."""
+
+    @functools.wraps(command)
+    def carrying(**all_of: Any) -> int:
+        names = ("streams", "threads", "include", "exclude", "check", "patience", "limit", "stripes")
+        return command(how={name: all_of.pop(name) for name in names}, **all_of)
+
+    for option in reversed(_HOW):
+        carrying = option(carrying)
+    return carrying
+
+
 
 
 def split(place: str) -> tuple[str, str]:

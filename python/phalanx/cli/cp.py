@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
-from phalanx.cli._there import is_terminal, patience_option, printable, reaches
+from phalanx.cli._there import carries, is_terminal, printable, reaches
 from phalanx.errors import PhalanxError
 from phalanx.transfer import CopyReport, Progress, as_facts, copy
 
@@ -21,17 +21,8 @@ from phalanx.transfer import CopyReport, Progress, as_facts, copy
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.argument("target", metavar="DST")
 @reaches
-@click.option("--streams", type=click.IntRange(1, 64), help="By default as many as carry more.")
-@click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores.")
-@click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them.")
-@click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not.")
+@carries
 @click.option("--anew", is_flag=True, help="Copy also what is there with the same size and time.")
-@patience_option
-@click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s.")
-@click.option(
-    "--stripes", metavar="HOSTS", help="Further machines of the executor's end, like b,c:7401; of both: b,c/y,z."
-)
 @click.option(
     "--json",
     "as_json",
@@ -42,15 +33,8 @@ def cp(
     sources: tuple[str, ...],
     target: str,
     reach: dict[str, Any],
-    streams: int | None,
-    threads: int | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    no_check: bool,
+    how: dict[str, Any],
     anew: bool,
-    patience: float,
-    limit: str | None,
-    stripes: str | None,
     as_json: bool,
 ) -> int:
     """Copy files and folders to an executor, from one, or between two.
@@ -78,21 +62,7 @@ def cp(
             def show(now: Progress, bar: Bar = bar, task: object = task) -> None:
                 bar.update(task, completed=now.bytes, total=now.total)  # type: ignore[arg-type]
 
-            return copy(
-                source,
-                target,
-                streams=streams,
-                threads=threads,
-                progress=show,
-                include=include,
-                exclude=exclude,
-                check=not no_check,
-                anew=anew,
-                patience=patience,
-                limit=limit,
-                stripes=stripes,
-                **reach,
-            )
+            return copy(source, target, progress=show, anew=anew, **how, **reach)
 
     quiet, code = target == "-", 0
     for source in sources:
@@ -144,8 +114,13 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
         f"({rate / 1e6:,.0f} MB/s, {stripes}{report.streams} streams, {report.level}: {report.why})",
         err=quiet,
     )
+    tell_losses(report)
+    return code
+
+
+def tell_losses(report: CopyReport) -> None:
+    """What of the machines and connections did not last."""
     for machines, reason in report.lost_stripes:
         click.echo(f"lost, others did its share: {printable(machines)}: {printable(reason)}", err=True)
     if report.altered_streams:
         click.echo(f"{report.altered_streams} streams were cut off: somebody altered what was sent", err=True)
-    return code

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from phalanx.cli._there import patience_option, printable, reaches
-from phalanx.cli.cp import more, shown
+from phalanx.cli._there import carries, printable, reaches
+from phalanx.cli.cp import more, shown, tell_losses
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
@@ -21,12 +21,8 @@ from phalanx.transfer import Progress
 @click.option("--checksum", is_flag=True, help="Compare what files contain, not only size and time.")
 @click.option("--delete", is_flag=True, help="Remove there what SRC does not have.")
 @click.option("-n", "--dry-run", is_flag=True, help="Change nothing, say what would be done.")
-@click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out: neither copy nor remove it.")
 @reaches
-@click.option("--streams", type=click.IntRange(1, 64), help="By default one for each core, from 2 to 8.")
-@click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores.")
-@patience_option
+@carries
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object, and none of progress.")
 def sync(
     source: str,
@@ -34,12 +30,8 @@ def sync(
     checksum: bool,
     delete: bool,
     dry_run: bool,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
     reach: dict[str, Any],
-    streams: int | None,
-    threads: int | None,
-    patience: float,
+    how: dict[str, Any],
     json_wanted: bool,
 ) -> int:
     """Make the folder DST like SRC; one of them, or each, is HOST:/PATH or HOST:PORT:/PATH.
@@ -61,12 +53,8 @@ def sync(
             checksum=checksum,
             delete=delete,
             dry_run=dry_run,
-            include=include,
-            exclude=exclude,
-            streams=streams,
-            threads=threads,
             progress=show,
-            patience=patience,
+            **how,
             **reach,
         )
     if json_wanted:
@@ -93,3 +81,4 @@ def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
         f"{fresh} of {copied.files} files copied{gone}, {copied.seconds:.2f} s "
         f"({copied.streams} streams, {copied.level}: {copied.why})"
     )
+    tell_losses(copied)
