@@ -191,7 +191,8 @@ def _same_folder(targets: Sequence[tuple[Machine, Files]], path: str) -> None:
     (first, files), *others = targets
     with _about(first, path):
         there = files.look(path)
-    folder = path if there and there.kind == "folder" else posixpath.dirname(path.rstrip("/"))
+    path = path.rstrip("/") or "/"
+    folder = path if there and there.kind == "folder" else posixpath.dirname(path)
     name_there = f".phalanx-{secrets.token_hex(8)}"
     probe = posixpath.join(folder, name_there)
     with _about(first, folder, probe):
@@ -205,6 +206,9 @@ def _same_folder(targets: Sequence[tuple[Machine, Files]], path: str) -> None:
                 raise TransferError(f"{name(machine)} does not see what {name(first)} writes in {folder}: {what}")
     finally:
         _remove(targets, folder, name_there)
+        if folder == path and there:  # which keeps its time, but where it is all that is exported
+            with suppress(TransferError):
+                files.set_times(posixpath.dirname(path), [(posixpath.basename(path), there.modified)])
 
 
 @contextmanager

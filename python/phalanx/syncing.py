@@ -107,13 +107,13 @@ def sync(
         if dry_run:
             return plan.report(None)
         to = target.path if target.place is None else f"{target.place}:{target.path}"
-        how = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
+        how: dict[str, Any] = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
         if plan.doomed or plan.times:
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
             copy(src, to, **how, exclude=["*"], streams=1)
             plan.apply(target)
-    copied = copy(src, to, **how, **plan.patterns, streams=streams, threads=threads, progress=progress)
-    return plan.report(copied)
+    carried = {**how, **plan.patterns, "streams": streams, "threads": threads, "progress": progress}
+    return plan.report(copy(src, to, **carried))
 
 
 @dataclass(frozen=True)

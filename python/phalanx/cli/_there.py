@@ -97,8 +97,6 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
     return carrying
 
 
-
-
 def split(place: str) -> tuple[str, str]:
     """The host and the path of HOST:/PATH."""
     match = THERE.fullmatch(place)
