@@ -1,5 +1,6 @@
 //! Memory for the body of an arriving frame.
 
+use crate::copy::copy;
 use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::wire::ALIGNMENT;
@@ -123,7 +124,7 @@ impl Body {
             let source = &bytes[taken..taken + count];
             // SAFETY: `spare` has room for `count` bytes, which are written before they count as filled.
             unsafe {
-                std::ptr::copy_nonoverlapping(source.as_ptr(), spare.as_mut_ptr().cast(), count);
+                copy(source.as_ptr(), spare.as_mut_ptr().cast(), count);
                 self.advance(count);
             }
             taken += count;

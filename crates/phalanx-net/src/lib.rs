@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod body;
+pub mod copy;
 pub mod forks;
 pub mod frames;
 pub mod identity;

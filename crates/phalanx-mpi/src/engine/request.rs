@@ -1,6 +1,7 @@
 //! Sends and receives that are under way.
 
 use crate::error::Class;
+use phalanx_net::copy::copy;
 use std::sync::Arc;
 
 /// Who sent what was received, and how much of it (MPI 5.0, 3.2.5).
@@ -96,7 +97,7 @@ impl Target {
         match self {
             // SAFETY: within the capacity; the caller promises the rest.
             Target::Plain(start, _) if length > 0 => unsafe {
-                std::ptr::copy_nonoverlapping(bytes, start.add(position), length);
+                copy(bytes, start.add(position), length);
             },
             Target::Plain(..) => {}
             // SAFETY: the caller promises that the bytes may be read.

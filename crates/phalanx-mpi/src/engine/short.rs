@@ -4,6 +4,7 @@
 use super::{EMPTY, Engine, Envelope, Outgoing, Path, Status};
 use crate::transport::{Header, Kind};
 use phalanx_core::spmd::Pattern;
+use phalanx_net::copy::copy;
 
 pub use crate::transport::INLINE as SHORT;
 
@@ -75,7 +76,7 @@ impl Engine {
         }
         if length > 0 {
             // SAFETY: the chunk has these bytes, and the caller lends the room for them.
-            unsafe { std::ptr::copy_nonoverlapping(chunk.bytes, to, chunk.length) };
+            unsafe { copy(chunk.bytes, to, chunk.length) };
         }
         if receiver.pop(&chunk) {
             bell.ring();

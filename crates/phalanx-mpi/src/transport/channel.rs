@@ -5,6 +5,7 @@
 
 use super::Header;
 use super::watched::{AtomicU32, AtomicU64, has_read, writes};
+use phalanx_net::copy::copy;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -131,7 +132,7 @@ impl Sender {
         // SAFETY: the slot is empty, so nobody else touches it, and the ring has this room.
         unsafe {
             (*slot).header = *header; // first: short data lies in its padding
-            std::ptr::copy_nonoverlapping(payload, to, chunk);
+            copy(payload, to, chunk);
             (*slot).chunk = chunk as u32;
             (*slot).turn.store(turn(self.slot), Ordering::Release);
         }

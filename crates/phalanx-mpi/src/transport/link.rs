@@ -5,6 +5,7 @@
 
 use super::{HEADER, Header, cut::Silence};
 use phalanx_core::level::{Level, Levels};
+use phalanx_net::copy::{append, copy};
 use phalanx_net::seal::{BLOCK, Context, HEAD, TAG, has_tag, head, parse};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
@@ -207,7 +208,7 @@ impl Link {
         let start = self.output.len();
         let begin = head(level, pieces[0].len() + pieces[1].len());
         self.output.extend_from_slice(&begin);
-        pieces.iter().for_each(|piece| self.output.extend_from_slice(piece));
+        pieces.iter().for_each(|piece| append(&mut self.output, piece));
         match level {
             Level::Clear | Level::Authenticated => seal.pass(),
             Level::Safe => {
@@ -345,7 +346,7 @@ impl Link {
         let begin = self.raw.start + HEAD;
         let here = direct.payload.min(self.raw.end - begin);
         // SAFETY: the place has room for the whole payload.
-        unsafe { std::ptr::copy_nonoverlapping(self.buffer[begin..].as_ptr(), place.start, here) };
+        unsafe { copy(self.buffer[begin..].as_ptr(), place.start, here) };
         direct.filled = here;
         self.buffer.copy_within(begin + here..self.raw.end, 0);
         self.raw = 0..self.raw.end - begin - here;

@@ -2,6 +2,7 @@
 
 use super::writer::ALONE;
 use super::{Counters, Link, LinkError};
+use crate::copy::copy;
 use crate::frames::{Assembler, Frame, Gate};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 use crate::tls::Greeting;
@@ -272,7 +273,7 @@ impl Reader {
         let here = &self.buffer[begin..self.kept];
         let (of_payload, of_tag) = here.split_at(here.len().min(payload));
         // SAFETY: there is room for the whole payload.
-        unsafe { std::ptr::copy_nonoverlapping(of_payload.as_ptr(), room.as_mut_ptr().cast(), of_payload.len()) };
+        unsafe { copy(of_payload.as_ptr(), room.as_mut_ptr().cast(), of_payload.len()) };
         let mut direct = Direct { level, payload, filled: here.len(), tail: [0; TAG + HEAD] };
         direct.tail[..of_tag.len()].copy_from_slice(of_tag);
         self.direct = Some(direct);

@@ -1,6 +1,7 @@
 //! What a link is about to write: taken off the outbox, sealed if the level says so.
 
 use super::{Counters, LinkError};
+use crate::copy::append;
 use crate::frames::Outbox;
 use crate::seal::{BLOCK, Context, HEAD, PLAIN_BLOCK, head};
 use crate::socket::Socket;
@@ -137,7 +138,7 @@ fn tag(block: Outbox, context: &mut Context, out: &mut Outbox) {
 fn seal(block: &Outbox, context: &mut Context, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD]);
-    block.pieces().for_each(|piece| out.extend_from_slice(piece));
+    block.pieces().for_each(|piece| append(out, piece));
     let (head, tag) = context.seal(&mut out[start + HEAD..]);
     out[start..start + HEAD].copy_from_slice(&head);
     out.extend_from_slice(&tag);

@@ -1,0 +1,70 @@
+//! Copies of many bytes, at full speed wherever they lie.
+//!
+//! The C library copies more than about 2 KB with one instruction, `rep movsb`. On AMD's Zen 3 and 4 that takes twenty times as long
+//! (2 GB/s) where the target begins 1 to 15 bytes further in its page than the source does in its own: which is so wherever bytes
+//! from the beginning of a page go behind a head of a few bytes.
+
+/// Copied by other instructions.
+const PIECE: usize = 2048;
+const PAGE: usize = 4096;
+
+/// Bytes to be copied at a time.
+fn step(from: *const u8, to: *const u8, length: usize) -> usize {
+    let ahead = (to as usize).wrapping_sub(from as usize) % PAGE;
+    if length > PIECE && (1..16).contains(&ahead) { PIECE } else { length.max(1) }
+}
+
+/// Like [`std::ptr::copy_nonoverlapping`].
+///
+/// # Safety
+/// `from` may be read and `to` be written for `length` bytes, and they do not overlap.
+#[inline]
+pub unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+    let step = step(from, to, length);
+    let mut at = 0;
+    while at < length {
+        // SAFETY: within what the caller promises.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), step.min(length - at)) };
+        at += step;
+    }
+}
+
+/// Like [`Vec::extend_from_slice`].
+#[inline]
+pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.reserve(bytes.len());
+    let step = step(bytes.as_ptr(), to.as_ptr().wrapping_add(to.len()), bytes.len());
+    bytes.chunks(step).for_each(|piece| to.extend_from_slice(piece));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_copied_wherever_it_lies() {
+        let from: Vec<u8> = (0..3 * PAGE).map(|at| (at % 251) as u8).collect();
+        for (ahead, length) in
+            (0..40).flat_map(|ahead| [0, 1, PIECE, PIECE + 1, 2 * PAGE + 5].map(|length| (ahead, length)))
+        {
+            let mut to = vec![0; 3 * PAGE];
+            // SAFETY: both have that much, and are two.
+            unsafe { copy(from.as_ptr(), to[ahead..].as_mut_ptr(), length) };
+            assert_eq!(to[ahead..][..length], from[..length]);
+            assert!(to[..ahead].iter().chain(&to[ahead + length..]).all(|byte| *byte == 0));
+            let mut to = vec![7; ahead];
+            append(&mut to, &from[..length]);
+            assert_eq!((&to[..ahead], &to[ahead..]), (&vec![7; ahead][..], &from[..length]));
+        }
+    }
+
+    #[test]
+    fn what_is_slow_is_copied_in_pieces() {
+        let (from, length) = (&raw const [0u8; 1] as *const u8, 10 * PIECE);
+        for (ahead, slow) in [(0, false), (1, true), (15, true), (16, false), (PAGE + 5, true), (2 * PAGE, false)] {
+            assert_eq!(step(from, from.wrapping_add(ahead), length) == PIECE, slow, "{ahead}");
+        }
+        assert_eq!(step(from, from.wrapping_add(5), PIECE), PIECE);
+        assert!(step(from, from.wrapping_sub(5), length) == length && step(from, from, 0) == 1);
+    }
+}
