@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
-        "address forks preamble sync",
+        "address copy forks preamble sync",
         "body",
         "frames seal sealed socket",
         "runtime tls",

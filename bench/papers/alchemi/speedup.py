@@ -15,8 +15,9 @@ from bench.papers.muskel.drawing import FAINT, legend
 REACH = {1500: 1.6, 2000: 1.7, 2500: 1.75}
 #: BSP within so much of MPI, both ours.
 BSP_REACH = 0.9
-#: Before the multiplications that count: libraries are loaded, and memory is touched. One is not enough on a virtual machine: memory
-#: that it had given back to its host costs 150 µs for each 2 MB when it is touched again (50 ms for the B of figure 2, in any library).
+#: Before the multiplications that count: libraries are loaded, and memory is touched. One is not enough on a virtual
+#: machine: memory that it had given back to its host costs 150 µs for each 2 MB that are touched again, which is 50 ms
+#: for the B of figure 2, with any library.
 _WARM_UP = 4
 
 

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_is_slow_is_copied_in_pieces() {
-        let (from, length) = (&raw const [0u8; 1] as *const u8, 10 * PIECE);
+        let (from, length) = (std::ptr::without_provenance::<u8>(10 * PAGE), 10 * PIECE);
         for (ahead, slow) in [(0, false), (1, true), (15, true), (16, false), (PAGE + 5, true), (2 * PAGE, false)] {
             assert_eq!(step(from, from.wrapping_add(ahead), length) == PIECE, slow, "{ahead}");
         }
