@@ -9,6 +9,7 @@ const PIECE: usize = 2048;
 const PAGE: usize = 4096;
 
 /// Bytes to be copied at a time.
+#[inline]
 fn step(from: *const u8, to: *const u8, length: usize) -> usize {
     let ahead = (to as usize).wrapping_sub(from as usize) % PAGE;
     if length > PIECE && (1..16).contains(&ahead) { PIECE } else { length.max(1) }
