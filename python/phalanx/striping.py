@@ -206,9 +206,11 @@ def _same_folder(targets: Sequence[tuple[Machine, Files]], path: str) -> None:
                 raise TransferError(f"{name(machine)} does not see what {name(first)} writes in {folder}: {what}")
     finally:
         _remove(targets, folder, name_there)
-        if folder == path and there:  # which keeps its time, but where it is all that is exported
+        if folder == path and there:  # which keeps its time, but where it is all that is exported, or a link
             with suppress(TransferError):
-                files.set_times(posixpath.dirname(path), [(posixpath.basename(path), there.modified)])
+                itself = files.look(path, follow=False)
+                if itself and itself.kind == "folder":
+                    files.set_times(posixpath.dirname(path), [(posixpath.basename(path), there.modified)])
 
 
 @contextmanager

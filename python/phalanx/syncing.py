@@ -17,7 +17,8 @@ from phalanx.errors import TransferError
 from phalanx.files import ALL, THERE, Entry, Files, Path, Unknown, has_magic, held, place_of, read_hosts
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
-from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_patience, copy
+from phalanx.striping import further
+from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_patience, copy, to_rate
 
 #: What is not whole has names like these: it is neither copied nor removed.
 _RESERVED = re.compile(r"(^|/)\.([^/]*\.)?phalanx-(part|state|state-new)\Z", re.IGNORECASE)
@@ -93,6 +94,9 @@ def sync(
     check_patience(patience)
     if "-" in (os.fspath(src), os.fspath(dst)):
         raise TransferError("standard streams have no files: a folder is made like another one")
+    to_rate(limit)
+    if stripes is not None:
+        further(stripes, THERE.fullmatch(os.fspath(src)), THERE.fullmatch(os.fspath(dst)))
     known = read_hosts(hosts)
     reach = Reach(level, known, identity, policy, (*listed(trusted),))
     with ExitStack() as stack:

@@ -211,7 +211,7 @@ def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reac
     if not puts:
         is_new = _memory(here) is None and _is_new(here, path)
     pairs, seconds = ends.pairs(), time.monotonic()
-    rate = _limit(how.limit)
+    rate = to_rate(how.limit)
 
     def begin(pair: striping.Pair, share: tuple[int, int] | None, fresh: bool) -> Copy:
         part = how
@@ -270,7 +270,7 @@ def _begin(
         exclude=[*how.exclude],
         only=[*how.only],
         patience=how.patience,
-        limit=_limit(how.limit),
+        limit=to_rate(how.limit),
         share=share,
         fresh=fresh,
     )
@@ -401,7 +401,8 @@ def _memory(path: str) -> int | None:
     return None if match is None else int(float(match["number"] or 0) * _UNITS[match["unit"] or ""])
 
 
-def _limit(limit: int | str | None) -> int:
+def to_rate(limit: int | str | None) -> int:
+    """Bytes a second; 0: as many as pass."""
     if limit is None:
         return 0
     match = _RATE.fullmatch(str(limit).strip())

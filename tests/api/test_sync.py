@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -220,11 +221,31 @@ def test_nothing_goes_if_nothing_can_come(lab: Lab, monkeypatch: pytest.MonkeyPa
         with pytest.raises(px.TransferError, match="out of reach"):
             lab.sync(delete=True)
     assert (lab.target / "extra").exists()
-    for wrong in ({"limit": "fast"}, {"stripes": "/"}):
-        with pytest.raises(px.TransferError):
-            lab.sync(delete=True, **wrong)
+    assert lab.sync(delete=True).deleted == 1
+
+
+@pytest.mark.parametrize("wrong", [{"limit": "fast"}, {"stripes": "//"}])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_words_that_a_copy_would_refuse_are_refused_before(lab: Lab, wrong: dict[str, str], dry_run: bool) -> None:
+    lab.target.mkdir()
+    (lab.target / "extra").touch()
+    with pytest.raises(px.TransferError, match=re.escape(next(iter(wrong.values())))):
+        lab.sync(delete=True, dry_run=dry_run, **wrong)
     assert (lab.target / "extra").exists()
-    assert lab.sync(delete=True, limit="100MB/s", check=False).deleted == 1
+
+
+def test_a_copy_is_made_as_was_asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def copy(src: str, dst: str, **how: object) -> px.CopyReport:
+        asked.append(how)
+        return px.copy(src, dst, **how)  # type: ignore[arg-type]
+
+    tree(lab.source)
+    monkeypatch.setattr("phalanx.syncing.copy", copy)
+    assert lab.run("--limit", "100MB/s", "--no-check", "--streams", "2", "--patience", "3").exit_code == 0
+    words = {"limit": "100MB/s", "check": False, "streams": 2, "patience": 3.0, "stripes": None, "threads": None}
+    assert [{word: how[word] for word in words} for how in asked] == [words]
 
 
 def test_links_are_deleted_and_not_what_they_lead_to(lab: Lab, tmp_path: Path) -> None:

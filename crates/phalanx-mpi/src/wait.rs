@@ -1,8 +1,9 @@
 //! Waiting: a moment at full attention, then asleep until the bell rings.
 //!
 //! Spinning gives the shortest latency, but takes a core from whoever could use it: the process that is waited for, or
-//! the owner of the machine. So nobody spins where there are more processes than cores, or for long, or time after time in vain.
+//! the owner of the machine. So nobody spins where there are more processes than cores, or for more than 2 ms, or time after time in vain.
 
+use crate::transport::Woken;
 use phalanx_net::sync::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -137,14 +138,16 @@ impl Manners {
         is_calm
     }
 
-    /// A process has slept for so long; `at_socket`: until a socket was ready.
-    pub fn has_slept(&self, slept: Duration, at_socket: bool) {
+    /// A process has slept for so long, until a process of this machine has woken it, or until a socket was ready.
+    pub fn has_slept(&self, slept: Duration, woken: Woken) {
         if !self.at_sockets {
-            let is_brief = slept < LONG_SPIN && !self.was_calm();
+            let is_brief = woken.bell && slept < LONG_SPIN && !self.was_calm();
             let so_far = self.brief_sleeps.load(Ordering::Relaxed);
             self.brief_sleeps.store(if is_brief { so_far.saturating_add(1) } else { 0 }, Ordering::Relaxed);
-        } else if at_socket {
+        } else if woken.socket {
             lock(&self.luck).has_slept(slept);
+        } else {
+            lock(&self.luck).slept = true; // for another reason
         }
     }
 
@@ -225,6 +228,7 @@ mod tests {
     use super::*;
 
     const WOKEN: Duration = Duration::from_micros(40);
+    const BELL: Woken = Woken { bell: true, socket: false, control: false };
 
     /// Waits at sockets, of which each sleeps so long: whether each slept at once.
     fn rest(luck: &mut Luck, sleeps: impl IntoIterator<Item = Option<Duration>>) -> Vec<bool> {
@@ -293,10 +297,12 @@ mod tests {
         let (manners, brief) = (Manners::new(false, false), LONG_SPIN / 2);
         let sleep = |slept| {
             assert!(spins(&manners, 2 * LONG_SPIN) <= SPIN);
-            manners.has_slept(slept, false);
+            manners.has_slept(slept, BELL);
         };
         (1..BRIEF_SLEEPS).for_each(|_| sleep(brief));
         sleep(2 * LONG_SPIN);
+        (1..BRIEF_SLEEPS).for_each(|_| sleep(brief));
+        manners.has_slept(brief, Woken { bell: false, ..BELL }); // nobody had anything
         (0..BRIEF_SLEEPS).for_each(|_| sleep(brief));
         assert!(spins(&manners, brief) >= brief);
         assert!(spins(&manners, brief) >= brief, "as long as what it waits for comes");
@@ -308,7 +314,7 @@ mod tests {
     fn who_sleeps_while_others_compute_learns_nothing_from_that() {
         let (manners, now) = (Manners::new(false, false), Instant::now());
         assert!(manners.is_calm(now, true));
-        (0..2 * BRIEF_SLEEPS).for_each(|_| manners.has_slept(LONG_SPIN / 2, false));
+        (0..2 * BRIEF_SLEEPS).for_each(|_| manners.has_slept(LONG_SPIN / 2, BELL));
         assert!(!manners.is_calm(now + CALM, false));
         assert!(spins(&manners, LONG_SPIN) <= SPIN);
     }

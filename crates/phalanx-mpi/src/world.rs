@@ -466,7 +466,7 @@ impl World {
             let most = if blocked || !ordered { BLOCKED_SLEEP } else { LONGEST_SLEEP };
             let begun = Instant::now();
             woken = bell.sleep(control, &sockets, most);
-            self.manners.has_slept(begun.elapsed(), woken.socket);
+            self.manners.has_slept(begun.elapsed(), woken);
         }
         self.sleepers.leave(woken.bell, bell, sleeps);
         if woken.socket {

@@ -45,18 +45,26 @@ mod tests {
     #[test]
     fn all_is_copied_wherever_it_lies() {
         let from: Vec<u8> = (0..3 * PAGE).map(|at| (at % 251) as u8).collect();
+        let mut slow = 0;
+        // Behind where the source is in its page.
+        let behind = |to: *const u8, ahead| (from.as_ptr() as usize).wrapping_sub(to as usize) % PAGE + ahead;
         for (ahead, length) in
             (0..40).flat_map(|ahead| [0, 1, PIECE, PIECE + 1, 2 * PAGE + 5].map(|length| (ahead, length)))
         {
-            let mut to = vec![0; 3 * PAGE];
+            let mut to = vec![0; 5 * PAGE];
+            let at = behind(to.as_ptr(), ahead);
+            slow += u32::from(length > PIECE && step(from.as_ptr(), to[at..].as_ptr(), length) == PIECE);
             // SAFETY: both have that much, and are two.
-            unsafe { copy(from.as_ptr(), to[ahead..].as_mut_ptr(), length) };
-            assert_eq!(to[ahead..][..length], from[..length]);
-            assert!(to[..ahead].iter().chain(&to[ahead + length..]).all(|byte| *byte == 0));
-            let mut to = vec![7; ahead];
+            unsafe { copy(from.as_ptr(), to[at..].as_mut_ptr(), length) };
+            assert_eq!(to[at..][..length], from[..length]);
+            assert!(to[..at].iter().chain(&to[at + length..]).all(|byte| *byte == 0));
+            let mut to = Vec::with_capacity(5 * PAGE);
+            let at = behind(to.as_ptr(), ahead);
+            to.resize(at, 7);
             append(&mut to, &from[..length]);
-            assert_eq!((&to[..ahead], &to[ahead..]), (&vec![7; ahead][..], &from[..length]));
+            assert_eq!((&to[..at], &to[at..]), (&vec![7; at][..], &from[..length]));
         }
+        assert_eq!(slow, 2 * 15);
     }
 
     #[test]

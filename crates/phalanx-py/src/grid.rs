@@ -20,11 +20,12 @@ pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyRe
     authority.issue(role, name).map_err(identity)
 }
 
-/// Refuses the text of an identity file, which `file` names, that no role could use.
+/// Refuses the text of an identity file, which `file` names, that a member of neither role could use.
 #[pyfunction]
 pub fn check_member(text: &str, file: &str) -> PyResult<()> {
-    match Member::parse(text, Role::User) {
-        Ok(_) | Err(IdentityError::Role { .. }) => Ok(()),
-        Err(error) => Err(raise("IdentityError", format!("{file}: {error}"))),
-    }
+    let parsed = match Member::parse(text, Role::User) {
+        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
+        parsed => parsed,
+    };
+    parsed.map(drop).map_err(|error| raise("IdentityError", format!("{file}: {error}")))
 }

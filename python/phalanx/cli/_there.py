@@ -73,9 +73,7 @@ _HOW = (
     click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores."),
     click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these."),
     click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them."),
-    click.option(
-        "--check/--no-check", default=True, show_default=True, help="Look for damage also where the level does not."
-    ),
+    click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not."),
     click.option("--patience", type=Seconds(0), default=60.0, show_default=True, help="Seconds to go on after a cut."),
     click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s."),
     click.option(
@@ -89,8 +87,9 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def carrying(**all_of: Any) -> int:
-        names = ("streams", "threads", "include", "exclude", "check", "patience", "limit", "stripes")
-        return command(how={name: all_of.pop(name) for name in names}, **all_of)
+        how = {name: all_of.pop(name) for name in ("streams", "threads", "include", "exclude", "patience", "limit")}
+        how |= {"stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
+        return command(how=how, **all_of)
 
     for option in reversed(_HOW):
         carrying = option(carrying)

@@ -37,8 +37,8 @@ impl Socket {
         }
     }
 
-    /// What is sent within this machine is not paced: where BBR is usual, it halves what passes there, with a timer for every
-    /// few packets.
+    /// What is sent within this machine is paced by no estimate of a line: where BBR is usual, it halves what passes there, with a
+    /// timer for every few packets.
     pub(super) fn go_at_once(&self) {
         if self.is_within_machine() {
             let _ = self.raw.set_tcp_congestion(b"reno"); // every Linux has it, for everybody
