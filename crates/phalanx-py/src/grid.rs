@@ -23,9 +23,13 @@ pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyRe
 /// Refuses the text of an identity file, which `file` names, that a member of neither role could use.
 #[pyfunction]
 pub fn check_member(text: &str, file: &str) -> PyResult<()> {
-    let parsed = match Member::parse(text, Role::User) {
+    to_member(text).map(drop).map_err(|error| raise("IdentityError", format!("{file}: {error}")))
+}
+
+/// A user, or another member of the grid.
+pub fn to_member(text: &str) -> Result<Member, IdentityError> {
+    match Member::parse(text, Role::User) {
         Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
         parsed => parsed,
-    };
-    parsed.map(drop).map_err(|error| raise("IdentityError", format!("{file}: {error}")))
+    }
 }

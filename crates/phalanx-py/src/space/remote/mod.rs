@@ -11,6 +11,7 @@ use super::info;
 use super::local::FORKS;
 use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
 use crate::errors::{identity, raise};
+use crate::grid::to_member;
 use crate::policy::Words;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
@@ -18,7 +19,6 @@ use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
 use phalanx_core::space::{Get, Limits, OutOptions, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_net::identity::{IdentityError, Member, Role};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
 use pyo3::prelude::*;
@@ -75,6 +75,7 @@ impl RemoteSpace {
         seconds: f64,
     ) -> PyResult<RemoteSpace> {
         let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
+        // Whether a member that is no user is let in the server's rules say.
         let member = identity_file.map(|text| to_member(&text)).transpose().map_err(identity)?;
         let options = to_options(options)?;
         let limits =
@@ -447,14 +448,6 @@ impl Drop for RemoteSpace {
         if self.forks == FORKS.load(Ordering::Relaxed) {
             self.client.close();
         }
-    }
-}
-
-/// A user, or another member of the grid: whether that is let in the server's rules say.
-fn to_member(text: &str) -> Result<Member, IdentityError> {
-    match Member::parse(text, Role::User) {
-        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
-        parsed => parsed,
     }
 }
 
