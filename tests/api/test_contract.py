@@ -66,9 +66,8 @@ def test_all_interpreters_are_used(tmp_path: Path) -> None:
         return name
 
     with px.Manager(contract=px.ParDegree(3)) as manager:
-        assert list(manager.compute(meet, names)) == names
-        # Not one by each, always: one that is done at once may do for a slow one what that has not told yet.
-        assert [len(manager.summary().interpreters), sum(it.tasks for it in manager.summary().interpreters)] == [3, 3]
+        assert list(manager.compute(meet, names, stragglers=False)) == names  # nobody does another's task too
+        assert {it.tasks for it in manager.summary().interpreters} == {1}
 
 
 @pytest.mark.parametrize("where", [5, ["host:1"], b"host:1", object()])

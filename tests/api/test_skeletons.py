@@ -108,7 +108,8 @@ def test_a_tree_has_branches_at_several_interpreters(manager: px.Manager) -> Non
     def fired() -> int:
         return len(outcomes(manager, px.Reduce(pids), [range(60)])[0])
 
-    until(lambda: fired() == 2, timeout=60, what="both")  # the second one has to import this module before
+    until(lambda: fired() == 2, timeout=60, what="both")  # once, each has to import this module before
+    assert fired() == 2
 
 
 def test_an_empty_reduction_needs_an_initial_value(manager: px.Manager) -> None:
