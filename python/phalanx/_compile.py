@@ -27,6 +27,9 @@ Target: TypeAlias = "tuple[Draft, int] | None"
 
 #: More instructions than this are no program that a person wrote.
 MOST_INSTRUCTIONS = 10_000
+#: Loops, maps and graphs in each other. Each is some calls of Python deep here and at interpreters, where Python allows
+#: 1000; pipelines and farms are taken apart without, and nest to any depth.
+MOST_NESTED = 64
 
 
 class Draft:
@@ -121,7 +124,8 @@ class Compiled:
 
 
 def compile_program(program: Program) -> Compiled:
-    """The program's graph of instructions."""
+    """The program's graph of instructions. Raises ProgramError where it nests too deep."""
+    _check_depth(program)
     entry: list[Target] = []
     compiler = _Compiler()
     compiler.add(program, Opening(0, ways=[entry])).lead_to(None)
@@ -151,19 +155,24 @@ class _Compiler:
     def add(self, program: Any, at: Opening) -> Opening:
         """The program at this place; the place behind it."""
         around = self._marks
-        self._marks |= _marks_of(program)
-        try:
-            return self._add(program, at)
-        finally:
-            self._marks = around
+        # What is left of pipelines and farms, in each other as deep as a program builds them; whether it begins an
+        # instruction of its own; and what is marked around it.
+        ahead = [(program, False, around)]
+        while ahead:
+            program, apart, outer = ahead.pop()
+            self._marks = outer | _marks_of(program)
+            if apart:
+                at = at.sealed()
+            if isinstance(program, (Farm, Pipeline)):
+                apart = _is_apart(program)
+                stages = [(stage, number > 0 and apart, self._marks) for number, stage in enumerate(_parts(program))]
+                ahead += reversed(stages)
+            else:
+                at = self._add(program, at)
+        self._marks = around
+        return at
 
     def _add(self, program: Any, at: Opening) -> Opening:
-        if isinstance(program, Farm):
-            return self.add(program.program, at)
-        if isinstance(program, Pipeline):
-            for number, stage in enumerate(program.stages):
-                at = self.add(stage, at if program.fuse or number == 0 else at.sealed())
-            return at
         if isinstance(program, Map):
             return self._map(program.split, program.program, program.join, at)
         if isinstance(program, Loop):
@@ -296,23 +305,59 @@ def _marks_of(program: Any) -> Marks:
 
 def _inside(program: Any) -> Marks:
     """The marks of skeletons that are fused away."""
-    if not isinstance(program, (Farm, Pipeline, Loop)):
-        return frozenset()
-    parts = program.stages if isinstance(program, Pipeline) else (program.program,)
-    return program.marks.union(*map(_inside, parts))
+    marks: Marks = frozenset()
+    ahead = [program]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, (Farm, Pipeline, Loop)):
+            marks |= part.marks
+            ahead += _parts(part)
+    return marks
 
 
 def _fusable(program: Any) -> tuple[Function, ...] | None:
     """The functions that a program is, if it can be computed as one."""
-    if isinstance(program, Farm):
-        return _fusable(program.program)
-    if isinstance(program, Pipeline) and (program.fuse or len(program.stages) == 1):
-        stages = [_fusable(stage) for stage in program.stages]
-        return None if None in stages else tuple(function for stage in stages for function in stage or ())
-    if isinstance(program, Loop):
-        body = _fusable(program.program)
-        return body and (While(program.while_, Fused(body)),)
-    return None if isinstance(program, Skeleton) else (program,)
+    functions: list[Function] = []
+    ahead = [program]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, (Farm, Pipeline)) and not _is_apart(part):
+            ahead += reversed(_parts(part))
+        elif isinstance(part, Loop) and (body := _fusable(part.program)):
+            functions.append(While(part.while_, Fused(body)))
+        elif isinstance(part, Skeleton):
+            return None
+        else:
+            functions.append(part)
+    return tuple(functions)
+
+
+def _is_apart(program: Any) -> bool:
+    """Whether its stages are instructions of their own."""
+    return isinstance(program, Pipeline) and not program.fuse and len(program.stages) > 1
+
+
+def _parts(program: Any) -> tuple[Any, ...]:
+    """The programs that a program is made of."""
+    if isinstance(program, Pipeline):
+        return program.stages
+    if isinstance(program, (Farm, Map, Loop)):
+        return (program.program,)
+    if isinstance(program, Graph):
+        return tuple(node for node, _ in program.nodes.values())
+    return ()
+
+
+def _check_depth(program: Any) -> None:
+    ahead = [(program, 0)]
+    while ahead:
+        part, depth = ahead.pop()
+        if depth > MOST_NESTED:
+            raise ProgramError(
+                f"loops, maps and graphs are nested more than {MOST_NESTED} deep: write the inner ones as a function"
+            )
+        inner = depth if isinstance(part, (Farm, Pipeline)) else depth + 1
+        ahead += [(each, inner) for each in _parts(part)]
 
 
 def _function(draft: Draft) -> Any:

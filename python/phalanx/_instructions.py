@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from phalanx.arrays import is_read_only
+
 Function = Callable[..., Any]
 
 #: A task is split into no more parts than this; the engine takes no more from an interpreter.
@@ -110,6 +112,14 @@ class Test(Branch):
     def decide(self, token: Any) -> tuple[bool, Any]:
         """The token itself, one way or the other."""
         return bool(self.condition(token)), token
+
+
+def takes_read_only(function: Any) -> bool:
+    """Whether what an instruction calls first only reads its arrays (:func:`phalanx.read_only`)."""
+    if isinstance(function, Instruction | Fused):
+        first = function.steps if isinstance(function, Instruction) else function.functions
+        return bool(first) and takes_read_only(first[0])  # one that only splits has no steps
+    return takes_read_only(function.function) if isinstance(function, Inputs) else is_read_only(function)
 
 
 class Groups:

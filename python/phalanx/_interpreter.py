@@ -6,19 +6,21 @@ ending when the manager or the executor is gone) is done by the native link's ow
 
 from __future__ import annotations
 
+import faulthandler
 import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain
-from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TextIO
 
-from phalanx._instructions import MOST_BYTES, MOST_PARTS, Groups, Instruction
-from phalanx._native import Interpreter
+from phalanx._instructions import MOST_BYTES, MOST_PARTS, Groups, Instruction, takes_read_only
+from phalanx._native import Interpreter, Turn
 from phalanx._tokens import PLAIN, Token, dumps, pack, pack_separately, short, unpack
-from phalanx.errors import RemoteError, StagingError
+from phalanx.errors import InitializerError, RemoteError, StagingError
 
 if TYPE_CHECKING:
     from phalanx._tokens import Unpacked
@@ -35,26 +37,37 @@ def main() -> None:
     link = Interpreter.begin()
     if link.path:
         sys.path[:] = link.path
-    if sys.stdout is not None:  # a program without standard streams has none
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.stdout = sys.__stdout__ = _text_of(1)  # type: ignore[misc, assignment]
+    sys.stderr = sys.__stderr__ = _text_of(2)  # type: ignore[misc, assignment]
+    faulthandler.enable(file=2)  # a crash in C shows the task that it was in
     programs: dict[int, Program] = {}
     ahead: list[Unpacked] = []
     while True:
-        kind, program, *message = link.next()
-        if kind == "fire":
-            firing, instruction, first, slice_, tokens, count, groups, follow = message
-            path = [programs[program].function(number) for number in (instruction, *follow)]
-            if isinstance(path[0], Instruction) or groups or ahead:
-                GraphFiring(link, firing, path).fire_all([*ahead, tokens], groups, slice_)
-                ahead.clear()
-            else:
-                Firing(link, firing, path).fire(tokens, first, count, slice_)
-        elif kind == "ahead":
-            ahead.append(message[0])
-        elif kind == "stage":
-            programs[program] = Program(message[0], link.machine)
+        _serve(link, programs, ahead, link.next())  # while it waits, no name holds what came before
+
+
+def _serve(link: Interpreter, programs: dict[int, Program], ahead: list[Unpacked], message: tuple[Any, ...]) -> None:
+    """Does what one message asks for. What came ahead of a firing is added to ``ahead`` until then."""
+    kind, program, *rest = message
+    if kind == "fire":
+        firing, instruction, first, slice_, tokens, count, groups, follow = rest
+        path = [programs[program].function(number) for number in (instruction, *follow)]
+        if isinstance(path[0], Instruction) or groups or ahead:
+            GraphFiring(link, firing, path).fire_all([*ahead, tokens], groups, slice_)
+            ahead.clear()
         else:
-            programs.pop(program, None)
+            Firing(link, firing, path).fire(tokens, first, count, slice_)
+    elif kind == "ahead":
+        ahead.append(rest[0])
+    elif kind == "stage":
+        programs[program] = Program(rest[0], link.machine)
+    else:
+        programs.pop(program, None)
+
+
+def _text_of(number: int) -> TextIO:
+    """A standard stream, which is a pipe to the manager by now: of whole lines, in the encoding expected there."""
+    return open(number, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
 class Program:
@@ -71,6 +84,8 @@ class Program:
             try:
                 self._functions = pickle.loads(self._code)
                 self._code = None  # may be large
+            except InitializerError as error:
+                return _raising(error)
             except BaseException as error:
                 return _raising(staging_error(error, self._machine, "the program"))
         return self._functions[instruction]
@@ -89,66 +104,62 @@ class Firing:
         self._answered = perf_counter_ns()
 
     def fire(self, tokens: Unpacked, first: int, count: int, slice_: float) -> None:
-        """Fires until all is done, or until the time slice is over; then what was not begun is given back."""
-        end = perf_counter() + slice_
+        """Fires until all is done, until the time slice is over, or until the link's thread has given back the rest."""
         try:
-            objects = unpack(tokens, first, count)
+            objects = unpack(tokens, first, count, read_only=takes_read_only(self._path[0]))
         except Exception as error:
             objects = map(_raising(staging_error(error, self._link.machine, "a task")), range(count))
-        self._left = count
-        while self._left > 0:
-            results, failure = self._fire_some(objects, end)
-            if not results and failure is None:
-                failure = (RuntimeError("tasks are missing"), _UNREADABLE)
-            self._send_results(results)
-            if failure is not None:
-                self._send_failure(*failure)
-                self._left -= 1
-            if self._left > 0 and perf_counter() > end:
-                self._link.returned(self._firing)
-                return
+        turn = self._link.turn(objects, slice_)
+        while not self._fire_some(turn):
+            pass
+        self._link.end_turn()
 
-    def _fire_some(self, objects: Any, end: float) -> tuple[list[Any], tuple[BaseException, Any] | None]:
+    def _fire_some(self, turn: Turn) -> bool:
+        """Fires until something has to be sent, and sends it; whether the turn is over."""
         results: list[Any] = []
-        append, function, clock = results.append, self._path[0], perf_counter
-        follows = len(self._path) > 1
+        append, function, follows = results.append, self._path[0], len(self._path) > 1
+        is_over, is_large, failure = False, False, None
         token: Any = _UNREADABLE
         try:
-            for token in objects:
+            for token in turn:
                 result = function(token)
                 if type(result) not in PLAIN:
                     result = frozen(result)
-                    end = 0.0 if result.buffers else end  # sent before the function can change them
+                    is_large = bool(result.buffers)
                 if follows and _size(result) >= self._link.HEAVY:
                     self._send_results(results)
                     results = []
                     results.append(self._go_on(result))
                     break
                 append(result)
-                if clock() > end:
-                    break
+                if is_large:
+                    break  # sent before the function can change it
                 token = _UNREADABLE
+            else:
+                is_over = True
         except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
-            return results, (error, token)
-        return results, None
+            failure = error
+        self._send_results(results)
+        if failure is not None:
+            self._send_failure(failure, token)
+        return is_over
 
     def _go_on(self, kept: Any) -> Any:
         """What comes of a heavy token here, as far as its path goes and what it gives is heavy again."""
         for function in self._path[1:]:
             if _size(kept) < self._link.HEAVY:
                 break
-            kept = _kept(function(self._stay(kept)))
+            kept = _kept(function(self._stay(kept, function)))
         return kept
 
-    def _stay(self, kept: Any) -> Any:
+    def _stay(self, kept: Any, function: Any) -> Any:
         """The token as the next instruction takes it: as if it had travelled, for nobody is to see whether it did."""
         self._stayed.append((_size(kept), self._busy()))
-        return kept.thaw() if type(kept) is Token else kept
+        return kept.thaw(read_only=takes_read_only(function)) if type(kept) is Token else kept
 
     def _send_results(self, results: list[Any]) -> None:
         flush_output()
         if results:
-            self._left -= len(results)
             self._link.fired(self._firing, pack(results), (), self._busy(), self._stayed)
             self._stayed = []
 
@@ -175,16 +186,17 @@ class GraphFiring(Firing):
         self._given: list[Any] = []
 
     def fire_all(self, tokens: list[Unpacked], sizes: list[int], slice_: float) -> None:
-        """Fires all tokens, or until the time slice is over; then what was not begun is given back."""
-        end = perf_counter() + slice_
-        objects: Iterator[Any] = chain.from_iterable(map(unpack, tokens))
-        count = len(sizes) or sum(total for total, *_ in tokens)
-        units = Groups(objects, sizes) if sizes else objects
-        for left in reversed(range(count)):
+        """Fires as a firing of a chain does. What splits is over when there are many parts."""
+        load = partial(unpack, read_only=takes_read_only(self._path[0]))
+        objects: Iterator[Any] = chain.from_iterable(map(load, tokens))
+        turn = self._link.turn(Groups(objects, sizes) if sizes else objects, slice_)
+        while len(self._given) < PIECE or not self._instruction.splits:
             token: Any = _UNREADABLE
             given: list[Any]
             try:
-                token = next(units)
+                token = next(turn, _OVER)
+                if token is _OVER:
+                    break
                 way, given = self._fire_one(token)
             except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
                 given = []
@@ -193,13 +205,12 @@ class GraphFiring(Firing):
             else:
                 self._ways.append(way)
                 self._given += given
-            # Also before the next call can change an array, and before there are too many parts to hold.
-            full = len(self._given) >= PIECE
-            if full or not left or self._stayed or perf_counter() > end or any(map(_is_large, given)):
+            # Before the next call can change an array, and before there are too many parts to hold.
+            is_full = len(self._given) >= PIECE and not self._instruction.splits
+            if is_full or self._stayed or any(map(_is_large, given)):
                 self._answer()
-                if left and (perf_counter() > end or (full and self._instruction.splits)):
-                    return self._link.returned(self._firing)
-        return None
+        self._answer()
+        self._link.end_turn()
 
     def _fire_one(self, token: Any) -> tuple[int | None, list[Any]]:
         """How many tokens a token gives in the end, or None where it leaves; and the tokens."""
@@ -210,7 +221,7 @@ class GraphFiring(Firing):
                 break
             self._answer()
             self._instruction = following
-            way, given = self._fire_here(self._stay(given[0]))
+            way, given = self._fire_here(self._stay(given[0], following))
         return way, given
 
     def _fire_here(self, token: Any) -> tuple[int | None, list[Any]]:
@@ -265,8 +276,9 @@ def _is_large(kept: Any) -> bool:
 
 def flush_output() -> None:
     """Writes what the user's code printed: after the last answer the process may be ended at any time."""
-    with suppress(AttributeError, OSError, ValueError):  # there is no standard output, or not any more
-        sys.stdout.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # the user's code has closed or replaced it
+            stream.flush()
 
 
 class _Unreadable:
@@ -275,6 +287,8 @@ class _Unreadable:
 
 
 _UNREADABLE = _Unreadable()
+#: Instead of a token: there is none left, or none in this turn.
+_OVER = object()
 
 
 def frozen(result: Any) -> Token:
@@ -305,6 +319,12 @@ def staging_error(error: BaseException, machine: str, what: str) -> StagingError
         return StagingError(
             f"{machine} lacks the module {error.name!r} that {what} needs: install it there, or send it along with "
             "cloudpickle.register_pickle_by_value"
+        )
+    if type(error).__name__ == "AuthenticationError":
+        return StagingError(
+            f"{machine} cannot unpickle {what}: AuthenticationError: {error}. The key of a multiprocessing manager "
+            "does not travel from a program that has interpreters on other machines: give its address and its key to "
+            "the function, and connect there"
         )
     return StagingError(f"{machine} cannot unpickle {what}: {type(error).__qualname__}: {error}")
 

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, final
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "RemoteSpace",
     "SealingKey",
     "SpaceServer",
+    "Turn",
     "check_member",
     "create_grid",
     "decode_fields",
@@ -83,6 +84,7 @@ class Manager:
         *,
         addresses: list[str] | None,
         identity_file: str | None,
+        program: bytes,
         interpreters: int | None,
         throughput: float | None,
         deadline: float | None,
@@ -91,7 +93,9 @@ class Manager:
         path: list[str],
         python: str,
         silence: float,
+        patience: float,
         journal: str | os.PathLike[str] | None,
+        show: tuple[Callable[[list[tuple[str, int, bytes]]], None], bool] | None,
     ) -> Manager: ...
     @property
     def interpreters(self) -> int: ...
@@ -145,7 +149,13 @@ class Interpreter:
     ) -> None: ...
     def ahead(self, firing: int, parts: _Packed, stayed: int = 0) -> None: ...
     def failed(self, firing: int, error: bytes, busy: int) -> None: ...
-    def returned(self, firing: int) -> None: ...
+    def turn(self, objects: Iterator[Any], slice: float) -> Turn: ...
+    def end_turn(self) -> None: ...
+
+@final
+class Turn:
+    def __iter__(self) -> Turn: ...
+    def __next__(self) -> Any: ...
 
 @final
 class Launcher:
@@ -157,15 +167,19 @@ class Launcher:
         prefix: bool,
         terminals: tuple[bool, bool],
         colours: bool,
+        shown: bool,
+        input: bool,
+        folder: bytes | None,
         output: str | os.PathLike[str] | None,
         keep_going: bool,
-        executors: tuple[list[str], str, _Policy, int | None] | None,
+        executors: tuple[list[str], str, bytes, _Policy, int | None] | None,
         files: list[tuple[str, str | os.PathLike[str]]],
         apart: str | None,
         checkpoints: tuple[int | None, int] | None,
         move_slow: tuple[float, int] | None,
     ) -> Launcher: ...
     def wait(self, patience: float) -> int | None: ...
+    def report(self) -> tuple[list[str], list[tuple[int, int | None, str]], list[str]]: ...
     def signal(self, number: int) -> None: ...
 
 @final
@@ -183,6 +197,7 @@ class Executor:
         spaces: dict[str, Any] | None,
         exports: list[str],
         environment: list[tuple[str, str]],
+        log_level: str,
     ) -> Executor: ...
     @property
     def address(self) -> str: ...

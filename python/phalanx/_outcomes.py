@@ -5,11 +5,11 @@ from __future__ import annotations
 import pickle
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from phalanx._tokens import Code, dumps_code, short, unpack
+from phalanx._tokens import UNKNOWN, Code, dumps_code, short, unpack
 from phalanx.errors import CulpritError, LostError, RecruitError, RemoteError, RemoteTraceback, StagingError
 
 
@@ -23,9 +23,15 @@ def stage_code(functions: tuple[Any, ...]) -> Code:
         raise StagingError(f"the program {names} cannot be pickled: {error}") from error
 
 
-def failure(kind: str, index: int, what: Any) -> BaseException:
-    """The exception that an outcome other than a result stands for. Raises nothing but the user's Ctrl-C."""
+def failure(kind: str, index: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN) -> BaseException:
+    """The exception that an outcome other than a result stands for. Raises nothing but the user's Ctrl-C.
+
+    ``task`` gives the task as its sender still has it, or ``UNKNOWN``.
+    """
     try:
+        if kind == "culprit":
+            size, losses = what
+            return culprit(index, size, losses, task())
         return _failure(kind, index, what)
     except BaseException as error:
         if is_ctrl_c(error):
@@ -33,19 +39,34 @@ def failure(kind: str, index: int, what: Any) -> BaseException:
         return StagingError(f"what became of task {index} cannot be read here: {words(error)}")
 
 
+def culprit(index: int, size: int, losses: list[str], task: Any) -> CulpritError:
+    """The error that names a task by what its sender knows. Its token is never unpickled in this process: that may be
+    what ended the interpreters."""
+    name = f"a token of about {size} bytes" if task is UNKNOWN else short(task)
+    message = f"task {index} ended every interpreter that fired it: {name} ({'; '.join(losses)})"
+    return CulpritError(message, index, None if task is UNKNOWN else task, size=size, losses=tuple(losses))
+
+
 def unreadable(error: BaseException) -> StagingError:
     """Stands for a result that cannot be unpickled here."""
     return StagingError(f"a result cannot be unpickled here: {words(error)}")
 
 
-def read_outcome(kind: str, first: int, what: Any) -> Iterator[tuple[str, Any]]:
-    """What an outcome is for the futures of its calls: the method that settles each, and the method's argument."""
+def read_outcome(
+    kind: str, first: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN
+) -> Iterator[tuple[Any, BaseException | None]]:
+    """What an outcome is for the futures of its calls: what each returned, and raised.
+
+    ``task`` as for :func:`failure`.
+    """
     if kind != "results":
-        return repeat(("set_exception", failure(kind, first, what)))
+        return repeat((None, failure(kind, first, what, task)))
     try:
         objects = unpack(what)
     except Exception as error:
-        return repeat(("set_exception", unreadable(error)))
+        return repeat((None, unreadable(error)))
+    if what[2] is None:
+        return zip(objects, repeat(None), strict=False)  # plain objects, which are unpickled already
     return (_read_one(objects) for _ in range(what[0]))
 
 
@@ -59,13 +80,13 @@ def words(error: BaseException) -> str:
     return traceback.format_exception_only(type(error), error)[-1].strip()
 
 
-def _read_one(objects: Iterator[Any]) -> tuple[str, Any]:
+def _read_one(objects: Iterator[Any]) -> tuple[Any, BaseException | None]:
     try:
-        return "set_result", next(objects)
+        return next(objects), None
     except BaseException as error:
         if is_ctrl_c(error):
             raise
-        return "set_exception", unreadable(error)
+        return None, unreadable(error)
 
 
 def _failure(kind: str, index: int, what: Any) -> BaseException:
@@ -73,14 +94,6 @@ def _failure(kind: str, index: int, what: Any) -> BaseException:
         error, by = what
         pickled, text, task = pickle.loads(error)
         return _raised(pickled, RemoteTraceback(text, task, index, by))
-    if kind == "culprit":
-        token, place, killed = what
-        try:
-            task = next(unpack(token, place, 1))
-        except Exception as unread:
-            task = unread
-        message = f"task {index} ended every interpreter that fired it: {short(task)} ({'; '.join(killed)})"
-        return CulpritError(message, index, task)
     if kind == "unrecruited":
         return RecruitError("no interpreter can be recruited: " + ("; ".join(what) or "none ever answered"))
     return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from phalanx import _native
-from phalanx._tokens import PLAIN, Token, pack, short
+from phalanx._tokens import PLAIN, UNKNOWN, Token, pack, short
 from phalanx.errors import StagingError
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ def open_stream(native: _native.Manager, run: int, tasks: Iterable[Any], pack: P
     if isinstance(tasks, _AT_HAND):
         return AtHand(native, run, iter(tasks), pack)
     return Gathered(native, run, iter(tasks), pack)
+
+
+def item(tasks: Iterable[Any], index: int) -> Any:
+    """The task of this number as the user's collection has it now; ``UNKNOWN`` for an iterator, which is used up."""
+    return next(islice(tasks, index, None), UNKNOWN) if isinstance(tasks, _AT_HAND) else UNKNOWN
 
 
 class AtHand:

@@ -1,4 +1,4 @@
-"""Single calls as futures: what makes a manager a :class:`concurrent.futures.Executor`."""
+"""Single calls as futures, and maps: what makes a manager a :class:`concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ import os
 import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, InvalidStateError
-from hashlib import blake2b
-from itertools import chain, count, islice, repeat, starmap
-from time import monotonic
-from types import FunctionType
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from itertools import chain
+from time import monotonic, sleep
 from typing import Any, TypeAlias
 
 from phalanx import _native
 from phalanx._atomic import at_once, drain
-from phalanx._outcomes import is_ctrl_c, read_outcome, stage_code, words
-from phalanx._tokens import Code, Token, pack, short
-from phalanx.errors import StagingError
+from phalanx._call import arguments_of, token_of
+from phalanx._futures import Submitted
+from phalanx._mapping import Mapped, at_hand
+from phalanx._outcomes import read_outcome
+from phalanx._runs import GAP, PAUSE, Calls, Program, Run
+from phalanx._staging import code_of, identify, stage
+from phalanx._tokens import UNKNOWN, Code
 from phalanx.security import marks_of
 
-#: Calls are sent this many seconds ahead of the answers; what is not sent yet can be cancelled.
-AHEAD = 0.01
-SPARE = 2
+#: Seconds after which a thread that waits for outcomes looks around.
 PATIENCE = 0.2
 #: Functions that stay staged, and bytes of their code; what calls are made of stays in any case.
 MOST_STAGED = 64
@@ -33,66 +34,12 @@ MOST_BYTES = 64 << 20
 
 #: The kind of an outcome, the number of its first call, and what came.
 Outcome: TypeAlias = tuple[str, int, Any]
-
-
-class Call:
-    """Makes a function of any arguments one of a single token."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __call__(self, token: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
-        args, kwargs = token
-        return self.function(*args, **kwargs)
-
-
-class Submitted(Future[Any]):
-    """A future whose waiting reader collects outcomes itself: one change of threads less on the way."""
-
-    def __init__(self, submissions: Submissions) -> None:
-        super().__init__()
-        self._submissions = submissions
-
-    def result(self, timeout: float | None = None) -> Any:
-        """What the call returned, as :meth:`concurrent.futures.Future.result`."""
-        return super().result(self._submissions.collect_for(self, timeout))
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the call raised, as :meth:`concurrent.futures.Future.exception`."""
-        return super().exception(self._submissions.collect_for(self, timeout))
-
-    def begin(self) -> bool:
-        """Whether the call is to be made: it cannot be cancelled any more. May be asked again."""
-        if self._state in ("PENDING", "CANCELLED"):
-            return self.set_running_or_notify_cancel()
-        return self.running()
-
-    def wake(self) -> None:
-        """Wakes who waits for the outcome that is there: a Ctrl-C may have come between."""
-        with self._condition:
-            self._condition.notify_all()
-
-
-#: A future, the method that settles it, and that method's argument.
-Settled: TypeAlias = tuple[Submitted, str, Any]
-
-
-class _Run:
-    """The calls of one staged function."""
-
-    def __init__(self, key: Any, size: int, program: int, run: int) -> None:
-        self.key = key
-        self.size = size
-        self.program = program
-        self.run = run
-        self.pending: deque[tuple[Submitted, tuple[Any, ...]]] = deque()
-        self.sent: dict[int, Submitted] = {}
-        self.numbers = count()
-        self.sending = False
+#: Futures, each with what its call returned, and raised.
+Settled: TypeAlias = list[tuple[Submitted, tuple[Any, BaseException | None]]]
 
 
 class Submissions:
-    """The futures of one manager, and its end: interpreters are let go when no future waits for them any more.
+    """The futures and maps of one manager, and its end: interpreters are let go when neither waits for them any more.
 
     A thread collects what nobody waits for; it lives from the first call to the last result. A Ctrl-C may interrupt
     the main thread anywhere, so what must not come apart is done :func:`at_once`, and the rest can be done again.
@@ -102,38 +49,74 @@ class Submissions:
         self._native = native
         self._mailbox = _native.Mailbox()
         self._lock = threading.RLock()
-        self._runs: dict[int, _Run] = {}
-        self._staged: OrderedDict[Any, _Run] = OrderedDict()
+        self._runs: dict[int, Run] = {}
+        self._staged: OrderedDict[Any, Calls] = OrderedDict()
         self._thread: threading.Thread | None = None
         self._shut_down = False
         self._collecting = threading.Lock()
         self._received: deque[tuple[int, str, int, Any]] = deque()
         self._answers: deque[tuple[list[Submitted], Outcome]] = deque()
         self._settled: deque[Settled] = deque()
+        self._to_call_back: deque[Submitted] = deque()
         self._pid = os.getpid()
         self.closed = False
         atexit.register(self._end_with_program)
 
     def submit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
         """A future of the call."""
-        self.check_process()
+        if os.getpid() != self._pid:
+            self.check_process()
         future = Submitted(self)
-        error: Exception | None = None
         try:
-            key, code = self._identify(function)
+            key, code = identify(function, self._staged)
         except Exception as unstaged:
-            error = unstaged
+            self._check_not_shut_down()
+            future.set_exception(unstaged)
+            return future
         with self._lock:
             if self._shut_down:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            if error is None:
-                run = self._run_of(key, code)
-                run.pending.append((future, (args, kwargs)))
-                self._send(run)
+                self._check_not_shut_down()
+            is_held = self._calls_of(function, key, code).add(future, token_of(args, kwargs))
+            if self._thread is None:
                 self._start_to_collect()
-        if error is not None:
-            future.set_exception(error)
+        if is_held:
+            self._mailbox.nudge()  # the thread that collects sends it if no others come
         return future
+
+    def map(
+        self, function: Callable[..., Any], iterables: tuple[Iterable[Any], ...], timeout: float | None
+    ) -> Generator[Any, None, None]:
+        """The results of the function for the first items of all iterables, for the second ones, and so on."""
+        end = None if timeout is None else timeout + monotonic()
+        self.check_process()
+        ready = at_hand(iterables)
+        tasks: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False) if ready is None else ready
+        first = next(tasks, None)
+        if first is None:
+            return _no_results()
+        self._check_not_shut_down()
+        tasks = chain((first,), tasks)
+        try:
+            key, code = identify(function, self._staged)
+        except Exception as unstaged:
+            return _no_results(unstaged)
+        with self._lock:
+            self._check_not_shut_down()
+            mapped = self._open_map(self._calls_of(function, key, code).program)
+            if self._thread is None:
+                self._start_to_collect()
+        try:
+            if ready is None:
+                self._read(mapped, tasks)
+            else:
+                with self._lock:
+                    mapped.take_all(tasks)
+                    mapped.send()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C. After an iterable's error the calls go on, as the standard's
+                self._close_map(mapped)
+            raise
+        return mapped.results(lambda: self._wait_for(mapped, end), lambda: self._close_map(mapped))
 
     def shutdown(self, *, wait: bool, cancel: bool = False) -> None:
         """Takes no more calls, and lets the interpreters go after the last result; now if none is due."""
@@ -142,6 +125,8 @@ class Submissions:
         with self._lock:
             self._shut_down = True
             cancelled = self._take(pending=True) if cancel else []
+            for mapped in self._maps() if cancel else ():
+                mapped.cancel()
             thread = self._thread
         for future in cancelled:
             future.cancel()
@@ -162,31 +147,39 @@ class Submissions:
         self._end()
         with self._lock:
             unanswered = self._take(pending=False)
+            for mapped in self._maps():
+                mapped.end(RuntimeError("this manager is closed"))
             self._runs.clear()  # answers that arrive yet are nobody's
         for future in unanswered:
-            _settle((future, "set_exception", RuntimeError("this manager is closed")))
+            self._fail(future, RuntimeError("this manager is closed"))
+        self._settle_all()
         self._mailbox.nudge()
 
     def withdraw(self, function: Callable[..., Any]) -> None:
         """Takes back the calls of a plain function, and unstages it. What was not begun is never made, what was is made
         for nobody; futures that wait for either are cancelled, or raise RuntimeError."""
         with self._lock:
-            run = self._staged.get((function, marks_of(function)))
-            if run is None or run.run not in self._runs:  # not staged any more, or everything has ended
+            calls = self._staged.get((function, marks_of(function)))
+            if calls is None or calls.number not in self._runs:  # not staged any more, or everything has ended
                 return
-            futures = [*run.sent.values(), *(future for future, _ in run.pending)]
-            run.pending.clear()
-            run.sent.clear()
-            self._unstage(run)
+            futures = [*calls.sent.values(), *(future for future, _ in calls.pending)]
+            calls.pending.clear()
+            calls.sent.clear()
+            self._unstage(calls)
         for future in futures:
             if not future.cancel():
-                _settle((future, "set_exception", RuntimeError("this call was withdrawn")))
+                self._fail(future, RuntimeError("this call was withdrawn"))
+        self._settle_all()
         self._mailbox.nudge()
 
     def check_process(self) -> None:
         """Raises RuntimeError in a process that was forked off the manager's."""
         if os.getpid() != self._pid:
             raise RuntimeError(f"this manager belongs to the process {self._pid}; make one after the fork")
+
+    def _check_not_shut_down(self) -> None:
+        if self._shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
 
     def _end(self) -> None:
         if os.getpid() == self._pid:
@@ -204,115 +197,128 @@ class Submissions:
     def _take(self, *, pending: bool) -> list[Submitted]:
         """Takes out the futures of all calls that were not sent yet, or of those that were."""
         taken: list[Submitted] = []
-        for run in self._runs.values():
-            taken += (future for future, _ in run.pending) if pending else run.sent.values()
-            (run.pending if pending else run.sent).clear()
+        for run in list(self._runs.values()):
+            if isinstance(run, Calls):
+                taken += (future for future, _ in run.pending) if pending else run.sent.values()
+                (run.pending if pending else run.sent).clear()
         return taken
 
-    def _identify(self, function: Callable[..., Any]) -> tuple[Any, Code | None]:
-        """What the function is staged under, and its code if it is not staged yet."""
-        # A plain function's code is staged once; what carries state of its own is pickled anew, and staged if changed.
-        # What was marked since is staged anew too.
-        marks = marks_of(function)
-        if not isinstance(function, FunctionType) or function.__closure__:
-            code = stage_code((Call(function),))
-            return (blake2b(code.pickled).digest(), marks), code
-        key = (function, marks)
-        return key, None if key in self._staged else stage_code((Call(function),))
+    def _maps(self) -> list[Mapped]:
+        return [run for run in list(self._runs.values()) if isinstance(run, Mapped)]
 
-    def _run_of(self, key: Any, code: Code | None) -> _Run:
-        run = self._staged.get(key)
-        if run is None:
-            function, marks = key
-            code = code or stage_code((Call(function),))  # it was unstaged in this moment
+    def _calls_of(self, function: Callable[..., Any], key: Any, code: Code | None) -> Calls:
+        calls = self._staged.get(key)
+        if calls is None:
+            code = code or code_of(function)
             self._make_room(len(code.pickled))
-            marked_code, marked_data = code.marked_code or "code" in marks, code.marked_data or "data" in marks
-            program = self._native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)])
-            # A call is never made twice only because it takes long: others may come that need the interpreter.
-            opened = self._native.open(
-                program,
-                self._mailbox,
-                ordered=False,
-                ahead=AHEAD,
-                spare=SPARE,
-                stragglers=False,
-                contract=False,
-                size=None,
+            _, marks = key
+            program = Program(key, len(code.pickled), stage(self._native, code, marks))
+            calls = Calls(self._native, self._mailbox, program, self._fail)
+            at_once(
+                map(self._staged.__setitem__, (key,), (calls,)), map(self._runs.__setitem__, (calls.number,), (calls,))
             )
-            run = _Run(key, len(code.pickled), program, opened)
-            at_once(map(self._staged.__setitem__, (key,), (run,)), map(self._runs.__setitem__, (run.run,), (run,)))
         self._staged.move_to_end(key)
-        return run
+        return calls
 
     def _make_room(self, size: int) -> None:
         """Unstages idle functions, those not called for longest first, until code of this size has room."""
-        held = sum(run.size for run in self._staged.values())
-        for run in list(self._staged.values()):
+        held = sum(calls.program.size for calls in self._staged.values())
+        for calls in list(self._staged.values()):
             if len(self._staged) < MOST_STAGED and held + size <= MOST_BYTES:
                 return
-            if not run.pending and not run.sent:
-                held -= run.size
-                self._unstage(run)
+            if not calls.has_left() and not calls.program.maps:
+                held -= calls.program.size
+                self._unstage(calls)
 
-    def _unstage(self, run: _Run, *others: Iterable[Any]) -> None:
-        at_once(map(self._staged.pop, (run.key,)), map(self._runs.pop, (run.run,)), *others)
-        self._native.close_run(run.run)
-        self._native.forget(run.program)
+    def _unstage(self, calls: Calls, *others: Iterable[Any]) -> None:
+        program = calls.program
+        at_once(
+            map(setattr, (program,), ("staged",), (False,)),
+            map(self._staged.pop, (program.key,)),
+            map(self._runs.pop, (calls.number,)),
+            *others,
+        )
+        self._native.close_run(calls.number)
+        self._forget_unused(program)
 
-    def _send(self, run: _Run) -> None:
-        """Sends pending calls as far as there is room. They stay pending until that is done."""
-        if run.sending:
-            return  # pickling an argument made another call
+    def _forget_unused(self, program: Program) -> None:
+        if not program.staged and not program.maps:
+            self._native.forget(program.number)
+
+    def _open_map(self, program: Program) -> Mapped:
+        mapped = Mapped(self._native, self._mailbox, program, self._wake)
+        at_once(map(program.maps.add, (mapped.number,)), map(self._runs.__setitem__, (mapped.number,), (mapped,)))
+        return mapped
+
+    def _close_map(self, mapped: Mapped) -> None:
+        """Ends a map: what was not begun is never made."""
+        with self._lock:
+            if self._runs.pop(mapped.number, None) is None:
+                return  # it has ended before, or everything has
+            mapped.end(None)
+            self._native.close_run(mapped.number)
+            mapped.program.maps.discard(mapped.number)
+            self._forget_unused(mapped.program)
+        self._mailbox.nudge()
+
+    def _read(self, mapped: Mapped, tasks: Iterator[tuple[Any, ...]]) -> None:
+        """Reads a map's calls as they come, all of them, as the standard library's executors do."""
+
+        def send() -> None:
+            self.check_process()
+            with self._lock:
+                self._check_not_shut_down()
+                mapped.send()
+
         try:
-            run.sending = True
-            while run.pending and (room := self._native.room(run.run, 0.0)):
-                batch = list(islice(run.pending, room))
-                futures, tokens = self._pickle(batch)
-                at_once(
-                    map(self._native.feed, (run.run,), (pack(tokens),)) if tokens else (),
-                    map(run.sent.update, (zip(islice(run.numbers, len(futures)), futures, strict=True),)),
-                    starmap(run.pending.popleft, repeat((), len(batch))),
-                )
+            mapped.take_while(tasks, send)
         finally:
-            run.sending = False
+            with self._lock:
+                mapped.send()
 
-    def _pickle(self, calls: list[tuple[Submitted, tuple[Any, ...]]]) -> tuple[list[Submitted], list[Token]]:
-        """The calls that are to be made, with their arguments as tokens."""
-        futures: list[Submitted] = []
-        tokens: list[Token] = []
-        for future, arguments in calls:
-            if not future.begin():
-                continue
-            try:
-                tokens.append(Token(arguments))
-                futures.append(future)
-            except BaseException as error:
-                if is_ctrl_c(error):
-                    raise
-                unsent = StagingError(f"the task {short(arguments)} cannot be pickled: {words(error)}")
-                unsent.__cause__ = error
-                self._settled.append((future, "set_exception", unsent))
-                self._mailbox.nudge()
-        return futures, tokens
+    def _wait_for(self, mapped: Mapped, end: float | None) -> None:
+        """Waits for a map's next result. Raises TimeoutError where it does not come in time."""
+        self.check_process()
+        with self._lock:
+            if mapped.is_there():
+                return
+            mapped.awaited = awaited = Submitted(self)
+            awaited.begin()
+        awaited.result(None if end is None else end - monotonic())
+
+    def _wake(self, awaited: Submitted) -> None:
+        self._settled.append([(awaited, (None, None))])
+
+    def _fail(self, future: Submitted, error: BaseException) -> None:
+        self._settled.append([(future, (None, error))])
+        self._mailbox.nudge()
+
+    def _send(self) -> None:
+        """Sends what there is room for, also what would wait for others to travel with."""
+        with self._lock:
+            for run in list(self._runs.values()):
+                if run.waits():
+                    run.send()
 
     def _start_to_collect(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._collect, name="phalanx-futures", daemon=True)
-            thread.start()
-            self._thread = thread
+        thread = threading.Thread(target=self._collect, name="phalanx-futures", daemon=True)
+        thread.start()
+        self._thread = thread
 
-    def collect_for(self, future: Future[Any], timeout: float | None) -> float | None:
+    def collect_for(self, future: Submitted, timeout: float | None) -> float | None:
         """Collects outcomes until the future is done or ``timeout`` seconds are over; what is left of them. Returns at
         once when another thread does this already: it collects for all."""
-        if future.done():
+        if future.is_done():
             return timeout
+        if future.is_pending():
+            self._send()  # it may wait for others to travel with
         acquired: list[bool] = []
         try:
             acquired.extend(map(self._collecting.acquire, (False,)))  # in one step of C
             if not acquired[0]:
                 return timeout
             end = None if timeout is None else monotonic() + timeout
-            while not future.done():
+            while not future.is_done():
                 left = PATIENCE if end is None else min(end - monotonic(), PATIENCE)
                 if left <= 0:
                     return 0
@@ -326,7 +332,10 @@ class Submissions:
     def _collect(self) -> None:
         """Collects what nobody waits for, until the last outcome after the shutdown."""
         while not self._is_finished():
-            self._receive(PATIENCE, eager=False)
+            runs = list(self._runs.values())
+            if any(run.is_in_burst() for run in runs):
+                sleep(PAUSE)
+            self._receive(GAP if any(run.is_held() for run in runs) else PATIENCE, eager=False)
             try:
                 if self._handle():
                     self._mailbox.nudge()
@@ -335,9 +344,11 @@ class Submissions:
         self._end()
 
     def _is_finished(self) -> bool:
+        if not self._shut_down:
+            return False
         with self._lock:
-            left = self._received or self._answers or self._settled
-            return self._shut_down and not left and not any(run.pending or run.sent for run in self._runs.values())
+            left = self._received or self._answers or self._settled or self._to_call_back
+            return not left and not any(run.has_left() for run in list(self._runs.values()))
 
     def _receive(self, patience: float, *, eager: bool) -> None:
         """Waits for outcomes. In one step of C, so that a Ctrl-C comes before it or after it and loses none."""
@@ -350,39 +361,60 @@ class Submissions:
             while self._received:
                 self._match(*self._received[0])
             for run in list(self._runs.values()):
-                if run.pending:
-                    self._send(run)
+                if run.waits() and not run.is_held():
+                    run.send()
+                if isinstance(run, Mapped):
+                    run.look()
+                    if not run.has_left():
+                        self._close_map(run)
             if self._shut_down:
                 self._mailbox.nudge()
-        # These two run the user's code, so not under the lock.
-        drain(self._answers, self._read)
-        return drain(self._settled, _settle)
+        # These run the user's code, so not under the lock.
+        if self._answers:
+            drain(self._answers, self._unpack)
+        return self._settle_all()
 
     def _match(self, number: int, kind: str, first: int, what: Any) -> None:
-        """Finds the futures that the first received outcome is for."""
+        """Finds the futures or the map that the first received outcome is for."""
         received = map(deque.popleft, (self._received,))
         run = self._runs.get(number)
-        if run is None:
+        if isinstance(run, Mapped):
+            run.answer(kind, first, what, received)
+        elif not isinstance(run, Calls):
             at_once(received)  # nobody's any more
         elif kind in ("results", "raised", "culprit"):
-            indices = range(first, first + (what[0] if kind == "results" else 1))
-            answer = ([run.sent[index] for index in indices], (kind, first, what))
-            at_once(map(self._answers.append, (answer,)), map(run.sent.pop, indices), received)
+            futures, taken = run.answered(range(first, first + (what[0] if kind == "results" else 1)))
+            at_once(map(self._answers.append, ((futures, (kind, first, what)),)), taken, received)
         else:
             waiting = [future for future, _ in run.pending if future.begin()]
             answer = ([*run.sent.values(), *waiting], (kind, 0, what))
             # A later call tries again to recruit.
             self._unstage(run, map(self._answers.append, (answer,)), received)
 
-    def _read(self, answer: tuple[list[Submitted], Outcome]) -> None:
+    def _unpack(self, answer: tuple[list[Submitted], Outcome]) -> None:
         futures, outcome = answer
-        self._settled.extend([(future, *read) for future, read in zip(futures, read_outcome(*outcome), strict=False)])
+        self._settled.append(list(zip(futures, read_outcome(*outcome, partial(_task_of, futures)), strict=False)))
+
+    def _settle_all(self) -> bool:
+        """Settles futures, all of an answer before the first of their callbacks, which may wait for the others."""
+        settled = bool(self._settled) and drain(self._settled, self._settle)
+        if self._to_call_back:
+            drain(self._to_call_back, Submitted.call_back)
+        return settled
+
+    def _settle(self, settled: Settled) -> None:
+        """May be done again."""
+        self._to_call_back.extend([future for future, outcome in settled if future.settle(*outcome)])
 
 
-def _settle(outcome: Settled) -> None:
-    """Settles a future; may be done again."""
-    future, method, value = outcome
-    try:
-        getattr(future, method)(value)
-    except InvalidStateError:
-        future.wake()
+def _task_of(futures: list[Submitted]) -> Any:
+    """The arguments of the first call, as the program has them still."""
+    sent = futures[0].sent if futures else None
+    return UNKNOWN if sent is None else arguments_of(sent)
+
+
+def _no_results(error: Exception | None = None) -> Generator[Any, None, None]:
+    """No results, or an error in their place."""
+    if error is not None:
+        raise error
+    yield from ()

@@ -1,18 +1,18 @@
 """Tokens as bytes: how tasks, results and code are pickled.
 
-Plain immutable objects are pickled together as one list, which costs some 30 ns an object. Everything else is
-pickled object by object, so that no two tasks share an object that one of them might change, whatever the size of the
-batch. Large buffers (arrays) stay outside the pickles (protocol 5), to be sent from where they lie.
+Plain immutable objects, and tuples of them, are pickled together as one list, which costs some 30 ns an object.
+Everything else is pickled object by object, so that no two tasks share an object that one of them might change,
+whatever the size of the batch. Large buffers (arrays) stay outside the pickles (protocol 5), to be sent from where they
+lie.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from itertools import accumulate
-from types import FunctionType
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,18 +31,32 @@ LARGE = 64 << 10
 #: Of a task's repr, as much as a message needs.
 LONGEST_REPR = 200
 
+#: Stands for a task that its sender does not have any more.
+UNKNOWN: Any = object()
+
 #: Types of objects that cannot change.
 PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
 def pack(objects: Sequence[Any]) -> Packed:
     """Objects as tokens. Raises what pickle raises for the first one that cannot be pickled."""
-    if PLAIN.issuperset(map(type, objects)):
-        return len(objects), pickle.dumps(objects, PROTOCOL), None, []
+    if are_plain(objects):
+        return pack_plain(objects)
     tokens = [item if type(item) is Token else Token(item) for item in objects]
     attached = [(index, buffer) for index, token in enumerate(tokens) for buffer in token.buffers]
     pickles = [token.pickled for token in tokens]
     return len(objects), b"".join(pickles), list(map(len, pickles)), attached
+
+
+def pack_plain(objects: Sequence[Any]) -> Packed:
+    """Objects that :func:`are_plain` as tokens."""
+    return len(objects), pickle.dumps(objects, PROTOCOL), None, []
+
+
+def are_plain(objects: Sequence[Any]) -> bool:
+    """Whether all are plain, or all are tuples of what is plain."""
+    types = set(map(type, objects))
+    return types <= PLAIN or (types == {tuple} and PLAIN.issuperset(map(type, chain.from_iterable(objects))))
 
 
 def pack_separately(objects: Sequence[Any]) -> Packed:
@@ -67,14 +81,14 @@ class Token:
         self.buffers: list[memoryview] = []
         self.pickled = _dumps(item, self.buffers)
 
-    def thaw(self) -> Any:
+    def thaw(self, *, read_only: bool = False) -> Any:
         """The object that arrives where the token does: nothing of the first one is in it."""
-        return pickle.loads(self.pickled, buffers=map(bytearray, self.buffers))
+        return pickle.loads(self.pickled, buffers=map(bytes if read_only else bytearray, self.buffers))
 
 
-def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterator[Any]:
+def unpack(tokens: Unpacked, first: int = 0, count: int | None = None, *, read_only: bool = False) -> Iterator[Any]:
     """The objects again, from number ``first`` on. Each is unpickled when it is asked for; where that raises, the
-    iterator goes on with the next one."""
+    iterator goes on with the next one. ``read_only``: nobody can write the arrays in them."""
     total, pickles, lengths, attached = tokens
     count = total - first if count is None else count
     if lengths is None:
@@ -85,7 +99,7 @@ def unpack(tokens: Unpacked, first: int = 0, count: int | None = None) -> Iterat
         ends = list(accumulate(lengths, initial=0))
         parts = (view[ends[index] : ends[index + 1]] for index in range(first, first + count))
         return map(_load, parts)
-    return map(_loader(view, lengths, attached), range(first, first + count))
+    return map(_loader(view, lengths, attached, read_only), range(first, first + count))
 
 
 def dumps(item: Any) -> bytes:
@@ -103,28 +117,12 @@ class Code(NamedTuple):
 
 def dumps_code(code: Any) -> Code:
     """Functions by value where the other side cannot import them."""
+    from phalanx._pickling import Pickler  # not where no code is pickled: cloudpickle is slow to import
+
     file = io.BytesIO()
-    pickler = _code_pickler()(file, PROTOCOL)
+    pickler = Pickler(file, PROTOCOL)
     pickler.dump(code)
     return Code(file.getvalue(), "code" in pickler.marks, "data" in pickler.marks)
-
-
-@cache
-def _code_pickler() -> Any:
-    """The class of picklers that look for marks, made once, and not where nobody pickles code."""
-    import cloudpickle
-
-    from phalanx.security import marks_of
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        marks: frozenset[str] = frozenset()
-
-        def reducer_override(self, item: Any) -> Any:
-            if isinstance(item, FunctionType):
-                self.marks |= marks_of(item)  # one that the program calls
-            return super().reducer_override(item)
-
-    return Pickler
 
 
 def short(item: Any) -> str:
@@ -136,11 +134,11 @@ def short(item: Any) -> str:
     return text if len(text) <= LONGEST_REPR else text[:LONGEST_REPR] + "…"
 
 
-def _loader(view: memoryview, lengths: list[int], attached: list[tuple[int, Region]]) -> Any:
+def _loader(view: memoryview, lengths: list[int], attached: list[tuple[int, Region]], read_only: bool) -> Any:
     ends = list(accumulate(lengths, initial=0))
     buffers: dict[int, list[Any]] = {}
     for index, buffer in attached:
-        buffers.setdefault(index, []).append(buffer)
+        buffers.setdefault(index, []).append(memoryview(buffer).toreadonly() if read_only else buffer)
     return lambda index: _load(view[ends[index] : ends[index + 1]], buffers.get(index, ()))
 
 
@@ -161,13 +159,28 @@ def _dumps(item: Any, attached: list[memoryview] | None) -> bytes:
 
     try:
         data = pickle.dumps(item, PROTOCOL, buffer_callback=stays_inside)
-        if b"__main__" not in data:
+        if is_by_reference(data):
             return data
     except Exception:  # whatever pickle's reducers raise: cloudpickle knows more, and its error is the clearer one
         pass
-    import cloudpickle
+    from phalanx._pickling import dumps_by_value
 
     if attached is not None:
         attached.clear()
     # By value what only this main module knows; the interpreter's main module is another one.
-    return bytes(cloudpickle.dumps(item, PROTOCOL, buffer_callback=stays_inside))
+    return dumps_by_value(item, PROTOCOL, stays_inside)
+
+
+def is_by_reference(pickled: bytes) -> bool:
+    """Whether plain pickle made of an object what the other side can unpickle: all that it names can be imported."""
+    return b"__main__" not in pickled and not _needs_pickler(pickled)
+
+
+def _needs_pickler(pickled: bytes) -> bool:
+    """Whether what plain pickle made of an object may name what only our own pickler can send: a module for which
+    ``cloudpickle.register_pickle_by_value`` was called, or a proxy of :mod:`multiprocessing`'s managers."""
+    if "multiprocessing.managers" in sys.modules and b"RebuildProxy" in pickled:
+        return True
+    cloudpickle = sys.modules.get("cloudpickle")
+    registered = cloudpickle.list_registry_pickle_by_value() if cloudpickle is not None else ()
+    return bool(registered) and any(name.encode() in pickled for name in registered)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PhalanxError(Exception):
     """The family of all errors that phalanx raises itself."""
@@ -38,13 +40,30 @@ class StagingError(PhalanxError):
 class CulpritError(PhalanxError):
     """A task ended the interpreter that fired it, three times.
 
-    ``index`` is the task's place in the stream, from 0; ``task`` is the task.
+    The task's token is not unpickled to name it, because unpickling may be what ended the interpreters.
+
+    Attributes
+    ----------
+    index : int
+        The task's place in the stream, from 0.
+    task : object
+        The task as the sender still has it: the item of a collection, ``(args, kwargs)`` of a call by ``submit``.
+        ``None`` for a task of an iterator and a call of ``map``, which keep nothing.
+    size : int
+        The task's token in bytes, about.
+    losses : tuple of str
+        Each interpreter that was lost, and how: the signal or the exit status, the largest resident size where it is
+        known, and "out of memory" where the system ended it for that.
     """
 
-    def __init__(self, message: str, index: int = -1, task: object = None) -> None:
+    def __init__(
+        self, message: str, index: int = -1, task: object = None, *, size: int = 0, losses: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.index = index
         self.task = task
+        self.size = size
+        self.losses = losses
 
 
 class LostError(PhalanxError):
@@ -62,12 +81,43 @@ class LaunchError(PhalanxError, ValueError):
     """A message passing program cannot be started: its command line, its files or its machines are at fault."""
 
 
+class RanksError(PhalanxError):
+    """A message passing program that was started from Python did not end well.
+
+    ``result`` is its :class:`LaunchResult`; ``rank`` and ``machine`` say which process was the first, where known.
+    """
+
+    def __init__(self, message: str, result: Any, rank: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+        self.rank: int | None = getattr(rank, "rank", None)
+        self.machine: str | None = getattr(rank, "machine", None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._again, (str(self), self.result, self.rank, self.machine)
+
+    @classmethod
+    def _again(cls, message: str, result: Any, rank: int | None, machine: str | None) -> RanksError:
+        error = cls(message, result)
+        error.rank, error.machine = rank, machine
+        return error
+
+
+class RanksTimeoutError(RanksError, TimeoutError):
+    """A message passing program took longer than it was given, and was ended."""
+
+
 class BspError(PhalanxError):
     """A call of a BSP program is wrong, or its processes do not agree; the message names the call and the reason."""
 
 
 class ProfileError(PhalanxError, ValueError):
     """``begin`` and ``end`` of the profiler do not pair."""
+
+
+class InitializerError(PhalanxError):
+    """The ``initializer`` of a manager raised an exception at an interpreter, which therefore can fire nothing; the
+    message has the exception's words."""
 
 
 class RemoteTraceback(Exception):

@@ -58,8 +58,30 @@ def _said(line: str) -> str:
 
 
 def home() -> Path:
-    """Where identity files are kept: $PHALANX_HOME, or ~/.phalanx."""
-    return Path(os.environ.get("PHALANX_HOME") or Path.home() / ".phalanx")
+    """The folder of identity files: $PHALANX_HOME, or ~/.phalanx.
+
+    Raises
+    ------
+    IdentityError
+        The user has no home folder: there is no $HOME, and the system has no account for the user's number, as in a
+        container that was started with any number.
+    """
+    if named := os.environ.get("PHALANX_HOME"):
+        return Path(named)
+    try:
+        return Path.home() / ".phalanx"
+    except RuntimeError:
+        advice = "name a folder for identities: export PHALANX_HOME=FOLDER"
+        raise IdentityError(f"user {os.getuid()} has no home folder on this machine; {advice}") from None
+
+
+def own_identity(default: str) -> str | None:
+    """The text of the identity file ``default`` in :func:`home`; None where the user has none."""
+    try:
+        there = (home() / default).exists()
+    except PermissionError:  # no home folder, or that of another user
+        return None
+    return read_identity(None, default) if there else None
 
 
 def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:

@@ -9,21 +9,26 @@ import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sized
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from phalanx import _native
 from phalanx._compile import Compiled, compile_program
+from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
+from phalanx._output import Output, shower
+from phalanx._program import program_token
+from phalanx._prologue import Prologue
 from phalanx._results import Account, Results
-from phalanx._stream import open_stream
+from phalanx._stream import item, open_stream
 from phalanx._submissions import Submissions
 from phalanx._tokens import Code, pack, pack_each, unpack
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
-from phalanx.security import Rules, policy_words
+from phalanx.security import Rules, leads_elsewhere, policy_words
 from phalanx.skeletons import Program
 
 if TYPE_CHECKING:
@@ -54,8 +59,15 @@ class Manager(Executor):
     :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered. ``policy``:
     ``"links"`` makes every link to a network that is not declared trusted private, ``"marked"`` only what is marked on
     those (the rest is authenticated), ``"all"`` every link; or :class:`Rules`. ``identity``: the user's identity file,
-    by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``journal``: a file for the journal's facts, as
-    lines of JSON.
+    by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``patience``: seconds for which computations
+    wait when every interpreter was lost and none can be recruited, as while an executor is restarted; then they raise
+    LostError, and the next call tries again. ``journal``: a file for the journal's facts, as lines of JSON.
+    ``initializer``: a function that each interpreter calls once with ``initargs``, before it fires anything; where it
+    raises, all that is fired there raises :class:`InitializerError`.
+    ``output``: where the lines go that tasks print. ``"prefix"`` writes them to this program's standard output and
+    error, each behind its interpreter's name, like ``[labpc/3] ``; ``"plain"`` without that; ``"off"`` drops them. A
+    function is called with each line, a file's ``write`` too, both with the prefix; results wait for it, so it must not
+    wait for results. Default: ``"prefix"`` for interpreters on other machines, ``"plain"`` for those of this one.
 
     A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
     the contract, RecruitError where none can be reached, IdentityError where the identity is missing or refused.
@@ -68,7 +80,11 @@ class Manager(Executor):
         contract: Contract | None = None,
         policy: str | Rules = "links",
         identity: str | os.PathLike[str] | None = None,
+        patience: float = 30.0,
         journal: str | os.PathLike[str] | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        output: Output = None,
     ) -> None:
         words = policy_words(policy, where.trusted if isinstance(where, Hosts) else ())
         if weaker := _native.weaker(words):
@@ -77,15 +93,24 @@ class Manager(Executor):
             raise ContractError(
                 f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
             )
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        prologue = None if initializer is None else stage_code((initializer, tuple(initargs)))
         addresses, interpreters = _addresses(where), interpreters_of(contract)
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
+        show = shower(output, others=addresses is not None)
+        if not patience >= 0:  # NaN is not
+            raise ContractError(f"patience is a number of seconds, 0 or more, not {patience}")
         if journal is not None:
             Path(journal).open("ab").close()  # before anything is started; the error names the file
+        if addresses is not None:
+            leads_elsewhere(self)
         self._contract = contract
-        self._native = _native.Manager(
+        native = _native.Manager(
             addresses=addresses,
             identity_file=None if addresses is None else read_identity(identity, "user.pem"),
+            program=program_token(),
             interpreters=interpreters,
             throughput=contract.tasks_per_second if isinstance(contract, Throughput) else None,
             deadline=contract.seconds if isinstance(contract, Deadline) else None,
@@ -94,8 +119,11 @@ class Manager(Executor):
             path=[str(Path(entry).absolute()) for entry in sys.path],
             python=PYTHON,
             silence=SILENCE,
+            patience=patience,
             journal=journal,
+            show=show,
         )
+        self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
         # A manager that nobody has any more answers what was submitted, as the standard library's executors do.
         weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
@@ -149,7 +177,7 @@ class Manager(Executor):
                     elif kind == "unmet" and isinstance(self._contract, Throughput | Deadline):
                         warnings.warn(self._contract.unmet(*what), ContractWarning, stacklevel=2)
                     else:
-                        raise failure(kind, first, what)
+                        raise failure(kind, first, what, partial(item, tasks, first))
                 self._check_open()
         finally:
             stream.close()
@@ -160,6 +188,64 @@ class Manager(Executor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Calls ``fn(*args, **kwargs)`` at an interpreter; a :class:`concurrent.futures.Future` of what it returns."""
         return self._submissions.submit(fn, args, kwargs)
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Generator[T, None, None]:
+        """Calls ``fn`` with the items of all iterables, as :meth:`concurrent.futures.Executor.map`.
+
+        All calls are made at once, whether their results are read or not; where the iterables are long and the results
+        large, ``buffersize`` or :meth:`compute` keep memory bounded.
+
+        Parameters
+        ----------
+        fn
+            A function of as many arguments as there are iterables.
+        iterables
+            Read whole before ``map`` returns, up to the end of the shortest.
+        timeout
+            Seconds from the call of ``map`` on in which a result that is waited for must come.
+        chunksize
+            Not needed: how many calls travel together follows from how long they take, as for :meth:`compute`. It is
+            checked, so that programs for :class:`concurrent.futures.ProcessPoolExecutor` run unchanged.
+        buffersize
+            The most calls whose results were not read, as in Python 3.14. The iterables are then read as
+            the results are.
+
+        Returns
+        -------
+        Generator
+            The results in the order of the calls. An exception is raised in its place, and ends them. Closing the
+            generator once it was begun, its end and a timeout cancel the calls that no interpreter has begun.
+
+        Raises
+        ------
+        ValueError
+            Where ``chunksize`` or ``buffersize`` is less than 1.
+        RuntimeError
+            After :meth:`shutdown`.
+        TimeoutError
+            From the generator.
+
+        Example
+        -------
+        >>> list(manager.map(pow, [2, 3], [5, 2]))
+        [32, 9]
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if buffersize is None:
+            return self._submissions.map(fn, iterables, timeout)
+        if not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
+        return buffered(self, fn, zip(*iterables, strict=False), timeout, buffersize)
 
     def summary(self) -> Summary:
         """What the journal adds up to so far: tasks, times, and what each interpreter did."""

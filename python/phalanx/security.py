@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from phalanx.errors import PolicyError
 
 #: Which default, networks that are trusted, the text of a file of rules: what the native core reads.
 Words = tuple[str, list[str], str | None]
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: What this process may send tokens to other machines through.
+_ways_out: WeakSet[object] = WeakSet()
 
 _MARKS = "__phalanx_secure__"
 _NAMES = {"data": frozenset({"data"}), "code": frozenset({"code"}), "both": frozenset({"data", "code"})}
@@ -62,6 +67,18 @@ def marks_of(function: Any) -> Marks:
         marks |= _own_marks(function)
         function = function.func
     return marks | _own_marks(function) | _own_marks(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+def leads_elsewhere(way: object) -> None:
+    """Says that tokens may leave this machine through ``way``, as long as that exists."""
+    _ways_out.add(way)
+
+
+def keys_may_travel() -> bool:
+    """Whether tokens stay on this machine, so that the keys of :mod:`multiprocessing` may be in them, as they are in
+    what the standard library tells its own children."""
+    # An interpreter does not know where its program is.
+    return not _ways_out and "phalanx._interpreter" not in sys.modules
 
 
 def _own_marks(function: Any) -> Marks:

@@ -39,6 +39,7 @@ class Exporters:
             spaces=None,
             exports=list(exports),
             environment=[],
+            log_level="info",
         )
         self._executors.append(executor)
         return executor.address

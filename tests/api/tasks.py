@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,16 @@ def increment(number: int) -> int:
 
 def negate(number: int) -> int:
     return -number
+
+
+class Numbers:
+    """An object whose method is called elsewhere."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+
+    def total(self, more: int) -> int:
+        return sum(self.numbers) + more
 
 
 def nap(seconds: float) -> float:
@@ -78,3 +89,33 @@ def inverse(number: int) -> float:
 def killed_by(signal_number: signal.Signals) -> None:
     os.kill(os.getpid(), signal_number)
     time.sleep(60)  # a signal may take its time
+
+
+def end_interpreter(number: int) -> None:
+    """Ends the process where a pickle is read, as a crash in C code does; in the tests' own process it only fails."""
+    assert "pytest" not in sys.modules, "what ends interpreters was unpickled in the user's program"
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class FatalState:
+    """Ends the process that restores its state."""
+
+    def __getstate__(self) -> int:
+        return 5
+
+    def __setstate__(self, number: int) -> None:
+        end_interpreter(number)
+
+    def __repr__(self) -> str:
+        return "Fatal(5)"
+
+
+class FatalReduce(FatalState):
+    """Ends the process that makes it again."""
+
+    def __reduce__(self) -> Any:
+        return end_interpreter, (5,)
+
+
+def fatal(_: object) -> FatalState:
+    return FatalState()

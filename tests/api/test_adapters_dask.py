@@ -20,6 +20,7 @@ import phalanx as px
 import pytest
 from api import tasks
 from dask import delayed
+from dask._task_spec import Alias, Task, TaskRef
 from dask.callbacks import Callback
 from phalanx.adapters.dask import fused, get
 
@@ -86,6 +87,14 @@ def test_what_is_asked_for_is_not_lost_in_a_chain() -> None:
     found = fused(graph, ["b", ["d"]])
     assert {"b", "d"} <= found.keys()
     assert "nobody's" not in found
+
+
+def test_aliases_that_are_named_after_what_they_stand_for(grid: px.Manager) -> None:
+    # As in the graphs of dask.dataframe.from_delayed.
+    graph = {"a": Alias("b"), "b": Alias("c"), "c": Task("c", tasks.increment, 1), "d": Task("d", neg, TaskRef("a"))}
+    assert get(grid)(graph, ["a", "d"]) == (2, -2)
+    assert get(grid)(graph, ["d"]) == (-2,)
+    assert get(grid)(graph, ["a"]) == (2,)
 
 
 def test_tasks_are_computed_side_by_side(grid: px.Manager, tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ import phalanx as px
 import phalanx.adapters.joblib
 import pytest
 from api import tasks
+from api.conftest import Script
 from conftest import Eventually
 from joblib import Parallel, delayed
+from phalanx.adapters.joblib import end_idle
 
 MEGABYTE = 1 << 20
 
@@ -26,6 +28,13 @@ def grid(manager: px.Manager) -> Iterator[px.Manager]:
     """Two interpreters that all parallel calls of the test use."""
     with joblib.parallel_config("phalanx", manager=manager):
         yield manager
+
+
+@pytest.fixture
+def own() -> Iterator[None]:
+    """What a backend keeps for itself ends with the test."""
+    yield
+    end_idle()
 
 
 def sum_of(array: Any, number: int) -> tuple[float, bool]:
@@ -197,6 +206,13 @@ def test_parallel_calls_in_parallel_calls_are_made_in_place(grid: px.Manager) ->
     assert os.getpid() not in {pid for each in found for pid, _ in each}
 
 
+def test_a_parallel_call_in_a_parallel_call_that_names_the_backend_is_made_in_place(grid: px.Manager) -> None:
+    def nest(_: int) -> set[int]:
+        return {os.getpid(), *Parallel(n_jobs=4, backend="phalanx")(delayed(tasks.my_pid)(0) for _ in range(8))}
+
+    assert all(len(each) == 1 for each in Parallel()(delayed(nest)(number) for number in range(4)))
+
+
 def test_the_number_of_jobs(grid: px.Manager) -> None:
     asked: dict[int | None, int] = {None: 2, -1: 2, -2: 1, -9: 1, 1: 1, 2: 2, 100: 2}
     assert {n_jobs: joblib.effective_n_jobs(n_jobs) for n_jobs in asked} == asked
@@ -205,7 +221,7 @@ def test_the_number_of_jobs(grid: px.Manager) -> None:
     assert Parallel(n_jobs=1)(delayed(tasks.my_pid)(0) for _ in range(2)) == [os.getpid()] * 2
 
 
-def test_fewer_jobs_than_interpreters(tmp_path: Path) -> None:
+def test_fewer_jobs_than_interpreters(own: None, tmp_path: Path) -> None:
     def side_by_side(number: int) -> int:
         mine = tmp_path / str(number)
         mine.touch()
@@ -225,15 +241,144 @@ def test_a_single_interpreter_computes_too() -> None:
         assert found == {it.pid for it in manager.summary().interpreters}
 
 
-def test_a_manager_of_its_own_ends_with_the_context(eventually: Eventually) -> None:
+def pids_of(*options: Any, **config: Any) -> set[int]:
+    """The interpreters that some calls find."""
+    with joblib.parallel_config("phalanx", contract=px.ParDegree(2), **config):
+        return set(Parallel(*options)(delayed(tasks.my_pid)(0) for _ in range(8)))
+
+
+def test_interpreters_stay_from_call_to_call_and_from_block_to_block(own: None) -> None:
+    first = pids_of()
+    assert os.getpid() not in first
+    assert first & pids_of()
+    end_idle()
+    assert not first & pids_of()
+
+
+def test_interpreters_of_other_options_end_before_others_begin(own: None, eventually: Eventually) -> None:
+    first = pids_of()
+    assert not first & pids_of(idle_worker_timeout=200)
+    eventually(lambda: gone_all(first), what="the end of the first ones")
+
+
+def gone_all(pids: set[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_interpreters_without_work_end_in_time(eventually: Eventually) -> None:
+    pids = pids_of(idle_worker_timeout=0)
+    eventually(lambda: gone_all(pids), what="the end of the interpreters")
+    assert threading.active_count() == 1 or "phalanx-kept" not in {it.name for it in threading.enumerate()}
+
+
+def test_calls_side_by_side_share_interpreters(own: None) -> None:
+    with joblib.parallel_config("phalanx", contract=px.ParDegree(1)):
+        outer = Parallel(return_as="generator")(delayed(tasks.my_pid)(0) for _ in range(4))
+        inner = Parallel()(delayed(tasks.my_pid)(0) for _ in range(4))
+        assert len({*outer, *inner}) == 1
+
+
+def test_what_a_call_that_was_given_up_left_ends(own: None, tmp_path: Path, eventually: Eventually) -> None:
+    def stay(number: int) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        tasks.nap(60)
+
     with joblib.parallel_config("phalanx", contract=px.ParDegree(2)):
-        pids = set(Parallel()(delayed(tasks.my_pid)(0) for _ in range(8)))
-        assert os.getpid() not in pids
-    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), what="the end of its interpreters")
+        assert Parallel()(delayed(tasks.double)(number) for number in range(2)) == [0, 2]  # they have begun
+        with pytest.raises(joblib.parallel.TimeoutError):
+            Parallel(timeout=3)(delayed(stay)(number) for number in range(2))
+        pids = {int(it.name) for it in tmp_path.iterdir()}
+        assert pids
+        eventually(lambda: gone_all(pids), what="the end of the interpreters")
+        assert not pids & set(Parallel()(delayed(tasks.my_pid)(0) for _ in range(8)))
 
 
-def test_a_backend_by_name() -> None:
+KEEPS = """
+    import os, signal, sys
+    import joblib, phalanx.adapters.joblib
+    from joblib import Parallel, delayed
+
+    def calls():
+        return set(Parallel(n_jobs=2, backend="phalanx")(delayed(os.getpid)() for _ in range(8)))
+
+    mine = calls()
+    print(*mine, flush=True)
+    if sys.argv[1] == "fork":
+        child = os.fork()
+        if child == 0:
+            its = calls()
+            os._exit(0 if its and not its & mine else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert calls() <= mine  # the child has ended none
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "fork"])
+def test_interpreters_that_are_kept_end_with_the_program(script: Script, how: str, eventually: Eventually) -> None:
+    program = script(KEEPS, how)
+    assert program.wait() == 0, program.report()
+    eventually(lambda: gone_all(set(map(int, program.lines()[0].split()))), what="the end of the interpreters")
+
+
+def test_a_backend_by_name(own: None) -> None:
     assert Parallel(n_jobs=2, backend="phalanx")(delayed(tasks.double)(n) for n in range(5)) == [0, 2, 4, 6, 8]
+
+
+def tell(names: tuple[str, ...]) -> list[str | None]:
+    return [os.environ.get(name) for name in names]
+
+
+def begin_with(name: str, value: str) -> None:
+    os.environ[name] = value
+
+
+def test_an_initializer_is_called_at_every_interpreter(own: None) -> None:
+    options: dict[str, Any] = {"initializer": begin_with, "initargs": ("COLOUR", "green")}
+    expected = [["green"]] * 8
+    assert Parallel(2, backend="phalanx", **options)(delayed(tell)(("COLOUR",)) for _ in range(8)) == expected
+    with joblib.parallel_config("phalanx", contract=px.ParDegree(2), **options):
+        assert Parallel()(delayed(tell)(("COLOUR",)) for _ in range(8)) == expected
+
+
+def test_threads_of_libraries_are_limited(own: None) -> None:
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "COLOUR")
+    options: dict[str, Any] = {"initializer": begin_with, "initargs": ("COLOUR", "green")}
+    with joblib.parallel_config("phalanx", inner_max_num_threads=3, **options):
+        assert Parallel(2)(delayed(tell)(names) for _ in range(4)) == [["3", "3", "green"]] * 4
+
+
+def test_threads_of_libraries_are_limited_as_the_environment_says(own: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("2", "4"):
+        monkeypatch.setenv("OMP_NUM_THREADS", limit)
+        assert Parallel(2, backend="phalanx")(delayed(tell)(("OMP_NUM_THREADS",)) for _ in range(2)) == [[limit]] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temp_folder": "/tmp"}, r"no option 'temp_folder': arrays travel by the interpreters' links"),
+        ({"maxtasksperchild": 3}, r"no option 'maxtasksperchild': interpreters stay"),
+        ({"forward_reducers": {}}, r"no option 'forward_reducers': it has contract, .* idle_worker_timeout"),
+        ({"idle_worker_timeout": -1}, r"idle_worker_timeout= is a number of seconds"),
+    ],
+)
+def test_options_that_cannot_be_honoured_are_refused(own: None, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(px.PhalanxError, match=message):
+        Parallel(2, backend="phalanx", **options)(delayed(tasks.double)(n) for n in range(2))
+    with pytest.raises(px.PhalanxError, match=message), joblib.parallel_config("phalanx", **options):
+        Parallel(2)(delayed(tasks.double)(n) for n in range(2))
+
+
+def test_options_for_a_manager_that_is_there(grid: px.Manager) -> None:
+    with pytest.raises(px.PhalanxError, match="a manager is there already, so initializer cannot be chosen"):
+        Parallel(initializer=begin_with)(delayed(tasks.double)(n) for n in range(2))
+    with (
+        joblib.parallel_config("phalanx", manager=grid, inner_max_num_threads=2),
+        pytest.raises(px.PhalanxError, match="so inner_max_num_threads cannot be chosen"),
+    ):
+        Parallel()(delayed(tasks.double)(n) for n in range(2))
+    found = Parallel(backend="phalanx", manager=grid)(delayed(tasks.my_pid)(0) for _ in range(4))
+    assert set(found) <= {it.pid for it in grid.summary().interpreters}
 
 
 def test_options_that_cannot_be(manager: px.Manager) -> None:
@@ -294,7 +439,7 @@ def test_interpreters_that_end_in_a_grid_search_change_nothing(tmp_path: Path) -
         assert scores(found) == scores(grid_search())
 
 
-def test_a_call_that_ends_every_interpreter_is_the_culprit() -> None:
+def test_a_call_that_ends_every_interpreter_is_the_culprit(own: None) -> None:
     with joblib.parallel_config("phalanx", contract=px.ParDegree(2)), pytest.raises(px.CulpritError, match="_exit"):
         Parallel()(delayed(os._exit)(3) for _ in range(2))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +11,8 @@ import numpy.typing as npt
 import phalanx as px
 import pytest
 from api import tasks
+from api.conftest import Script
+from conftest import Eventually
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -190,3 +194,112 @@ def test_buffers_that_are_no_arrays(manager: px.Manager) -> None:
             (result,) = manager.compute(tasks.identity, [token])
             assert type(result) is type(token)
             assert result == token
+
+
+MEGABYTES = [1, 5, 40]  # in shared memory; the last one beyond what the C library keeps
+
+
+@pytest.mark.parametrize("megabytes", MEGABYTES)
+def test_long_arrays_there_and_back_are_their_owners_own(manager: px.Manager, megabytes: int) -> None:
+    """Kept, changed, returned as a view: at both ends nobody else sees it."""
+    kept: list[Array] = []
+
+    def work(task: tuple[int, Array]) -> tuple[bool, Array]:
+        number, array = task
+        is_right = bool((array == number).all())
+        array[::1000] = 200
+        kept.append(array[-3:])
+        is_kept = all((old[:1] == old).all() or old[0] == 200 for old in kept)
+        del kept[:-4]
+        return is_right and is_kept, array[5:] if number % 2 else array
+
+    size = megabytes * 10**6
+    tasks_ = [(number, np.full(size, number, np.uint8)) for number in range(12)]
+    results = list(manager.compute(work, tasks_))
+    for (number, array), (is_right, result) in zip(tasks_, results, strict=True):
+        assert is_right
+        assert (array == number).all()
+        offset = 5 if number % 2 else 0
+        expected = np.full(size, number, np.uint8)
+        expected[::1000] = 200
+        np.testing.assert_array_equal(result, expected[offset:])
+        result[:] = 0  # ours
+
+
+def resident(manager: px.Manager) -> int:
+    """Bytes of the largest interpreter."""
+    pids = [it.pid for it in manager.summary().interpreters if it.state == "working"]
+    return max(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in pids)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("megabytes", [20, 100])
+@pytest.mark.parametrize("policy", ["links", "all"])
+def test_interpreters_give_large_memory_back(policy: Any, megabytes: int, eventually: Eventually) -> None:
+    def scale(array: Array) -> Array:
+        return array * 2
+
+    with px.Manager(contract=px.ParDegree(1), policy=policy) as manager:
+        (one,) = manager.compute(lambda array: array + 1, [np.zeros(3)])  # numpy is imported
+        assert one[0] == 1
+        before = resident(manager)
+        for result in manager.compute(scale, [np.ones(megabytes << 20, np.uint8)] * 4):
+            assert result[0] == 2
+        del result  # which lies in memory that the interpreter has mapped too
+        eventually(lambda: resident(manager) < before + (12 << 20))
+
+
+@pytest.mark.parametrize("size", [1000, LARGE, 1 << 19])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_arrays_of_a_function_that_only_reads_cannot_be_written(manager: px.Manager, size: int, fuse: bool) -> None:
+    @px.read_only
+    def writes(array: Array) -> tuple[bool, Array]:
+        try:
+            array[0] = 5
+        except ValueError:
+            return False, array
+        return True, array
+
+    for program in (writes, px.Farm(writes), px.Pipeline(writes, tasks.identity, fuse=fuse)):
+        for wrote, array in manager.compute(program, [numbers(size)] * 3):
+            assert wrote == (size * 8 < 64 << 10)
+            np.testing.assert_array_equal(array[1:], numbers(size)[1:])
+            assert array.flags.writeable == wrote  # as pickle has it
+    second = px.Pipeline(tasks.identity, writes, fuse=fuse)
+    for wrote, _ in manager.compute(second, [numbers(size)] * 3):
+        assert wrote == (fuse or size * 8 < 64 << 10)
+
+
+def test_what_takes_no_attributes_cannot_be_marked() -> None:
+    with pytest.raises(px.ProgramError, match="a function that calls it"):
+        px.read_only(len)
+
+
+FORKS = """
+    import os
+    import numpy as np
+    import phalanx as px
+
+    def give(number):
+        return np.full(2_000_000, number, np.uint8)
+
+    with px.Manager(contract=px.ParDegree(2)) as manager:
+        kept = dict(enumerate(manager.compute(give, range(8))))
+        wait, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(go)
+            os.read(wait, 1)
+            os._exit(0 if all((array == number).all() for number, array in kept.items()) else 1)
+        kept.clear()
+        assert all((array == 100).all() for array in manager.compute(give, [100] * 60))
+        os.close(go)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_results_that_a_fork_sees_too_stay_as_they_are(script: Script) -> None:
+    process = script(FORKS)
+    process.wait(timeout=60)
+    assert process.lines() == ["0"], process.report()

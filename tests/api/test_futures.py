@@ -5,6 +5,7 @@ After CPython's own tests of `concurrent.futures` (Lib/test/test_concurrent_futu
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import gc
 import os
@@ -266,7 +267,7 @@ def test_large_functions_do_not_pile_up(manager: px.Manager) -> None:
         large = partial(second, os.urandom(10 << 20))
         assert manager.submit(large, number).result(timeout=60) == number
     staged = manager._submissions._staged.values()
-    assert sum(run.size for run in staged) <= 64 << 20
+    assert sum(calls.program.size for calls in staged) <= 64 << 20
 
 
 def second(_: bytes, number: int) -> int:
@@ -356,3 +357,95 @@ def test_nothing_is_kept_of_a_call_that_is_done(manager: px.Manager, eventually:
         given.append(weakref.ref(result))
         del result
         eventually(freed)
+
+
+def test_functions_with_plain_state_are_staged_once_and_told_apart(manager: px.Manager) -> None:
+    """Nothing travels for the same one again, and equal numbers of different types are different state."""
+    number = 0
+
+    def counted(_: object) -> int:
+        return number
+
+    assert manager.submit(counted, None).result(timeout=30) == 0
+    number = 7
+    assert manager.submit(counted, None).result(timeout=30) == 7
+    for value in (0.0, -0.0, 0, False, 1, 1.0, True, "1"):
+        for _ in range(2):
+            assert repr(manager.submit(partial(first, value), 2).result(timeout=30)) == repr(value)
+            assert repr(manager.submit(partial(first, other=2, one=value)).result(timeout=30)) == repr(value)
+    staged = len(manager._submissions._staged)
+    for _ in range(20):
+        assert manager.submit(partial(first, "1"), 2).result(timeout=30) == "1"
+        assert manager.submit(counted, None).result(timeout=30) == 7
+        assert manager.submit(pow, 2, 3).result(timeout=30) == 8
+    assert len(manager._submissions._staged) <= staged + 1
+
+
+def first(one: Any, other: Any) -> Any:
+    return one
+
+
+def test_a_method_goes_with_its_object_as_it_is_now(manager: px.Manager) -> None:
+    numbers = tasks.Numbers([1, 2])
+    assert manager.submit(numbers.total, 1).result(timeout=30) == 4
+    staged = len(manager._submissions._staged)
+    assert [manager.submit(numbers.total, n).result(timeout=30) for n in range(3)] == [3, 4, 5]
+    assert len(manager._submissions._staged) == staged
+    numbers.numbers.append(10)
+    assert manager.submit(numbers.total, 1).result(timeout=30) == 14
+    numbers.total = tasks.double  # type: ignore[method-assign,assignment]
+    assert manager.submit(tasks.Numbers.total, numbers, 1).result(timeout=30) == 14
+    assert manager.submit(numbers.total, 1).result(timeout=30) == 2
+
+
+def test_a_function_that_names_what_cannot_be_pickled(manager: px.Manager) -> None:
+    names = {"__name__": "__main__", "lock": threading.Lock()}
+    exec("def locked(number):\n    return lock", names)
+    for _ in range(2):
+        assert isinstance(manager.submit(names["locked"], 1).exception(), px.StagingError)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40, 3000])
+def test_futures_are_the_standard_librarys_in_every_way(manager: px.Manager, count: int) -> None:
+    async def gather() -> list[int]:
+        loop = asyncio.get_running_loop()
+        wrapped = [asyncio.wrap_future(manager.submit(tasks.double, number)) for number in range(count)]
+        return await asyncio.gather(*wrapped, loop.run_in_executor(manager, tasks.double, 50))
+
+    assert asyncio.run(gather()) == [*range(0, 2 * count, 2), 100]
+    futures = [manager.submit(tasks.double, number) for number in range(count)]
+    called: list[int] = []
+    for future in futures:
+        future.add_done_callback(lambda done: called.append(done.result()))
+    for future in concurrent.futures.as_completed(futures, timeout=30):
+        assert future.done()
+        assert not future.cancel()
+        assert "finished" in repr(future)
+        with pytest.raises(concurrent.futures.InvalidStateError):
+            future.set_result(0)
+    manager.submit(tasks.double, 0).result(timeout=30)
+    concurrent.futures.wait([manager.submit(tasks.double, 0)], timeout=30)
+    assert sorted(called) == list(range(0, 2 * count, 2))
+
+
+def test_a_few_calls_of_a_burst_are_not_held_up_by_long_ones(manager: px.Manager, held: Held) -> None:
+    others = [manager.submit(tasks.double, number) for number in range(30)]
+    held.release()
+    assert not concurrent.futures.wait(others, timeout=30).not_done
+
+
+def test_calls_that_wait_for_others_to_travel_with_go_when_no_more_come(manager: px.Manager, tmp_path: Path) -> None:
+    """One interpreter is busy with a call of a burst that ends when the burst's last one was made, at the other."""
+    end = str(tmp_path / "end")
+    first = manager.submit(once_or_touch, end, False)
+    others = [manager.submit(once_or_touch, end, None) for _ in range(50)]
+    last = manager.submit(once_or_touch, end, True)
+    assert not concurrent.futures.wait([first, *others, last], timeout=50).not_done
+    assert first.exception() is None
+
+
+def once_or_touch(path: str, last: bool | None) -> None:
+    if last:
+        Path(path).touch()
+    elif last is False:
+        tasks.once_it_exists(path)

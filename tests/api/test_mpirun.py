@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -206,7 +207,7 @@ def test_a_slow_reader_of_the_output_slows_the_writers_and_nothing_grows(tmp_pat
 
 
 def test_the_reader_of_the_output_may_have_enough(tmp_path: Path) -> None:
-    shell = f"{PHALANX} mpirun -n 2 yes | head -n 2"
+    shell = f"{shlex.quote(PHALANX)} mpirun -n 2 yes | head -n 2"
     done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=30, cwd=tmp_path)
     assert done.stdout == "[0] y\n[0] y\n" or done.stdout.count("y") == 2
     assert done.stderr == ""

@@ -112,6 +112,32 @@ def test_deep_nesting(manager: px.Manager, fuse: bool) -> None:
     assert list(manager.compute(program, range(20))) == [number + 31 for number in range(20)]
 
 
+@pytest.mark.parametrize("fuse", [True, False])
+def test_pipelines_and_farms_nest_to_any_depth(manager: px.Manager, fuse: bool) -> None:
+    program: Any = tasks.increment
+    for _ in range(2000):
+        program = px.Pipeline(program, px.Farm(px.Farm(tasks.increment)), fuse=fuse)
+    assert list(manager.compute(program, [0, 1])) == [2001, 2002]
+    with_loop = px.Loop(program, while_=lambda number: number < 1)
+    assert list(manager.compute(with_loop, [0, 1])) == [2001, 1]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        px.Map,
+        lambda program: px.Loop(program, while_=bool),
+        lambda program: px.Graph({"a": (program, "task")}, result="a"),
+    ],
+)
+def test_what_nests_too_deep_is_an_error_that_says_what_to_do(manager: px.Manager, around: Any) -> None:
+    program: Any = tasks.increment
+    for _ in range(2000):
+        program = around(program)
+    with pytest.raises(px.ProgramError, match="nested more than 64 deep: write the inner ones as a function"):
+        manager.compute(program, [1])
+
+
 def random_program(dice: random.Random, depth: int) -> tuple[Any, Callable[[int], int]]:
     """Some program, and the function that it computes."""
     kind = dice.choice(["farm", "pipeline", "pipeline", "function"]) if depth else "function"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import phalanx as px
 import pytest
 from api.conftest import Script, said
 from phalanx.space import _serve
+from skips import require
 
 from laboratory.processes import Process, until
 
@@ -171,8 +171,7 @@ def test_a_commit_that_is_made_again_after_a_restart_says_how_it_ended(served: S
 def test_a_full_disk_is_said_and_loses_nothing(served: Served) -> None:
     disk = served.folder / "disk"
     disk.mkdir()
-    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
-        pytest.skip("this machine gives nobody a mount of their own")
+    require("user namespaces")
     inside = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh", str(disk))
     server = served.start("--directory", str(disk / "spaces"), inside=inside)
     with px.Space(served.space, durable=True) as space:

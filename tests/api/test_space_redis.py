@@ -19,8 +19,9 @@ import pytest
 from api.conftest import Script
 from conftest import Eventually
 from numpy.typing import NDArray
+from skips import require
 
-from laboratory.redis_server import RedisServer, missing, redis_server
+from laboratory.redis_server import RedisServer, redis_server
 
 
 @dataclass
@@ -36,8 +37,7 @@ class Urgent(Task):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    if reason := missing():
-        pytest.skip(reason)
+    require("redis-server")
     with redis_server() as started:
         yield started
 

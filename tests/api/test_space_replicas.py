@@ -79,7 +79,7 @@ class Group:
         def leading() -> list[str]:
             live = [(name, it) for name, it in self.live() if name != but]
             lines = {name: [line for line in it.stderr().splitlines() if "lead" in line] for name, it in live}
-            return [name for name, said in lines.items() if said and said[-1].startswith("leads the space")]
+            return [name for name, said in lines.items() if said and " leads the space" in said[-1]]
 
         return until(leading, timeout=PATIENCE, what="a leader")[-1]
 

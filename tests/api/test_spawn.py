@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Eventually, has_ended
-from phalanx.cli.programs import library_variables
+from phalanx._commands import library_variables
 
 from laboratory.processes import Process
 

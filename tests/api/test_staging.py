@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import multiprocessing
 import sys
 import threading
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import phalanx as px
 import pytest
 from api import tasks
+from phalanx import security
+from phalanx._tokens import Token, dumps_code
 
 
 class NotHere:
@@ -170,3 +177,96 @@ def test_modules_of_a_relative_path_are_found(tmp_path: Path, monkeypatch: pytes
             assert list(other.compute(thrice, [1])) == [3]
     finally:
         del sys.modules["beside"]
+
+
+@pytest.fixture
+def only_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module that interpreters cannot import, registered to be pickled by value."""
+    (tmp_path / "only_here.py").write_text(
+        "class Point:\n"
+        "    def __init__(self, x):\n        self.x = x\n\n"
+        "    def moved(self):\n        return Point(self.x + 1)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("only_here")
+    cloudpickle.register_pickle_by_value(module)
+    yield module
+    cloudpickle.unregister_pickle_by_value(module)
+    del sys.modules["only_here"]
+
+
+def test_the_class_of_a_task_travels_by_value_where_its_module_is_registered(
+    manager: px.Manager, only_here: Any
+) -> None:
+    points = [only_here.Point(number) for number in range(3)]
+    assert [point.x for point in manager.compute(lambda point: point.moved(), points)] == [1, 2, 3]
+    assert isinstance(manager.submit(tasks.identity, points[1]).result(), only_here.Point)
+    assert [point.x for point in manager.map(tasks.identity, points)] == [0, 1, 2]
+
+
+@functools.lru_cache(maxsize=7, typed=True)
+def importable(number: int) -> int:
+    return number
+
+
+def test_functions_with_a_cache(manager: px.Manager) -> None:
+    @functools.lru_cache(maxsize=7, typed=True)
+    def fibonacci(number: int) -> int:
+        """Calls itself."""
+        return number if number < 2 else fibonacci(number - 1) + fibonacci(number - 2)
+
+    fibonacci.mark = "kept"  # type: ignore[attr-defined]
+    assert list(manager.compute(fibonacci, [1, 50])) == [1, 12586269025]
+    assert list(manager.compute(lambda number: fibonacci(number), [50])) == [12586269025]
+    assert manager.submit(lambda function, number: function(number), fibonacci, 50).result() == 12586269025
+    assert list(manager.compute(importable, [3])) == [3]
+
+    def tell(function: Any) -> tuple[Any, ...]:
+        return function.cache_parameters(), function.__doc__, function.mark, function.cache_info().currsize
+
+    fibonacci(10)
+    expected = {"maxsize": 7, "typed": True}, "Calls itself.", "kept", 0  # what is cached does not travel
+    assert manager.submit(tell, fibonacci).result() == expected
+    assert manager.submit(functools.cache(functools.partial(pow, 2)), 5).result() == 32
+
+
+def test_a_mark_inside_of_a_cache_is_seen(manager: px.Manager) -> None:
+    @functools.cache
+    @px.secure_code
+    def marked(number: int) -> int:
+        return number
+
+    assert dumps_code((marked,)).marked_code
+    assert not dumps_code((tasks.double,)).marked_code
+
+
+def appended(shared: Any, item: Any) -> int:
+    shared.append(item)
+    return len(shared[0])  # a proxy itself
+
+
+def test_proxies_of_a_manager_of_multiprocessing(manager: px.Manager) -> None:
+    with multiprocessing.Manager() as server:
+        outer, inner = server.list(), server.list([1, 2])
+        outer.append(inner)
+        assert manager.submit(appended, outer, "a").result() == 2
+        assert list(manager.compute(functools.partial(appended, outer), ["b"])) == [2]
+        assert list(manager.compute(lambda item: appended(outer, item), ["c"])) == [2]
+        assert outer[1:] == ["a", "b", "c"]
+        assert list(manager.submit(tasks.identity, inner).result()) == [1, 2]
+
+
+def test_the_key_of_a_manager_of_multiprocessing_stays_on_this_machine() -> None:
+    def leads() -> Any:
+        return None
+
+    with multiprocessing.Manager() as server, px.Manager(contract=px.ParDegree(1)) as manager:
+        shared = server.list()
+        key = bytes(multiprocessing.current_process().authkey)
+        assert key in Token((shared,)).pickled
+        security.leads_elsewhere(leads)  # as a manager with executors does
+        assert key not in Token((shared,)).pickled
+        with pytest.raises(px.StagingError, match="does not travel from a program that has interpreters on other"):
+            manager.submit(len, shared).result()
+        del leads
+        assert manager.submit(len, shared).result() == 0

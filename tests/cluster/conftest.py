@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from cluster.grid import Grid
+from skips import require
 
 from laboratory.lab import Lab
-from laboratory.namespaces import obstacle
+from laboratory.namespaces import LAB
 
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """An empty lab. On a machine that cannot have one the test fails in CI and is skipped elsewhere."""
-    if reason := obstacle():
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    """An empty lab."""
+    require(*LAB)
     with Lab() as made:
         yield made
 

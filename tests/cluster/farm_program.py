@@ -40,6 +40,7 @@ class Options:
     module: str | None = None  # imported by the program's code, here and there
     culprit: int = -1  # the task that kills its interpreter
     failing: int = -1  # the task that raises its marker
+    patience: float = 30.0  # for machines to come back
     policy: str = "links"
     secure: str | None = None  # the mark of the whole program
 
@@ -79,7 +80,8 @@ def main() -> int:
     policy = read_policy(options.policy)
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
-        with px.Manager(where, contract=contract, identity=options.identity, policy=policy) as manager:
+        how: dict[str, Any] = {"identity": options.identity, "policy": policy, "patience": options.patience}
+        with px.Manager(where, contract=contract, **how) as manager:
             results = manager.compute(program, tasks)
             for result in results:
                 say(result=result)

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from skips import require
 
 from laboratory import namespaces
 from laboratory.lab import Host, Lab
@@ -228,6 +229,7 @@ def gone(pid: int) -> Callable[[], bool]:
 
 
 def test_every_process_ends_with_the_lab_even_frozen_or_in_another_session() -> None:
+    require(*namespaces.LAB)
     with Lab() as lab:
         a = lab.host("a")
         process = a.popen(["sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"])
@@ -256,6 +258,7 @@ with Lab() as lab:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_stays_after_ctrl_c_or_a_crash(tmp_path: Path, number: signal.Signals) -> None:
+    require(*namespaces.LAB)
     program = CRASHING.format(folder=str(Path(__file__).parents[2]))
     command = [sys.executable, "-c", program]
     crashing = Process(command, title="crashing", files=tmp_path / "crashing", cwd=tmp_path, env=os.environ)

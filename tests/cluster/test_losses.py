@@ -140,7 +140,7 @@ def test_a_task_that_kills_its_interpreters_is_named(grid: Grid) -> None:
 @pytest.mark.parametrize("fault", [crash_machine, silence, freeze_machine, kill_executor])
 def test_when_all_machines_are_gone_the_program_ends_and_names_the_losses(grid: Grid, fault: Fault) -> None:
     executors = grid.executors("left", "right")
-    farm = grid.farm(executors, seconds=0.1, count=1000)
+    farm = grid.farm(executors, seconds=0.1, count=1000, patience=1)
     farm.results(at_least=10)
     for executor in executors:
         fault(farm, executor)
@@ -168,7 +168,7 @@ def test_the_end_of_the_manager_is_the_end_of_its_interpreters(grid: Grid, how: 
 
 def test_the_end_of_an_executor_is_the_end_of_its_interpreters(grid: Grid) -> None:
     left = grid.executors("left")[0]
-    farm = grid.farm([left], degree=2, seconds=1000)
+    farm = grid.farm([left], degree=2, seconds=1000, patience=1)
     farm.fired(at_least=2)
     left.process.signal(signal.SIGINT)
     left.process.wait(timeout=30)

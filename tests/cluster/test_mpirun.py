@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -120,7 +121,7 @@ def test_output_comes_back_whole_however_much_it_is(grid: Grid, executors: list[
 
 def test_standard_input_reaches_rank_0_there(grid: Grid, executors: list[Executor]) -> None:
     hosts = ",".join(executor.address for executor in executors)
-    shell = f"head -c 3000000 /dev/zero | {PHALANX} mpirun --hosts {hosts} -n 3 wc -c"
+    shell = f"head -c 3000000 /dev/zero | {shlex.quote(str(PHALANX))} mpirun --hosts {hosts} -n 3 wc -c"
     process = grid.desk.popen(["sh", "-c", shell], env=grid.env)
     assert sorted(finished(process).lines()) == ["[0] 3000000", "[1] 0", "[2] 0"]
 

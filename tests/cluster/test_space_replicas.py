@@ -77,7 +77,7 @@ class Cuts:
                 name: [line for line in member.process.stderr().splitlines() if "lead" in line]
                 for name, member in self.members.items()
             }
-            return [name for name, lines in said.items() if lines and lines[-1].startswith("leads the space")]
+            return [name for name, lines in said.items() if lines and " leads the space" in lines[-1]]
 
         return until(leading, timeout=PATIENCE, what="a leader")[-1]
 

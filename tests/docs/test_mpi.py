@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from phalanx.cli.programs import LIBRARIES
+from phalanx._commands import LIBRARIES
 
 from docs import mpi
 

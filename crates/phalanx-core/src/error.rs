@@ -16,6 +16,8 @@ pub enum WireError {
     Lengths,
     #[error("an answer to a firing that was not sent, or more results than tasks")]
     UnexpectedAnswer,
+    #[error("memory that the peer shares is not what it says: {0}")]
+    Memory(&'static str),
 }
 
 /// Why bytes are no tuple, template or query (the encoding is in `space::value`). Who wrote them is at fault.

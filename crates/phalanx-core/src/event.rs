@@ -17,8 +17,12 @@ pub enum Event {
     Message { id: InterpreterId, message: FromInterpreter, body: Bytes },
     /// Bytes arrived from an interpreter, whole message or not: it lives.
     Heard { id: InterpreterId },
+    /// The process of an interpreter that may be silent was seen to live; told again before each tick.
+    Alive { id: InterpreterId },
     /// An interpreter's link ended.
     Lost { id: InterpreterId, cause: Cause },
+    /// Little time passed, while an interpreter had nothing to do.
+    Look,
     /// Time passed.
     Tick,
 }
@@ -28,6 +32,8 @@ pub enum Event {
 pub enum Cause {
     /// Its process ended, so what it was firing is under suspicion.
     Died { how: String },
+    /// It ended with the executor that had started it, which says no more how: that is not the fault of a task.
+    Gone { how: String },
     /// Nothing was heard from it for this many milliseconds: frozen, or its cable is cut.
     Silent { milliseconds: u64 },
     /// What arrived is not what the other end sent: somebody on the wire altered it.
@@ -36,10 +42,18 @@ pub enum Cause {
     Protocol { what: String },
 }
 
+impl Cause {
+    /// Whether what it was firing is to blame, as far as is known.
+    pub fn accuses(&self) -> bool {
+        matches!(self, Cause::Died { .. } | Cause::Protocol { .. })
+    }
+}
+
 impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Cause::Died { how } => write!(f, "died: {how}"),
+            Cause::Gone { how } => write!(f, "is gone: {how}"),
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
             Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
@@ -69,8 +83,9 @@ pub enum Outcome {
     Results { first: TaskId, tokens: Tokens },
     /// The task raised; `error` is the pickled exception as the interpreter `by` sent it.
     Raised { task: TaskId, error: Bytes, by: String },
-    /// Firing the task, here as the token that was fired, ended these interpreters, one after the other.
-    Culprit { task: TaskId, token: Tokens, index: u32, killed: Vec<String> },
+    /// Firing the task ended these interpreters, one after the other. Of the token only its `bytes` are told, about,
+    /// since unpickling it may end the reader too.
+    Culprit { task: TaskId, bytes: u64, killed: Vec<String> },
     /// The contract on time is not met. `asked` and `reached` are tasks a second, or seconds.
     Unmet { asked: f64, reached: f64, why: String },
     /// Every result was delivered.

@@ -1,10 +1,11 @@
 //! Memory for the body of an arriving frame.
 
 use crate::copy::copy;
+use crate::pages::{enlarge, obtain, release};
 use crate::sync::lock;
 use bytes::Bytes;
 use phalanx_core::wire::ALIGNMENT;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -16,22 +17,32 @@ const FIRST: usize = 64 << 20;
 const POOLED: std::ops::RangeInclusive<usize> = 128 << 10..=8 << 20;
 const MOST_POOLED: usize = 16 << 20;
 
+/// Longer bodies have memory of their own from the system.
+const fn is_mapped(capacity: usize) -> bool {
+    capacity > *POOLED.end()
+}
+
+const _: () = assert!(is_mapped(FIRST), "what grows is mapped");
+
 #[derive(Default)]
 struct Pool {
     /// Addresses and capacities.
     free: Vec<(usize, usize)>,
     bytes: usize,
+    /// The fewest of them that were free since the pool was trimmed last: nobody needed those.
+    idle: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0, idle: 0 });
 
 impl Pool {
     /// Memory of at least `capacity` bytes, and not more than twice that.
     fn take(&mut self, capacity: usize) -> Option<(usize, usize)> {
         let fits = |entry: &(usize, usize)| (capacity..=capacity.saturating_mul(2)).contains(&entry.1);
         let index = self.free.iter().rposition(fits)?;
-        let entry = self.free.swap_remove(index);
+        let entry = self.free.remove(index);
         self.bytes -= entry.1;
+        self.idle = self.idle.min(self.free.len());
         Some(entry)
     }
 
@@ -44,6 +55,24 @@ impl Pool {
         }
         keeps
     }
+}
+
+/// Gives memory back that no body has needed since the last call. To be called about once in a second.
+pub fn trim() {
+    let mut pool = pool();
+    let idle = pool.idle.min(pool.free.len());
+    let unused: Vec<_> = pool.free.drain(..idle).collect();
+    pool.bytes -= unused.iter().map(|(_, capacity)| capacity).sum::<usize>();
+    pool.idle = pool.free.len();
+    drop(pool);
+    for (address, capacity) in unused {
+        // SAFETY: the pool holds memory that nobody uses, with its capacity.
+        unsafe { dealloc(address as *mut u8, layout_of(capacity)) }
+    }
+}
+
+fn layout_of(capacity: usize) -> Layout {
+    Layout::from_size_align(capacity, ALIGNMENT).expect("was valid when allocated")
 }
 
 fn pool() -> std::sync::MutexGuard<'static, Pool> {
@@ -141,21 +170,25 @@ impl Body {
         if capacity <= self.capacity {
             return;
         }
-        let layout = Layout::from_size_align(capacity, ALIGNMENT).expect("bounded by MAX_BODY");
-        // SAFETY: sizes are not zero, and the old layout is the one the memory was allocated with.
+        let layout = layout_of(capacity);
+        // SAFETY: sizes are not zero, and what there is was obtained so: what begins short never grows.
         let memory = unsafe {
             match self.capacity {
+                0 if is_mapped(capacity) => obtain(capacity),
                 0 => alloc(layout),
-                _ => realloc(self.memory.as_ptr(), self.layout(), capacity),
+                _ => enlarge(self.memory.as_ptr(), self.capacity, capacity),
             }
         };
         self.memory = NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout));
         self.capacity = capacity;
     }
+}
 
-    fn layout(&self) -> Layout {
-        Layout::from_size_align(self.capacity, ALIGNMENT).expect("was valid when allocated")
-    }
+/// A copy, in memory that is kept for the next ones where it is large.
+pub fn copy_of(bytes: &[u8]) -> Bytes {
+    let mut body = Body::new(bytes.len());
+    body.take_from(bytes);
+    body.into_bytes()
 }
 
 impl AsRef<[u8]> for Body {
@@ -167,9 +200,13 @@ impl AsRef<[u8]> for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if self.capacity > 0 && !pool().put(self.memory.as_ptr() as usize, self.capacity) {
+        match self.capacity {
+            0 => {}
+            // SAFETY: obtained with this length, and nobody uses it any more.
+            capacity if is_mapped(capacity) => unsafe { release(self.memory.as_ptr(), capacity) },
+            capacity if pool().put(self.memory.as_ptr() as usize, capacity) => {}
             // SAFETY: allocated with this layout.
-            unsafe { dealloc(self.memory.as_ptr(), self.layout()) }
+            capacity => unsafe { dealloc(self.memory.as_ptr(), layout_of(capacity)) },
         }
     }
 }

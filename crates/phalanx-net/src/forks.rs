@@ -3,23 +3,44 @@
 #[cfg(unix)]
 use std::sync::Once;
 #[cfg(unix)]
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(unix)]
 static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Counts when a fork begins, and when it is done: memory that is lent out between the two may be the fork's as well.
+#[cfg(unix)]
+static BEGUN_AND_DONE: AtomicU64 = AtomicU64::new(0);
+#[cfg(unix)]
+static COUNTED: Once = Once::new();
 
 /// The number of this process: a child of `fork` has another one than its parent. Not the system's number, since asking for
 /// that is a system call.
 #[cfg(unix)]
 pub fn process() -> u32 {
-    static COUNTED: Once = Once::new();
+    count();
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Another number for every fork that this process makes: what was there before has a copy since.
+#[cfg(unix)]
+pub fn so_far() -> u64 {
+    count();
+    BEGUN_AND_DONE.load(Ordering::SeqCst)
+}
+
+#[cfg(unix)]
+fn count() {
     COUNTED.call_once(|| {
-        // SAFETY: the function only adds to a number, which may be done in the child of a process with threads. It fails
+        // SAFETY: the functions only add to numbers, which may be done in the child of a process with threads. It fails
         // only without memory for a few bytes.
-        let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        let failed = unsafe { libc::pthread_atfork(Some(at_fork), Some(at_fork), Some(in_child)) };
         assert!(failed == 0, "no memory");
     });
-    FORKS.load(Ordering::Relaxed)
+}
+
+#[cfg(unix)]
+unsafe extern "C" fn at_fork() {
+    BEGUN_AND_DONE.fetch_add(1, Ordering::SeqCst);
 }
 
 #[cfg(unix)]
@@ -33,13 +54,27 @@ pub fn process() -> u32 {
     0
 }
 
+/// The same where there are no forks.
+#[cfg(not(unix))]
+pub fn so_far() -> u64 {
+    0
+}
+
+/// Held by tests that fork, and by those to which another test's fork would make a difference.
+#[cfg(test)]
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
     #[test]
     fn a_fork_has_another_number() {
-        let before = process();
+        let _alone = alone();
+        let (before, copies) = (process(), so_far());
         // SAFETY: the child does nothing but end, with the answer.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -51,5 +86,6 @@ mod tests {
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1);
         assert_eq!(process(), before);
+        assert_eq!(so_far(), copies + 2);
     }
 }

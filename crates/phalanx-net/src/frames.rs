@@ -1,10 +1,11 @@
 //! Frames from a stream of bytes, and onto it.
 
-use crate::body::Body;
+use crate::body::{Body, copy_of};
+use crate::memory::{File, Filled, Table};
 use bytes::{Buf, Bytes};
 use phalanx_core::error::WireError;
 use phalanx_core::level::Level;
-use phalanx_core::wire::{PREFIX, Prefix};
+use phalanx_core::wire::{PREFIX, Prefix, set_place};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -31,6 +32,14 @@ pub struct Assembler {
     gate: Guarded,
     /// Bytes of a body to be thrown away.
     skip: u64,
+    /// Where bodies may lie in memory that the peer shares.
+    memory: Option<Table>,
+    /// What was passed on with bytes whose frame has not been understood yet.
+    files: VecDeque<File>,
+    /// A body that is whole.
+    whole: Option<Bytes>,
+    /// Bytes of all such bodies so far.
+    shared: u64,
 }
 
 #[derive(Default)]
@@ -45,7 +54,49 @@ impl std::fmt::Debug for Guarded {
 impl Assembler {
     /// Takes bodies of up to `most_body` bytes.
     pub fn new(most_body: u64) -> Assembler {
-        Assembler { most_body, start: Vec::new(), prefix: None, body: None, gate: Guarded::default(), skip: 0 }
+        Assembler {
+            most_body,
+            start: Vec::new(),
+            prefix: None,
+            body: None,
+            gate: Guarded::default(),
+            skip: 0,
+            memory: None,
+            files: VecDeque::new(),
+            whole: None,
+            shared: 0,
+        }
+    }
+
+    /// Takes bodies that lie in shared memory too.
+    pub(crate) fn share(&mut self, memory: Table) {
+        self.memory = Some(memory);
+    }
+
+    /// Takes bytes as [`Assembler::feed`] does, and a file that came with them: that of the last frame which begins there.
+    pub(crate) fn feed_with(
+        &mut self,
+        bytes: &[u8],
+        file: Option<File>,
+        on_frame: &mut impl FnMut(Frame),
+    ) -> Result<(), WireError> {
+        self.files.extend(file);
+        self.feed(bytes, on_frame)?;
+        // One may belong to the frame that has begun, and then comes the next one with the rest of that at the earliest.
+        let begun = match self.prefix {
+            Some(prefix) => prefix.place.is_some_and(|place| place.fresh),
+            None => !self.start.is_empty(),
+        };
+        if self.files.len() > usize::from(begun) {
+            Err(WireError::Memory("a file that no frame names"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Bytes of bodies that lay in shared memory, so far.
+    pub fn shared(&self) -> u64 {
+        self.shared
     }
 
     /// From the next frame on, takes bodies of up to `most` bytes.
@@ -91,7 +142,9 @@ impl Assembler {
     /// Hands out the frame if its last byte has come.
     pub fn finish(&mut self, on_frame: &mut impl FnMut(Frame)) {
         if self.body.as_ref().is_some_and(|body| body.missing() == 0) {
-            let body = self.body.take().expect("just seen").into_bytes();
+            self.whole = self.body.take().map(Body::into_bytes);
+        }
+        if let Some(body) = self.whole.take() {
             let header = std::mem::take(&mut self.start).split_off(PREFIX);
             self.prefix = None;
             on_frame(Frame { header, body });
@@ -120,9 +173,16 @@ impl Assembler {
         }
         if let Some(prefix) = self.prefix.filter(|prefix| self.start.len() == PREFIX + prefix.header) {
             let gate = self.gate.0.as_mut().filter(|_| prefix.body > 0);
-            match gate.is_none_or(|gate| gate(&self.start[PREFIX..], prefix.body)) {
-                true => self.body = Some(Body::new(prefix.body as usize)),
-                false => self.skip = prefix.body,
+            let wanted = gate.is_none_or(|gate| gate(&self.start[PREFIX..], prefix.body));
+            match prefix.place {
+                Some(place) => {
+                    let memory = self.memory.as_mut().ok_or(WireError::NoMessage)?;
+                    let file = if place.fresh { self.files.pop_front() } else { None };
+                    self.whole = Some(memory.take(place, prefix.body, file)?);
+                    self.shared += prefix.body;
+                }
+                None if wanted => self.body = Some(Body::new(prefix.body as usize)),
+                None => self.skip = prefix.body,
             }
         }
         Ok(())
@@ -132,10 +192,42 @@ impl Assembler {
 /// Frames on their way out: encoded pieces in order, each with its level. Bodies are referred to, not copied.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    pieces: VecDeque<(Level, Bytes)>,
+    pieces: VecDeque<Piece>,
     bytes: usize,
     /// Bytes of all frames so far.
     queued: u64,
+    /// Frames whose body has no place yet.
+    homeless: usize,
+}
+
+#[derive(Debug)]
+struct Piece {
+    level: Level,
+    bytes: Bytes,
+    long: Long,
+}
+
+/// What belongs to a frame's beginning where its body may lie in shared memory.
+#[derive(Debug, Default)]
+enum Long {
+    #[default]
+    No,
+    /// The body waits for a place.
+    Waiting(Vec<Bytes>),
+    /// It has one. A file that is to be passed on goes with the piece's first byte.
+    Filled(Box<Filled>),
+}
+
+impl Piece {
+    /// Bytes that are sent, also those in shared memory.
+    fn weight(&self) -> usize {
+        self.bytes.len()
+            + match &self.long {
+                Long::No => 0,
+                Long::Waiting(body) => body.iter().map(Bytes::len).sum(),
+                Long::Filled(filled) => filled.length(),
+            }
+    }
 }
 
 /// A body up to this many bytes is copied behind its header: one piece costs the system less than two.
@@ -155,11 +247,65 @@ impl Outbox {
         std::iter::once(Bytes::from(start)).chain(body).for_each(|piece| self.push_piece(level, piece));
     }
 
+    /// A frame whose body is to lie in shared memory: [`Outbox::next_waiting`] asks for its place.
+    pub(crate) fn push_waiting(&mut self, level: Level, start: Vec<u8>, body: Vec<Bytes>) {
+        self.homeless += 1;
+        self.push_long(Piece { level, bytes: start.into(), long: Long::Waiting(body) });
+    }
+
+    /// A frame whose body lies in shared memory.
+    pub(crate) fn push_filled(&mut self, level: Level, mut start: Vec<u8>, body: Filled) {
+        set_place(&mut start, Some(body.place));
+        self.push_long(Piece { level, bytes: start.into(), long: Long::Filled(Box::new(body)) });
+    }
+
+    fn push_long(&mut self, piece: Piece) {
+        self.queued += piece.weight() as u64;
+        self.bytes += piece.weight();
+        self.pieces.push_back(piece);
+    }
+
+    /// Whether a body waits for a place.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.homeless > 0
+    }
+
+    /// The first body that waits for a place.
+    pub(crate) fn next_waiting(&self) -> Option<Vec<Bytes>> {
+        self.pieces.iter().find_map(|piece| match &piece.long {
+            Long::Waiting(body) => Some(body.clone()),
+            _ => None,
+        })
+    }
+
+    /// Gives it a place; none: it goes through the socket.
+    pub(crate) fn place(&mut self, filled: Option<Filled>) {
+        let is_waiting = |piece: &Piece| matches!(piece.long, Long::Waiting(_));
+        let Some(at) = self.pieces.iter().position(is_waiting) else { return };
+        self.homeless -= 1;
+        let piece = &mut self.pieces[at];
+        let Long::Waiting(body) = std::mem::take(&mut piece.long) else { return };
+        match filled {
+            Some(filled) => {
+                let mut start = Vec::from(&piece.bytes[..]);
+                set_place(&mut start, Some(filled.place));
+                (piece.bytes, piece.long) = (start.into(), Long::Filled(Box::new(filled)));
+            }
+            None => {
+                let level = piece.level;
+                let body = body.into_iter().filter(|bytes| !bytes.is_empty()).enumerate();
+                body.for_each(|(offset, bytes)| {
+                    self.pieces.insert(at + 1 + offset, Piece { level, bytes, long: Long::No });
+                });
+            }
+        }
+    }
+
     /// One more piece.
     pub fn push_piece(&mut self, level: Level, piece: Bytes) {
         if !piece.is_empty() {
             self.bytes += piece.len();
-            self.pieces.push_back((level, piece));
+            self.pieces.push_back(Piece { level, bytes: piece, long: Long::No });
         }
     }
 
@@ -173,9 +319,10 @@ impl Outbox {
         self.queued
     }
 
-    /// The level of the first piece.
+    /// The level of the first piece, if that can be taken now.
     pub fn level(&self) -> Option<Level> {
-        self.pieces.front().map(|(level, _)| *level)
+        let first = self.pieces.front().filter(|piece| !matches!(piece.long, Long::Waiting(_)));
+        first.map(|piece| piece.level)
     }
 
     /// Takes the first pieces off, up to `most` bytes, all of one level.
@@ -183,23 +330,36 @@ impl Outbox {
         self.take_before(most, usize::MAX)
     }
 
-    /// The same, but ends before a piece of at least `long` bytes, unless that is the first.
+    /// The same, but ends before a piece of at least `long` bytes, unless that is the first. One that passes a file on comes
+    /// alone.
     pub fn take_before(&mut self, most: usize, long: usize) -> Outbox {
         let (mut taken, first) = (Outbox::default(), self.level());
-        let goes_with = |taken: &Outbox, (level, piece): &(Level, Bytes)| {
-            Some(*level) == first && (taken.bytes == 0 || piece.len() < long)
+        let goes_with = |taken: &Outbox, piece: &Piece| {
+            Some(piece.level) == first
+                && match &piece.long {
+                    Long::No => taken.bytes == 0 || piece.bytes.len() < long,
+                    Long::Waiting(_) => false,
+                    Long::Filled(_) => taken.bytes == 0,
+                }
         };
         while taken.bytes < most && taken.pieces.len() < MOST_SLICES {
             if !self.pieces.front().is_some_and(|next| goes_with(&taken, next)) {
                 break;
             }
-            let Some((level, mut piece)) = self.pieces.pop_front() else { break };
-            let wanted = piece.len().min(most - taken.bytes);
-            if wanted < piece.len() {
-                self.pieces.push_front((level, piece.split_off(wanted)));
+            let Some(mut piece) = self.pieces.pop_front() else { break };
+            if let Long::Filled(_) = piece.long {
+                self.bytes -= piece.weight();
+                taken.bytes += piece.bytes.len();
+                taken.pieces.push_back(piece);
+                break;
             }
-            self.bytes -= piece.len();
-            taken.push_piece(level, piece);
+            let wanted = piece.bytes.len().min(most - taken.bytes);
+            if wanted < piece.bytes.len() {
+                let (level, bytes) = (piece.level, piece.bytes.split_off(wanted));
+                self.pieces.push_front(Piece { level, bytes, long: Long::No });
+            }
+            self.bytes -= piece.bytes.len();
+            taken.push_piece(piece.level, piece.bytes);
         }
         taken
     }
@@ -212,12 +372,17 @@ impl Outbox {
 
     /// Replaces every piece by a copy.
     pub fn own(&mut self) {
-        self.pieces.iter_mut().for_each(|(_, piece)| *piece = Bytes::copy_from_slice(piece));
+        for piece in &mut self.pieces {
+            piece.bytes = copy_of(&piece.bytes);
+            if let Long::Waiting(body) = &mut piece.long {
+                body.iter_mut().for_each(|bytes| *bytes = copy_of(bytes));
+            }
+        }
     }
 
     /// The pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
-        self.pieces.iter().map(|(_, piece)| piece)
+        self.pieces.iter().map(|piece| &piece.bytes)
     }
 
     /// The only piece, where there is one.
@@ -230,15 +395,41 @@ impl Outbox {
         self.pieces().take(MOST_SLICES).map(|piece| IoSlice::new(piece)).collect()
     }
 
+    /// Bytes of the bodies in shared memory that go with the pieces.
+    pub(crate) fn shared(&self) -> usize {
+        self.pieces.iter().map(Piece::weight).sum::<usize>() - self.bytes
+    }
+
+    /// The file that is to be passed on with the first byte.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.pieces.front()?.long {
+            Long::Filled(filled) => filled.file.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Its file cannot be passed on: the first frame's body goes behind its beginning.
+    pub(crate) fn inline_first(&mut self) {
+        let Some(piece) = self.pieces.front_mut() else { return };
+        let Long::Filled(filled) = std::mem::take(&mut piece.long) else { return };
+        let mut start = Vec::from(&piece.bytes[..]);
+        set_place(&mut start, None);
+        piece.bytes = start.into();
+        let (level, bytes) = (piece.level, filled.into_bytes());
+        self.bytes += bytes.len();
+        self.pieces.insert(1, Piece { level, bytes, long: Long::No });
+    }
+
     /// The first `count` bytes are written.
     pub fn advance(&mut self, mut count: usize) {
         self.bytes -= count;
         while count > 0 {
-            let (_, first) = self.pieces.front_mut().expect("not more was written than there was");
-            if first.len() > count {
-                return first.advance(count);
+            let first = self.pieces.front_mut().expect("not more was written than there was");
+            first.long = Long::No; // a file goes with the first byte
+            if first.bytes.len() > count {
+                return first.bytes.advance(count);
             }
-            count -= first.len();
+            count -= first.bytes.len();
             self.pieces.pop_front();
         }
     }

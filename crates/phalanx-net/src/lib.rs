@@ -11,6 +11,8 @@ pub mod forks;
 pub mod frames;
 pub mod identity;
 pub mod link;
+pub mod memory;
+mod pages;
 pub mod preamble;
 pub mod runtime;
 pub mod seal;

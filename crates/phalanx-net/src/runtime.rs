@@ -138,8 +138,7 @@ mod system {
     /// Whether a socket lies there that nobody listens at.
     pub fn is_stale(path: &Path) -> bool {
         let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-        let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        is_socket && Socket::dial_path(path).err().is_some_and(refused)
+        is_socket && Socket::is_dead(path)
     }
 
     /// Only this user can connect from the first moment on.

@@ -13,8 +13,8 @@ use phalanx_net::identity::Member;
 pub enum Place {
     /// Processes of this machine.
     ThisMachine,
-    /// The executors at these addresses.
-    Executors { addresses: Vec<Address>, member: Box<Member> },
+    /// The executors at these addresses, which know the user's program by this token.
+    Executors { addresses: Vec<Address>, member: Box<Member>, program: [u8; 16] },
 }
 
 /// Reaches the place. `asked`: the contract, which the machines must be able to meet.
@@ -26,8 +26,8 @@ pub fn connect(
 ) -> Result<Box<dyn Source>, RecruitError> {
     match place {
         Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
-        Place::Executors { addresses, member } => {
-            Ok(Box::new(Executors::connect(addresses, &member, policy, start.python, asked)?))
+        Place::Executors { addresses, member, program } => {
+            Ok(Box::new(Executors::connect(addresses, (&member, program), policy, start.python, asked)?))
         }
     }
 }

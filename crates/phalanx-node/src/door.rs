@@ -1,6 +1,7 @@
 //! How peers come in, to an executor as to a server of spaces: accepted in threads of their own, given a moment to prove
 //! who they are, and bounded in number until they have.
 
+use crate::log::Log;
 use phalanx_core::level::{LevelSet, Levels};
 use phalanx_net::identity::{Member, Role, role_and_name};
 use phalanx_net::preamble::Preamble;
@@ -25,8 +26,6 @@ const STACK: usize = 512 << 10;
 
 /// What is behind a door: serves a peer that has said what it wants, in the peer's own thread. An error is for the log.
 pub type Serve = Box<dyn Fn(Peer, Preamble) -> io::Result<()> + Send + Sync>;
-/// Told of what the machine's owner may want to know.
-pub type Log = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Where peers come in, over one or several listeners.
 pub struct Door {
@@ -98,7 +97,10 @@ impl Door {
             let door = peer.door.clone();
             if let Err(error) = peer.serve() {
                 let from = from.map_or("a process of this machine".to_owned(), |from| from.to_string());
-                (door.log)(format!("refused {from}: {error}"));
+                match error.kind() {
+                    io::ErrorKind::UnexpectedEof => door.log.debug(format!("{from} left before it was served")),
+                    _ => door.log.warning(format!("refused {from}: {error}")),
+                }
             }
             door.proved(number); // or is gone
         };

@@ -2,9 +2,10 @@
 //! them when they are let go, when their user is gone, and when it ends itself.
 
 use crate::control::{self, Pulse, tell};
-use crate::door::{Door, Log, Peer, check_accepted, refused};
+use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
-use crate::places::Places;
+use crate::log::Log;
+use crate::places::{Holder, Model, Places};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
@@ -19,6 +20,7 @@ use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
 use phalanx_net::sync::lock;
+use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -94,7 +96,7 @@ impl Drop for Leaving<'_> {
         session.link.close();
         let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
         left.into_iter().for_each(|request| self.service.release(&session, request));
-        (self.service.log)(format!("{} is gone", session.user));
+        self.service.log.info(format!("{} is gone", session.user));
     }
 }
 
@@ -110,20 +112,25 @@ struct Session {
     interpreters: Mutex<HashMap<u32, Started>>,
 }
 
+impl Session {
+    /// Interpreters that are stopped, and therefore silent.
+    fn stopped(&self) -> Vec<u32> {
+        let interpreters = lock(&self.interpreters);
+        let stopped = interpreters.iter().filter(|(_, it)| it.process.try_lock().is_ok_and(|it| it.is_stopped()));
+        stopped.map(|(request, _)| *request).collect()
+    }
+}
+
 struct Started {
     process: Arc<Mutex<Process>>,
     token: Token,
+    /// Given back when this is dropped.
+    _place: Box<dyn Any + Send>,
 }
 
 impl Executor {
     /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own.
-    pub fn start(
-        address: &str,
-        member: Member,
-        options: Options,
-        log: impl Fn(String) + Send + Sync + 'static,
-    ) -> io::Result<Executor> {
-        let log: Log = Arc::new(log);
+    pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
         let listener = Listener::bind(address)?;
         let address = listener.address()?;
         let (mut listeners, mut path) = (vec![listener], None);
@@ -132,7 +139,7 @@ impl Executor {
         if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
-        let places = Arc::new(Places::new(options.capacity));
+        let places = Places::new(options.capacity);
         let Options { policy, accepted, exports, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, log.clone());
         let service = Arc::new(Service {
@@ -235,13 +242,13 @@ impl Service {
         });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
-        (self.log)(format!("serving {}", session.user));
+        self.log.info(format!("serving {}", session.user));
         let Options { capacity, python, .. } = self.options.clone();
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx: VERSION.to_owned(), levels });
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, frame);
         reader.run(PAUSE, on_frame, |link| {
-            pulse.pause(link, &FromExecutor::Beat);
+            pulse.pause_with(link, || FromExecutor::Beat { stopped: session.stopped() });
             self.reap(&session);
             if self.closed.load(Ordering::Acquire) {
                 link.close();
@@ -257,21 +264,21 @@ impl Service {
         check_accepted(&self.options.accepted, &user)?;
         peer.proved();
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
-        (self.log)(format!("serving {user}, who starts a message passing program"));
+        self.log.info(format!("serving {user}, who starts a message passing program"));
         self.programs.fetch_add(1, Ordering::AcqRel);
         let Options { capacity, policy, command, environment, .. } = &self.options;
         let terms = Terms {
             capacity: *capacity,
-            free: self.places.free(),
+            user: &user,
+            places: &self.places,
             policy,
             python: command.first().map_or("python3", String::as_str),
             environment,
             folders: &self.folders,
-            keep: &|count| Places::keep(&self.places, count),
             closed: &self.closed,
         };
         serve_program(&link, reader, &terms);
-        (self.log)(format!("{user}'s message passing program is gone"));
+        self.log.info(format!("{user}'s message passing program is gone"));
         self.programs.fetch_sub(1, Ordering::AcqRel);
         Ok(())
     }
@@ -285,15 +292,15 @@ impl Service {
 
     fn on_frame(&self, session: &Session, frame: Frame) {
         match decode(&frame.header) {
-            Ok(ToExecutor::Recruit { request, levels }) => self.recruit(session, request, levels),
+            Ok(ToExecutor::Recruit { request, levels, program }) => self.recruit(session, request, levels, program),
             Ok(ToExecutor::Release { request }) => self.release(session, request),
             Ok(ToExecutor::Beat) => {}
             Err(_) => session.link.close(),
         }
     }
 
-    fn recruit(&self, session: &Session, request: u32, levels: Levels) {
-        match self.start_interpreter(session, request, levels) {
+    fn recruit(&self, session: &Session, request: u32, levels: Levels, program: [u8; 16]) {
+        match self.start_interpreter(session, request, levels, program) {
             Ok((token, certificate)) => {
                 let message = FromExecutor::Recruited { request, token };
                 session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
@@ -303,28 +310,37 @@ impl Service {
         }
     }
 
-    fn start_interpreter(&self, session: &Session, request: u32, levels: Levels) -> io::Result<(Token, Vec<u8>)> {
+    fn start_interpreter(
+        &self,
+        session: &Session,
+        request: u32,
+        levels: Levels,
+        program: [u8; 16],
+    ) -> io::Result<(Token, Vec<u8>)> {
         let too_weak = |mark: &Mark| !session.levels[*mark as usize].contains(levels.of(*mark));
         if let Some(mark) = Mark::ALL.into_iter().find(too_weak) {
             let (asked, taken) = (levels.of(mark), session.levels[mark as usize]);
             return Err(io::Error::other(format!("a data link is to be {asked}, but this machine takes {taken}")));
         }
         // Counted before it is started, so that nobody waits for that.
-        if let Err(taken) = self.places.take(1) {
-            return Err(io::Error::other(format!("all {taken} interpreters of this machine are in use")));
-        }
+        let holder = Holder { user: session.user.clone(), program };
+        let in_use =
+            |_| io::Error::other(format!("all {} interpreters of this machine are in use", self.options.capacity));
+        let place = self.places.share(holder, Model::Interpreters).keep(1).map_err(in_use)?;
         let made_before = lock(&session.interpreters).contains_key(&request);
-        let started = match made_before {
+        match made_before {
             true => Err(io::Error::other("this request was made before")),
-            false => self.start_process(session, request, levels),
-        };
-        if started.is_err() {
-            self.places.give_back(1);
+            false => self.start_process(session, request, levels, place),
         }
-        started
     }
 
-    fn start_process(&self, session: &Session, request: u32, levels: Levels) -> io::Result<(Token, Vec<u8>)> {
+    fn start_process(
+        &self,
+        session: &Session,
+        request: u32,
+        levels: Levels,
+        place: Box<dyn Any + Send>,
+    ) -> io::Result<(Token, Vec<u8>)> {
         let identity = |error: IdentityError| io::Error::other(error);
         let own = KeyedCertificate::ephemeral().map_err(identity)?;
         let secrets = levels.need_handshake().then(|| Secrets::new(&own, &session.certificate));
@@ -333,7 +349,7 @@ impl Service {
         let token = random_token();
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, (session.from, process.clone()));
-        lock(&session.interpreters).insert(request, Started { process, token });
+        lock(&session.interpreters).insert(request, Started { process, token, _place: place });
         Ok((token, own.certificate.to_vec()))
     }
 
@@ -341,8 +357,8 @@ impl Service {
     fn release(&self, session: &Session, request: u32) {
         let Some(started) = lock(&session.interpreters).remove(&request) else { return };
         lock(&self.expecting).remove(&started.token);
-        lock(&started.process).end();
-        self.places.give_back(1);
+        let how = lock(&started.process).end();
+        tell(&session.link, &FromExecutor::Ended { request, how });
     }
 
     /// Makes room for others where interpreters ended by themselves; their user sees it on their own link.

@@ -5,20 +5,24 @@
 //! ends too. The key with which an interpreter proves itself is made for it alone; the code that it runs never
 //! sees the machine's.
 
+use crate::ending::{self, Before};
+use crate::printing::{self, Printing, open_standard_streams};
+use bytes::Bytes;
 use phalanx_core::level::Levels;
 use phalanx_core::wire::MAX_BODY;
+use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::handshake;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A handshake with a live peer takes milliseconds.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// A handshake takes milliseconds, and seconds where both machines are busy.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 /// The tether carries a few paths and certificates.
 const MOST_BEGIN: u32 = 1 << 20;
 
@@ -64,6 +68,7 @@ impl Secrets {
 pub struct Process {
     child: Child,
     tether: Socket,
+    before: Before,
     /// How it ended, once that was asked for.
     end: Option<String>,
 }
@@ -79,8 +84,9 @@ impl Process {
         // The interpreters are the parallelism: a library's own threads would only get into each other's way.
         let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
         command.envs(unset.map(|variable| (variable, "1")));
+        let before = Before::now();
         let child = command.spawn()?;
-        let process = Process { child, tether, end: None }; // ended with whatever goes wrong from here on
+        let process = Process { child, tether, before, end: None }; // ended with whatever goes wrong from here on
         let bytes = postcard::to_stdvec(begin).map_err(io::Error::other)?;
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
         (&process.tether).write_all(&bytes)?;
@@ -97,13 +103,30 @@ impl Process {
         self.end.is_some() || is_zombie(&self.child)
     }
 
+    /// Whether it lives and is not stopped. A process that only waits for the processor, or the disk, does.
+    pub fn is_alive(&self) -> bool {
+        self.end.is_none() && ending::state(self.child.id()).is_some_and(|state| !"TtZX".contains(state))
+    }
+
+    /// Whether it is stopped, as by a debugger.
+    pub fn is_stopped(&self) -> bool {
+        self.end.is_none() && ending::state(self.child.id()).is_some_and(|state| "Tt".contains(state))
+    }
+
     /// Ends it and what it has started, now; how it ended, which may have been before.
     pub fn end(&mut self) -> String {
         if self.end.is_none() {
             end_group(&mut self.child);
-            self.end = Some(self.child.wait().map_or_else(|error| error.to_string(), describe));
+            self.end = Some(ending::wait(&self.child, self.before));
         }
         self.end.clone().unwrap_or_default()
+    }
+
+    /// What it printed and did not send any more, once it has ended. Its own parent only may read that: an executor leaves
+    /// it, since it is the user's.
+    pub fn last_words(&self) -> Vec<(Kind, Bytes)> {
+        let pipes: Vec<_> = std::iter::from_fn(|| self.tether.receive_file_now().ok()).take(2).collect();
+        printing::left(&pipes)
     }
 }
 
@@ -145,19 +168,10 @@ pub(crate) fn end_group(child: &mut Child) {
     let _ = child.kill();
 }
 
-#[cfg(unix)]
-fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("killed by signal {signal}"),
-        (_, Some(code)) => format!("exited with status {code}"),
-        _ => status.to_string(),
-    }
-}
-
-/// The child's beginning: what its parent tells it, and its data link. Waits until the link is there. From
-/// then on the process ends when its parent does.
-pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
+/// The child's beginning: what its parent tells it, its data link, and what is printed from then on. Waits until the link is
+/// there. From then on the process ends when its parent does.
+pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
+    open_standard_streams()?;
     let mut tether = take_standard_input()?;
     if !tether.peer_is_same_user()? {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "started by another user"));
@@ -172,17 +186,21 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader)> {
     tether.read_exact(&mut bytes)?;
     let begin: Begin = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
     let mut data = tether.receive_socket()?;
+    let (link, reader) = match begin.secrets.clone() {
+        None => Link::sharing(data, MAX_BODY)?, // only over a unix socket, and then the manager does too
+        Some(secrets) => {
+            let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
+            let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
+            let shaken = handshake(connection, begin.levels, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))?;
+            Link::new(data, Some(shaken), MAX_BODY)?
+        }
+    };
+    let printing = Printing::begin(&link, &tether)?;
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
         let _ = tether.read(&mut [0]);
         end_process(0);
     })?;
-    let shaken = begin.secrets.clone().map(|secrets| {
-        let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
-        let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
-        handshake(connection, begin.levels, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))
-    });
-    let (link, reader) = Link::new(data, shaken.transpose()?, MAX_BODY)?;
-    Ok((begin, link, reader))
+    Ok((begin, link, reader, printing))
 }
 
 /// The socket that is this process' standard input; user code that reads standard input finds its end.

@@ -7,16 +7,24 @@ pub mod executor;
 pub mod explain;
 pub mod interpreter;
 pub mod journal;
+pub mod log;
 pub mod manager;
+pub mod printing;
+pub mod prints;
 #[cfg(target_os = "linux")]
 pub mod ranks;
 pub mod recruit;
 pub mod rules;
 pub mod space;
 pub mod transfer;
+pub mod turn;
 
 mod control;
+mod credit;
 mod door;
+#[cfg(unix)]
+mod ending;
+mod lines;
 mod local;
 mod places;
 mod remote;

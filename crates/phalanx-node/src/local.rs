@@ -2,9 +2,12 @@
 
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::recruit::{Hold, Recruit, RecruitError, Source, Start};
+use bytes::Bytes;
+use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Policy};
 use phalanx_core::wire::MAX_BODY;
+use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::{KeyedCertificate, Role};
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
@@ -32,12 +35,24 @@ impl ThisMachine {
 }
 
 impl Hold for Process {
-    fn end(&mut self) -> String {
-        Process::end(self)
+    fn end(&mut self) {
+        Process::end(self);
+    }
+
+    fn cause(&mut self) -> Cause {
+        Cause::Died { how: Process::end(self) }
     }
 
     fn has_ended(&self) -> bool {
         Process::has_ended(self)
+    }
+
+    fn last_words(&mut self) -> Vec<(Kind, Bytes)> {
+        Process::last_words(self)
+    }
+
+    fn is_alive(&self) -> bool {
+        Process::is_alive(self)
     }
 }
 
@@ -55,14 +70,14 @@ impl Source for ThisMachine {
         let (mut data, child_end) = Socket::pair()?;
         process.give(&child_end)?;
         drop(child_end);
-        let shaken = match theirs {
-            None => None,
+        let (link, reader) = match theirs {
+            None => Link::sharing(data, MAX_BODY)?,
             Some(theirs) => {
                 let connection = self.own.client_of(&theirs.certificate)?;
-                Some(handshake(connection, levels, &mut data.until(Instant::now() + START_PATIENCE))?)
+                let shaken = handshake(connection, levels, &mut data.until(Instant::now() + START_PATIENCE))?;
+                Link::new(data, Some(shaken), MAX_BODY)?
             }
         };
-        let (link, reader) = Link::new(data, shaken, MAX_BODY)?;
         let name = format!("{MACHINE}/{}", id.0);
         Ok(Recruit {
             link,

@@ -4,6 +4,7 @@
 //! and writes what is fired next. Whoever makes the engine decide also carries out what it commands.
 
 use crate::journal::{Journal, Summary};
+use crate::prints::{Prints, Show, Voice};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
@@ -26,13 +27,18 @@ use std::time::{Duration, Instant};
 
 /// How often silence is looked for.
 const TICK: Duration = Duration::from_millis(150);
+/// How often work is looked for that interpreters without any could take: a time slice, for no work is late before.
+const LOOK: Duration = Duration::from_millis(20);
+/// After so many ticks without a word it is asked whether the interpreter's process lives.
+const QUIET: u32 = 5;
+/// After so many ticks memory that was not used is given back. It is used again at once where arrays keep coming.
+const TICKS_OF_IDLE_MEMORY: u32 = 3;
 /// An interpreter that is not ready after this long is not going to be.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// Control threads of a manager that is closed look up this often.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a user's manager is to be.
-#[derive(Debug, Clone)]
 pub struct Options {
     /// Interpreters to keep, or, with a goal, to have at most; `None`: what the place offers.
     pub interpreters: Option<u32>,
@@ -40,8 +46,12 @@ pub struct Options {
     pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
+    /// Without any interpreter left, computations wait this long for machines to come back.
+    pub patience: Duration,
     /// Where the journal's facts are written as lines of JSON.
     pub journal: Option<PathBuf>,
+    /// Shows what tasks print; none: that is not shown.
+    pub show: Option<Show>,
 }
 
 /// Where a reader of runs finds their outcomes.
@@ -55,6 +65,8 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct Outcomes {
     waiting: VecDeque<(RunId, Outcome)>,
+    /// How many were taken so far.
+    taken: u64,
     /// Readers that wait for an outcome of their own, and are woken before one that reads for others.
     eager: usize,
     /// Of the two kinds of readers, those that shall look around though nothing arrived.
@@ -62,8 +74,14 @@ struct Outcomes {
 }
 
 impl Mailbox {
-    /// All outcomes that are there; waits up to `patience` for the first one, or for a nudge.
-    fn take(&self, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
+    /// All outcomes that are there; waits up to `patience` for the first one, or for a nudge, and as long for `settle`, which
+    /// says whether what was printed before them was shown.
+    fn take(
+        &self,
+        patience: Duration,
+        eager: bool,
+        settle: impl FnOnce(Duration) -> bool,
+    ) -> VecDeque<(RunId, Outcome)> {
         let kind = usize::from(eager);
         let mut outcomes = lock(&self.state);
         if !patience.is_zero() {
@@ -75,7 +93,21 @@ impl Mailbox {
             outcomes.eager -= kind;
         }
         outcomes.nudged[kind] = false;
-        std::mem::take(&mut outcomes.waiting)
+        let (some, last) = (!outcomes.waiting.is_empty(), outcomes.taken + outcomes.waiting.len() as u64);
+        drop(outcomes);
+        match some && settle(patience) {
+            true => self.take_until(last),
+            false => VecDeque::new(),
+        }
+    }
+
+    /// Those of all so far up to this number, of which another thread may have taken some meanwhile.
+    fn take_until(&self, last: u64) -> VecDeque<(RunId, Outcome)> {
+        let mut outcomes = lock(&self.state);
+        let count = (last.saturating_sub(outcomes.taken) as usize).min(outcomes.waiting.len());
+        outcomes.taken += count as u64;
+        let later = outcomes.waiting.split_off(count);
+        std::mem::replace(&mut outcomes.waiting, later)
     }
 
     /// Makes whoever waits, or waits next, look around: what they wait for may have come another way.
@@ -85,10 +117,15 @@ impl Mailbox {
         self.arrived_for_eager.notify_all();
     }
 
+    /// [`Mailbox::tell`] must follow.
     fn put(&self, run: RunId, outcome: Outcome) {
-        let mut outcomes = lock(&self.state);
-        outcomes.waiting.push_back((run, outcome));
-        if outcomes.eager > 0 { self.arrived_for_eager.notify_one() } else { self.arrived.notify_one() }
+        lock(&self.state).waiting.push_back((run, outcome));
+    }
+
+    /// Wakes a reader. Apart from putting, which happens under the engine's lock: a reader that is woken needs that too.
+    fn tell(&self) {
+        let for_eager = lock(&self.state).eager > 0;
+        if for_eager { self.arrived_for_eager.notify_one() } else { self.arrived.notify_one() }
     }
 }
 
@@ -107,6 +144,7 @@ struct Core {
     seats: Mutex<HashMap<InterpreterId, Arc<Seat>>>,
     mailboxes: Mutex<HashMap<RunId, Arc<Mailbox>>>,
     journal: Journal,
+    prints: Arc<Prints>,
     source: Box<dyn Source>,
     next_id: AtomicU32,
     closed: AtomicBool,
@@ -117,15 +155,27 @@ struct Core {
 struct Seat {
     link: Arc<Link>,
     hold: Mutex<Box<dyn Hold>>,
-    received: Mutex<u64>,
+    voice: Arc<Voice>,
+    looked: Mutex<Looked>,
+}
+
+/// What was seen of a link when it was looked at last.
+#[derive(Debug, Default)]
+struct Looked {
+    received: u64,
+    sent: u64,
+    blocked: bool,
+    /// How many times in a row nothing was heard.
+    quiet: u32,
 }
 
 impl Manager {
     /// Starts recruiting; interpreters are fed as they become ready.
-    pub fn start(source: Box<dyn Source>, options: &Options) -> io::Result<Manager> {
+    pub fn start(source: Box<dyn Source>, options: Options) -> io::Result<Manager> {
         let began = Instant::now();
         let interpreters = options.interpreters.unwrap_or_else(|| source.offered());
-        let config = Config { interpreters, goal: options.goal, silence: options.silence };
+        let Options { goal, silence, patience, .. } = options;
+        let config = Config { interpreters, goal, silence, patience };
         let journal = Journal::new(began, options.journal.as_deref())?;
         let core = Arc::new_cyclic(|myself| Core {
             began,
@@ -134,6 +184,7 @@ impl Manager {
             seats: Mutex::default(),
             mailboxes: Mutex::default(),
             journal,
+            prints: Prints::new(options.show),
             source,
             next_id: AtomicU32::new(1),
             closed: AtomicBool::new(false),
@@ -200,9 +251,11 @@ impl Manager {
         lock(&self.core.mailboxes).remove(&run);
     }
 
-    /// The outcomes in a mailbox; waits up to `patience` for the first one, before others if `eager`.
+    /// The outcomes in a mailbox; waits up to `patience` for the first one, before others if `eager`. What was printed
+    /// before them has been shown.
     pub fn take(&self, mailbox: &Mailbox, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
-        let outcomes = mailbox.take(patience, eager);
+        let printed = |patience| self.core.prints.settle(patience);
+        let outcomes = mailbox.take(patience, eager, printed);
         if !outcomes.is_empty() {
             let mut engine = lock(&self.core.engine);
             for (run, outcome) in &outcomes {
@@ -235,8 +288,11 @@ impl Manager {
             seat.link.close();
         }
         for (_, seat) in &seats {
-            lock(&seat.hold).end();
+            let mut hold = lock(&seat.hold);
+            hold.end();
+            self.core.prints.end(&seat.voice, hold.last_words());
         }
+        self.core.prints.close();
         self.core.source.close();
         self.core.room.notify_all();
         self.core.journal.flush()
@@ -256,6 +312,7 @@ impl Core {
         let mut engine = lock(&self.engine);
         let decided = decide(&mut engine, self.began.elapsed());
         let (mut written, mut dismissed, mut recruits) = (Vec::new(), Vec::new(), 0);
+        let mut delivered: Vec<Arc<Mailbox>> = Vec::new();
         while let Some(command) = engine.next_command() {
             match command {
                 Command::Send { to, message, body } => {
@@ -267,8 +324,10 @@ impl Core {
                     }
                 }
                 Command::Deliver { run, outcome } => {
-                    if let Some(mailbox) = lock(&self.mailboxes).get(&run) {
-                        mailbox.put(run, outcome);
+                    let Some(mailbox) = lock(&self.mailboxes).get(&run).cloned() else { continue };
+                    mailbox.put(run, outcome);
+                    if !delivered.iter().any(|other| Arc::ptr_eq(other, &mailbox)) {
+                        delivered.push(mailbox);
                     }
                 }
                 Command::Record(fact) => self.journal.record(&fact),
@@ -277,6 +336,7 @@ impl Core {
             }
         }
         drop(engine);
+        delivered.iter().for_each(|mailbox| mailbox.tell());
         written.iter().for_each(|seat| seat.link.flush());
         dismissed.iter().for_each(|seat| seat.link.close());
         for _ in 0..recruits {
@@ -310,7 +370,8 @@ impl Core {
     /// The control of one interpreter: from its first message to its end.
     fn control(&self, id: InterpreterId, recruit: Recruit) {
         let Recruit { link, reader, name, machine, agreed, hold } = recruit;
-        let seat = Arc::new(Seat { link: link.clone(), hold: Mutex::new(hold), received: Mutex::new(0) });
+        let voice = Voice::new(id, &name, &link);
+        let seat = Arc::new(Seat { link: link.clone(), hold: Mutex::new(hold), voice, looked: Mutex::default() });
         lock(&self.seats).insert(id, seat.clone());
         if self.closed.load(Ordering::Acquire) {
             lock(&self.seats).remove(&id); // closed before it could see this seat
@@ -326,7 +387,15 @@ impl Core {
                 let weaker = weaker.contains(&true);
                 self.journal.record(&Fact::Protected { interpreter: id, levels, why, weaker });
             }
+            Ok(FromInterpreter::Printed { kind }) => {
+                if !self.prints.take(&seat.voice, kind, &frame.body) {
+                    link.close();
+                }
+            }
             Ok(message) if ready.get() => {
+                if !matches!(message, FromInterpreter::Beat) {
+                    self.prints.answers(&seat.voice);
+                }
                 self.drive(|engine, now| engine.on(now, Event::Message { id, message, body: frame.body }));
             }
             Ok(_) => link.close(),
@@ -341,11 +410,13 @@ impl Core {
                 link.close();
             }
         });
+        let cause = cause_of(end, violation, &seat);
         if lock(&self.seats).remove(&id).is_some() {
+            self.prints.end(&seat.voice, lock(&seat.hold).last_words());
             self.journal.record(&seat.spent(id)); // not where closing has told it already
         }
         if !self.closed.load(Ordering::Acquire) {
-            self.ended(id, &name, ready.get(), cause_of(end, violation, &seat));
+            self.ended(id, &name, ready.get(), cause);
         }
     }
 
@@ -364,15 +435,39 @@ impl Core {
         dead.into_iter().for_each(|seat| seat.link.close());
     }
 
+    /// Looks for so long what goes better elsewhere, where an interpreter has nothing to do.
+    fn look_for(&self, time: Duration) {
+        let began = Instant::now();
+        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            let is_computing = lock(&self.engine).is_computing();
+            thread::sleep(if is_computing { LOOK.min(left) } else { left });
+            if lock(&self.engine).has_idle_beside_work() {
+                self.drive(|engine, now| engine.on(now, Event::Look));
+            }
+        }
+    }
+
+    /// What is kept for the next large arrays and was not used for a while.
+    fn give_memory_back(&self) {
+        let links: Vec<_> = lock(&self.seats).values().map(|seat| seat.link.clone()).collect();
+        links.iter().for_each(|link| link.trim());
+        phalanx_net::body::trim();
+    }
+
     /// Beats and silence, until the manager is closed.
     fn tick(&self) {
-        while !self.closed.load(Ordering::Acquire) {
-            thread::sleep(TICK);
+        for ticks in 1u32.. {
+            if self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            self.look_for(TICK);
+            if ticks % TICKS_OF_IDLE_MEMORY == 0 {
+                self.give_memory_back();
+            }
             self.end_links_of_the_dead();
-            let heard: Vec<InterpreterId> =
-                lock(&self.seats).iter().filter_map(|(id, seat)| seat.heard().then_some(*id)).collect();
+            let signs: Vec<Event> = lock(&self.seats).iter().filter_map(|(id, seat)| seat.sign_of_life(*id)).collect();
             self.drive(|engine, now| {
-                heard.into_iter().for_each(|id| engine.on(now, Event::Heard { id }));
+                signs.into_iter().for_each(|sign| engine.on(now, sign));
                 engine.on(now, Event::Tick);
             });
         }
@@ -388,19 +483,31 @@ impl Seat {
         Fact::Spent { interpreter, bytes, protection }
     }
 
-    /// Whether bytes came since the last call.
-    fn heard(&self) -> bool {
-        let received = self.link.counters().received.load(Ordering::Relaxed);
-        std::mem::replace(&mut *lock(&self.received), received) != received
+    /// What shows since the last call that the interpreter lives.
+    fn sign_of_life(&self, id: InterpreterId) -> Option<Event> {
+        let mut looked = lock(&self.looked);
+        let counters = self.link.counters();
+        let (received, sent) = (counters.received.load(Ordering::Relaxed), counters.sent.load(Ordering::Relaxed));
+        let blocked = self.link.is_blocked();
+        // A full socket takes bytes again only when its other end has read some.
+        let took = looked.blocked && sent != looked.sent;
+        let came = received != looked.received || self.link.has_unread();
+        let quiet = if took || came { 0 } else { looked.quiet.saturating_add(1) };
+        *looked = Looked { received, sent, blocked, quiet };
+        match quiet {
+            0 => Some(Event::Heard { id }),
+            QUIET.. if self.hold.try_lock().is_ok_and(|hold| hold.is_alive()) => Some(Event::Alive { id }),
+            _ => None,
+        }
     }
 }
 
 fn cause_of(end: LinkError, violation: Option<WireError>, seat: &Seat) -> Cause {
-    let how = lock(&seat.hold).end();
+    let cause = lock(&seat.hold).cause();
     match (violation, end) {
         (Some(error), _) | (None, LinkError::Wire(error)) => Cause::Protocol { what: error.to_string() },
         (None, error) if error.is_attack() => Cause::Attacked,
         (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
-        (None, LinkError::Ended | LinkError::Closed) => Cause::Died { how },
+        (None, LinkError::Ended | LinkError::Closed) => cause,
     }
 }

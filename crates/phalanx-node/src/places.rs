@@ -1,7 +1,12 @@
 //! How many processes of users a machine has at a time, over all users and programs.
+//!
+//! A program may use one place with several models at the same time: an interpreter of its manager and a rank of its
+//! message passing job. The program itself decides which of the two computes. So a program has as many places as the model
+//! that uses most of them, and the programs together have no more than the machine gives.
 
 use phalanx_net::sync::lock;
 use std::any::Any;
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,58 +14,146 @@ use std::time::Duration;
 /// For a place to become free: a program that has just ended may still be giving its places back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// A program of a user: the name that the user's certificate proves, and the token that the program gave itself. A token
+/// says nothing without the name, so nobody shares the places of another user's program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Holder {
+    pub user: String,
+    pub program: [u8; 16],
+}
+
+/// What a program uses places for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    Interpreters,
+    Ranks,
+}
+
+/// How many places each model of a program uses.
+type Used = [u32; 2];
+
 /// Places that are counted, and given back.
 #[derive(Debug)]
 pub struct Places {
     capacity: u32,
-    taken: Mutex<u32>,
+    /// Programs that use none are not in it.
+    used: Mutex<HashMap<Holder, Used>>,
     given_back: Condvar,
+}
+
+/// The places that one model of one program uses.
+#[derive(Debug, Clone)]
+pub struct Share {
+    places: Arc<Places>,
+    holder: Holder,
+    model: Model,
 }
 
 /// Gives places back when it is dropped.
 struct Kept {
-    places: Arc<Places>,
+    share: Share,
     count: u32,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.places.give_back(self.count);
+        self.share.give_back(self.count);
     }
 }
 
 impl Places {
-    pub fn new(capacity: u32) -> Places {
-        Places { capacity, taken: Mutex::new(0), given_back: Condvar::new() }
+    pub fn new(capacity: u32) -> Arc<Places> {
+        Arc::new(Places { capacity, used: Mutex::default(), given_back: Condvar::new() })
     }
 
-    /// How many nobody has now.
+    pub fn share(self: &Arc<Places>, holder: Holder, model: Model) -> Share {
+        Share { places: self.clone(), holder, model }
+    }
+}
+
+impl Share {
+    /// How many more the model can use.
     pub fn free(&self) -> u32 {
-        self.capacity.saturating_sub(*lock(&self.taken))
+        self.places.capacity.saturating_sub(self.taken(&lock(&self.places.used)))
     }
 
-    /// Takes so many, all or none; waits a moment for them. An error says how many are taken by others.
+    /// What other programs have, and what this model uses itself.
+    fn taken(&self, used: &HashMap<Holder, Used>) -> u32 {
+        let others = used.iter().filter(|(holder, _)| **holder != self.holder);
+        let others: u32 = others.map(|(_, used)| used.iter().max().copied().unwrap_or_default()).sum();
+        others + used.get(&self.holder).map_or(0, |used| used[self.model as usize])
+    }
+
+    /// Takes so many, all or none; waits a moment for them. An error says how many are taken.
     pub fn take(&self, count: u32) -> Result<(), u32> {
-        let full = |taken: &mut u32| taken.saturating_add(count) > self.capacity;
-        let waited = self.given_back.wait_timeout_while(lock(&self.taken), PATIENCE, full);
-        let mut taken = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if full(&mut taken) {
-            return Err(*taken);
+        let full = |used: &mut HashMap<Holder, Used>| self.taken(used).saturating_add(count) > self.places.capacity;
+        let waited = self.places.given_back.wait_timeout_while(lock(&self.places.used), PATIENCE, full);
+        let mut used = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if full(&mut used) {
+            return Err(self.taken(&used));
         }
-        *taken += count;
+        used.entry(self.holder.clone()).or_default()[self.model as usize] += count;
         Ok(())
     }
 
-    pub fn give_back(&self, count: u32) {
-        *lock(&self.taken) -= count;
-        self.given_back.notify_all();
+    fn give_back(&self, count: u32) {
+        let mut used = lock(&self.places.used);
+        if let Some(own) = used.get_mut(&self.holder) {
+            own[self.model as usize] -= count;
+            if *own == [0, 0] {
+                used.remove(&self.holder);
+            }
+        }
+        self.places.given_back.notify_all();
     }
 
-    /// The same as [`Places::take`], until what it gives is dropped.
-    pub fn keep(self: &Arc<Places>, count: u32) -> io::Result<Box<dyn Any + Send>> {
+    /// The same as [`Share::take`], until what it gives is dropped.
+    pub fn keep(&self, count: u32) -> io::Result<Box<dyn Any + Send>> {
         match self.take(count) {
-            Ok(()) => Ok(Box::new(Kept { places: self.clone(), count })),
-            Err(taken) => Err(io::Error::other(format!("{taken} of its {} places are in use", self.capacity))),
+            Ok(()) => Ok(Box::new(Kept { share: self.clone(), count })),
+            Err(taken) => Err(io::Error::other(format!("{taken} of its {} places are in use", self.places.capacity))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(places: &Arc<Places>, user: &str, program: u8, model: Model) -> Share {
+        places.share(Holder { user: user.to_owned(), program: [program; 16] }, model)
+    }
+
+    #[test]
+    fn the_models_of_a_program_use_the_same_places() {
+        let places = Places::new(4);
+        let interpreters = share(&places, "ada", 1, Model::Interpreters);
+        let ranks = share(&places, "ada", 1, Model::Ranks);
+        let kept = interpreters.keep(4).map(drop).is_ok().then(|| interpreters.keep(4));
+        assert_eq!((interpreters.free(), ranks.free()), (0, 4));
+        let both = ranks.keep(3);
+        assert_eq!(ranks.free(), 1);
+        drop((kept, both));
+        assert_eq!((interpreters.free(), ranks.free()), (4, 4));
+        assert!(lock(&places.used).is_empty());
+    }
+
+    #[test]
+    fn two_uses_of_one_model_need_a_place_each() {
+        let places = Places::new(2);
+        let (one, other) = (share(&places, "ada", 1, Model::Ranks), share(&places, "ada", 1, Model::Ranks));
+        let _kept = one.keep(2).expect("all are free");
+        assert_eq!(other.take(1), Err(2));
+    }
+
+    #[test]
+    fn other_programs_and_other_users_share_nothing() {
+        let places = Places::new(4);
+        let _interpreters = share(&places, "ada", 1, Model::Interpreters).keep(2).expect("all are free");
+        let _ranks = share(&places, "ada", 1, Model::Ranks).keep(3).expect("two are its own, two are free");
+        for other in [share(&places, "ada", 2, Model::Ranks), share(&places, "eve", 1, Model::Ranks)] {
+            assert_eq!(other.free(), 1);
+            assert_eq!(other.take(2), Err(3));
         }
     }
 }

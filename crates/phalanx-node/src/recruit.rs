@@ -1,7 +1,10 @@
 //! What recruiting is, wherever the interpreters are.
 
+use bytes::Bytes;
+use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict};
+use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::IdentityError;
 use phalanx_net::link::{Link, Reader};
 use std::io;
@@ -47,12 +50,20 @@ pub struct Recruit {
 
 /// What keeps an interpreter alive; dropping it ends the interpreter.
 pub trait Hold: Send {
-    /// How the interpreter ended; ends it if it has not.
-    fn end(&mut self) -> String;
+    /// Ends the interpreter if it has not ended.
+    fn end(&mut self);
+    /// The same; and how it ended, which may take a moment to learn.
+    fn cause(&mut self) -> Cause;
     /// Whether the interpreter is seen to have ended by itself.
     fn has_ended(&self) -> bool {
         false
     }
+    /// What the interpreter printed and did not send any more, once it has ended.
+    fn last_words(&mut self) -> Vec<(Kind, Bytes)> {
+        Vec::new()
+    }
+    /// Whether its process is seen to live now, and is not stopped: then it is silent only because its machine is busy.
+    fn is_alive(&self) -> bool;
 }
 
 /// A place that interpreters are recruited from.

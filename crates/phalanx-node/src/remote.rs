@@ -6,6 +6,7 @@
 use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use crate::unreachable::why_unreachable;
+use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
@@ -17,21 +18,26 @@ use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use phalanx_net::tls::{Shaken, handshake};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// For reaching a machine, and for each step of a handshake with it.
-pub(crate) const DIAL_PATIENCE: Duration = Duration::from_secs(3);
-/// For an executor to start an interpreter.
-const START_PATIENCE: Duration = Duration::from_secs(5);
-/// An executor that could not be reached is left alone for this long.
-const REST: Duration = Duration::from_secs(1);
+pub(crate) const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+/// For an executor to start an interpreter, and for that to shake hands: Python starts slowly on a busy machine. An
+/// executor that falls silent meanwhile is given up earlier.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// For an executor to say how an interpreter ended.
+const WORDS_PATIENCE: Duration = Duration::from_secs(1);
+/// An executor that was heard of so recently vouches for its interpreters: a bit more than two of its beats.
+const VOUCHES: Duration = Duration::from_secs(1);
+/// An executor that could not be reached is left alone for this long: several recruits fail with one try.
+const REST: Duration = Duration::from_millis(90);
 /// Interpreters that are believed of one executor, and that are recruited without a contract that asks for more.
 const MOST: u32 = 4096;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -40,6 +46,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Executors {
     hosts: Vec<Arc<Host>>,
     next_request: AtomicU32,
+    program: [u8; 16],
     /// Held by who decides which executor is asked next.
     choosing: Mutex<()>,
 }
@@ -55,13 +62,27 @@ struct Host {
     /// What it offered when it was first reached.
     capacity: AtomicU32,
     used: AtomicU32,
+    /// It could not be reached when that was tried last: others are asked before it.
+    failed: AtomicBool,
     closed: AtomicBool,
     session: Mutex<SessionState>,
+    /// Connections that are being made, which the manager's end ends.
+    opening: Mutex<Vec<Arc<Socket>>>,
 }
 
 enum SessionState {
     Open(Arc<Session>),
-    Closed { since: Instant },
+    Closed { since: Instant, why: String },
+}
+
+impl SessionState {
+    /// Ends the control link; its socket is not kept as long as the manager.
+    fn let_go(&mut self) {
+        if let SessionState::Open(session) = &*self {
+            session.link.close();
+            *self = SessionState::Closed { since: Instant::now(), why: "the manager is closed".to_owned() };
+        }
+    }
 }
 
 /// A living control link.
@@ -72,7 +93,24 @@ struct Session {
     address: SocketAddr,
     /// Set once the executor has said what it takes.
     agreed: OnceLock<Agreed>,
+    /// Interpreters that were asked for, until they have ended.
     waiting: Mutex<HashMap<u32, Sender<Answer>>>,
+    /// Those of them that are stopped, as the executor said last.
+    stopped: Mutex<HashSet<u32>>,
+    /// Whether the executor was heard of a moment ago.
+    heard: AtomicBool,
+}
+
+/// A connection that is being made.
+struct Opening<'a> {
+    host: &'a Host,
+    socket: Arc<Socket>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        lock(&self.host.opening).retain(|socket| !Arc::ptr_eq(socket, &self.socket));
+    }
 }
 
 /// What an executor says of itself.
@@ -86,6 +124,7 @@ struct Offer {
 enum Answer {
     Recruited { token: [u8; 16], certificate: Vec<u8> },
     Refused { reason: String },
+    Ended { how: String },
 }
 
 /// An interpreter that an executor keeps for us; dropping it lets it go.
@@ -93,6 +132,7 @@ pub struct Requested {
     host: Arc<Host>,
     session: Arc<Session>,
     request: u32,
+    answer: Receiver<Answer>,
     released: bool,
 }
 
@@ -100,25 +140,28 @@ impl Executors {
     /// Reaches all executors at once. An error if they cannot meet the contract `asked`.
     pub fn connect(
         addresses: Vec<Address>,
-        member: &Member,
+        (member, program): (&Member, [u8; 16]),
         policy: Policy,
         python: String,
         asked: Option<u32>,
     ) -> Result<Executors, RecruitError> {
         let policy = Arc::new(policy);
         let host = |address| -> Result<_, IdentityError> {
-            let (capacity, used, closed) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-            let session = Mutex::new(SessionState::Closed { since: Instant::now() });
+            let (capacity, used) = (AtomicU32::new(0), AtomicU32::new(0));
+            let (failed, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+            let session = Mutex::new(SessionState::Closed { since: Instant::now(), why: String::new() });
             let (own, client) = (member.own().clone(), member.client_of(Role::Executor)?);
             let (python, policy) = (python.clone(), policy.clone());
-            Ok(Arc::new(Host { address, own, client, python, policy, capacity, used, closed, session }))
+            let opening = Mutex::default();
+            let host = Host { address, own, client, python, policy, capacity, used, failed, closed, session, opening };
+            Ok(Arc::new(host))
         };
         let hosts = addresses.into_iter().map(host).collect::<Result<Vec<_>, _>>()?;
         let reached: Vec<_> = thread::scope(|scope| {
             let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
         });
-        let executors = Executors { hosts, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
+        let executors = Executors { hosts, program, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
         executors.check_contract(asked, &reached)?;
         Ok(executors)
     }
@@ -147,7 +190,10 @@ impl Executors {
     /// those who recruit at the same time must not all choose the same one.
     fn choose<'a>(&self, untried: &mut Vec<&'a Arc<Host>>) -> Option<&'a Arc<Host>> {
         let _alone = lock(&self.choosing);
-        let (best, _) = untried.iter().enumerate().min_by_key(|(_, host)| host.share_used())?;
+        let (best, _) = untried
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, host)| (host.failed.load(Ordering::Relaxed), host.share_used()))?;
         let host = untried.remove(best);
         host.used.fetch_add(1, Ordering::Relaxed);
         Some(host)
@@ -165,7 +211,7 @@ impl Source for Executors {
         let mut untried: Vec<_> = self.hosts.iter().collect();
         while let Some(host) = self.choose(&mut untried) {
             let request = self.next_request.fetch_add(1, Ordering::Relaxed);
-            match host.recruit(id, request) {
+            match host.recruit(id, request, self.program) {
                 Ok(recruit) => return Ok(recruit),
                 Err(error) => failures.push(error.to_string()),
             }
@@ -176,10 +222,10 @@ impl Source for Executors {
     fn close(&self) {
         for host in &self.hosts {
             host.closed.store(true, Ordering::Release);
-            if let Ok(state) = host.session.try_lock() {
-                if let SessionState::Open(session) = &*state {
-                    session.link.close();
-                }
+            lock(&host.opening).iter().for_each(|socket| socket.shut_down());
+            // One that is being reached is let go when that is done.
+            if let Ok(mut state) = host.session.try_lock() {
+                state.let_go();
             }
         }
     }
@@ -199,14 +245,14 @@ impl Host {
     }
 
     /// The caller has counted the interpreter as used; here it is counted back when that comes to nothing.
-    fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32) -> Result<Recruit, RecruitError> {
-        let session = self.open().inspect_err(|_| self.give_back())?;
+    fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32, program: [u8; 16]) -> Result<Recruit, RecruitError> {
+        let session = self.open().inspect_err(|_| self.count_back())?;
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
         let (sender, answer) = channel();
         lock(&session.waiting).insert(request, sender);
-        let requested = Requested { host: self.clone(), session: session.clone(), request, released: false };
-        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels });
-        let (token, certificate) = self.await_answer(&answer)?;
+        let requested = Requested { host: self.clone(), session: session.clone(), request, answer, released: false };
+        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program });
+        let (token, certificate) = self.await_answer(&requested.answer)?;
         let (link, reader) =
             self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| self.unreachable(&error))?;
         let name = format!("{}/{}", session.name, id.0);
@@ -216,6 +262,9 @@ impl Host {
     fn await_answer(&self, answer: &Receiver<Answer>) -> Result<([u8; 16], Vec<u8>), RecruitError> {
         match answer.recv_timeout(START_PATIENCE) {
             Ok(Answer::Recruited { token, certificate }) => Ok((token, certificate)),
+            Ok(Answer::Ended { how }) => {
+                Err(RecruitError::Unreachable(format!("an interpreter of {} did not start: {how}", self.address)))
+            }
             Ok(Answer::Refused { reason }) => {
                 Err(RecruitError::Unreachable(format!("{} gives no interpreter: {}", self.address, printable(&reason))))
             }
@@ -231,6 +280,7 @@ impl Host {
         certificate: &[u8],
     ) -> io::Result<(Arc<Link>, Reader)> {
         let mut socket = Socket::dial_at(&session.address, DIAL_PATIENCE)?;
+        let _opening = self.opens(&socket)?;
         let mut timed = socket.until(Instant::now() + START_PATIENCE);
         Preamble::Data { token }.write(&mut timed)?;
         let shake_hands = || {
@@ -239,6 +289,16 @@ impl Host {
         };
         let shaken = levels.need_handshake().then(shake_hands).transpose()?;
         Link::new(socket, shaken, MAX_BODY)
+    }
+
+    /// Has the manager's end end a connection that is being made, as long as what is returned lives.
+    fn opens(&self, socket: &Socket) -> io::Result<Opening<'_>> {
+        let socket = Arc::new(socket.try_clone()?);
+        lock(&self.opening).push(socket.clone());
+        if self.closed.load(Ordering::Acquire) {
+            socket.shut_down(); // closed before it could see this one
+        }
+        Ok(Opening { host: self, socket })
     }
 
     /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
@@ -250,25 +310,32 @@ impl Host {
         let first = self.capacity.load(Ordering::Relaxed) == 0;
         match &*state {
             SessionState::Open(session) if !session.link.is_closed() => return Ok(session.clone()),
-            SessionState::Closed { since } if !first && since.elapsed() < REST => {
-                return Err(RecruitError::Unreachable(format!("{} was out of reach a moment ago", self.address)));
+            SessionState::Closed { since, why } if !first && since.elapsed() < REST => {
+                return Err(RecruitError::Unreachable(why.clone()));
             }
             _ => {}
         }
-        *state = SessionState::Closed { since: Instant::now() };
-        let session = self.reach()?;
-        *state = SessionState::Open(session.clone());
-        Ok(session)
+        let reached = self.reach();
+        self.failed.store(reached.is_err(), Ordering::Relaxed);
+        *state = match &reached {
+            Ok(session) => SessionState::Open(session.clone()),
+            Err(error) => SessionState::Closed { since: Instant::now(), why: error.to_string() },
+        };
+        if self.closed.load(Ordering::Acquire) {
+            state.let_go();
+        }
+        reached
     }
 
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
-        let called = call(&self.address, &self.client, Preamble::Control);
+        let called = self.call_control();
         let (socket, shaken) = called.map_err(|error| self.unreachable(&error))?;
         let (_, name) = role_and_name(shaken.peer_certificate())?;
         let address = socket.peer()?;
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::default());
-        let session = Arc::new(Session { link, name, address, agreed, waiting });
+        let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
+        let session = Arc::new(Session { link, name, address, agreed, waiting, stopped, heard });
         let (sender, offer) = channel::<Offer>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -300,6 +367,12 @@ impl Host {
         Err(RecruitError::Unreachable(refused))
     }
 
+    fn call_control(&self) -> io::Result<(Socket, Shaken)> {
+        let socket = Socket::dial(&self.address, DIAL_PATIENCE)?;
+        let _opening = self.opens(&socket)?;
+        introduce(socket, &self.client, Preamble::Control)
+    }
+
     /// The levels of data links to the executor at `address`, which takes `theirs`.
     fn agree(&self, address: &SocketAddr, theirs: [LevelSet; 3]) -> Result<Agreed, Conflict> {
         let place = self.policy.place(Some(address.ip()), Role::Executor.name());
@@ -317,11 +390,13 @@ impl Host {
                 session.answer(request, Answer::Recruited { token, certificate: frame.body.to_vec() });
             }
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
-            Ok(FromExecutor::Beat) => {}
+            Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
+            Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
         };
         reader.run(PAUSE, on_frame, |link| {
             pulse.pause(link, &ToExecutor::Beat);
+            session.heard.store(pulse.is_heard(VOUCHES), Ordering::Relaxed);
             if self.closed.load(Ordering::Acquire) {
                 link.close();
             }
@@ -333,14 +408,28 @@ impl Host {
         RecruitError::Unreachable(unreachable(&self.address, error))
     }
 
-    fn give_back(&self) {
+    /// One interpreter of this session fewer is in use there. An executor that was reached anew counts anew.
+    fn give_back(&self, of: &Arc<Session>) {
+        let is_current = match self.session.try_lock().as_deref() {
+            Ok(SessionState::Open(session)) => Arc::ptr_eq(session, of),
+            _ => false, // it is being reached anew
+        };
+        if is_current {
+            self.count_back();
+        }
+    }
+
+    fn count_back(&self) {
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_sub(1));
     }
 }
 
 /// Connects to an executor for what the preamble says, and shakes hands with it.
 pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io::Result<(Socket, Shaken)> {
-    let mut socket = Socket::dial(address, DIAL_PATIENCE)?;
+    introduce(Socket::dial(address, DIAL_PATIENCE)?, client, preamble)
+}
+
+fn introduce(mut socket: Socket, client: &Client, preamble: Preamble) -> io::Result<(Socket, Shaken)> {
     let connection = client.connect().map_err(io::Error::other)?;
     let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
     preamble.write(&mut timed)?;
@@ -359,27 +448,51 @@ pub(crate) fn printable(words: &str) -> String {
 }
 
 impl Session {
+    /// One that was recruited is answered once more, when it has ended.
     fn answer(&self, request: u32, answer: Answer) {
-        if let Some(waiting) = lock(&self.waiting).remove(&request) {
-            let _ = waiting.send(answer);
-        }
+        let mut waiting = lock(&self.waiting);
+        let goes_on = matches!(answer, Answer::Recruited { .. });
+        let sender = if goes_on { waiting.get(&request).cloned() } else { waiting.remove(&request) };
+        let _ = sender.map(|sender| sender.send(answer));
+    }
+
+    /// Whether the executor was heard of a moment ago.
+    fn vouches(&self) -> bool {
+        !self.link.is_closed() && self.heard.load(Ordering::Relaxed)
     }
 }
 
 impl Hold for Requested {
-    /// Lets the interpreter go. Nobody here saw how it ended.
-    fn end(&mut self) -> String {
+    /// Lets the interpreter go.
+    fn end(&mut self) {
         if !std::mem::replace(&mut self.released, true) {
-            lock(&self.session.waiting).remove(&self.request);
             tell(&self.session.link, &ToExecutor::Release { request: self.request });
-            self.host.give_back();
+            self.host.give_back(&self.session);
         }
-        "its connection ended".to_owned()
+    }
+
+    /// The executor saw how it ended, and says so. One that says nothing may have ended too, and its interpreters with it.
+    fn cause(&mut self) -> Cause {
+        self.end();
+        match self.answer.recv_timeout(WORDS_PATIENCE) {
+            Ok(Answer::Ended { how }) => Cause::Died { how },
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                Cause::Gone { how: format!("its connection ended, and {} does not say why", self.host.address) }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Cause::Gone { how: format!("its connection ended, and that to {} too", self.host.address) }
+            }
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        self.session.vouches() && !lock(&self.session.stopped).contains(&self.request)
     }
 }
 
 impl Drop for Requested {
     fn drop(&mut self) {
         self.end();
+        lock(&self.session.waiting).remove(&self.request);
     }
 }

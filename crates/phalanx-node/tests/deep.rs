@@ -50,7 +50,9 @@ fn deep_trees_are_listed_and_removed_with_few_files_open() {
         exports: Exports::parse(&[format!("{}:rw", root.display())]).unwrap(),
         environment: Vec::new(),
     };
-    let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
+    let executor =
+        Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
+            .unwrap();
     let address = executor.address().to_string();
     let open = || {
         let (address, member) = (address.parse().unwrap(), member(Role::User, "ada"));

@@ -25,7 +25,9 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
         exports: phalanx_node::transfer::Exports::default(),
         environment: Vec::new(),
     };
-    let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
+    let executor =
+        Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
+            .unwrap();
     let patience = Duration::from_secs(60);
     let mut socket = Socket::dial(&executor.address().to_string().parse().unwrap(), patience).unwrap();
     let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
@@ -33,14 +35,15 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     Preamble::Control.write(&mut timed).unwrap();
     let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut timed).unwrap();
     let (link, mut reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY).unwrap();
-    link.send(Mark::None, encode(&ToExecutor::Recruit { request: 1, levels }, 0), Vec::new()).unwrap();
+    link.send(Mark::None, encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16] }, 0), Vec::new())
+        .unwrap();
     let mut answer = None;
     let until = Instant::now() + patience;
     while answer.is_none() && Instant::now() < until {
         let mut on_frame = |frame: phalanx_net::frames::Frame| match decode(&frame.header).unwrap() {
             FromExecutor::Refused { reason, .. } => answer = Some(Some(reason)),
             FromExecutor::Recruited { .. } => answer = Some(None),
-            FromExecutor::Offer { .. } | FromExecutor::Beat => {}
+            FromExecutor::Offer { .. } | FromExecutor::Ended { .. } | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();
     }

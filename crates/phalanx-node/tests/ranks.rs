@@ -39,7 +39,9 @@ impl Launcher {
             exports: phalanx_node::transfer::Exports::default(),
             environment: Vec::new(),
         };
-        let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
+        let executor =
+            Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
+                .unwrap();
         let mut socket = Socket::dial(&executor.address().to_string().parse().unwrap(), PATIENCE).unwrap();
         let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
         let mut timed = socket.until(Instant::now() + PATIENCE);
@@ -47,6 +49,7 @@ impl Launcher {
         let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut timed).unwrap();
         let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).unwrap();
         let mut launcher = Launcher { link, reader, _executor: executor };
+        launcher.say(&ToMachine::Ask { program: [3; 16] });
         assert!(matches!(launcher.hear(), FromMachine::Offer { capacity: 2, free: 2, .. }));
         launcher
     }

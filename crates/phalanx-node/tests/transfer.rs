@@ -48,7 +48,9 @@ impl Lab {
             exports: Exports::parse(&[format!("{}:rw", folder.path().join("data").display())]).unwrap(),
             environment: Vec::new(),
         };
-        let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, |_| ()).unwrap();
+        let executor =
+            Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
+                .unwrap();
         let client = member(Role::User, "mallory").client_of(Role::Executor).unwrap();
         Lab { executor, authority, client, folder }
     }

@@ -5,9 +5,10 @@ use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::executor as node;
+use phalanx_node::log::{Log, Severity};
 use phalanx_node::transfer::Exports;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::io::Write;
 
 /// A running service on a donated machine.
 #[pyclass(frozen)]
@@ -19,10 +20,11 @@ pub struct Executor {
 
 #[pymethods]
 impl Executor {
-    /// Listens at `address`; what the machine's owner may want to know goes to standard error.
+    /// Listens at `address`; what the machine's owner may want to know goes to standard error, from this
+    /// level on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, exports, environment))]
+    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, exports, environment, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -34,6 +36,7 @@ impl Executor {
         spaces: Option<Serving<'_>>,
         exports: Vec<String>,
         environment: Vec<(String, String)>,
+        log_level: &str,
     ) -> PyResult<Executor> {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
         let name = member.name.clone();
@@ -41,8 +44,8 @@ impl Executor {
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
         let exports = Exports::parse(&exports).map_err(|error| raise("TransferError", error))?;
         let options = node::Options { capacity, accepted, command, python, policy, spaces, exports, environment };
-        let executor =
-            node::Executor::start(address, member, options, |line| drop(writeln!(std::io::stderr(), "{line}")));
+        let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
+        let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
         Ok(Executor { executor, name })

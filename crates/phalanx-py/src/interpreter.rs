@@ -3,6 +3,7 @@
 
 use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
+use crate::turn::Turn;
 use bytes::Bytes;
 use phalanx_core::ids::{FiringId, ProgramId};
 use phalanx_core::level::{Levels, Mark};
@@ -11,7 +12,10 @@ use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::lock;
 use phalanx_node::interpreter::{begin, end_process};
+use phalanx_node::printing::Printing;
+use phalanx_node::turn::Running;
 use pyo3::prelude::*;
+use pyo3::types::PyIterator;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -19,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How often an interpreter says that it lives.
 const BEAT: Duration = Duration::from_millis(300);
+/// After so long without a task memory is given back.
+const IDLE: Duration = Duration::from_millis(400);
 /// A manager that is silent for this long is gone; its machine was cut off or switched off.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -27,13 +33,16 @@ const SILENCE: Duration = Duration::from_secs(30);
 struct Inbox {
     queue: Mutex<Queue>,
     reader: Mutex<Reader>,
+    printing: Arc<Printing>,
 }
 
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<(ToInterpreter, Bytes)>,
-    /// The firing of which Python has something already.
-    ahead_of: Option<FiringId>,
+    /// The firing of which Python has something already, and how many tokens.
+    ahead: Option<(FiringId, u32)>,
+    /// The firing that Python has, until it is over.
+    running: Option<Running>,
 }
 
 /// What of the present firing is marked.
@@ -92,8 +101,8 @@ impl Interpreter {
     /// Waits for what the parent process says, and for the data link.
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
-        let (begin, link, reader) = py.detach(begin)?;
-        let inbox = Arc::new(Inbox { queue: Mutex::default(), reader: Mutex::new(reader) });
+        let (begin, link, reader, printing) = py.detach(begin)?;
+        let inbox = Arc::new(Inbox { queue: Mutex::default(), reader: Mutex::new(reader), printing });
         let (reading, alive) = (inbox.clone(), link.clone());
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
@@ -113,11 +122,13 @@ impl Interpreter {
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
             self.end_copy();
+            release(py); // also while nothing comes
             let (message, body) = py.detach(|| self.wait());
             release(py);
             return Ok(match message {
-                ToInterpreter::Beat | ToInterpreter::GiveUp { .. } => continue,
+                ToInterpreter::Beat | ToInterpreter::GiveUp { .. } | ToInterpreter::Shown { .. } => continue,
                 ToInterpreter::Stage { program, mark } => {
+                    self.inbox.printing.raise(mark);
                     lock(&self.marks).code.insert(program, mark);
                     ("stage", program.0, Bound::new(py, Region::new(body))?).into_pyobject(py)?.into_any()
                 }
@@ -142,7 +153,10 @@ impl Interpreter {
                     gives,
                     follow,
                 } => {
-                    lock(&self.marks).begin(program, takes, gives, &follow, self.link.levels());
+                    let mut marks = lock(&self.marks);
+                    marks.begin(program, takes, gives, &follow, self.link.levels());
+                    self.inbox.printing.raise(marks.fails);
+                    drop(marks);
                     let Ok(tokens) = Tokens::from_wire(shape, body) else { end_process(1) };
                     let slice = Duration::from_nanos(slice).as_secs_f64();
                     let tokens = to_python(py, tokens)?;
@@ -195,13 +209,28 @@ impl Interpreter {
         let message = FromInterpreter::Failed { firing: FiringId(firing), busy };
         let bytes = error.len() as u64;
         let fails = lock(&self.marks).fails;
-        py.detach(|| self.link.send(fails, encode(&message, bytes), vec![error.into()])).map_err(ended)
+        py.detach(|| {
+            self.inbox.printing.drain();
+            self.link.send(fails, encode(&message, bytes), vec![error.into()])
+        })
+        .map_err(ended)
     }
 
-    /// The rest of the firing is given back.
-    fn returned(&self, py: Python<'_>, firing: u64) -> PyResult<()> {
+    /// The tokens of the firing that is to be fired now, taken from the iterator `objects`, for `slice` seconds; but for
+    /// those that the link's thread gives back meanwhile.
+    fn turn(&self, objects: Py<PyIterator>, slice: f64) -> PyResult<Turn> {
+        let running = lock(&self.inbox.queue).running.clone();
+        let running = running.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("nothing is to be fired"))?;
+        Ok(Turn::new(running, objects, Duration::try_from_secs_f64(slice).unwrap_or(Duration::MAX)))
+    }
+
+    /// The firing is over: what of it was not begun is given back.
+    fn end_turn(&self, py: Python<'_>) -> PyResult<()> {
         self.end_copy();
-        let message = FromInterpreter::Returned { firing: FiringId(firing) };
+        let running = lock(&self.inbox.queue).running.take();
+        let given_back = running.and_then(|running| Some((running.firing, running.give_back()?)));
+        let Some((firing, kept)) = given_back else { return Ok(()) };
+        let message = FromInterpreter::Returned { firing, kept };
         py.detach(|| self.link.send(Mark::None, encode(&message, 0), Vec::new())).map_err(ended)
     }
 }
@@ -217,6 +246,7 @@ impl Interpreter {
     fn send(&self, py: Python<'_>, gives: Mark, message: &FromInterpreter, tokens: &Tokens) -> PyResult<()> {
         self.end_copy();
         py.detach(|| {
+            self.inbox.printing.drain();
             self.link.send(gives, encode(message, tokens.bytes()), tokens.body())?;
             self.link.settle(); // the next firing may change the arrays that this one gave back
             Ok(())
@@ -229,11 +259,16 @@ impl Interpreter {
             return message;
         }
         self.must(self.link.listen(false).map_err(LinkError::from));
+        let (began, mut has_trimmed) = (Instant::now(), false);
         let message = loop {
             let mut reader = lock(&self.inbox.reader);
             // Messages are pushed under the reader's lock: none can have come unseen once it is held.
             if let Some(message) = self.inbox.pop() {
                 break message;
+            }
+            if !has_trimmed && began.elapsed() >= IDLE {
+                has_trimmed = true;
+                phalanx_net::memory::give_back();
             }
             self.must(reader.poll(BEAT, &mut |frame| self.inbox.push(&self.link, frame)));
         };
@@ -251,8 +286,16 @@ impl Inbox {
     fn pop(&self) -> Option<(ToInterpreter, Bytes)> {
         let mut queue = lock(&self.queue);
         let message = queue.messages.pop_front()?;
-        if let ToInterpreter::Ahead { firing, .. } = message.0 {
-            queue.ahead_of = Some(firing);
+        let before = queue.ahead.map_or(0, |(_, tokens)| tokens);
+        match &message.0 {
+            ToInterpreter::Ahead { firing, shape, .. } => {
+                queue.ahead = Some((*firing, before.saturating_add(shape.count())));
+            }
+            ToInterpreter::Fire { firing, count, groups, .. } => {
+                let tokens = if groups.is_empty() { before.saturating_add(*count) } else { groups.len() as u32 };
+                (queue.ahead, queue.running) = (None, Some(Running::new(*firing, tokens)));
+            }
+            _ => {}
         }
         Some(message)
     }
@@ -262,33 +305,46 @@ impl Inbox {
     fn push(&self, link: &Link, frame: Frame) {
         let Ok(message) = decode(&frame.header) else { end_process(1) };
         match message {
-            ToInterpreter::GiveUp { firing } if self.take_back(firing) => {
-                link.queue(Mark::None, encode(&FromInterpreter::Returned { firing }, 0), Vec::new());
-                link.flush();
-            }
-            ToInterpreter::GiveUp { .. } => {}
+            ToInterpreter::GiveUp { firing } => self.give_back(link, firing),
+            ToInterpreter::Beat => {}
+            ToInterpreter::Shown { bytes } => self.printing.shown(bytes),
             message => lock(&self.queue).messages.push_back((message, frame.body)),
         }
     }
 
-    /// Takes out a firing that was not begun, and what came ahead of it; whether there was one.
-    fn take_back(&self, wanted: FiringId) -> bool {
-        let Queue { messages, ahead_of } = &mut *lock(&self.queue);
-        let waiting = messages.len();
-        if *ahead_of != Some(wanted) {
-            messages.retain(|(message, _)| match message {
-                ToInterpreter::Ahead { firing, .. } | ToInterpreter::Fire { firing, .. } => *firing != wanted,
-                _ => true,
-            });
+    fn give_back(&self, link: &Link, firing: FiringId) {
+        // Under the lock, so that it is said before the next firing is answered.
+        let mut queue = lock(&self.queue);
+        if let Some(kept) = queue.take_back(firing) {
+            link.queue(Mark::None, encode(&FromInterpreter::Returned { firing, kept }, 0), Vec::new());
+            drop(queue);
+            link.flush();
         }
-        messages.len() < waiting
+    }
+}
+
+impl Queue {
+    /// Takes out what of a firing was not begun, and says how many tokens of it were; `None`: there is nothing to take.
+    fn take_back(&mut self, wanted: FiringId) -> Option<u32> {
+        if let Some(running) = self.running.as_ref().filter(|running| running.firing == wanted) {
+            return running.give_back();
+        }
+        if self.ahead.is_some_and(|(firing, _)| firing == wanted) {
+            return None; // about to be begun: its first tokens are Python's already
+        }
+        let waiting = self.messages.len();
+        self.messages.retain(|(message, _)| match message {
+            ToInterpreter::Ahead { firing, .. } | ToInterpreter::Fire { firing, .. } => *firing != wanted,
+            _ => true,
+        });
+        (self.messages.len() < waiting).then_some(0)
     }
 }
 
 /// The link's thread: it reads while Python does not, writes what the socket did not take at once, says that this
 /// interpreter lives, and ends the process when the link does or the manager is silent.
 fn attend(link: &Link, inbox: &Inbox) {
-    let (mut last_beat, mut last_heard, mut received) = (Instant::now(), Instant::now(), 0);
+    let (mut last_beat, mut last_look, mut silent, mut received) = (Instant::now(), Instant::now(), Duration::ZERO, 0);
     loop {
         let read = match link.wait(BEAT) {
             // Where Python's thread is reading already, there is nothing to do here.
@@ -301,19 +357,22 @@ fn attend(link: &Link, inbox: &Inbox) {
         };
         let now = Instant::now();
         let so_far = link.counters().received.load(Ordering::Relaxed);
+        // A process that is starved, or was stopped, looks late, and takes that for no silence.
+        silent += (now - std::mem::replace(&mut last_look, now)).min(BEAT * 2);
         if std::mem::replace(&mut received, so_far) != so_far {
-            last_heard = now;
+            silent = Duration::ZERO;
         }
         if let Err(error) = read {
             end_with_link(link, &error);
         }
-        if now - last_heard > SILENCE {
+        if silent > SILENCE {
             end_process(0);
         }
         if now - last_beat >= BEAT {
             last_beat = now;
             link.queue(Mark::None, encode(&FromInterpreter::Beat, 0), Vec::new());
             link.flush();
+            link.trim();
         }
     }
 }

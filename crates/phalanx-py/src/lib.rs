@@ -14,6 +14,7 @@ mod ranks;
 mod space;
 mod tokens;
 mod transfer;
+mod turn;
 
 use pyo3::prelude::*;
 
@@ -27,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<files::NewFile>()?;
     module.add_class::<files::OpenFile>()?;
     module.add_class::<interpreter::Interpreter>()?;
+    module.add_class::<turn::Turn>()?;
     module.add_class::<ranks::Launcher>()?;
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;

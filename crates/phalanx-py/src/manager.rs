@@ -14,10 +14,11 @@ use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::connect::{Place, connect};
 use phalanx_node::manager as node;
+use phalanx_node::prints::{Printed, Show};
 use phalanx_node::recruit::Start;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -52,15 +53,19 @@ pub struct Manager(node::Manager);
 
 #[pymethods]
 impl Manager {
-    /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file. `throughput` (tasks
-    /// a second) or `deadline` (seconds): what the contract asks for, with at most so many `interpreters`.
+    /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file; `program`:
+    /// the token of the user's program. `throughput` (tasks
+    /// a second) or `deadline` (seconds): what the contract asks for, with at most so many `interpreters`. `show`: called in a thread of its own with
+    /// what tasks print, a list of `(interpreter, 0 for output or 1 for errors, lines)`; and whether these are always whole.
+    /// `None`: that is not shown.
     #[new]
-    #[pyo3(signature = (*, addresses, identity_file, interpreters, throughput, deadline, policy, command, path, python, silence, journal))]
+    #[pyo3(signature = (*, addresses, identity_file, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         addresses: Option<Vec<String>>,
         identity_file: Option<String>,
+        program: [u8; 16],
         interpreters: Option<u32>,
         throughput: Option<f64>,
         deadline: Option<f64>,
@@ -69,7 +74,9 @@ impl Manager {
         path: Vec<String>,
         python: String,
         silence: f64,
+        patience: f64,
         journal: Option<PathBuf>,
+        show: Option<(Py<PyAny>, bool)>,
     ) -> PyResult<Manager> {
         let place = match addresses {
             None => Place::ThisMachine,
@@ -77,16 +84,18 @@ impl Manager {
                 let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
                 let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
                 let member = Member::parse(&identity_file.unwrap_or_default(), Role::User).map_err(identity)?;
-                Place::Executors { addresses, member: Box::new(member) }
+                Place::Executors { addresses, member: Box::new(member), program }
             }
         };
         let policy = policy.read()?;
         let start = Start { command, path, python };
         let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
         let goal = throughput.map(Goal::Throughput).or(deadline.map(Goal::Deadline));
-        let options = node::Options { interpreters, goal, silence, journal };
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX / 4);
+        let show = show.map(to_show);
+        let options = node::Options { interpreters, goal, silence, patience, journal, show };
         let source = interruptibly(py, move || connect(place, policy, start, interpreters))?.map_err(recruit)?;
-        Ok(Manager(py.detach(|| node::Manager::start(source, &options))?))
+        Ok(Manager(py.detach(|| node::Manager::start(source, options))?))
     }
 
     /// How many interpreters the contract asks for now.
@@ -234,6 +243,20 @@ impl Manager {
     }
 }
 
+/// A Python function that shows lines. What it raises is told as that of a thread.
+fn to_show((show, whole): (Py<PyAny>, bool)) -> Show {
+    let with = move |printed: Vec<Printed>| {
+        Python::attach(|py| {
+            let line = |it: Printed| (it.interpreter.to_string(), it.kind as u8, PyBytes::new(py, &it.lines));
+            let lines: Vec<_> = printed.into_iter().map(line).collect();
+            if let Err(error) = show.call1(py, (lines,)) {
+                error.write_unraisable(py, Some(show.bind(py)));
+            }
+        });
+    };
+    Show { with: Box::new(with), whole }
+}
+
 fn to_marks(code: bool, data: MarkedTokens) -> Marks {
     let data = data.into_iter().map(|(takes, gives)| MarkedData { takes, gives }).collect();
     Marks { code, data }
@@ -263,9 +286,7 @@ fn outcome_to_python(py: Python<'_>, run: RunId, outcome: Outcome) -> PyResult<B
     Ok(match outcome {
         Outcome::Results { first, tokens } => (run.0, "results", first, to_python(py, tokens)?).into_pyobject(py)?,
         Outcome::Raised { task, error, by } => (run.0, "raised", task, (region(error)?, by)).into_pyobject(py)?,
-        Outcome::Culprit { task, token, index, killed } => {
-            (run.0, "culprit", task, (to_python(py, token)?, index, killed)).into_pyobject(py)?
-        }
+        Outcome::Culprit { task, bytes, killed } => (run.0, "culprit", task, (bytes, killed)).into_pyobject(py)?,
         Outcome::Unmet { asked, reached, why } => (run.0, "unmet", 0, (asked, reached, why)).into_pyobject(py)?,
         Outcome::Abandoned { losses, recruited } => {
             (run.0, if recruited { "abandoned" } else { "unrecruited" }, 0, losses).into_pyobject(py)?

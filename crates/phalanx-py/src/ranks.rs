@@ -5,18 +5,23 @@ use crate::manager::interruptibly;
 use crate::policy::Words;
 use phalanx_core::level::Level;
 use phalanx_core::spmd::Limit;
+use phalanx_core::wire::machines::Exit;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::ranks::job::{Block, Checkpoints, Hosts, Job, LaunchError, Staged};
-use phalanx_node::ranks::launcher as node;
+use phalanx_node::ranks::launcher::{self as node, Report};
 use phalanx_node::ranks::output::Look;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Executors: their addresses, the text of the user's identity file, the policy, and how many ranks each gets at most.
-type Executors = (Vec<String>, String, Words, Option<u32>);
+/// Executors: their addresses, the text of the user's identity file, the token of the user's program, the policy, and how many
+/// ranks each gets at most.
+type Executors = (Vec<String>, String, [u8; 16], Words, Option<u32>);
+
+/// A process that has ended: its rank, its exit code (negative: a signal; none: it was not seen) and why.
+type Ended = (u32, Option<i32>, String);
 
 /// A running message passing program.
 #[pyclass(frozen)]
@@ -25,14 +30,15 @@ pub struct Launcher(node::Launcher);
 #[pymethods]
 impl Launcher {
     /// `programs`: for each, how many processes and the command. `environment`: for all of them, beside that of the process
-    /// that starts it. `terminals`: whether standard output and error are ones. `files`: what every executor gets, as name
+    /// that starts it. `terminals`: whether standard output and error are ones; `shown`: whether output goes there at all.
+    /// `input`: whether rank 0 reads standard input. `folder`: where processes of this machine run. `files`: what every executor gets, as name
     /// there and path here. `apart`: on this machine, the level of links between its ranks, which then share no memory.
     /// `checkpoints`: of a BSP program, the supersteps between two where the user says, and how often it is started again
     /// without a new one; `move_slow`: machines are left that take so many times as long as others in so many steps.
     #[new]
     #[pyo3(signature = (
-        programs, *, environment, prefix, terminals, colours, output, keep_going, executors, files, apart, checkpoints,
-        move_slow
+        programs, *, environment, prefix, terminals, colours, shown, input, folder, output, keep_going, executors, files,
+        apart, checkpoints, move_slow
     ))]
     #[expect(clippy::too_many_arguments)]
     fn new(
@@ -42,6 +48,9 @@ impl Launcher {
         prefix: bool,
         terminals: [bool; 2],
         colours: bool,
+        shown: bool,
+        input: bool,
+        folder: Option<Vec<u8>>,
         output: Option<PathBuf>,
         keep_going: bool,
         executors: Option<Executors>,
@@ -51,13 +60,14 @@ impl Launcher {
         move_slow: Option<(f64, u32)>,
     ) -> PyResult<Launcher> {
         let apart = apart.map(|word| word.parse::<Level>().map_err(PyValueError::new_err)).transpose()?;
-        let programs = programs.into_iter().map(|(processes, command)| Block { processes, command }).collect();
+        let block = |(processes, command)| Block { processes, command, folder: folder.clone() };
+        let programs = programs.into_iter().map(block).collect();
         let files = files.into_iter().map(|(name, path)| Staged { name, path }).collect();
-        let look = Look { prefix, terminals, colours, folder: output };
+        let look = Look { prefix, terminals, colours, hidden: !shown, folder: output };
         let move_slow = move_slow.map(|(times, steps)| Limit { times, steps });
         let checkpoints = checkpoints.map(|(every, restarts)| Checkpoints { every, restarts, move_slow });
         let hosts = executors.map(to_hosts).transpose()?;
-        let job = Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints };
+        let job = Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints, input };
         match interruptibly(py, move || node::Launcher::start(job))? {
             Ok(launcher) => Ok(Launcher(launcher)),
             Err(error @ LaunchError::Start(_)) => Err(raise("LaunchError", error)),
@@ -70,15 +80,27 @@ impl Launcher {
         py.detach(|| self.0.wait(Duration::from_secs_f64(patience.clamp(0.0, 3600.0))))
     }
 
+    /// The machines of the ranks; how those that ended did, as rank, exit code (negative: a signal; none: it was not seen)
+    /// and why; and what the launcher said.
+    fn report(&self) -> (Vec<String>, Vec<Ended>, Vec<String>) {
+        let Report { machines, ends, said } = self.0.report();
+        let end = |(rank, exit)| match exit {
+            Exit::Code(code) => (rank, Some(code), String::new()),
+            Exit::Signal(number) => (rank, Some(-number), String::new()),
+            Exit::Unstarted(why) | Exit::Unseen(why) => (rank, None, why),
+        };
+        (machines, ends.into_iter().map(end).collect(), said)
+    }
+
     /// This process was sent a signal: the program ends, or hears it too.
     fn signal(&self, number: i32) {
         self.0.signal(number);
     }
 }
 
-fn to_hosts((addresses, identity_file, policy, most): Executors) -> PyResult<Hosts> {
+fn to_hosts((addresses, identity_file, program, policy, most): Executors) -> PyResult<Hosts> {
     let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
     let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
     let member = Member::parse(&identity_file, Role::User).map_err(identity)?;
-    Ok(Hosts { addresses, member, policy: policy.read()?, most })
+    Ok(Hosts { addresses, member, program, policy: policy.read()?, most })
 }

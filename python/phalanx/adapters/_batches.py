@@ -6,14 +6,12 @@ two batches have in common is taken for common to all, and staged: it goes to ea
 
 from __future__ import annotations
 
-import io
 import pickle
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import cloudpickle
-
+from phalanx._pickling import dumps_by_value
 from phalanx._tokens import LARGE, PROTOCOL
 from phalanx.security import secure_code, secure_data
 
@@ -32,9 +30,7 @@ class Batch:
     def __init__(self, call: Callable[[], Any], title: str) -> None:
         self._title = title
         self.buffers: list[pickle.PickleBuffer] = []
-        file = io.BytesIO()
-        cloudpickle.Pickler(file, PROTOCOL, buffer_callback=self._stays_inside).dump(call)
-        self.pickled = file.getvalue()
+        self.pickled = dumps_by_value(call, PROTOCOL, self._stays_inside)
         self.order = [-1] * len(self.buffers)
 
     def leave_out(self, shared: dict[Place, int]) -> None:

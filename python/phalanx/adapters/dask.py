@@ -52,9 +52,20 @@ def get(manager: Manager) -> Callable[..., Any]:
 def fused(graph: Any, keys: Any) -> dict[Any, Any]:
     """A graph of Dask, of either kind, as one of Task objects: what ``keys`` need, with chains made one task each."""
     wanted = set(flatten([keys]))
-    tasks = convert_legacy_graph(ensure_dict(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph))
+    graph = ensure_dict(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph)
+    tasks = {key: _named(task, key) for key, task in convert_legacy_graph(graph).items()}
     fusions: dict[Any, Any] = fuse_linear_task_spec(cull(tasks, wanted), wanted)
     return fusions
+
+
+def _named(task: Any, key: Any) -> Any:
+    """The task under the key that the graph has it at. Some of Dask's aliases are named after what they stand for,
+    and fusing goes by names."""
+    if task.key == key:
+        return task
+    named = Alias(key, task.target) if isinstance(task, Alias) else task.copy()
+    named.key = key
+    return named
 
 
 class _Calls:

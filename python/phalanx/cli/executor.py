@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from phalanx import _native
-from phalanx.cli.programs import library_variables
+from phalanx._commands import library_variables
+from phalanx._program import VARIABLE
 from phalanx.hosts import COMMAND, PYTHON, read_identity
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -47,6 +48,13 @@ from phalanx.space import _serve
 @click.option(
     "--rules", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of rules for links."
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning"]),
+    default="info",
+    show_default=True,
+    help="What standard error says: refused peers; users that come and go; also peers that leave at once.",
+)
 def executor(
     listen: str,
     identity: Path | None,
@@ -58,6 +66,7 @@ def executor(
     exports: tuple[str, ...],
     trusted: tuple[str, ...],
     rules: Path | None,
+    log_level: str,
 ) -> None:
     """Donate this machine: start interpreters and message passing processes for the users of its grid, serve tuple
     spaces, and the folders named with --export.
@@ -65,6 +74,7 @@ def executor(
     Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
     networks named with --trusted. A user may ask for more.
     """
+    os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(rules) if rules else "links", trusted)
     directory = directory or _serve.directory_of(listen)
     service = _native.Executor(
@@ -78,6 +88,7 @@ def executor(
         spaces=None if no_spaces else _serve.serving(accept=accept, access=access, directory=directory),
         exports=list(exports),
         environment=list(library_variables().items()),
+        log_level=log_level,
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:
         click.echo(f"links may be weaker than by default: {weaker}", err=True)

@@ -30,10 +30,14 @@ def create(folder: Path | None, user: str | None) -> None:
     """Make a new grid: its certificate authority, and your own certificate."""
     folder = folder or home()
     authority_file = folder / "authority.pem"
-    if authority_file.exists():
+    try:
+        is_there = authority_file.exists()
+    except PermissionError as error:
+        raise IdentityError(f"{error}; name another folder with --home") from None
+    if is_there:
         raise IdentityError(f"{authority_file} exists: this is a grid already. Name another folder with --home")
     authority = _native.create_grid()
-    user = user or re.sub("[^a-z0-9-]+", "-", getpass.getuser().lower()).strip("-")
+    user = user or re.sub("[^a-z0-9-]+", "-", _login_name().lower()).strip("-")
     member = _native.issue_member(authority, "user", user)
     _write(folder / "user.pem", member)
     _write(authority_file, authority)
@@ -61,6 +65,13 @@ def issue(name: str, role: str, out: Path | None, folder: Path | None) -> None:
     click.echo(f"{out} written; it holds a private key, so copy it to {name} over a safe way (scp)")
     if role == "executor":
         click.echo(f"there: phalanx executor --listen 0.0.0.0:7400 --identity {out.name}")
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError before Python 3.13
+        raise IdentityError(f"user {os.getuid()} has no login name on this machine; say --user NAME") from None
 
 
 def _write(path: Path, text: str) -> None:

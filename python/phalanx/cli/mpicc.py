@@ -8,7 +8,7 @@ import shutil
 
 import click
 
-from phalanx.cli.programs import LIBRARIES
+from phalanx._commands import LIBRARIES
 from phalanx.errors import PhalanxError
 
 MPI, BSP = "libmpi_abi.so.1", "libphalanx_bsp.so"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -15,15 +14,10 @@ import click
 from click.core import ParameterSource
 
 from phalanx import _native
-from phalanx.cli import programs
+from phalanx._commands import MOST, asked_variables, read_hosts, read_programs
 from phalanx.cli._there import is_terminal
-from phalanx.hosts import read_identity
-from phalanx.security import policy_words, read_policy
+from phalanx.launching import PATIENCE, prepare
 
-#: Seconds after which a waiting launcher looks whether it was sent a signal.
-PATIENCE = 0.05
-#: Open files for each process: a doorbell, a control socket, two pipes, and one that tells its end.
-FILES = 6
 #: They end the program; a second one does so at once. The others are passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
@@ -53,11 +47,9 @@ def read_slow(context: click.Context, option: click.Parameter, word: str | None)
 
 
 OPTIONS = [
-    click.option(
-        "-n", "-np", "processes", type=click.IntRange(1, programs.MOST), help="How many; by default one a core."
-    ),
+    click.option("-n", "-np", "processes", type=click.IntRange(1, MOST), help="How many; by default one a core."),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
-    click.option("--per-host", type=click.IntRange(1, programs.MOST), help="At most so many on one executor."),
+    click.option("--per-host", type=click.IntRange(1, MOST), help="At most so many on one executor."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder that executors get too."),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="A variable of the processes (may be repeated)."),
     click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for their output too."),
@@ -123,10 +115,8 @@ def _run(
     restarts: int | None = None,
     move_slow: tuple[float, int] | None = None,
 ) -> int:
-    asked = programs.read_programs(processes, command)
-    _allow_files(sum(program.processes or os.cpu_count() or 1 for program in asked))
-    staged: dict[str, Path] = {}
-    variables = programs.asked_variables(env)
+    asked = read_programs(processes, command)
+    variables = asked_variables(env)
     if hosts is not None and transport == "sockets":
         raise click.UsageError("--transport is for processes of this machine; links to others are as --policy says")
     if level is not None and transport != "sockets":
@@ -137,44 +127,25 @@ def _run(
             raise click.UsageError(f"{option} needs --hosts: it is about other machines")
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
-    if hosts is None:
-        commands = [programs.find_here(program.command) for program in asked]
-        variables = programs.library_variables() | variables
-        executors = None
-    else:
-        for word in files:
-            programs.add_file(word, staged)
-        commands = [programs.stage(program.command, staged) for program in asked]
-        addresses, trusted = programs.read_hosts(hosts)
-        words = policy_words(read_policy(policy), trusted)
-        for weaker in _native.weaker(words):
+    where = None if hosts is None else (*read_hosts(hosts), policy, identity, per_host)
+    commands, options = prepare(asked, variables, where, files)
+    if options["executors"] is not None:
+        for weaker in _native.weaker(options["executors"][3]):
             click.echo(f"links may be weaker than by default: {weaker}", err=True)
-        executors = (addresses, read_identity(identity, "user.pem"), words, per_host)
     return _launch(
-        [
-            (program.processes, [os.fsencode(word) for word in command])
-            for program, command in zip(asked, commands, strict=True)
-        ],
-        environment=[(os.fsencode(name), os.fsencode(value)) for name, value in variables.items()],
+        commands,
+        **options,
         prefix=not no_prefix,
         terminals=(is_terminal(sys.stdout), is_terminal(sys.stderr)),
         colours="NO_COLOR" not in os.environ,
+        shown=True,
+        input=True,
         output=output,
         keep_going=keep_going,
-        executors=executors,
-        files=list(staged.items()),
         apart=(level or "private") if transport == "sockets" else None,
         checkpoints=None if restarts is None else (checkpoint, restarts),
         move_slow=move_slow,
     )
-
-
-def _allow_files(processes: int) -> None:
-    """A launcher has some files open for each process; on most systems more than a thousand must be asked for."""
-    needed, (soft, hard) = FILES * processes + 100, resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _launch(commands: list[tuple[int | None, list[bytes]]], **options: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from phalanx import _native
 from phalanx._native import LocalSpace
 from phalanx.errors import SpaceError
-from phalanx.hosts import Hosts, home, read_identity
+from phalanx.hosts import Hosts, own_identity, read_identity
 from phalanx.security import policy_words
 from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
@@ -100,7 +100,7 @@ def reach(
     ``seconds``. Raises SpaceError where the server cannot be reached or refuses."""
     if not isinstance(options.get("durable", False), bool):
         raise SpaceError("a served space is kept in its server's directory: say durable=True")
-    text = read_identity(identity, "user.pem") if identity or (home() / "user.pem").exists() else None
+    text = read_identity(identity, "user.pem") if identity else own_identity("user.pem")
     words = policy_words(policy, trusted)
     return _native.RemoteSpace(
         address,

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from phalanx import _native
-from phalanx.errors import PolicyError
-from phalanx.hosts import home, read_identity
+from phalanx.errors import IdentityError, PolicyError
+from phalanx.hosts import home, own_identity, read_identity
 from phalanx.security import Rules, policy_words
 
 #: Parts of the machine's memory that one space, and all messages that have begun to arrive, may have if nobody says.
@@ -61,19 +61,27 @@ def start(
     ``identity``: the machine's, by default executor.pem in $PHALANX_HOME or ~/.phalanx if it is there; without one only
     this user's processes on this machine are served. Raises SpaceError where it cannot listen.
     """
-    text = read_identity(identity, "executor.pem") if identity or (home() / "executor.pem").exists() else None
+    text = read_identity(identity, "executor.pem") if identity else own_identity("executor.pem")
     words = policy_words(policy, trusted)
     return _native.SpaceServer(address, identity_file=text, policy=words, serving=serving(**options), says=says)
 
 
 def directory_of(address: str) -> Path | None:
-    """Where a server at ``address`` keeps its durable spaces if nobody says: spaces/PORT in $PHALANX_HOME or
-    ~/.phalanx. None for port 0, which is another one each time."""
+    """The default folder of the durable spaces of a server at ``address``: spaces/PORT in $PHALANX_HOME or ~/.phalanx.
+
+    None for port 0, which is another one each time, and for a user who has no home folder.
+    """
     if address.startswith("unix:"):
-        return home() / "spaces" / quote(str(Path(address.removeprefix("unix:")).resolve()), safe="")
-    port = address.rpartition(":")[2]
-    port = port if port.isdecimal() else "7400"
-    return home() / "spaces" / port if int(port) else None
+        name = quote(str(Path(address.removeprefix("unix:")).resolve()), safe="")
+    else:
+        name = address.rpartition(":")[2]
+        name = name if name.isdecimal() else "7400"
+        if not int(name):
+            return None
+    try:
+        return home() / "spaces" / name
+    except IdentityError:
+        return None
 
 
 def memory() -> int:

@@ -12,12 +12,6 @@ use bytes::Bytes;
 use std::time::Duration;
 
 impl Engine {
-    pub(super) fn on_heard(&mut self, now: Duration, id: InterpreterId) {
-        if let Some(interpreter) = self.interpreters.get_mut(&id) {
-            interpreter.heard = now;
-        }
-    }
-
     pub(super) fn on_message(&mut self, now: Duration, id: InterpreterId, message: FromInterpreter, body: Bytes) {
         if !self.interpreters.contains_key(&id) {
             return; // replaced before: what it still says was fired elsewhere
@@ -25,7 +19,7 @@ impl Engine {
         self.on_heard(now, id);
         let understood = match message {
             FromInterpreter::Ready { .. } => Err(WireError::UnexpectedAnswer),
-            FromInterpreter::Beat => Ok(()),
+            FromInterpreter::Beat | FromInterpreter::Printed { .. } => Ok(()),
             FromInterpreter::Attacked => {
                 self.commands.push_back(Command::Dismiss { id });
                 self.on_lost(now, id, Cause::Attacked);
@@ -41,7 +35,7 @@ impl Engine {
             FromInterpreter::Failed { firing, busy } => {
                 self.on_failed(now, id, firing, body, Duration::from_nanos(busy))
             }
-            FromInterpreter::Returned { firing } => self.on_returned(now, id, firing),
+            FromInterpreter::Returned { firing, kept } => self.on_returned(now, id, firing, kept),
         };
         if let Err(error) = understood {
             self.commands.push_back(Command::Dismiss { id });
@@ -144,18 +138,30 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn on_returned(&mut self, now: Duration, id: InterpreterId, firing: FiringId) -> Result<(), WireError> {
-        let in_flight = &self.interpreters[&id].in_flight;
-        let place = in_flight.iter().position(|other| other.id == firing).ok_or(WireError::UnexpectedAnswer)?;
-        let tasks = in_flight[place].tasks();
-        let (works, race) = match place {
-            0 => self.answered(now, id, firing, tasks, Duration::ZERO)?,
-            _ => {
-                self.interpreters.get_mut(&id).and_then(|it| it.take_back(place)).ok_or(WireError::UnexpectedAnswer)?
-            }
+    /// All but the first `kept` tasks of a firing were not begun. What answers were said before has arrived before.
+    pub(super) fn on_returned(
+        &mut self,
+        now: Duration,
+        id: InterpreterId,
+        firing: FiringId,
+        kept: u32,
+    ) -> Result<(), WireError> {
+        let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
+        let place = interpreter.in_flight.iter().position(|other| other.id == firing);
+        let place = place.ok_or(WireError::UnexpectedAnswer)?;
+        let (tasks, race) = (interpreter.in_flight[place].tasks(), interpreter.in_flight[place].race);
+        let begun = kept.checked_sub(interpreter.in_flight[place].answered).filter(|begun| *begun < tasks);
+        let (works, race) = match (place, begun.ok_or(WireError::UnexpectedAnswer)?) {
+            (0, 0) => self.answered(now, id, firing, tasks, Duration::ZERO)?,
+            (0, begun) => (interpreter.take_back_behind(begun), race),
+            (_, 0) => interpreter.take_back(place).ok_or(WireError::UnexpectedAnswer)?,
+            _ => return Err(WireError::UnexpectedAnswer),
         };
-        self.record(Fact::Returned { interpreter: id, tasks });
+        self.record(Fact::Returned { interpreter: id, tasks: works.iter().map(|work| work.count).sum() });
         self.hand_back(race, works.into_iter(), Engine::give_back);
+        if let Race::Against(..) = race {
+            self.set_race(id, firing, Race::Lost); // the other one has all of it
+        }
         self.fire(now);
         Ok(())
     }
@@ -174,6 +180,7 @@ impl Engine {
         let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing && head.tasks() >= tasks);
         let head = head.filter(|_| tasks > 0).ok_or(WireError::UnexpectedAnswer)?;
         head.busy += busy;
+        head.answered += tasks;
         head.ahead.clear();
         let (works, race) = (head.split_off(tasks), head.race);
         if race != Race::Lost {

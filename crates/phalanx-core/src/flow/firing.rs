@@ -15,13 +15,16 @@ impl Engine {
     /// Gives fireable instructions to interpreters with room, the least loaded first.
     pub(super) fn fire(&mut self, now: Duration) {
         while let Some(next) = self.repository.next() {
-            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(next)?, *id)));
-            let Some((_, id)) = room.min() else { return };
+            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(now, next)?, *id)));
+            let Some((busy, id)) = room.min() else { return };
+            if busy > SLICE && self.is_another_free_before(now, id, busy) {
+                return; // whoever is free first takes it then
+            }
             let (runs, programs) = (&self.runs, &self.programs);
             let batch = |work: &Work| programs[&runs[&work.run].program].paces[usize::from(work.instruction)].batch();
-            // An estimate that is off by less than two is not worth cutting for.
+            // An estimate that is off by less than two is not worth cutting for, unless tasks go one by one.
             let Some(work) = self.repository.take(|work| match batch(work) {
-                batch if work.count > batch.saturating_mul(2) => batch,
+                batch if batch == 1 || work.count > batch.saturating_mul(2) => batch,
                 _ => work.count,
             }) else {
                 return;
@@ -89,10 +92,11 @@ impl Engine {
             estimate: program.estimate(instruction, tasks).filter(|_| !stages),
             sent: now,
             busy: Duration::ZERO,
+            answered: 0,
             alone: interpreter.in_flight.is_empty() && !stages,
             stages,
             race: Race::Alone,
-            asked_back: false,
+            asked_back: None,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });

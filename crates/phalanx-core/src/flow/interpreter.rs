@@ -37,19 +37,40 @@ pub struct Firing {
     pub sent: Duration,
     /// Compute time that its answers have told of.
     pub busy: Duration,
+    /// Tasks that were answered.
+    pub answered: u32,
     /// It was sent to an interpreter that had nothing else: its time tells the round trip.
     pub alone: bool,
     /// The code was sent with it: its time is also that of the code's imports.
     pub stages: bool,
     pub race: Race,
-    /// It was asked back, in case it is not begun.
-    pub asked_back: bool,
+    /// When its interpreter was asked to give back what of it was not begun.
+    pub asked_back: Option<Duration>,
 }
 
 impl Firing {
     /// Tasks that are not answered.
     pub fn tasks(&self) -> u32 {
         self.work.count + self.more.iter().map(|work| work.count).sum::<u32>()
+    }
+
+    /// Takes off all but the first `tasks` tasks.
+    pub fn split_off_behind(&mut self, tasks: u32) -> Vec<Work> {
+        let all = self.tasks();
+        let mut works = self.split_off(all);
+        let (mut kept, mut left) = (Vec::new(), tasks);
+        works.retain_mut(|work| {
+            let count = left.min(work.count);
+            left -= count;
+            kept.extend((count > 0).then(|| work.split_off(count)));
+            work.count > 0
+        });
+        let mut kept = kept.into_iter();
+        if let Some(work) = kept.next() {
+            (self.work, self.more) = (work, kept.collect());
+        }
+        self.estimate = self.estimate.map(|estimate| estimate.mul_f64(f64::from(tasks) / f64::from(all.max(1))));
+        works
     }
 
     /// Takes the first `tasks` tasks off, of which there must be as many.
@@ -72,6 +93,8 @@ impl Firing {
 pub struct Interpreter {
     pub name: String,
     pub heard: Duration,
+    /// Its process was seen to live since the last tick.
+    pub alive: bool,
     pub staged: HashSet<ProgramId>,
     pub in_flight: VecDeque<Firing>,
     /// How many times longer it takes than all interpreters on average.
@@ -89,6 +112,7 @@ impl Interpreter {
         Interpreter {
             name,
             heard: now,
+            alive: false,
             staged: HashSet::new(),
             in_flight: VecDeque::new(),
             slowness: 1.0,
@@ -99,14 +123,21 @@ impl Interpreter {
         }
     }
 
-    /// Whether it should be fed `work` now, and if so how much it has: less goes first.
-    pub fn room(&self, work: &Work) -> Option<Duration> {
+    /// Whether it should be fed `work` now, and if so for how long it is busy: less goes first.
+    pub fn room(&self, now: Duration, work: &Work) -> Option<Duration> {
         let head = self.in_flight.front();
         let keeps_alone = |head: &Firing| work.is_suspect() || head.work.is_suspect() || head.race == Race::Lost;
         if self.leaving || head.is_some_and(keeps_alone) {
             return None;
         }
-        self.load.has_room(self.round_trip()).then(|| self.load.time.unwrap_or_default())
+        let (waited, time) = (self.waited(now), self.load.time.unwrap_or_default());
+        let has_room = self.load.has_room(self.round_trip()) && !self.is_late(waited, time);
+        has_room.then(|| time.saturating_sub(waited))
+    }
+
+    /// Since when it is at the first firing in flight, as far as the manager can know.
+    pub fn waited(&self, now: Duration) -> Duration {
+        self.in_flight.front().map_or(Duration::ZERO, |head| now.saturating_sub(head.sent.max(self.turned)))
     }
 
     /// What the way there and back takes.
@@ -142,6 +173,13 @@ impl Interpreter {
         let mut firing = self.in_flight.remove(place)?;
         self.weigh();
         Some((firing.split_off(firing.tasks()), firing.race))
+    }
+
+    /// Of the first firing in flight, all but `kept` tasks were given back.
+    pub fn take_back_behind(&mut self, kept: u32) -> Vec<Work> {
+        let works = self.in_flight.front_mut().map(|head| head.split_off_behind(kept));
+        self.weigh();
+        works.unwrap_or_default()
     }
 
     /// Adds up what is in flight: only where it changes, for everybody's load is looked at with every firing.

@@ -1,10 +1,10 @@
 //! Interpreters that are lost: what they had in flight, and who replaces them.
 
-use super::interpreter::{Interpreter, Race};
+use super::interpreter::Race;
 use super::repository::Work;
 use super::{Engine, KILLS, LOSSES};
 use crate::event::{Cause, Command, Fact, Outcome};
-use crate::ids::{InterpreterId, RunId};
+use crate::ids::InterpreterId;
 use std::time::Duration;
 
 /// Losses that an error names.
@@ -21,7 +21,7 @@ impl Engine {
             // Firings are in order: only the first can be at fault.
             for work in std::iter::once(&mut head.work).chain(&mut head.more) {
                 work.killed.push(loss.clone());
-                work.deaths += usize::from(!matches!(cause, Cause::Silent { .. } | Cause::Attacked));
+                work.deaths += usize::from(cause.accuses());
             }
         }
         for firing in interpreter.in_flight.into_iter().rev() {
@@ -56,8 +56,9 @@ impl Engine {
             return self.repository.prepend(work);
         }
         let Some(task) = self.task_of(&work) else { return };
-        let (token, index) = work.tokens.slice(work.start, work.tokens.count().min(1));
-        self.settle(work.run, task, Outcome::Culprit { task, token, index, killed: work.killed });
+        let (tokens, _) = work.tokens.slice(work.start, work.tokens.count().min(1));
+        let bytes = tokens.bytes() / u64::from(tokens.count().max(1)); // tokens of one pickle are told by their average
+        self.settle(work.run, task, Outcome::Culprit { task, bytes, killed: work.killed });
     }
 
     pub(super) fn recruit_missing(&mut self, now: Duration) {
@@ -73,33 +74,10 @@ impl Engine {
         }
     }
 
-    /// Without any interpreter, and without hope of one, open runs end with an error.
-    pub(super) fn abandon_if_alone(&mut self) {
-        if !self.interpreters.is_empty() || self.recruiting > 0 {
-            return;
-        }
-        let losses: Vec<String> = self.losses.iter().cloned().collect();
-        let abandoned: Vec<RunId> = self.runs.iter_mut().filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
-        for run in abandoned {
-            self.repository.drop_run(run);
-            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
-            self.commands.push_back(Command::Deliver { run, outcome });
-        }
-    }
-
     pub(super) fn remember_loss(&mut self, loss: String) {
         self.losses.push_back(loss);
         while self.losses.len() > MOST_LOSSES {
             self.losses.pop_front();
-        }
-    }
-    pub(super) fn drop_silent(&mut self, now: Duration) {
-        let silence = |interpreter: &Interpreter| now.saturating_sub(interpreter.heard);
-        let silent = self.interpreters.iter().filter(|(_, it)| silence(it) >= self.config.silence);
-        let silent: Vec<_> = silent.map(|(id, it)| (*id, silence(it).as_millis() as u64)).collect();
-        for (id, milliseconds) in silent {
-            self.commands.push_back(Command::Dismiss { id });
-            self.on_lost(now, id, Cause::Silent { milliseconds });
         }
     }
 }

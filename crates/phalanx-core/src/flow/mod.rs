@@ -19,10 +19,12 @@ mod pace;
 mod program;
 mod repository;
 mod run;
+mod silence;
 mod staff;
 mod straggler;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod watch;
 
 pub use contract::Goal;
@@ -44,6 +46,7 @@ use repository::{Repository, Work};
 use run::Run;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
+use waiting::Waiting;
 
 /// A task whose firing ended this many interpreters is the culprit.
 pub const KILLS: usize = 3;
@@ -63,6 +66,8 @@ pub struct Config {
     pub goal: Option<Goal>,
     /// An interpreter not heard from for this long is lost.
     pub silence: Duration,
+    /// Without any interpreter left, open runs wait this long for machines to come back.
+    pub patience: Duration,
 }
 
 /// State of one manager's computing. Times are since any fixed moment, the same in all calls.
@@ -75,6 +80,7 @@ pub struct Engine {
     repository: Repository,
     interpreters: BTreeMap<InterpreterId, Interpreter>,
     recruiting: u32,
+    waiting: Waiting,
     /// Whether there ever was an interpreter.
     recruited: bool,
     losses: VecDeque<String>,
@@ -101,6 +107,7 @@ impl Engine {
             repository: Repository::default(),
             interpreters: BTreeMap::new(),
             recruiting: 0,
+            waiting: Waiting::default(),
             recruited: false,
             losses: VecDeque::new(),
             last_failure: None,
@@ -152,8 +159,9 @@ impl Engine {
         let id = RunId(self.new_name());
         let graph = &self.programs[&program].graph;
         let groups = (!graph.is_chain()).then(|| Groups::new(graph.clone()));
-        self.runs.insert(id, Run::new(program, groups, options));
+        self.runs.insert(id, Run::new(program, groups, options, now));
         if self.interpreters.is_empty() {
+            self.waiting = Waiting::default(); // the last one may have been in vain
             self.recruit_missing(now);
         }
         id
@@ -212,6 +220,7 @@ impl Engine {
                 self.recruiting = self.recruiting.saturating_sub(1);
                 self.recruited = true;
                 self.last_failure = None;
+                self.waiting = Waiting::default();
                 self.record(Fact::Recruited { interpreter: id, name: name.clone(), machine, pid, level });
                 self.interpreters.insert(id, Interpreter::new(name, now));
                 self.fire(now);
@@ -221,11 +230,15 @@ impl Engine {
                 self.record(Fact::RecruitFailed { reason: reason.clone() });
                 self.last_failure = Some(reason.clone());
                 self.remember_loss(reason);
-                self.abandon_if_alone();
+                self.wait_if_alone(now);
             }
             Event::Message { id, message, body } => self.on_message(now, id, message, body),
             Event::Heard { id } => self.on_heard(now, id),
+            Event::Alive { id } => self.on_alive(id),
             Event::Lost { id, cause } => self.on_lost(now, id, cause),
+            // A manager that did not listen knows nothing of what is late.
+            Event::Look if now.saturating_sub(self.last_tick) > self.config.silence / 2 => {}
+            Event::Look => self.look(now),
             Event::Tick => self.on_tick(now),
         }
     }
@@ -233,21 +246,13 @@ impl Engine {
     fn on_tick(&mut self, now: Duration) {
         let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
-        let slept = since > self.config.silence / 2;
-        if slept {
-            // It was us who did not listen. That counts little, for who was suspended must not dismiss everybody; but
-            // not nothing, for who is starved all the time must notice silence in the end.
-            let excused = since - self.config.silence / 4;
-            self.interpreters
-                .values_mut()
-                .for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
-        }
+        let slept = since > self.config.silence / 2; // then what was measured tells nothing
+        self.excuse_silence(now, since);
         self.drop_silent(now);
         if slept {
             self.contract.look_anew();
         } else {
-            self.ask_back_what_waits(now);
-            self.double_stragglers(now);
+            self.look(now);
             self.keep_contract(now);
         }
         if now.saturating_sub(self.last_beat) >= BEAT {
@@ -257,7 +262,9 @@ impl Engine {
                 self.commands.push_back(Command::Send { to: *id, message, body: Vec::new() });
             }
         }
-        if now.saturating_sub(self.last_recruit) >= RECRUIT_AGAIN && !self.interpreters.is_empty() {
+        if self.interpreters.is_empty() {
+            self.wait_if_alone(now);
+        } else if now.saturating_sub(self.last_recruit) >= RECRUIT_AGAIN {
             self.recruit_missing(now);
         }
     }

@@ -49,6 +49,11 @@ impl Pace {
         self.time = Some(self.time.map_or(sample, |time| (time + sample) / 2.0));
     }
 
+    /// A token takes longer than `waited`, as one sees who waits for it.
+    pub fn waits(&mut self, waited: Duration) {
+        self.time = self.time.map(|time| time.max((time + waited.as_nanos() as f64) / 2.0));
+    }
+
     /// `tokens` tokens had `bytes` bytes.
     pub fn weighed(&mut self, tokens: u32, bytes: u64) {
         let sample = bytes as f64 / f64::from(tokens.max(1));

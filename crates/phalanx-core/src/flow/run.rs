@@ -41,6 +41,7 @@ pub struct Run {
     /// What waits for other tokens; a chain has nothing that does.
     pub groups: Option<Groups>,
     options: RunOptions,
+    pub opened: Duration,
     fed: TaskId,
     settled: u64,
     read: u64,
@@ -56,11 +57,12 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(program: ProgramId, groups: Option<Groups>, options: RunOptions) -> Run {
+    pub fn new(program: ProgramId, groups: Option<Groups>, options: RunOptions, opened: Duration) -> Run {
         Run {
             program,
             groups,
             options,
+            opened,
             fed: 0,
             settled: 0,
             read: 0,

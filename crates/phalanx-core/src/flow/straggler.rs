@@ -26,20 +26,35 @@ struct Straggler {
     work: Work,
     /// Since it was its interpreter's turn to answer it, or one before it.
     waited: Duration,
+    /// By when its interpreter has given back what of it was not begun; `None`: it was not asked to.
+    answers: Option<Duration>,
 }
 
 impl Interpreter {
-    /// Whether what it fires now takes far longer than estimated, or than a time slice.
-    fn is_late(&self, now: Duration) -> bool {
-        let Some(head) = self.in_flight.front() else { return false };
-        let waited = now.saturating_sub(head.sent.max(self.turned));
-        waited > head.estimate.unwrap_or_default() * LATE + self.round_trip() + SLICE
+    /// What others could begin sooner: all that waits behind late work, also in the same firing, and firings that by the
+    /// estimates are not begun for more than a time slice and two round trips.
+    fn waiting(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<FiringId> {
+        let estimate = |firing: &Firing| firing.estimate.or_else(|| estimate(&firing.work)).unwrap_or_default();
+        let (waited, mut before) = (self.waited(now), Duration::ZERO);
+        let is_late = self.in_flight.front().is_some_and(|head| self.is_late(waited, estimate(head)));
+        let waiting = self.in_flight.iter().enumerate().filter(|(place, firing)| {
+            let begins_late = before > waited + self.round_trip() * 2 + SLICE;
+            before += estimate(firing);
+            if *place == 0 { is_late && firing.tasks() > 1 } else { is_late || begins_late }
+        });
+        let may =
+            |firing: &Firing| firing.race == Race::Alone && firing.asked_back.is_none() && !firing.work.is_suspect();
+        waiting.filter(|(_, firing)| may(firing)).map(|(_, firing)| firing.id).collect()
+    }
+
+    /// Whether `waited` is far more than what is expected, and more than a time slice.
+    pub(super) fn is_late(&self, waited: Duration, expected: Duration) -> bool {
+        waited > expected * LATE + self.round_trip() + SLICE
     }
 
     /// What is in flight for longer than `estimate` and the way allow; nothing where the estimate is unknown.
     fn late(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<(&Firing, Duration)> {
-        let Some(began) = self.in_flight.front().map(|head| head.sent.max(self.turned)) else { return Vec::new() };
-        let waited = now.saturating_sub(began);
+        let waited = self.waited(now);
         // Before a time slice is over the interpreter may still give back by itself.
         let (mut expected, on_the_way) = (Duration::ZERO, self.round_trip() + SLICE);
         let late = self.in_flight.iter().map_while(|firing| {
@@ -51,31 +66,76 @@ impl Interpreter {
 }
 
 impl Engine {
-    /// Asks back what waits behind late work, where somebody has nothing to do: it was not begun, and goes there instead.
-    pub(super) fn ask_back_what_waits(&mut self, now: Duration) {
-        let has_idle = self.interpreters.values().any(|it| it.in_flight.is_empty() && !it.leaving);
-        if !has_idle || self.repository.next().is_some() {
-            return;
-        }
-        let waiting = self.interpreters.iter_mut().filter(|(_, it)| it.in_flight.len() > 1 && it.is_late(now));
-        let waiting = waiting.flat_map(|(id, it)| it.in_flight.iter_mut().skip(1).map(|firing| (*id, firing)));
-        let may = |firing: &Firing| firing.race == Race::Alone && !firing.asked_back && !firing.work.is_suspect();
-        let asked = waiting.filter(|(_, firing)| may(firing)).map(|(id, firing)| {
-            firing.asked_back = true;
-            (id, firing.id)
-        });
-        let asked: Vec<_> = asked.collect();
-        asked.into_iter().for_each(|(id, firing)| self.ask_back(id, firing));
+    /// Whether an interpreter has nothing to do, and none has anything for it but what is in flight.
+    pub fn has_idle_beside_work(&self) -> bool {
+        let is_idle = |it: &Interpreter| it.in_flight.is_empty() && !it.leaving;
+        self.repository.next().is_none() && self.interpreters.values().any(is_idle) && self.is_computing()
     }
 
-    /// Fires late work a second time where somebody has nothing better to do, and no more comes to do.
-    pub(super) fn double_stragglers(&mut self, now: Duration) {
+    /// Whether anything is in flight.
+    pub fn is_computing(&self) -> bool {
+        self.interpreters.values().any(|it| !it.in_flight.is_empty())
+    }
+
+    /// Looks for what goes better elsewhere.
+    pub(super) fn look(&mut self, now: Duration) {
+        self.ask_back_what_waits(now);
+        self.double_stragglers(now);
+    }
+
+    /// Asks back what waits for long, where another interpreter has nothing to do: it was not begun, and goes there instead.
+    fn ask_back_what_waits(&mut self, now: Duration) {
+        if !self.has_idle_beside_work() {
+            return;
+        }
+        let waiting = self
+            .interpreters
+            .iter()
+            .flat_map(|(id, it)| it.waiting(now, |work| self.estimate(work)).into_iter().map(|firing| (*id, firing)));
+        let waiting: Vec<_> = waiting.collect();
+        for (id, firing) in waiting {
+            self.learn_from_waiting(now, id, firing);
+            self.ask_back(id, firing);
+        }
+    }
+
+    /// Where one of several tasks in a firing is late, the estimate was wrong, and what comes back is fired by a better one.
+    fn learn_from_waiting(&mut self, now: Duration, id: InterpreterId, firing: FiringId) {
+        let interpreter = &self.interpreters[&id];
+        let head = interpreter.in_flight.front().filter(|head| head.id == firing && !head.stages);
+        let Some((run, instruction)) = head.map(|head| (head.work.run, head.work.instruction)) else { return };
+        let waited = interpreter.waited(now);
+        if let Some(program) = self.runs.get(&run).and_then(|run| self.programs.get_mut(&run.program)) {
+            program.paces[usize::from(instruction)].waits(waited);
+        }
+    }
+
+    /// Whether another interpreter, which is fed no more now, should be free before one that is `busy` for so long.
+    pub(super) fn is_another_free_before(&self, now: Duration, id: InterpreterId, busy: Duration) -> bool {
+        self.interpreters.iter().filter(|(other, it)| **other != id && !it.leaving).any(|(_, it)| {
+            let expected: Option<Duration> = it.in_flight.iter().map(|firing| self.estimate(&firing.work)).sum();
+            let waited = it.waited(now);
+            expected.is_some_and(|expected| expected < waited + busy && !it.is_late(waited, expected))
+        })
+    }
+
+    /// Fires late work a second time where somebody has nothing better to do, and no more comes to do. What of it was not
+    /// begun is asked back first, and is fired once only where its interpreter answers.
+    fn double_stragglers(&mut self, now: Duration) {
         if self.repository.next().is_some() || self.interpreters.len() < 2 {
             return;
         }
         for straggler in self.stragglers(now) {
             let Some(helper) = self.helper(now, &straggler) else { continue };
-            let Straggler { holder, firing, work, .. } = straggler;
+            let Straggler { holder, firing, work, answers, .. } = straggler;
+            match answers {
+                Some(answers) if answers > now => continue,
+                Some(_) => {}
+                None => {
+                    self.ask_back(holder, firing);
+                    continue;
+                }
+            }
             let (run, tasks) = (work.run, work.count);
             let copy = self.fire_at(now, helper, work, VecDeque::new());
             self.set_race(holder, firing, Race::Against(helper, copy));
@@ -86,16 +146,22 @@ impl Engine {
 
     fn stragglers(&self, now: Duration) -> Vec<Straggler> {
         let late = self.interpreters.iter().flat_map(|(holder, it)| {
-            let late = it.late(now, |work| self.estimate(work)).into_iter();
-            late.map(|(firing, waited)| (*holder, firing, waited))
+            let late = it.late(now, |work| self.estimate(work)).into_iter().enumerate();
+            late.map(move |(place, (firing, waited))| {
+                let is_begun = place == 0 && firing.tasks() == 1;
+                let answers = firing.asked_back.map(|at| at + it.round_trip() * 2 + SLICE);
+                (*holder, firing, waited, if is_begun { Some(now) } else { answers })
+            })
         });
         // What is under suspicion may end whoever fires it: one interpreter at a time is enough.
         let may = |firing: &Firing| {
             firing.race == Race::Alone && firing.more.is_empty() && !firing.work.is_group && !firing.work.is_suspect()
         };
-        let late = late.filter(|(_, firing, _)| may(firing) && self.waits_for_stragglers(firing.work.run));
-        late.map(|(holder, firing, waited)| Straggler { holder, firing: firing.id, work: firing.work.clone(), waited })
-            .collect()
+        let late = late.filter(|(_, firing, ..)| may(firing) && self.waits_for_stragglers(firing.work.run));
+        let straggler = |(holder, firing, waited, answers): (InterpreterId, &Firing, Duration, Option<Duration>)| {
+            Straggler { holder, firing: firing.id, work: firing.work.clone(), waited, answers }
+        };
+        late.map(straggler).collect()
     }
 
     fn waits_for_stragglers(&self, id: RunId) -> bool {
@@ -108,7 +174,7 @@ impl Engine {
         let program = self.runs.get(&work.run)?.program;
         let candidates = self.interpreters.iter().filter(|(id, _)| **id != straggler.holder);
         let times = candidates.filter_map(|(id, it)| {
-            let time = it.room(work)? + estimate.mul_f64(it.slowness) + it.round_trip();
+            let time = it.room(now, work)? + estimate.mul_f64(it.slowness) + it.round_trip();
             let fit = time < straggler.waited && it.late(now, |work| self.estimate(work)).is_empty();
             fit.then_some((!it.staged.contains(&program), time, *id))
         });
@@ -139,13 +205,17 @@ impl Engine {
         }
     }
 
-    /// Asks an interpreter to give up a firing if it has not begun it.
+    /// Asks an interpreter to give back what it has not begun of a firing.
     pub(super) fn ask_back(&mut self, id: InterpreterId, firing: FiringId) {
+        let now = self.now;
+        if let Some(firing) = self.firing_mut(id, firing) {
+            firing.asked_back = Some(now);
+        }
         let message = ToInterpreter::GiveUp { firing };
         self.commands.push_back(Command::Send { to: id, message, body: Vec::new() });
     }
 
-    fn set_race(&mut self, id: InterpreterId, firing: FiringId, race: Race) {
+    pub(super) fn set_race(&mut self, id: InterpreterId, firing: FiringId, race: Race) {
         if let Some(firing) = self.firing_mut(id, firing) {
             firing.race = race;
         }

@@ -497,7 +497,7 @@ impl Launch {
 }
 
 /// A signal for people, like `9 (SIGKILL)`.
-fn signal_name(number: i32) -> String {
+pub fn signal_name(number: i32) -> String {
     let name = match number {
         1 => "HUP",
         2 => "INT",

@@ -84,6 +84,9 @@ pub enum Exit {
 /// From a launcher to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToMachine {
+    /// First message: a program of the user, which gave itself this token, asks what it can have. The places that its
+    /// manager's interpreters use are its own.
+    Ask { program: [u8; 16] },
     /// Keep places for this part, that of the number `machine` of the program's `machines`. A program that is started again
     /// is known by `program`, and finds its folder as it was where an earlier link of it still is.
     Begin { part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16] },
@@ -108,7 +111,7 @@ pub enum ToMachine {
 /// From a machine to a launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromMachine {
-    /// First message: how many ranks this machine can have, and how many of these places are free now.
+    /// How many ranks this machine can have, and how many of these places are free now for the program that asked.
     Offer { capacity: u32, free: u32, phalanx: String },
     /// The places are kept. For each of the machines, what links with ranks there may have, for each mark.
     Begun { levels: Vec<[LevelSet; 3]> },

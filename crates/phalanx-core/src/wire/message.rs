@@ -1,6 +1,7 @@
 //! The messages of each conversation. A message's bulk (code, tokens, an error) is the frame's body.
 
 use super::Shape;
+use super::machines::Kind;
 use crate::ids::{FiringId, ProgramId};
 use crate::level::{LevelSet, Levels, Mark};
 use serde::{Deserialize, Serialize};
@@ -35,8 +36,10 @@ pub enum ToInterpreter {
         gives: Mark,
         follow: Vec<Follow>,
     },
-    /// The firing is to be given back at once if it was not begun, also from behind one that goes on for long.
+    /// The tokens of the firing that were not begun are to be given back at once, also from behind a token that takes long.
     GiveUp { firing: FiringId },
+    /// So many bytes of what the interpreter printed were shown.
+    Shown { bytes: u32 },
     /// The manager lives.
     Beat,
 }
@@ -61,7 +64,10 @@ impl ToInterpreter {
         match self {
             ToInterpreter::Stage { mark, .. } => *mark,
             ToInterpreter::Ahead { takes, .. } | ToInterpreter::Fire { takes, .. } => *takes,
-            ToInterpreter::Forget { .. } | ToInterpreter::GiveUp { .. } | ToInterpreter::Beat => Mark::None,
+            ToInterpreter::Forget { .. }
+            | ToInterpreter::GiveUp { .. }
+            | ToInterpreter::Shown { .. }
+            | ToInterpreter::Beat => Mark::None,
         }
     }
 }
@@ -82,9 +88,11 @@ pub enum FromInterpreter {
     Failed { firing: FiringId, busy: u64 },
     /// What arrived is not what the manager sent; the interpreter ends.
     Attacked,
-    /// The rest of the firing was not begun and is given back, so that others can take it. All of one that waits behind
-    /// others may be given back before these are answered.
-    Returned { firing: FiringId },
+    /// Of the firing's tokens, the first `kept` were begun, and are or will be answered. The others are given back, so that
+    /// other interpreters can take them. A firing that waits behind others is given back whole, before these are answered.
+    Returned { firing: FiringId, kept: u32 },
+    /// The next bytes of what was printed are the body, at most [`super::PRINTED`].
+    Printed { kind: Kind },
     /// The interpreter lives.
     Beat,
 }
@@ -93,8 +101,8 @@ pub enum FromInterpreter {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToExecutor {
     /// Start an interpreter that talks to this user over a data link of these levels; `request` is the user's number for
-    /// it.
-    Recruit { request: u32, levels: Levels },
+    /// it. `program`: the token of the user's program, whose models share their places.
+    Recruit { request: u32, levels: Levels, program: [u8; 16] },
     /// End an interpreter at once.
     Release { request: u32 },
     /// The user lives.
@@ -111,6 +119,8 @@ pub enum FromExecutor {
     Recruited { request: u32, token: [u8; 16] },
     /// It cannot be had, and why.
     Refused { request: u32, reason: String },
-    /// The executor lives.
-    Beat,
+    /// How an interpreter ended: by itself, or when it was let go.
+    Ended { request: u32, how: String },
+    /// The executor lives; and which interpreters are stopped, as by a debugger or the machine's owner.
+    Beat { stopped: Vec<u32> },
 }

@@ -89,7 +89,19 @@ proptest! {
         if let Ok(prefix) = Prefix::decode(&bytes) {
             prop_assert_eq!(prefix.encode(), bytes);
             prop_assert!(prefix.header as u64 <= MAX_HEADER && prefix.body <= MAX_BODY);
+            prop_assert!(prefix.place.is_none_or(|place| place.slot < SLOTS));
         }
+    }
+
+    #[test]
+    fn a_place_comes_back_as_it_was_set(slot in 0..SLOTS, generation in any::<u16>(), fresh in any::<bool>()) {
+        let place = Some(Place { slot, generation, fresh });
+        let mut start = encode(&ToInterpreter::Beat, 9);
+        set_place(&mut start, place);
+        let prefix = Prefix::decode(start[..PREFIX].try_into().unwrap()).unwrap();
+        prop_assert_eq!(prefix.place, place);
+        set_place(&mut start, None);
+        prop_assert_eq!(start, encode(&ToInterpreter::Beat, 9));
     }
 }
 
@@ -111,7 +123,7 @@ fn a_message_comes_back_as_it_was_sent() {
     };
     let bytes = encode(&fire, 9);
     let prefix = Prefix::decode(bytes[..PREFIX].try_into().unwrap()).unwrap();
-    assert_eq!(prefix, Prefix { header: bytes.len() - PREFIX, body: 9 });
+    assert_eq!(prefix, Prefix { header: bytes.len() - PREFIX, body: 9, place: None });
     assert_eq!(decode::<ToInterpreter>(&bytes[PREFIX..]).unwrap(), fire);
 }
 

@@ -49,9 +49,8 @@ impl Bsp {
         self.moving.asks = false;
         met?;
         let Some(saving) = &mut self.saving else { return Ok(Point::GoOn) };
-        if !std::mem::replace(&mut saving.looked, true)
-            && let Some(state) = self.take_up()?
-        {
+        let state = if std::mem::replace(&mut saving.looked, true) { None } else { self.take_up()? };
+        if let Some(state) = state {
             return Ok(Point::TakenUp(state));
         }
         self.look_for_slow();

@@ -109,10 +109,11 @@ pub fn gather(comm: &Comm, send: Argument<'_>, receive: Argument<'_>, root: i32)
             (None, Some(room)) if call.comm.remote.is_none() => room.at(call.rank()),
             _ => Span::EMPTY,
         };
-        match root {
-            Root::Rank(root) if is_equal => collect::gather(call, span, room.as_ref(), root).await,
-            Root::Rank(root) => collect::gather_directly(call, span, room.as_ref(), root).await,
-            Root::Across(part) => across::gather_across(call, span, room.as_ref(), part).await,
+        // `is_equal` is matched, because a guard in an async closure crashes the compiler of Rust 1.85.
+        match (root, is_equal) {
+            (Root::Rank(root), true) => collect::gather(call, span, room.as_ref(), root).await,
+            (Root::Rank(root), false) => collect::gather_directly(call, span, room.as_ref(), root).await,
+            (Root::Across(part), _) => across::gather_across(call, span, room.as_ref(), part).await,
         }
         if let (Some(blocks), Some(room)) = (&blocks, &room) {
             blocks.store(room);
@@ -139,10 +140,10 @@ pub fn scatter(comm: &Comm, send: Argument<'_>, receive: Argument<'_>, root: i32
             (None, Some(blocks)) if call.comm.remote.is_none() => blocks.at(call.rank()),
             _ => Span::EMPTY,
         };
-        match root {
-            Root::Rank(root) if is_equal => collect::scatter(call, blocks.as_ref(), span, root).await,
-            Root::Rank(root) => collect::scatter_directly(call, blocks.as_ref(), span, root).await,
-            Root::Across(part) => across::scatter_across(call, blocks.as_ref(), span, part).await,
+        match (root, is_equal) {
+            (Root::Rank(root), true) => collect::scatter(call, blocks.as_ref(), span, root).await,
+            (Root::Rank(root), false) => collect::scatter_directly(call, blocks.as_ref(), span, root).await,
+            (Root::Across(part), _) => across::scatter_across(call, blocks.as_ref(), span, part).await,
         }
         if let Some(own) = &own {
             own.store(span);

@@ -13,7 +13,10 @@ pub use reader::Reader;
 
 use crate::forks;
 use crate::frames::Outbox;
+use crate::memory::{LONG, Pool, Table};
 use crate::socket::Socket;
+#[cfg(target_os = "linux")]
+use crate::socket::wait_for_events;
 use crate::sync::lock;
 use crate::tls::Shaken;
 use bytes::Bytes;
@@ -94,6 +97,8 @@ pub struct Link {
     /// None where the reader's thread waits in the socket itself.
     poller: Option<Poller>,
     closed: AtomicBool,
+    /// On links within one machine: where long bodies go.
+    pool: Option<Mutex<Pool>>,
     /// Bytes that the writer has taken and not yet written.
     taken: AtomicUsize,
     /// Of all bytes that were ever queued, the first ones that the socket has taken, about: never more than it has.
@@ -111,7 +116,23 @@ impl Link {
         let poller = Poller::new()?;
         // SAFETY: the socket is deleted from the poller before it is dropped, in `Drop`.
         unsafe { poller.add_with_mode(socket.raw(), Event::readable(KEY), PollMode::Level)? };
-        Ok(Link::over(socket, shaken, most_body, Some(poller)))
+        Ok(Link::over(socket, shaken, most_body, Some(poller), None))
+    }
+
+    /// A clear link between two processes of this machine, on both ends of which long bodies lie in memory that they
+    /// share, where the system and the socket can do that.
+    pub fn sharing(socket: Socket, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
+        socket.set_blocking(false)?;
+        let poller = Poller::new()?;
+        // SAFETY: the socket is deleted from the poller before it is dropped, in `Drop`.
+        unsafe { poller.add_with_mode(socket.raw(), Event::readable(KEY), PollMode::Level)? };
+        let pool = if socket.passes_files() { Pool::new() } else { None };
+        let shares = pool.is_some();
+        let (link, mut reader) = Link::over(socket, None, most_body, Some(poller), pool);
+        if shares {
+            reader.share(Table::new());
+        }
+        Ok((link, reader))
     }
 
     /// A link for short questions and answers: its reader waits in the socket itself ([`Reader::receive`]), which saves
@@ -120,10 +141,16 @@ impl Link {
     #[cfg(unix)]
     pub fn direct(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(true)?;
-        Ok(Link::over(socket, shaken, most_body, None))
+        Ok(Link::over(socket, shaken, most_body, None, None))
     }
 
-    fn over(socket: Socket, shaken: Option<Shaken>, most_body: u64, poller: Option<Poller>) -> (Arc<Link>, Reader) {
+    fn over(
+        socket: Socket,
+        shaken: Option<Shaken>,
+        most_body: u64,
+        poller: Option<Poller>,
+        pool: Option<Pool>,
+    ) -> (Arc<Link>, Reader) {
         let (levels, seal, open, greeting) = match shaken {
             None => (Levels::all(Level::Clear), None, None, None),
             Some(Shaken { levels, seal, open, greeting, .. }) => (levels, Some(seal), Some(open), greeting),
@@ -137,6 +164,7 @@ impl Link {
             writer: Mutex::new(Writer::new(seal)),
             poller,
             closed: AtomicBool::new(false),
+            pool: pool.map(Mutex::new),
             taken: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             counters: Counters::default(),
@@ -163,8 +191,11 @@ impl Link {
     /// Puts a frame into the outbox, at the level of its mark, and does not wait; `start` is from [`phalanx_core::wire::encode`].
     /// [`Link::flush`] must follow. Where the frame ends, for [`Link::is_written`].
     pub fn queue(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> u64 {
-        let mut outbox = lock(&self.outbox);
-        outbox.push(self.levels.of(mark), start, body);
+        let (mut outbox, level) = (lock(&self.outbox), self.levels.of(mark));
+        match self.pool.is_some() && is_long(&body) {
+            true => outbox.push_waiting(level, start, body), // copied by the flush: the caller may hold a lock
+            false => outbox.push(level, start, body),
+        }
         outbox.queued()
     }
 
@@ -187,6 +218,7 @@ impl Link {
         if self.is_copy() {
             return;
         }
+        self.place_bodies();
         let mut writer = lock(&self.writer);
         if let Err(error) = self.write_all(&mut writer, is_more) {
             writer.blocked = false; // room in a socket that failed would wake the reader's thread for nothing
@@ -199,13 +231,43 @@ impl Link {
         }
     }
 
+    /// Copies bodies that wait for it into shared memory. No thread waits for another one's copy here: the one that has the
+    /// pool looks again when it has let go of it, and goes on to write.
+    fn place_bodies(&self) {
+        let Some(pool) = &self.pool else { return };
+        while lock(&self.outbox).has_waiting() {
+            let Ok(mut pool) = pool.try_lock() else { return };
+            let Some(body) = lock(&self.outbox).next_waiting() else { continue };
+            let filled = pool.fill(&body).ok(); // no memory, no file: through the socket
+            lock(&self.outbox).place(filled);
+        }
+    }
+
+    /// Gives back memory that this end keeps for long bodies and has not used since the last call. To be called about once
+    /// in a second.
+    pub fn trim(&self) {
+        if self.is_copy() {
+            return;
+        }
+        if let Some(pool) = &self.pool {
+            lock(pool).trim();
+            self.flush(); // another thread may have found the pool in use
+        }
+    }
+
     /// Sends a frame, and waits while the peer is far behind; not for the thread that reads this link.
     pub fn send(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> Result<(), LinkError> {
+        // Copied before the frame is queued, so that others, which say that this end lives, go ahead of it meanwhile.
+        let long = self.pool.as_ref().filter(|_| is_long(&body) && !self.is_copy());
+        let filled = long.and_then(|pool| lock(pool).fill(&body).ok());
         let mut outbox = lock(&self.outbox);
         while outbox.bytes() + self.taken.load(Ordering::Relaxed) > FULL && !self.is_closed() && !self.is_copy() {
             outbox = self.wait_for_room(outbox);
         }
-        outbox.push(self.levels.of(mark), start, body);
+        match filled {
+            Some(filled) => outbox.push_filled(self.levels.of(mark), start, filled),
+            None => outbox.push(self.levels.of(mark), start, body),
+        }
         drop(outbox);
         self.flush();
         if self.is_closed() || self.is_copy() { Err(LinkError::Closed) } else { Ok(()) }
@@ -219,6 +281,11 @@ impl Link {
     /// Whether the last flush left something, since the socket was full.
     pub fn is_blocked(&self) -> bool {
         self.taken.load(Ordering::Relaxed) > 0 && !self.is_closed()
+    }
+
+    /// Whether bytes have arrived that were not read yet, or the connection has ended.
+    pub fn has_unread(&self) -> bool {
+        self.socket.wait_readable(Duration::ZERO).unwrap_or(false)
     }
 
     /// Waits up to `pause` for the socket to have room, and writes.
@@ -303,8 +370,17 @@ impl Link {
 
     /// Waits up to `pause` until there is something to read (true) or to go on writing with, which is done here.
     pub fn wait(&self, pause: Duration) -> io::Result<bool> {
+        let poller = self.poller.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        // The poller's own wait sets a timer and makes its notifier ready again: five system calls instead of one, of
+        // which two come after the bytes have. It is needed only to tell what is ready.
+        #[cfg(target_os = "linux")]
+        let pause = match wait_for_events(poller, pause)? {
+            false => return Ok(self.is_closed()),
+            true if !self.is_blocked() => return Ok(true),
+            true => Duration::ZERO,
+        };
         let mut events = Events::new();
-        self.poller.as_ref().ok_or(io::ErrorKind::Unsupported)?.wait(&mut events, Some(pause))?;
+        poller.wait(&mut events, Some(pause))?;
         if events.iter().any(|event| event.writable) {
             self.flush();
         }
@@ -337,6 +413,11 @@ impl Link {
         writer.fill(level, bytes, &self.counters);
         true
     }
+}
+
+/// Whether a body goes through shared memory, where there is some.
+fn is_long(body: &[Bytes]) -> bool {
+    body.iter().map(Bytes::len).sum::<usize>() >= LONG
 }
 
 impl Drop for Link {

@@ -4,6 +4,7 @@ use super::writer::ALONE;
 use super::{Counters, Link, LinkError};
 use crate::copy::copy;
 use crate::frames::{Assembler, Frame, Gate};
+use crate::memory::{File, Table};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 use crate::tls::Greeting;
 use phalanx_core::level::Level;
@@ -40,6 +41,8 @@ pub struct Reader {
     direct: Option<Direct>,
     /// How long a read that waits does so, as the socket knows it.
     patience: Option<Duration>,
+    /// Files may come with the bytes.
+    shares: bool,
 }
 
 /// A block whose payload is read straight into the body that it belongs to.
@@ -73,7 +76,14 @@ impl Reader {
             plain: 0,
             direct: None,
             patience: None,
+            shares: false,
         }
+    }
+
+    /// Takes bodies that lie in memory shared with the peer.
+    pub(crate) fn share(&mut self, memory: Table) {
+        self.assembler.share(memory);
+        self.shares = true;
     }
 
     /// Reads the link until it ends, which is always an error that says why. `on_frame` gets every frame; `on_pause`
@@ -194,13 +204,36 @@ impl Reader {
     fn read_buffer(&mut self, waits: bool, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
         let room = READ_AT_ONCE.max(self.wanted);
         let spare = &mut self.buffer[self.kept..][..room];
-        let Some(count) = received(self.link.socket().receive(spare, waits), self.link.counters())? else {
+        let (socket, counters) = (self.link.socket(), self.link.counters());
+        if self.shares {
+            let (outcome, file) = match socket.receive_with(spare) {
+                Ok((count, file)) => (Ok(count), file),
+                Err(error) => (Err(error), None),
+            };
+            let Some(count) = received(outcome, counters)? else { return Ok(false) };
+            self.feed_shared(count, file, on_frame)?;
+            return Ok(count == room || self.reads_body());
+        }
+        let Some(count) = received(socket.receive(spare, waits), counters)? else {
             return Ok(false);
         };
         self.kept += count;
         self.use_buffer(on_frame)?;
         // Of a body that has begun there is more, and it is read to where it stays.
         Ok(count == room || self.reads_body())
+    }
+
+    /// Uses bytes at the buffer's beginning, all of them frames as they are, and a file that came with them.
+    fn feed_shared(
+        &mut self,
+        count: usize,
+        file: Option<File>,
+        on_frame: &mut impl FnMut(Frame),
+    ) -> Result<(), LinkError> {
+        let shared = self.assembler.shared();
+        let fed = self.assembler.feed_with(&self.buffer[..count], file, on_frame);
+        self.count_plain(count + (self.assembler.shared() - shared) as usize);
+        Ok(fed?)
     }
 
     /// Uses what the buffer holds, and keeps what is no whole record or block.

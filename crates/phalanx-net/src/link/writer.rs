@@ -68,10 +68,10 @@ impl Writer {
     /// Refers no longer to the sender's memory, neither for what is still to be written nor for what waits behind it.
     pub fn own(&mut self, outbox: &mut Outbox, counters: &Counters) {
         self.plain.own();
-        // Sealing copies too, so what can be sealed now is.
+        // Sealing copies too, so what can be sealed now is; more than is kept for it would be fresh memory.
         self.sealed.drain(..self.written);
         self.written = 0;
-        while outbox.level() == Some(Level::Private) {
+        while outbox.level() == Some(Level::Private) && self.sealed.len() < MOST_KEPT {
             self.protect(Level::Private, outbox.take(at_once(Level::Private)), counters);
         }
         outbox.own();
@@ -79,7 +79,7 @@ impl Writer {
 
     fn protect(&mut self, level: Level, bytes: Outbox, counters: &Counters) {
         let spent = &counters.levels[level as usize];
-        spent.bytes.fetch_add(bytes.bytes() as u64, Ordering::Relaxed);
+        spent.bytes.fetch_add((bytes.bytes() + bytes.shared()) as u64, Ordering::Relaxed);
         let Some(context) = &mut self.context else {
             self.plain = bytes;
             return;
@@ -102,13 +102,21 @@ impl Writer {
     pub fn write_some(&mut self, socket: &Socket, is_more: bool, counters: &Counters) -> Result<bool, LinkError> {
         let outcome = match (self.plain.bytes(), self.plain.only()) {
             (0, _) => socket.send(&self.sealed[self.written..], is_more),
-            (_, Some(piece)) => socket.send(piece, is_more),
+            (_, Some(piece)) => match self.plain.file() {
+                Some(file) => socket.send_with(piece, file),
+                None => socket.send(piece, is_more),
+            },
             (_, None) => socket.send_vectored(&self.plain.slices(), is_more),
         };
         let count = match outcome {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            // The system lets no more files be on their way (RLIMIT_NOFILE counts them too).
+            Err(error) if self.plain.file().is_some() && !is_end(&error) => {
+                self.plain.inline_first();
+                return Ok(true);
+            }
             Err(error) => return Err(error.into()),
         };
         counters.sent.fetch_add(count as u64, Ordering::Relaxed);
@@ -118,6 +126,10 @@ impl Writer {
         }
         Ok(true)
     }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected)
 }
 
 /// The blocks that bytes make: a long piece begins one.

@@ -4,8 +4,12 @@ mod line;
 mod listener;
 #[cfg(unix)]
 mod unix;
+#[cfg(not(unix))]
+mod without;
 
 pub use listener::Listener;
+#[cfg(target_os = "linux")]
+pub(crate) use unix::wait_for_events;
 
 use crate::address::Address;
 use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};
@@ -74,6 +78,13 @@ impl Socket {
         let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
         raw.connect(&SockAddr::unix(path)?)?;
         Ok(Socket { raw })
+    }
+
+    /// Whether a socket lies at `path` that no process listens at any more. Nobody is connected to, so a living listener
+    /// does not notice: where the kinds differ, the system says so before it connects.
+    pub fn is_dead(path: &Path) -> bool {
+        let ask = || Raw::new(Domain::UNIX, Type::DGRAM, None)?.connect(&SockAddr::unix(path)?);
+        ask().err().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     /// The other end's address; an error where it has none.

@@ -1,13 +1,15 @@
 //! What unix sockets can do beside carrying bytes: waiting, passing sockets on, telling whose the other end is.
 
 use super::{Raw, Socket};
+#[cfg(target_os = "linux")]
+use polling::Poller;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 impl From<OwnedFd> for Socket {
@@ -34,18 +36,17 @@ impl Socket {
     }
 
     fn wait_for(&self, what: PollFlags, patience: Duration) -> io::Result<bool> {
-        let mut interest = [PollFd::new(&self.raw, what)];
-        let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
-        match poll(&mut interest, Some(&patience)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        wait_for(&self.raw, what, patience)
     }
 
     /// Gives `passenger` to the process at the other end of this unix socket, with one byte.
     pub fn send_socket(&self, passenger: &Socket) -> io::Result<()> {
-        let fds = [passenger.raw.as_fd()];
+        self.send_file(passenger.raw.as_fd())
+    }
+
+    /// Gives the other end an open file.
+    pub fn send_file(&self, passenger: BorrowedFd<'_>) -> io::Result<()> {
+        let fds = [passenger];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
@@ -55,15 +56,59 @@ impl Socket {
 
     /// Waits for a socket that the other end gives.
     pub fn receive_socket(&self) -> io::Result<Socket> {
+        self.receive_file(RecvFlags::empty()).map(Socket::from)
+    }
+
+    /// An open file that the other end gave; an error where there is none yet.
+    pub fn receive_file_now(&self) -> io::Result<OwnedFd> {
+        self.receive_file(RecvFlags::DONTWAIT)
+    }
+
+    fn receive_file(&self, flags: RecvFlags) -> io::Result<OwnedFd> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
-        recvmsg(&self.raw, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        recvmsg(&self.raw, &mut [IoSliceMut::new(&mut byte)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
         let fd = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         });
-        fd.map(Socket::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        fd.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Whether this is a unix socket, over which files can be passed on.
+    pub(crate) fn passes_files(&self) -> bool {
+        self.raw.local_addr().is_ok_and(|address| address.is_unix())
+    }
+
+    /// Sends what the socket takes now, and passes a file on with the first byte.
+    pub(crate) fn send_with(&self, bytes: &[u8], file: &OwnedFd) -> io::Result<usize> {
+        let fds = [file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        Ok(sendmsg(&self.raw, &[IoSlice::new(bytes)], &mut control, flags)?)
+    }
+
+    /// Receives what is there, and a file that was passed on with it. More than one, or one for which this process has no
+    /// room, is an error.
+    pub(crate) fn receive_with(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = recvmsg(&self.raw, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
+        let mut files: Vec<OwnedFd> = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                files.extend(fds);
+            }
+        }
+        match (files.len(), received.flags.contains(ReturnFlags::CTRUNC)) {
+            (0 | 1, false) => Ok((received.bytes, files.pop())),
+            (0, true) => Err(io::Error::other("a file could not be taken: this process has as many open as it may")),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer passes on files that nobody asked for")),
+        }
     }
 
     /// Whether the process at the other end of this unix socket runs as the same user as this one.
@@ -78,5 +123,21 @@ impl Socket {
     #[cfg(not(target_os = "linux"))]
     pub fn peer_is_same_user(&self) -> io::Result<bool> {
         Ok(true)
+    }
+}
+
+/// Waits up to `patience` until one of the events that an epoll instance knows is there.
+#[cfg(target_os = "linux")]
+pub(crate) fn wait_for_events(poller: &Poller, patience: Duration) -> io::Result<bool> {
+    wait_for(poller, PollFlags::IN, patience)
+}
+
+fn wait_for(what: impl AsFd, events: PollFlags, patience: Duration) -> io::Result<bool> {
+    let mut interest = [PollFd::new(&what, events)];
+    let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
+    match poll(&mut interest, Some(&patience)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

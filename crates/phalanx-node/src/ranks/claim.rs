@@ -64,20 +64,21 @@ pub fn claim<H, T>(
 mod tests {
     use super::super::placement::fill;
     use super::*;
-    use crate::places::Places;
+    use crate::places::{Holder, Model, Places, Share};
     use std::any::Any;
     use std::cell::Cell;
-    use std::sync::{Arc, Barrier};
+    use std::sync::Barrier;
 
-    type Executors = [Arc<Places>];
+    type Executors = [Share];
     type Taken = Vec<Box<dyn Any + Send>>;
 
-    fn executors(capacities: &[u32]) -> Vec<Arc<Places>> {
-        capacities.iter().map(|capacity| Arc::new(Places::new(*capacity))).collect()
+    fn executors(capacities: &[u32]) -> Vec<Share> {
+        let holder = Holder { user: "ada".to_owned(), program: [0; 16] };
+        capacities.iter().map(|capacity| Places::new(*capacity).share(holder.clone(), Model::Ranks)).collect()
     }
 
-    fn look(executors: &Executors) -> Result<Vec<(Offer, Arc<Places>)>, Miss> {
-        let offer = |it: &Arc<Places>| (Offer { free: it.free(), ..Offer::default() }, it.clone());
+    fn look(executors: &Executors) -> Result<Vec<(Offer, Share)>, Miss> {
+        let offer = |it: &Share| (Offer { free: it.free(), ..Offer::default() }, it.clone());
         Ok(executors.iter().map(offer).collect())
     }
 
@@ -85,7 +86,7 @@ mod tests {
         move |offers| fill(Some(count), offers).map_err(Miss::Full)
     }
 
-    fn take(hosts: Vec<(Arc<Places>, u32)>) -> Result<Taken, Miss> {
+    fn take(hosts: Vec<(Share, u32)>) -> Result<Taken, Miss> {
         let kept = hosts.into_iter().map(|(places, count)| places.keep(count));
         kept.collect::<Result<_, _>>().map_err(|error| Miss::TooLate(error.to_string()))
     }

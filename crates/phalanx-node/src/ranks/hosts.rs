@@ -1,12 +1,12 @@
 //! A launcher's side of executors: reached, asked for places, given the files, and heard until all ranks have ended.
 
-use super::credit::Credit;
 use super::happening::{Happening, Teller};
 use super::job::Staged;
 use super::machine::Event;
 use super::output::Output;
 use super::streams::Taker;
 use crate::control::{Pulse, tell};
+use crate::credit::Credit;
 use crate::explain::stronger;
 use crate::remote::{DIAL_PATIENCE, call, printable, unreachable};
 use bytes::Bytes;
@@ -72,8 +72,14 @@ struct Shared {
 const UNKNOWN: usize = usize::MAX;
 
 impl Host {
-    /// Reaches an executor and hears its offer. What its ranks do comes as happenings, their output goes to `output`.
-    pub fn reach(address: &Address, member: &Member, output: Output, happenings: Teller) -> Result<Host, String> {
+    /// Reaches an executor and hears its offer to `program`, the user's that starts ranks. What its ranks do comes as happenings, their output goes to `output`.
+    pub fn reach(
+        address: &Address,
+        member: &Member,
+        program: [u8; 16],
+        output: Output,
+        happenings: Teller,
+    ) -> Result<Host, String> {
         let failed = |error: io::Error| unreachable(address, &error);
         let client = member.client_of(Role::Executor).map_err(|error| error.to_string())?;
         let (socket, shaken) = call(address, &client, Preamble::Ranks).map_err(failed)?;
@@ -82,7 +88,8 @@ impl Host {
         let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).map_err(failed)?;
         let (part, unwritten) = (Mutex::new(None), AtomicUsize::new(0));
         let [started, drained, forgotten, silent] = [const { AtomicBool::new(false) }; 4];
-        let shared = Shared { link, credit: Credit::new(), part, unwritten, started, drained, forgotten, silent, ip };
+        let shared =
+            Shared { link, credit: Credit::new(WINDOW), part, unwritten, started, drained, forgotten, silent, ip };
         let shared = Arc::new(shared);
         let (answered, answers) = sync_channel(MOST_ANSWERS);
         let (written, to_write) = channel();
@@ -92,6 +99,7 @@ impl Host {
         let write = move || writing.write(&to_write, output, &happenings);
         thread::Builder::new().name("phalanx-output".into()).spawn(write).map_err(failed)?;
         let mut host = Host { name, ip, free: 0, address: address.clone(), shared, answers: Mutex::new(answers) };
+        host.tell(&ToMachine::Ask { program });
         match host.answer(DIAL_PATIENCE) {
             Ok(FromMachine::Offer { free, phalanx, .. }) if phalanx == VERSION => host.free = free,
             Ok(FromMachine::Offer { phalanx, .. }) => {

@@ -25,6 +25,8 @@ pub struct Job {
     pub files: Vec<Staged>,
     /// Of a BSP program.
     pub checkpoints: Option<Checkpoints>,
+    /// Whether rank 0 reads this process's standard input.
+    pub input: bool,
 }
 
 /// A BSP program is started again after a loss where it makes checkpoints.
@@ -44,6 +46,8 @@ pub struct Block {
     /// None, for one of the blocks: as many as there are places.
     pub processes: Option<u32>,
     pub command: Vec<Vec<u8>>,
+    /// Where it runs; none: where this process does, or, on executors, where its files are.
+    pub folder: Option<Vec<u8>>,
 }
 
 /// Why a program cannot be started.
@@ -60,6 +64,8 @@ pub enum LaunchError {
 pub struct Hosts {
     pub addresses: Vec<Address>,
     pub member: Member,
+    /// The user's program that starts this one, whose places it shares.
+    pub program: [u8; 16],
     pub policy: Policy,
     /// At most so many ranks on each.
     pub most: Option<u32>,

@@ -8,7 +8,8 @@ use super::more::More;
 use super::output::Output;
 use super::site::Site;
 use super::starting::{Known, Starting, placed};
-use phalanx_core::launch::{Command, Launch};
+use phalanx_core::launch::{Command, Launch, Options};
+use phalanx_core::wire::machines::Exit;
 use phalanx_core::wire::ranks::{CHECKPOINT_EVERY, MOVE_SLOW, ToRank};
 use phalanx_core::wire::universe::Wanted;
 use phalanx_net::socket::Socket;
@@ -24,13 +25,40 @@ use std::time::{Duration, Instant};
 
 /// For output that nobody takes, once the user wanted the end.
 const DRAIN: Duration = Duration::from_millis(500);
+/// Lines of the launcher that a report has.
+const MOST_SAID: usize = 100;
 
 /// A running program; dropping it ends it.
 #[derive(Debug)]
 pub struct Launcher {
     happenings: Teller,
     code: Arc<Code>,
+    report: Arc<Mutex<Report>>,
     thread: Option<thread::JoinHandle<()>>,
+}
+
+/// What is known of a program, while it runs and afterwards.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The name of each rank's machine; of the processes that the program began with.
+    pub machines: Vec<String>,
+    /// How processes ended, in the order in which they did.
+    pub ends: Vec<(u32, Exit)>,
+    /// What the launcher said, the first lines of it.
+    pub said: Vec<String>,
+}
+
+impl Report {
+    fn begin(&mut self, options: &Options) {
+        self.machines = options.machine_of.iter().map(|machine| options.machines[*machine].clone()).collect();
+        self.ends.clear();
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.said.len() < MOST_SAID {
+            self.said.push(text.to_owned());
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -50,12 +78,13 @@ impl Launcher {
         };
         let output = Output::new(job.look.clone(), Box::new(on_trouble));
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let input = job.input;
         if let Some(Checkpoints { every, move_slow, .. }) = job.checkpoints {
             let told = every.map(|every| (CHECKPOINT_EVERY, every.to_string()));
             let told = told.into_iter().chain(move_slow.map(|limit| (MOVE_SLOW, limit.to_string())));
             job.environment.extend(told.map(|(name, value)| (name.into(), value.into_bytes())));
         }
-        let (program, stopped) = (Arc::new(Known::new(&job)?), Some(stopped));
+        let (program, stopped) = (Arc::new(Known::new(&job)?), input.then_some(stopped));
         let (environment, known) = (job.environment.clone(), program.clone());
         let more = More {
             environment,
@@ -80,7 +109,10 @@ impl Launcher {
         again.size = Some(options.machine_of.len() as u32);
         again.placed = placed(&options, &sites);
         let (code, machine_of) = (Arc::new(Code::default()), options.machine_of.clone());
+        let report = Arc::new(Mutex::new(Report::default()));
+        lock(&report).begin(&options);
         let run = Run {
+            report: report.clone(),
             launch: Launch::new(options),
             undrained: sites.len(),
             sites: sites.into_iter().map(Some).collect(),
@@ -96,7 +128,7 @@ impl Launcher {
         let to = code.clone();
         let work = move || to.set(run.finish());
         let thread = thread::Builder::new().name("phalanx-launcher".into()).spawn(work)?;
-        Ok(Launcher { happenings, code, thread: Some(thread) })
+        Ok(Launcher { happenings, code, report, thread: Some(thread) })
     }
 
     /// The exit code, once all has ended and all output is written; waits for it up to `patience`.
@@ -104,6 +136,11 @@ impl Launcher {
         let waits = |code: &mut Option<i32>| code.is_none();
         let waited = self.code.known.wait_timeout_while(lock(&self.code.is), patience, waits);
         *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// What is known of the program so far.
+    pub fn report(&self) -> Report {
+        lock(&self.report).clone()
     }
 
     /// This process was sent a signal: those that end it end the program, the others are passed on.
@@ -139,6 +176,7 @@ enum Anew {
 
 /// What the launcher's thread has.
 struct Run {
+    report: Arc<Mutex<Report>>,
     launch: Launch,
     /// By machine; none where all processes that it will have had have ended.
     sites: Vec<Option<Site>>,
@@ -216,6 +254,7 @@ impl Run {
             Some(Ok((options, sites))) => {
                 (self.machine_of, self.undrained) = (options.machine_of.clone(), sites.len());
                 self.sites = sites.into_iter().map(Some).collect();
+                lock(&self.report).begin(&options);
                 self.launch.on_restarted(self.began.elapsed(), options);
             }
             Some(Err(error)) => self.launch.on_not_restarted(self.began.elapsed(), &error.to_string()),
@@ -232,7 +271,10 @@ impl Run {
         match happening {
             Happening::Event(Event::Said { rank, message }) => self.launch.on_message(now, rank, message),
             Happening::Event(Event::Nonsense { rank }) => self.launch.on_nonsense(now, rank),
-            Happening::Event(Event::Ended { rank, exit }) => self.launch.on_end(now, rank, &exit),
+            Happening::Event(Event::Ended { rank, exit }) => {
+                lock(&self.report).ends.push((rank, exit.clone()));
+                self.launch.on_end(now, rank, &exit);
+            }
             // Whoever read the output has seen enough.
             Happening::OutputFailed(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.launch.on_interrupt(now, libc::SIGPIPE);
@@ -277,7 +319,10 @@ impl Run {
                 Some(Site::There(host)) => host.forget(), // its output may still be coming
                 _ => self.sites[machine] = None,
             },
-            Command::Say(text) => self.more.output.say(&text),
+            Command::Say(text) => {
+                lock(&self.report).say(&text);
+                self.more.output.say(&text);
+            }
             Command::Seek { machine, places } => {
                 let site = self.sites[machine].as_ref();
                 site.into_iter().for_each(|site| self.again.seek(machine, site, places));

@@ -6,7 +6,6 @@ mod again;
 mod at_once;
 mod child;
 mod claim;
-mod credit;
 mod executors;
 mod folder;
 mod guard;

@@ -1,6 +1,7 @@
 //! What the user sees of the ranks' output: whole lines, each with its rank before it, and files.
 
 use super::streams::Taker;
+use crate::lines::Lines;
 use phalanx_core::wire::machines::{Kind, Source};
 use phalanx_net::sync::lock;
 use rustix::fd::BorrowedFd;
@@ -12,8 +13,6 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// Bytes of a line that are kept until it is whole; a longer one is shown in pieces.
-const MOST_LINE: usize = 64 << 10;
 /// Of the terminal, for the prefixes: those that are read well on dark and on light.
 const COLOURS: [u8; 6] = [36, 33, 35, 32, 34, 31];
 
@@ -27,6 +26,8 @@ pub struct Look {
     pub terminals: [bool; 2],
     /// Whether terminals show colours.
     pub colours: bool,
+    /// Nothing is written to standard output and error, the launcher's own words neither.
+    pub hidden: bool,
     /// A folder for one file per rank and stream, like `3.out`, `3.err`.
     pub folder: Option<PathBuf>,
 }
@@ -47,7 +48,7 @@ struct Screen {
     /// The numbers of the first processes of the worlds that were spawned, in their order.
     worlds: Vec<u32>,
     /// Of lines that are not whole yet.
-    begun: HashMap<Source, Vec<u8>>,
+    begun: Lines<Source>,
     /// Whose line is shown that is not whole, on standard output and error.
     open: [Option<Source>; 2],
     files: HashMap<Source, File>,
@@ -60,7 +61,7 @@ struct Screen {
 impl Output {
     /// Nothing is written yet.
     pub fn new(look: Look, on_trouble: OnTrouble) -> Output {
-        let (begun, files, on_trouble) = (HashMap::new(), HashMap::new(), Some(on_trouble));
+        let (begun, files, on_trouble) = (Lines::new(), HashMap::new(), Some(on_trouble));
         let (worlds, open, failed, text) = (Vec::new(), [None; 2], [false; 2], Vec::new());
         let screen = Screen { look, worlds, begun, open, files, failed, on_trouble, text };
         Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() }
@@ -128,21 +129,12 @@ impl Screen {
             self.look.folder = None;
             self.fail(&error);
         }
-        let mut line = self.begun.remove(&source).unwrap_or_default();
-        line.extend_from_slice(bytes);
-        let whole = match line.iter().rposition(|byte| *byte == b'\n') {
-            _ if line.len() > MOST_LINE => line.len(),
-            last => last.map_or(0, |last| last + 1),
-        };
-        self.show(source, &line[..whole]);
-        line.drain(..whole);
-        if !line.is_empty() {
-            self.begun.insert(source, line);
-        }
+        let lines = self.begun.take(source, bytes);
+        self.show(source, &lines);
     }
 
     fn end(&mut self, source: Source) {
-        let line = self.begun.remove(&source).unwrap_or_default();
+        let line = self.begun.end(source);
         self.show(source, &line);
         if self.look.prefix && self.open[self.place(source.kind)] == Some(source) {
             self.show(source, b"\n");
@@ -153,10 +145,10 @@ impl Screen {
     /// A line that is not whole may be a question to the user.
     fn show_questions(&mut self) {
         let terminals = self.look.terminals;
-        let mut waiting: Vec<_> = self.begun.keys().copied().collect();
+        let mut waiting = self.begun.begun();
         waiting.retain(|source| terminals[source.kind as usize]);
         for source in waiting {
-            let line = self.begun.remove(&source).unwrap_or_default();
+            let line = self.begun.end(source);
             self.show(source, &line);
         }
     }
@@ -234,7 +226,7 @@ impl Screen {
     fn write(&mut self, kind: Kind, mut text: &[u8]) {
         // SAFETY: the standard streams stay open as long as the process lives.
         let to = unsafe { BorrowedFd::borrow_raw([libc::STDOUT_FILENO, libc::STDERR_FILENO][kind as usize]) };
-        while !text.is_empty() && !self.failed[kind as usize] {
+        while !text.is_empty() && !self.look.hidden && !self.failed[kind as usize] {
             match rustix::io::write(to, text) {
                 Ok(count) => text = &text[count..],
                 Err(Errno::INTR) => {}

@@ -152,7 +152,8 @@ pub fn secret() -> [u8; 32] {
 pub fn parts(counts: &[u32], blocks: &[Block], environment: &[(Vec<u8>, Vec<u8>)], secret: [u8; 32]) -> Vec<Part> {
     let size = counts.iter().sum();
     let program = |(app, block): (u32, &Block)| {
-        let program = Program { app, command: block.command.clone(), environment: environment.to_vec(), folder: None };
+        let (command, folder) = (block.command.clone(), block.folder.clone());
+        let program = Program { app, command, environment: environment.to_vec(), folder };
         (block.processes.unwrap_or_default(), program)
     };
     let mut left: Vec<(u32, Program)> = (0..).zip(blocks).map(program).collect();
@@ -287,7 +288,8 @@ mod tests {
 
     #[test]
     fn programs_are_cut_where_machines_end() {
-        let block = |processes, word: &str| Block { processes: Some(processes), command: vec![word.into()] };
+        let block =
+            |processes, word: &str| Block { processes: Some(processes), command: vec![word.into()], folder: None };
         let parts = parts(&[2, 0, 3], &[block(1, "a"), block(4, "b")], &[], [7; 32]);
         let words = |part: &Part| -> Vec<(u32, String)> {
             part.ranks().map(|(rank, it)| (rank, String::from_utf8_lossy(&it.command[0]).into_owned())).collect()

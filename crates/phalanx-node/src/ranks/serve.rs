@@ -1,10 +1,11 @@
 //! An executor's side: the ranks of one program on this machine, for a launcher on another.
 
-use super::credit::Credit;
 use super::folder::Folder;
 use super::machine::{Event, Machine};
 use super::streams::{self, Taker};
 use crate::control::{Pulse, tell};
+use crate::credit::Credit;
+use crate::places::{Holder, Model, Places, Share};
 use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
@@ -33,8 +34,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What the machine's owner gives to programs.
 pub struct Terms<'a> {
     pub capacity: u32,
-    /// Of that, how much nobody has now.
-    pub free: u32,
+    /// The user that the launcher works for.
+    pub user: &'a str,
+    /// Of these it takes what its ranks need.
+    pub places: &'a Arc<Places>,
     /// Which levels links of ranks may have.
     pub policy: &'a Policy,
     /// What the words `python` and `python3` mean here.
@@ -43,8 +46,6 @@ pub struct Terms<'a> {
     pub environment: &'a [(String, String)],
     /// Of the programs that run.
     pub folders: &'a Folders,
-    /// Keeps so many places until what it gives is dropped; an error where there are not so many.
-    pub keep: &'a dyn Fn(u32) -> io::Result<Box<dyn Any + Send>>,
     /// The executor ends.
     pub closed: &'a AtomicBool,
 }
@@ -54,11 +55,10 @@ pub type Folders = Mutex<HashMap<[u8; 16], Weak<Folder>>>;
 
 /// Serves a launcher until it is gone; then everything that it started has ended.
 pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
-    let (capacity, free) = (terms.capacity, terms.free);
-    tell(link, &FromMachine::Offer { capacity, free, phalanx: VERSION.to_owned() });
     let mut serving = Serving {
         link,
         terms,
+        share: None,
         running: None,
         folder: None,
         part: None,
@@ -85,6 +85,8 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
 struct Serving<'a> {
     link: &'a Arc<Link>,
     terms: &'a Terms<'a>,
+    /// The places of its program, once that is known.
+    share: Option<Share>,
     running: Option<Running>,
     folder: Option<Arc<Folder>>,
     part: Option<Part>,
@@ -119,6 +121,10 @@ impl Drop for Closing {
 impl Serving<'_> {
     fn on_frame(&mut self, frame: Frame) -> io::Result<()> {
         match decode(&frame.header) {
+            Ok(ToMachine::Ask { program }) => {
+                self.offer(program);
+                Ok(())
+            }
             Ok(ToMachine::Begin { part, machine, machines, program }) => self.begin(part, machine, machines, program),
             Ok(ToMachine::File { name, executable }) => self.folder()?.begin(&name, executable),
             Ok(ToMachine::Piece) => {
@@ -146,13 +152,21 @@ impl Serving<'_> {
         }
     }
 
+    fn offer(&mut self, program: [u8; 16]) {
+        let holder = Holder { user: self.terms.user.to_owned(), program };
+        let share = self.share.insert(self.terms.places.share(holder, Model::Ranks));
+        let (capacity, free) = (self.terms.capacity, share.free());
+        tell(self.link, &FromMachine::Offer { capacity, free, phalanx: VERSION.to_owned() });
+    }
+
     fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16]) -> io::Result<()> {
         let end = part.base.checked_add(part.size).filter(|end| *end <= MOST_RANKS && part.first >= part.base);
         let last = part.first.checked_add(part.count()).filter(|last| end.is_some_and(|end| *last <= end));
+        let senseless = || io::Error::other("that makes no sense");
         if self.part.is_some() || last.is_none() || part.count() == 0 || machines.len() > MOST_RANKS as usize {
-            return Err(io::Error::other("that makes no sense"));
+            return Err(senseless());
         }
-        self.places = Some((self.terms.keep)(part.count())?);
+        self.places = Some(self.share.as_ref().ok_or_else(senseless)?.keep(part.count())?);
         let folder = self.folder_of(program)?;
         let checkpoints = folder.checkpoints(0)?.into_os_string().into_vec();
         let path = folder.path().to_owned();
@@ -223,7 +237,7 @@ impl Serving<'_> {
             let _ = events.send(Mark::None, encode(&message, 0), Vec::new());
         };
         let (machine, streams) = Machine::start(part, Some(folder), address, on_event)?;
-        let credit = Arc::new(Credit::new());
+        let credit = Arc::new(Credit::new(WINDOW));
         let writer = Writer { link: self.link.clone(), credit: credit.clone() };
         let link = self.link.clone();
         thread::Builder::new().name("phalanx-output".into()).spawn(move || {

@@ -116,7 +116,8 @@ impl Starting {
         let others = hosts.addresses.iter().filter(|it| Some(*it) != leaving && !self.left.contains(it));
         let others: Vec<Address> = others.cloned().collect();
         let reach = |_: usize, address: &Address| {
-            let reached = Host::reach(address, &hosts.member, self.output.clone(), self.happenings.clone());
+            let reached =
+                Host::reach(address, &hosts.member, hosts.program, self.output.clone(), self.happenings.clone());
             Ok(reached.ok().map(|host| (host.name.clone(), self.room(hosts, &host))))
         };
         let offers = at_once(&others, reach).map_err(|error| error.to_string())?;
@@ -233,8 +234,9 @@ impl Starting {
     }
 
     fn reach(&self, hosts: &Hosts) -> Result<Vec<Host>, LaunchError> {
-        let reach =
-            |address: &Address| Host::reach(address, &hosts.member, self.output.clone(), self.happenings.clone());
+        let reach = |address: &Address| {
+            Host::reach(address, &hosts.member, hosts.program, self.output.clone(), self.happenings.clone())
+        };
         if self.size.is_none() {
             return at_once(&hosts.addresses, |_, address| reach(address));
         }

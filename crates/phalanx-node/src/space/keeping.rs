@@ -18,7 +18,7 @@ const REPLICA: &str = "replica";
 /// Of those of which this is no member any more.
 const FORMER: &str = "former";
 /// A space that has just ended here may still be closing its file.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A folder with a file for each space.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use super::hosted::Hosted;
 use super::keeping::fill_from;
 use super::log::replicated::{Kept, Leader, Links, MEMBERS, MemberFile, Replicated, Timing};
 use super::log::{Log as Changes, LogError};
-use crate::door::Log;
+use crate::log::Log;
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::{Options, Replica, Seat};
 use phalanx_net::address::Address;
@@ -159,7 +159,7 @@ impl Taking {
                 Err(error) => {
                     let line = format!("the space {} cannot be led here: {error}", self.name);
                     if said.as_ref() != Some(&line) && !self.is_over() {
-                        (self.log)(line.clone());
+                        self.log.warning(&line);
                     }
                     said = Some(line);
                     thread::sleep(RETRY);
@@ -171,13 +171,13 @@ impl Taking {
     /// Until another member leads, or most of them are out of reach.
     fn serve(&self, space: &Arc<Hosted>) {
         *lock(&self.leading) = Some(space.clone());
-        (self.log)(format!("leads the space {}", self.name));
+        self.log.info(format!("leads the space {}", self.name));
         while !self.is_over() && !space.has_ended() && self.replicated().leader() == Leader::Here {
             self.wait_while(&Leader::Here);
         }
         lock(&self.leading).take();
         space.move_to(self.leader());
-        (self.log)(format!("does not lead the space {} any more", self.name));
+        self.log.info(format!("does not lead the space {} any more", self.name));
     }
 }
 

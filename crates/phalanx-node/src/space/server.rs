@@ -5,7 +5,8 @@ use super::log::replicated;
 use super::session::{MOST_UNOPENED, Session, turn_away};
 use super::visitor::{Visitor, share};
 use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
-use crate::door::{Door, Log, Peer, check_accepted, refused};
+use crate::door::{Door, Peer, check_accepted, refused};
+use crate::log::Log;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
 use phalanx_net::address::Address;
@@ -137,7 +138,7 @@ impl Service {
         let session = Session::new(&self.spaces, &visitor, is_private, link, finisher, budget);
         let error = session.run(reader, || self.closed.load(Ordering::Acquire));
         if error.is_attack() {
-            (self.log)(format!("{} was cut off: {error}", visitor.name()));
+            self.log.warning(format!("{} was cut off: {error}", visitor.name()));
         }
         Ok(())
     }
@@ -213,13 +214,7 @@ pub struct Server {
 impl Server {
     /// Listens at `place` and serves from threads of its own. At a port it is reached from other machines, if it has an
     /// identity, and by a path from its user's processes on this one.
-    pub fn start(
-        place: &Place,
-        member: Option<Member>,
-        options: ServerOptions,
-        log: impl Fn(String) + Send + Sync + 'static,
-    ) -> io::Result<Server> {
-        let log: Log = Arc::new(log);
+    pub fn start(place: &Place, member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Server> {
         let (listeners, address, path) = listen(place, &log)?;
         let service = Arc::new(Service::new(member, options, log.clone())?);
         let serving = service.clone();
@@ -287,7 +282,7 @@ pub(crate) fn listen_at_path(address: &SocketAddr, listeners: &mut Vec<Listener>
             Some(path)
         }
         Err(error) => {
-            log(format!("this machine's processes reach spaces over the network only: {error}"));
+            log.warning(format!("this machine's processes reach spaces over the network only: {error}"));
             None
         }
     }

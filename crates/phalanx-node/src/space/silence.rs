@@ -24,20 +24,22 @@ pub(super) fn look_after(client: &Arc<Client>) {
 }
 
 fn look(weak: &Weak<Client>) {
-    let (mut received, mut since, mut asked) = (0, Instant::now(), false);
+    let (mut received, mut silent, mut asked) = (0, Duration::ZERO, false);
     loop {
+        let began = Instant::now();
         thread::sleep(LOOK);
+        silent += began.elapsed().min(LOOK * 2); // who is starved itself looks late, and takes that for no silence
         let Some(client) = weak.upgrade() else { return };
         if client.has_ended() {
             return;
         }
         let now = client.link().counters().received.load(Ordering::Relaxed);
         if now != received || !client.is_waited_for() {
-            (received, since, asked) = (now, Instant::now(), false);
+            (received, silent, asked) = (now, Duration::ZERO, false);
         } else if !asked {
             // What cannot be sent is not asked: then nothing is read over there.
             asked = client.link().waiting_bytes() > 0 || client.start(is_there, Vec::new(), Box::new(|_| {})).is_ok();
-        } else if since.elapsed() > SILENCE && is_led_elsewhere(&client) {
+        } else if silent > SILENCE && !client.link().has_unread() && is_led_elsewhere(&client) {
             return client.end("the member that led is silent, and another one leads");
         }
     }

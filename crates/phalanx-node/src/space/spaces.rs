@@ -6,7 +6,7 @@ use super::log::replicated::Kept;
 use super::replica::{FIRST_JOINING, Taking, check, founding};
 use super::visitor::{Visitor, share};
 use super::{Verb, check_name};
-use crate::door::Log;
+use crate::log::Log;
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::{Options, Seat};
 use phalanx_net::identity::Member;
@@ -78,7 +78,7 @@ impl Spaces {
         for name in kept.filter(|name| check_name(name).is_ok()) {
             match self.open(&name, None, &Visitor::owner()) {
                 Ok(_) | Err(SpaceError::Elsewhere { .. }) => {}
-                Err(error) => (self.log)(format!("the space {name} was kept, but {error}")),
+                Err(error) => self.log.warning(format!("the space {name} was kept, but {error}")),
             }
         }
     }

@@ -169,7 +169,8 @@ impl Service {
             return Err(self.refuse(&link, reader, &user, &error));
         }
         let _carrying = Carrying(self, user.clone());
-        (self.log)(format!("serving {user}, who copies from here to {}", crate::remote::printable(&carriage.address)));
+        self.log
+            .info(format!("serving {user}, who copies from here to {}", crate::remote::printable(&carriage.address)));
         let (gone, told) = (AtomicBool::new(false), Mutex::new(None::<Instant>));
         thread::scope(|scope| {
             let attending = || {
@@ -183,7 +184,7 @@ impl Service {
                 Ok(carried) => format!("{} files, {} bytes", carried.totals.files, carried.totals.bytes),
                 Err(error) => format!("gave up: {error}"),
             };
-            (self.log)(format!("{user}'s copy ended: {how}"));
+            self.log.info(format!("{user}'s copy ended: {how}"));
             tell(&link, &last_word(outcome));
             *lock(&told) = Some(Instant::now());
             Ok(())

@@ -151,7 +151,7 @@ impl End {
                 }
             })?;
         }
-        named("plan").spawn_scoped(scope, || match self {
+        named("plan").spawn_scoped(scope, move || match self {
             End::Sending(sender) => sender.walk(),
             End::Receiving(receiver) => receiver.finish(),
         })?;

@@ -10,7 +10,8 @@ use super::sink::Sink;
 use super::source::Source;
 use super::system;
 use crate::control::tell;
-use crate::door::{Log, Peer, refused};
+use crate::door::{Peer, refused};
+use crate::log::Log;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
 use phalanx_core::wire::VERSION;
 use phalanx_core::wire::transfer::{
@@ -158,7 +159,7 @@ impl Service {
             return Err(self.refuse(&link, reader, &user, &error));
         }
         let _leaving = Leaving(self, token);
-        (self.log)(format!("serving {user}, who copies {}", describe(&gathering.request)));
+        self.log.info(format!("serving {user}, who copies {}", describe(&gathering.request)));
         tell(&link, &Message::Begun { token });
         let threads = match gathering.request.threads {
             0 => usual_threads(),
@@ -179,7 +180,7 @@ impl Service {
             (None, Some(why)) => format!("gave up: {why}"),
             (None, None) => "was cut off".to_owned(),
         };
-        (self.log)(format!("{user}'s copy ended: {how}"));
+        self.log.info(format!("{user}'s copy ended: {how}"));
         Ok(common.totals())
     }
 

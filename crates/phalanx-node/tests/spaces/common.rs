@@ -27,7 +27,9 @@ impl AtPath {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("phalanx-{}-spaces-{number}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let server = Server::start(&Place::Path(folder.join("server")), None, options, |_| ()).unwrap();
+        let server =
+            Server::start(&Place::Path(folder.join("server")), None, options, phalanx_node::log::Log::nowhere())
+                .unwrap();
         AtPath { server, folder }
     }
 
@@ -67,7 +69,7 @@ impl AtPort {
     pub fn start_with(authority: Authority, options: ServerOptions) -> AtPort {
         let member = Member::parse(&authority.issue(Role::Executor, "labpc").unwrap(), Role::Executor).unwrap();
         let place = "127.0.0.1:0".parse().unwrap();
-        let server = Server::start(&place, Some(member), options, |_| ()).unwrap();
+        let server = Server::start(&place, Some(member), options, phalanx_node::log::Log::nowhere()).unwrap();
         AtPort { authority, server }
     }
 

@@ -5,10 +5,10 @@ use super::options::to_options;
 use crate::errors::{identity, raise};
 use crate::policy::Words;
 use phalanx_net::identity::{Member, Role};
+use phalanx_node::log::{Log, Severity};
 use phalanx_node::space as node;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Serves spaces of this process to others.
@@ -77,11 +77,7 @@ impl SpaceServer {
         let member = identity_file.map(|text| Member::parse(text, Role::Executor)).transpose().map_err(identity)?;
         let name = member.as_ref().map(|member| member.name.clone());
         let options = serving.read(policy.read()?)?;
-        let log = move |line| {
-            if says {
-                let _ = writeln!(std::io::stderr(), "{line}");
-            }
-        };
+        let log = if says { Log::to_standard_error(Severity::Info) } else { Log::nowhere() };
         let server = node::Server::start(&place, member, options, log);
         let server = server.map_err(|error| raise("SpaceError", format!("cannot listen at {address}: {error}")))?;
         Ok(SpaceServer { server, name })

@@ -1,7 +1,11 @@
 //! When no interpreter is left and none can be had, runs end and name the losses; they never hang.
 
 use super::Grid;
-use super::plan::{Fault, Kind, Plan, Recruiting, Stream, milliseconds};
+use super::plan::{Fault, Kind, Plan, Recruiting, Stream, TICK, milliseconds};
+use super::reader::Reader;
+use crate::event::Fact;
+use crate::flow::RunOptions;
+use std::time::Duration;
 
 fn recruiting(takes: u64, fails: bool) -> Recruiting {
     Recruiting { takes: milliseconds(takes), fails }
@@ -72,13 +76,54 @@ fn an_error_names_a_bounded_number_of_losses() {
     assert_eq!(losses(&grid).len(), 16);
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Two interpreters die early; so many recruits fail after that, and then machines are back.
+fn restart(failures: usize, patience: Duration) -> Plan {
+    let recruits = [[recruiting(5, false); 2].as_slice(), &vec![recruiting(40, true); failures]].concat();
+    let stream = Stream { grains: vec![milliseconds(20)], ..Stream::default() };
+    let unordered = RunOptions { ordered: false, ..stream.options };
+    let streams = vec![stream.clone(), Stream { options: unordered, ..stream }];
+    Plan { streams, recruits, faults: vec![dies(1, 9), dies(2, 9)], patience, ..Plan::default() }
+}
+
+#[test]
+fn machines_that_come_back_in_time_are_used_again_and_nothing_is_lost() {
+    for failures in [1, 2, 7, 20] {
+        let grid = Grid::run(restart(failures, PATIENCE));
+        grid.readers.iter().for_each(Reader::expect_everything);
+        assert!(grid.seats.len() >= 4, "both are replaced");
+    }
+}
+
+#[test]
+fn recruiting_is_tried_again_less_and_less_often_until_patience_is_over() {
+    let grid = Grid::run(restart(10_000, PATIENCE));
+    assert!(grid.readers.iter().all(|reader| reader.abandoned.is_some()));
+    assert!(grid.done >= PATIENCE && grid.done < PATIENCE + Duration::from_secs(2), "ended after {:?}", grid.done);
+    let tried = grid.facts.iter().filter(|fact| matches!(fact, Fact::RecruitFailed { .. })).count();
+    assert!((2 * 25..2 * 40).contains(&tried), "both are tried again about once a second, not {tried} times");
+}
+
+#[test]
+fn the_next_run_after_a_final_failure_tries_again_as_patiently() {
+    let mut grid = Grid::run(restart(10_000, PATIENCE));
+    let next = Reader::open(&mut grid.engine, 0, &Stream::default());
+    let opened = grid.now;
+    grid.readers = vec![next];
+    let end = opened + PATIENCE - TICK;
+    grid.run_on_until(end);
+    assert!(grid.readers[0].abandoned.is_none());
+    grid.run_on_until(end + Duration::from_secs(3));
+    assert!(grid.readers[0].abandoned.is_some());
+}
+
 /// The user's thread may hand over tasks that it had taken before the run was abandoned, and others may compute again.
 #[test]
 fn an_abandoned_run_stays_abandoned_and_the_next_one_recruits_anew() {
-    use super::{integers, reader::Reader};
+    use super::integers;
     use crate::event::{Command, Event};
     use crate::ids::InterpreterId;
-    use std::time::Duration;
 
     let recruits = vec![recruiting(5, true), recruiting(5, true)];
     let mut grid = Grid::run(Plan { recruits, ..Plan::default() });

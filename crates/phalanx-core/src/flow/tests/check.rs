@@ -77,7 +77,8 @@ impl Check {
         assert!(!ended, "all was delivered, and the run has not ended");
         let busy = engine.interpreters.values().any(|interpreter| !interpreter.in_flight.is_empty());
         let room = !under_way && !engine.interpreters.is_empty(); // the reader reads, and then there is room
-        assert!(busy || room || engine.recruiting > 0, "the run waits for nothing");
+        let waits = engine.recruiting > 0 || engine.waits_for_machines();
+        assert!(busy || room || waits, "the run waits for nothing");
     }
 
     /// Panics where a closed run is fired or delivered.

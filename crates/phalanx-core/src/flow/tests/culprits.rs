@@ -87,3 +87,31 @@ fn losses_of_every_kind_count() {
         assert_eq!((kills(&grid), grid.readers[0].culprits()), (most, vec![0]), "{kind:?}");
     }
 }
+
+/// An executor that is restarted again and again takes the same long task with it each time.
+#[test]
+fn interpreters_that_are_gone_with_their_executor_accuse_no_task_before_the_sixth() {
+    use crate::event::{Cause, Command, Event, Outcome};
+    use crate::flow::{Config, Engine};
+    use crate::ids::InterpreterId;
+    use std::time::Duration;
+
+    let (interpreters, patience) = (1, Duration::from_secs(30));
+    let mut engine = Engine::new(Config { interpreters, goal: None, silence: patience, patience });
+    let reader = super::reader::Reader::open(&mut engine, 0, &Stream::default());
+    engine.feed(Duration::ZERO, reader.run, super::integers::tokens(Form::Packed, &[0])).unwrap();
+    let mut lost = 0;
+    while lost < 10 {
+        let (id, name, machine) = (InterpreterId(lost), "lab".to_owned(), "lab".to_owned());
+        let level = crate::level::Level::Clear;
+        engine.on(Duration::ZERO, Event::Recruited { id, name, machine, pid: 1, level });
+        engine.on(Duration::ZERO, Event::Lost { id, cause: Cause::Gone { how: "restarted".to_owned() } });
+        lost += 1;
+        let mut commands = std::iter::from_fn(|| engine.next_command());
+        let accused = |command| matches!(command, Command::Deliver { outcome: Outcome::Culprit { .. }, .. });
+        if commands.any(accused) {
+            break;
+        }
+    }
+    assert_eq!(lost, crate::flow::LOSSES as u32);
+}

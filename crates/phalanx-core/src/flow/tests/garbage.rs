@@ -42,6 +42,14 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
         Garbage::PackedPartsAhead => {
             (FromInterpreter::Ahead { firing, shape: Shape::Packed { count: 1, bytes: 8 } }, vec![0; 8].into())
         }
-        Garbage::UnknownReturn => (FromInterpreter::Returned { firing: UNKNOWN }, Bytes::new()),
+        Garbage::UnknownReturn => (FromInterpreter::Returned { firing: UNKNOWN, kept: 0 }, Bytes::new()),
+        Garbage::ReturnOfNothing => {
+            let kept = head.map_or(0, |head| head.answered + head.tasks());
+            (FromInterpreter::Returned { firing, kept }, Bytes::new())
+        }
+        Garbage::ReturnOfWhatIsAnswered => {
+            let kept = head.map_or(0, |head| head.answered.wrapping_sub(1));
+            (FromInterpreter::Returned { firing, kept }, Bytes::new())
+        }
     }
 }

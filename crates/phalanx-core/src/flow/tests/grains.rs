@@ -96,3 +96,36 @@ fn what_gets_coarser_is_given_back_and_cut() {
         assert_eq!(firings(&grid).last(), Some(&1), "coarse at the end");
     }
 }
+
+/// The makespan beside the ideal one of interpreters that are all busy until the end.
+fn makespan_over_ideal(plan: Plan) -> f64 {
+    let work = |stream: &Stream| (0..stream.tasks).map(|task| stream.grain(task, 0)).sum::<Duration>();
+    let ideal = plan.streams.iter().map(work).sum::<Duration>() / plan.interpreters;
+    let grid = Grid::run(plan);
+    grid.readers[0].expect_everything();
+    grid.done.as_secs_f64() / ideal.as_secs_f64()
+}
+
+/// Two thousand tasks of 10 µs, then eight of two seconds: they all are in the last firings.
+fn jump(form: Form) -> Stream {
+    let grains = [vec![microseconds(10); 250], vec![milliseconds(2000)]].concat();
+    Stream { form, grains, ..farm(Duration::ZERO, 2008) }
+}
+
+#[test]
+fn where_the_grain_jumps_the_rest_goes_to_who_has_nothing_to_do() {
+    for (form, interpreters) in [(Form::Packed, 4), (Form::Separate, 4), (Form::Packed, 2), (Form::Separate, 8)] {
+        let plan = Plan { interpreters, streams: vec![jump(form)], ..Plan::default() };
+        let ratio = makespan_over_ideal(plan);
+        assert!(ratio < 1.05, "{ratio:.2} of the ideal with {interpreters} interpreters, {form:?}");
+    }
+}
+
+/// The way takes so long that a second task is worth being sent ahead, but not while others are free sooner.
+#[test]
+fn two_tasks_are_not_at_one_interpreter_while_another_has_none() {
+    let plan = Plan { streams: vec![farm(milliseconds(1000), 6)], delays: vec![milliseconds(40)], ..Plan::default() };
+    let grid = Grid::run(plan);
+    grid.readers[0].expect_everything();
+    assert!(grid.done < milliseconds(3500), "{:?} for three seconds of work", grid.done);
+}

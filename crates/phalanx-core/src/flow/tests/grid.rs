@@ -5,7 +5,7 @@
 
 use super::check::Check;
 use super::garbage;
-use super::plan::{Kind, Plan, TICK, milliseconds};
+use super::plan::{Kind, LOOK, Plan, TICK, milliseconds};
 use super::reader::Reader;
 use super::remote::{Act, Remote};
 use super::seat::{Happening, Seat, State};
@@ -74,9 +74,17 @@ impl Grid {
         grid
     }
 
+    /// Goes on until this moment.
+    pub fn run_on_until(&mut self, end: Duration) {
+        self.obey();
+        while self.now < end {
+            self.next();
+        }
+    }
+
     fn start(plan: Plan) -> Grid {
-        let mut engine =
-            Engine::new(Config { interpreters: plan.interpreters, goal: plan.goal, silence: plan.silence });
+        let Plan { interpreters, goal, silence, patience, .. } = plan;
+        let mut engine = Engine::new(Config { interpreters, goal, silence, patience });
         let unlucky = plan.losses_of_one_task() >= KILLS;
         let readers = plan.streams.iter().enumerate().map(|(index, stream)| Reader::open(&mut engine, index, stream));
         let mut grid = Grid {
@@ -95,6 +103,7 @@ impl Grid {
         };
         grid.readers.iter_mut().for_each(|reader| reader.unlucky = unlucky);
         grid.add(TICK, Happening::Tick);
+        grid.add(LOOK, Happening::Look);
         grid.obey();
         grid
     }
@@ -126,6 +135,13 @@ impl Grid {
             Happening::Tick => {
                 self.add(self.now + TICK, Happening::Tick);
                 self.engine.on(self.now, Event::Tick);
+            }
+            Happening::Look => {
+                self.add(self.now + LOOK, Happening::Look);
+                if !self.engine.has_idle_beside_work() {
+                    return;
+                }
+                self.engine.on(self.now, Event::Look);
             }
             Happening::Hear(id, message, body) => self.hear(id, message, body),
             Happening::LinkEnds(id, cause) => self.engine.on(self.now, Event::Lost { id, cause }),
@@ -204,14 +220,18 @@ impl Grid {
     }
 
     fn act(&mut self, id: InterpreterId, act: Act) {
-        self.step(id);
-        let seat = self.seats.get_mut(&id).expect("somebody acts");
-        if !seat.remote.does(self.now, &act) {
-            return;
+        if !matches!(act, Act::Step) {
+            self.step(id);
         }
+        let seat = self.seats.get_mut(&id).expect("somebody acts");
         match act {
             _ if matches!(seat.state, State::Down | State::Frozen) => {}
-            Act::Die(_) => self.die(id, self.plan.crashes_lose_answers),
+            Act::Step => {
+                for (at, act) in seat.remote.step(self.now) {
+                    self.add(at, Happening::Act(id, act));
+                }
+            }
+            Act::Die => self.die(id, self.plan.crashes_lose_answers),
             Act::Say(message, body) => {
                 if message == FromInterpreter::Beat {
                     self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));

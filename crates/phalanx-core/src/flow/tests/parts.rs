@@ -147,7 +147,7 @@ fn parts_go_before_what_was_not_split_yet() {
     assert_eq!(grid.engine.interpreters[&id].in_flight[0].tasks(), 10, "the grain is known to be fine");
     let everybody_else: Vec<_> = grid.engine.interpreters.keys().copied().filter(|other| *other != id).collect();
     answer(&mut grid, id, firing, vec![4], &separate(4));
-    say(&mut grid, id, FromInterpreter::Returned { firing }, &Tokens::none());
+    say(&mut grid, id, FromInterpreter::Returned { firing, kept: 1 }, &Tokens::none());
     let in_flight = |id| grid.engine.interpreters[id].in_flight.iter().map(|firing| firing.work.instruction);
     let fired: Vec<u16> = everybody_else.iter().chain([&id]).flat_map(in_flight).collect();
     assert_eq!(fired, [1, 1], "parts, whose grain is unknown, one for each interpreter");

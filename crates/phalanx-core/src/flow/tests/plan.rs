@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Between two ticks of the driver.
 pub const TICK: Duration = Duration::from_millis(150);
+/// Between two looks of the driver at interpreters that have nothing to do.
+pub const LOOK: Duration = Duration::from_millis(20);
 
 pub const fn microseconds(n: u64) -> Duration {
     Duration::from_micros(n)
@@ -20,6 +22,7 @@ pub const fn milliseconds(n: u64) -> Duration {
 pub struct Plan {
     pub interpreters: u32,
     pub silence: Duration,
+    pub patience: Duration,
     pub goal: Option<Goal>,
     pub streams: Vec<Stream>,
     pub faults: Vec<Fault>,
@@ -42,6 +45,7 @@ impl Default for Plan {
         Plan {
             interpreters: 2,
             silence: milliseconds(1600),
+            patience: Duration::ZERO,
             goal: None,
             streams: vec![Stream::default()],
             faults: Vec::new(),
@@ -182,12 +186,14 @@ pub enum Garbage {
     NoResults,
     UnknownFailure,
     UnknownReturn,
+    ReturnOfNothing,
+    ReturnOfWhatIsAnswered,
     WaysThatDoNotAddUp,
     PackedPartsAhead,
 }
 
 /// Every way in which one interpreter can fail.
-pub const KINDS: [Kind; 13] = [
+pub const KINDS: [Kind; 15] = [
     Kind::Dies,
     Kind::DiesAnswersLost,
     Kind::Freezes,
@@ -199,6 +205,8 @@ pub const KINDS: [Kind; 13] = [
     Kind::Says(Garbage::NoResults),
     Kind::Says(Garbage::UnknownFailure),
     Kind::Says(Garbage::UnknownReturn),
+    Kind::Says(Garbage::ReturnOfNothing),
+    Kind::Says(Garbage::ReturnOfWhatIsAnswered),
     Kind::Says(Garbage::WaysThatDoNotAddUp),
     Kind::Says(Garbage::PackedPartsAhead),
 ];

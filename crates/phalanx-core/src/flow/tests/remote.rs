@@ -9,7 +9,7 @@ use crate::flow::Instruction;
 use crate::ids::{FiringId, ProgramId};
 use crate::wire::{Follow, FromInterpreter, PAST, Stayed, ToInterpreter, Tokens};
 use bytes::Bytes;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,8 +20,10 @@ const AHEAD: usize = 2;
 #[derive(Debug)]
 pub enum Act {
     Say(FromInterpreter, Bytes),
+    /// It has fired a token.
+    Step,
     /// User code ends the process.
-    Die(FiringId),
+    Die,
 }
 
 /// The pickled code of a stream: its place among the streams.
@@ -38,33 +40,30 @@ pub struct Remote {
     free_at: Duration,
     /// How many times a grain it takes.
     slowness: u32,
-    /// When each firing begins.
-    begins: HashMap<FiringId, Duration>,
-    /// Firings that were given back before they began.
-    given_up: HashSet<FiringId>,
+    /// The firing that is fired now.
+    running: Option<Running>,
+    /// Firings that were not begun.
+    waiting: VecDeque<Running>,
+    seen: HashSet<FiringId>,
+}
+
+/// A firing, and how far it is.
+struct Running {
+    stream: usize,
+    path: Vec<u16>,
+    /// What was not begun.
+    units: VecDeque<Vec<u64>>,
+    begun: usize,
+    began: Duration,
+    slice: Duration,
+    answers: Answers,
 }
 
 impl Remote {
     pub fn new(streams: Rc<Vec<Stream>>, slowness: u32) -> Remote {
         let (programs, forgotten, ahead, free_at) = (HashMap::new(), HashSet::new(), None, Duration::ZERO);
-        let (begins, given_up) = (HashMap::new(), HashSet::new());
-        Remote { streams, programs, forgotten, ahead, free_at, slowness, begins, given_up }
-    }
-
-    /// Whether it really does what it planned: what was given back is not done. That it is given back is said once.
-    pub fn does(&self, now: Duration, act: &Act) -> bool {
-        let firing = match act {
-            Act::Die(firing) => firing,
-            Act::Say(
-                FromInterpreter::Fired { firing, .. }
-                | FromInterpreter::Failed { firing, .. }
-                | FromInterpreter::Ahead { firing, .. }
-                | FromInterpreter::Returned { firing },
-                _,
-            ) => firing,
-            Act::Say(..) => return true,
-        };
-        !self.given_up.contains(firing) || now < self.begins[firing]
+        let (running, waiting, seen) = (None, VecDeque::new(), HashSet::new());
+        Remote { streams, programs, forgotten, ahead, free_at, slowness, running, waiting, seen }
     }
 
     /// A message arrives; what the interpreter will do about it, and when.
@@ -75,12 +74,8 @@ impl Remote {
                 assert!(self.programs.remove(&program).is_some(), "{program:?} was not staged");
                 self.forgotten.insert(program);
             }
-            ToInterpreter::Beat => {}
-            ToInterpreter::GiveUp { firing } => {
-                if now < *self.begins.get(&firing).expect("a firing that was sent") && self.given_up.insert(firing) {
-                    return vec![(now, Act::Say(FromInterpreter::Returned { firing }, Bytes::new()))];
-                }
-            }
+            ToInterpreter::Beat | ToInterpreter::Shown { .. } => {}
+            ToInterpreter::GiveUp { firing } => return self.give_up(now, firing).into_iter().collect(),
             ToInterpreter::Ahead { firing, shape, .. } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
                 let (of, ahead) = self.ahead.get_or_insert((firing, Vec::new()));
@@ -98,8 +93,7 @@ impl Remote {
                 all.extend_from_slice(numbers);
                 let path: Vec<u16> =
                     std::iter::once(instruction).chain(follow.iter().map(|it: &Follow| it.instruction)).collect();
-                let slice = Duration::from_nanos(slice);
-                return self.fire(now, firing, program, &path, &units(&all, &groups), slice);
+                return self.fire(now, firing, program, path, units(&all, &groups), Duration::from_nanos(slice));
             }
         }
         Vec::new()
@@ -117,33 +111,83 @@ impl Remote {
         now: Duration,
         firing: FiringId,
         program: ProgramId,
-        path: &[u16],
-        units: &[&[u64]],
+        path: Vec<u16>,
+        units: VecDeque<Vec<u64>>,
         slice: Duration,
     ) -> Vec<(Duration, Act)> {
         assert!(!units.is_empty(), "nothing is to be fired");
-        let stream = &self.streams[*self.programs.get(&program).expect("staged before it is fired")];
+        assert!(self.seen.insert(firing), "{firing:?} was sent twice");
+        let number = *self.programs.get(&program).expect("staged before it is fired");
+        let stream = &self.streams[number];
         assert!(path.iter().all(|instruction| *instruction < stream.instructions), "no such instruction");
-        let began = self.free_at.max(now);
-        self.begins.insert(firing, began);
-        let mut answers = Answers::new(firing, stream.form, began);
+        let mut answers = Answers::new(firing, stream.form, now);
         answers.sends_ahead = stream.piece < usize::MAX;
-        for (done, unit) in (1..).zip(units) {
-            if !self.fire_one(stream, path, unit, &mut answers) {
-                answers.acts.push((answers.now, Act::Die(firing)));
-                break;
-            }
-            let over = answers.now - began > slice || done == stream.patience;
-            if over || done == units.len() || answers.results.len() >= stream.piece {
-                answers.give();
-            }
-            if over && done < units.len() {
-                answers.say(FromInterpreter::Returned { firing }, Bytes::new());
-                break;
-            }
+        self.waiting.push_back(Running { stream: number, path, units, begun: 0, began: now, slice, answers });
+        self.begin_next(now)
+    }
+
+    /// Begins the next firing where none is running.
+    fn begin_next(&mut self, now: Duration) -> Vec<(Duration, Act)> {
+        if self.running.is_some() {
+            return Vec::new();
         }
-        self.free_at = answers.now;
-        answers.acts
+        let Some(mut next) = self.waiting.pop_front() else { return Vec::new() };
+        let began = self.free_at.max(now);
+        (next.began, next.answers.now, next.answers.answered) = (began, began, began);
+        self.running = Some(next);
+        self.begin_token()
+    }
+
+    /// What firing the next token does until it is fired.
+    fn begin_token(&mut self) -> Vec<(Duration, Act)> {
+        let Some(mut running) = self.running.take() else { return Vec::new() };
+        let unit = running.units.pop_front().expect("a token is left");
+        running.begun += 1;
+        let lives = self.fire_one(&self.streams[running.stream], &running.path, &unit, &mut running.answers);
+        let mut acts = std::mem::take(&mut running.answers.acts);
+        acts.push((running.answers.now, if lives { Act::Step } else { Act::Die }));
+        self.free_at = running.answers.now;
+        self.running = Some(running);
+        acts
+    }
+
+    /// The token that was begun is fired: answers, and what comes next.
+    pub fn step(&mut self, now: Duration) -> Vec<(Duration, Act)> {
+        let Some(running) = &mut self.running else { return Vec::new() };
+        let stream = &self.streams[running.stream];
+        let over = now - running.began > running.slice || running.begun == stream.patience;
+        let is_done = running.units.is_empty();
+        if over || is_done || running.answers.results.len() >= stream.piece {
+            running.answers.give();
+        }
+        if over && !is_done {
+            running.answers.give_back(running.begun);
+        }
+        let mut acts = std::mem::take(&mut running.answers.acts);
+        if over || is_done {
+            self.running = None;
+            acts.extend(self.begin_next(now));
+        } else {
+            acts.extend(self.begin_token());
+        }
+        acts
+    }
+
+    /// Gives back what of a firing was not begun. One that is over has been answered.
+    fn give_up(&mut self, now: Duration, firing: FiringId) -> Option<(Duration, Act)> {
+        assert!(self.seen.contains(&firing), "{firing:?} was never sent");
+        let kept = match &mut self.running {
+            Some(running) if running.answers.firing == firing => {
+                let left = std::mem::take(&mut running.units);
+                (!left.is_empty()).then_some(running.begun)?
+            }
+            _ => {
+                let place = self.waiting.iter().position(|it| it.answers.firing == firing)?;
+                self.waiting.remove(place);
+                0
+            }
+        };
+        Some((now, Act::Say(FromInterpreter::Returned { firing, kept: kept as u32 }, Bytes::new())))
     }
 
     /// Fires the instructions of the path as long as what they give is heavy; whether it lives.
@@ -179,15 +223,15 @@ impl Remote {
 }
 
 /// What is to be fired together: groups of these sizes, or one token at a time.
-fn units<'a>(mut numbers: &'a [u64], groups: &[u32]) -> Vec<&'a [u64]> {
+fn units(mut numbers: &[u64], groups: &[u32]) -> VecDeque<Vec<u64>> {
     if groups.is_empty() {
-        return numbers.chunks(1).collect();
+        return numbers.chunks(1).map(<[u64]>::to_vec).collect();
     }
-    let mut units = Vec::new();
+    let mut units = VecDeque::new();
     for size in groups {
         let (unit, rest) = numbers.split_at(*size as usize);
         numbers = rest;
-        units.push(unit);
+        units.push_back(unit.to_vec());
     }
     assert!(numbers.is_empty(), "groups do not add up to what was sent");
     units
@@ -257,6 +301,10 @@ impl Answers {
         self.stayed.clear();
         let (firing, busy) = (self.firing, self.busy());
         self.say(FromInterpreter::Failed { firing, busy }, task.to_le_bytes().to_vec().into());
+    }
+
+    fn give_back(&mut self, kept: usize) {
+        self.say(FromInterpreter::Returned { firing: self.firing, kept: kept as u32 }, Bytes::new());
     }
 
     fn say(&mut self, message: FromInterpreter, body: Bytes) {

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub enum Happening {
     /// At the manager.
     Tick,
+    Look,
     Hear(InterpreterId, FromInterpreter, Bytes),
     LinkEnds(InterpreterId, Cause),
     Recruited(InterpreterId),

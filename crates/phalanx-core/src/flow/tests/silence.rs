@@ -50,7 +50,7 @@ fn who_froze_while_the_manager_slept_is_noticed_afterwards() {
 }
 
 fn recruited(interpreters: u32, now: Duration) -> Engine {
-    let mut engine = Engine::new(Config { interpreters, goal: None, silence: SILENCE });
+    let mut engine = Engine::new(Config { interpreters, goal: None, silence: SILENCE, patience: Duration::ZERO });
     for id in (1..=interpreters).map(InterpreterId) {
         let (name, machine) = (format!("interpreter/{}", id.0), "machine".to_owned());
         engine.on(now, Event::Recruited { id, name, machine, pid: 1, level: Level::Private });
@@ -70,6 +70,43 @@ fn part_of_a_long_message_is_a_sign_of_life() {
         engine.on(TICK * tick, Event::Heard { id: InterpreterId(2) });
         engine.on(TICK * tick, Event::Tick);
     }
+    assert_eq!(dismissed(&mut engine), [InterpreterId(1)]);
+}
+
+#[test]
+fn ticks_that_are_all_late_count_a_part_of_their_time() {
+    for late in [milliseconds(450), milliseconds(790), milliseconds(1500)] {
+        let mut engine = recruited(1, Duration::ZERO);
+        for tick in 1..4 {
+            engine.on(late * tick, Event::Tick);
+        }
+        assert_eq!(dismissed(&mut engine), [], "after three ticks {late:?} apart");
+        engine.on(late * 4, Event::Tick);
+        assert_eq!(dismissed(&mut engine), [InterpreterId(1)]);
+    }
+}
+
+#[test]
+fn a_process_that_is_seen_to_live_may_be_silent_for_long_but_not_for_ever() {
+    let mut engine = recruited(2, Duration::ZERO);
+    let mut lost = Vec::new();
+    for tick in 1..=SILENCE.as_millis() as u32 * 20 / 150 + 1 {
+        engine.on(TICK * tick, Event::Alive { id: InterpreterId(2) });
+        engine.on(TICK * tick, Event::Tick);
+        lost.extend(dismissed(&mut engine).into_iter().map(|id| (id, tick)));
+    }
+    assert_eq!(lost, [(InterpreterId(1), 11), (InterpreterId(2), 214)]);
+}
+
+#[test]
+fn a_process_that_is_not_seen_to_live_any_more_is_lost_at_the_next_tick() {
+    let mut engine = recruited(1, Duration::ZERO);
+    for tick in 1..30 {
+        engine.on(TICK * tick, Event::Alive { id: InterpreterId(1) });
+        engine.on(TICK * tick, Event::Tick);
+    }
+    assert_eq!(dismissed(&mut engine), []);
+    engine.on(TICK * 30, Event::Tick);
     assert_eq!(dismissed(&mut engine), [InterpreterId(1)]);
 }
 

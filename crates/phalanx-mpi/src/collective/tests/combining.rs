@@ -78,8 +78,8 @@ fn the_root_gets_the_product_in_the_order_of_ranks() {
                 let here = call.rank() == root;
                 let span = Span::of(&mut own);
                 let into = here.then(|| if in_place { span } else { Span::of(&mut result) });
-                match by {
-                    1 if commutative => reduce::by_parts(&call, span, into, root, reducer).await,
+                match (by, commutative) {
+                    (1, true) => reduce::by_parts(&call, span, into, root, reducer).await,
                     _ => reduce::reduce(&call, span, into, root, reducer).await,
                 }
                 assert_eq!(call.outcome(), Ok(()));
@@ -101,8 +101,8 @@ fn everybody_gets_the_same_product() {
                 let mut result = vec![0; own.len()];
                 let span = Span::of(&mut own);
                 let into = if in_place { span } else { Span::of(&mut result) };
-                match by {
-                    1 if commutative => allreduce::by_parts(&call, span, into, reducer).await,
+                match (by, commutative) {
+                    (1, true) => allreduce::by_parts(&call, span, into, reducer).await,
                     _ => allreduce::allreduce(&call, span, into, reducer).await,
                 }
                 call.outcome().map(|()| if in_place { own } else { result })

@@ -3,7 +3,8 @@
 use super::desk::{Desk, Places};
 use super::room::Rooms;
 use crate::control::{Pulse, tell};
-use crate::door::{Log, Peer, check_accepted, refused};
+use crate::door::{Peer, check_accepted, refused};
+use crate::log::Log;
 use crate::remote::printable;
 use crate::transfer::exports::Exports;
 use crate::transfer::service::await_end;
@@ -92,14 +93,14 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     }
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
     let _leaving = enter(terms, &link, &user)?;
-    (terms.log)(format!("serving {user}, who looks at files"));
+    terms.log.info(format!("serving {user}, who looks at files"));
     tell(&link, &Answer::Offer { phalanx: VERSION.to_owned() });
     let (asks, queue) = sync_channel(MOST_AHEAD);
     let mut pulse = Pulse::new();
     let protects = link.levels().base >= Level::Safe;
     let desk = Desk::new(Places::Exported(terms.exports.clone()), !protects, terms.guests.rooms.of(&user));
     let (log, user) = (terms.log, &user);
-    let log = &move |change: String| log(format!("{user} {change}"));
+    let log = &move |change: String| log.info(format!("{user} {change}"));
     thread::scope(|scope| {
         let answering = thread::Builder::new().name("phalanx-files".into());
         let answering_link = &*link;

@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// For reaching a member and shaking hands.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest body of a frame, in bytes: entries that are sent together, or one that is as large as a group may be.
 const MOST_BODY: u64 = 64 << 20;

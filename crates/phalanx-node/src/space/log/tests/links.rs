@@ -42,7 +42,7 @@ fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Ma
         Preamble::Replica => serve(peer, &member, &find, || over.load(Ordering::Relaxed)),
         _ => Err(refused("members only")),
     };
-    let log_line = Arc::new(move |line| told.lock().unwrap().push(line));
+    let log_line = crate::log::Log::new(move |_, line| told.lock().unwrap().push(line.to_owned()));
     let door = Door::open(vec![listener], Box::new(serve), log_line).unwrap();
     let folder = Folder::new(&format!("links-{}", address.replace(':', "-")));
     let network = Arc::new(Links::new(own, "lab"));

@@ -1,4 +1,4 @@
-"""What a command line of ``phalanx mpirun`` says: programs, what they need, and where they run."""
+"""Commands of message passing programs: what they need, and where they run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import phalanx
 from phalanx.errors import LaunchError
 from phalanx.hosts import Hosts
 
 #: Where the libraries are that programs are linked against, and that mpi4py loads.
-LIBRARIES = Path(phalanx.__file__).with_name("_mpi")
+LIBRARIES = Path(__file__).with_name("_mpi")
 #: What an executor runs with its own Python.
 PYTHONS = ("python", "python3")
 MOST = 65536
@@ -73,47 +72,55 @@ def _between_colons(words: Sequence[str]) -> Iterator[list[str]]:
     yield rest
 
 
-def find_here(command: list[str]) -> list[str]:
-    """A command with its program where it is on this machine. A script of Python need not be executable.
-
-    Raises LaunchError."""
+def find_here(command: list[str], folder: Path) -> list[str]:
+    """A command with its program where it is on this machine, seen from ``folder``. A script of Python need not be
+    executable. Raises LaunchError."""
     program, *arguments = command
-    path = shutil.which(program)
-    if path is None and _is_script(program):
-        return [sys.executable, *command]
+    path = _which(program, folder)
+    if path is None and _is_script(program, folder):
+        return [sys.executable, _seen(program, folder), *arguments]
     if path is None and program in PYTHONS:  # of an environment that is not activated
         path = sys.executable
     if path is None:
         raise LaunchError(
-            f"the program {program} {'may not be executed' if Path(program).is_file() else 'is not found'}"
+            f"the program {program} {'may not be executed' if (folder / program).is_file() else 'is not found'}"
         )
     return [path, *arguments]
 
 
-def stage(command: list[str], files: dict[str, Path]) -> list[str]:
+def _which(program: str, folder: Path) -> str | None:
+    return shutil.which(_seen(program, folder) if "/" in program else program)
+
+
+def _seen(program: str, folder: Path) -> str:
+    """A path below ``folder``, as a process here finds it: as it was written where that is the current folder."""
+    return program if folder == Path.cwd() else str(folder / program)
+
+
+def stage(command: list[str], files: dict[str, Path], folder: Path) -> list[str]:
     """A command as executors run it, in the folder of its files: the program, or the script behind it, is added to
     ``files``, which are paths here by their names there.
 
     What is neither a file nor a folder here is left to the executor to find. Raises LaunchError."""
-    if _is_script(command[0]):
+    if _is_script(command[0], folder):
         command = ["python", *command]
     program, *arguments = command
     if "/" in program:
-        if shutil.which(program) is None:
-            find_here(command)  # says what is wrong
-        return ["./" + add_file(program, files), *arguments]
+        if _which(program, folder) is None:
+            find_here(command, folder)  # says what is wrong
+        return ["./" + add_file(program, files, folder), *arguments]
     script = next((word for word in arguments if not word.startswith("-")), None)
-    if script is not None and arguments[0] == script and Path(script).is_file():
-        arguments[0] = add_file(script, files)
+    if script is not None and arguments[0] == script and (folder / script).is_file():
+        arguments[0] = add_file(script, files, folder)
     return [program, *arguments]
 
 
-def add_file(word: str, files: dict[str, Path]) -> str:
-    """Adds a file, or what is in a folder; its name there: the same below the current folder, else its last part.
+def add_file(word: str, files: dict[str, Path], base: Path) -> str:
+    """Adds a file, or what is in a folder; its name there: the same below ``base``, else its last part.
 
     Raises LaunchError."""
-    path = Path(word)
-    name = _name(path)
+    path = base / word
+    name = _name(path, base)
     if path.is_dir():
         for inner in sorted(path.rglob("*")):
             if inner.is_file():
@@ -130,17 +137,17 @@ def _add(name: str, path: Path, files: dict[str, Path]) -> None:
         raise LaunchError(f"{files[name]} and {path} would both be called {name} on the executors")
 
 
-def _name(path: Path) -> str:
+def _name(path: Path, base: Path) -> str:
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 names, not what links lead to
     try:
-        name = absolute.relative_to(Path.cwd())
+        name = absolute.relative_to(base)
     except ValueError:
         name = Path(absolute.name)
     return str(name)
 
 
-def _is_script(word: str) -> bool:
-    return word.endswith(".py") and Path(word).is_file()
+def _is_script(word: str, folder: Path) -> bool:
+    return word.endswith(".py") and (folder / word).is_file()
 
 
 def read_hosts(text: str) -> tuple[list[str], list[str]]:

@@ -1,19 +1,20 @@
 //! Bytes that may be on their way to somebody who has not yet said that it took them.
 
-use phalanx_core::wire::machines::WINDOW;
 use phalanx_net::sync::lock;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// What is left of the window; none: nobody is there any more.
 #[derive(Debug)]
 pub struct Credit {
+    window: usize,
     left: Mutex<Option<usize>>,
     changed: Condvar,
 }
 
 impl Credit {
-    pub fn new() -> Credit {
-        Credit { left: Mutex::new(Some(WINDOW)), changed: Condvar::new() }
+    /// At most so many bytes may be on their way.
+    pub fn new(window: usize) -> Credit {
+        Credit { window, left: Mutex::new(Some(window)), changed: Condvar::new() }
     }
 
     /// Waits until so many bytes may be sent, at most a window; false where nobody is there any more.
@@ -28,7 +29,7 @@ impl Credit {
     /// The other end took so many bytes.
     pub fn give(&self, bytes: u32) {
         let mut left = lock(&self.left);
-        *left = left.map(|left| left.saturating_add(bytes as usize).min(WINDOW));
+        *left = left.map(|left| left.saturating_add(bytes as usize).min(self.window));
         self.changed.notify_all();
     }
 

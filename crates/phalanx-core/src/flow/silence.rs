@@ -1,0 +1,49 @@
+//! Interpreters that are silent: frozen, cut off, or only starved of processor time.
+
+use super::Engine;
+use super::interpreter::Interpreter;
+use crate::event::{Cause, Command};
+use crate::ids::InterpreterId;
+use std::time::Duration;
+
+/// Of the time between two ticks, at most this part of the silence that is allowed counts as silence. A manager that is
+/// starved, or was suspended, therefore needs several ticks to find an interpreter silent.
+const HEEDED: u32 = 4;
+/// A process that is seen to live may be silent for so many times longer: it is starved, or copies gigabytes.
+const ALIVE: u32 = 20;
+
+impl Engine {
+    pub(super) fn on_heard(&mut self, now: Duration, id: InterpreterId) {
+        if let Some(interpreter) = self.interpreters.get_mut(&id) {
+            interpreter.heard = now;
+        }
+    }
+
+    /// The interpreter's process was seen to live just now.
+    pub(super) fn on_alive(&mut self, id: InterpreterId) {
+        if let Some(interpreter) = self.interpreters.get_mut(&id) {
+            interpreter.alive = true;
+        }
+    }
+
+    /// The manager may have been starved or suspended since the last tick: then it is not the others that were silent.
+    pub(super) fn excuse_silence(&mut self, now: Duration, since: Duration) {
+        let excused = since.saturating_sub(self.config.silence / HEEDED);
+        if !excused.is_zero() {
+            let interpreters = self.interpreters.values_mut();
+            interpreters.for_each(|interpreter| interpreter.heard = (interpreter.heard + excused).min(now));
+        }
+    }
+
+    pub(super) fn drop_silent(&mut self, now: Duration) {
+        let silence = |interpreter: &Interpreter| now.saturating_sub(interpreter.heard);
+        let most = |it: &Interpreter| self.config.silence * if it.alive { ALIVE } else { 1 };
+        let silent = self.interpreters.iter().filter(|(_, it)| silence(it) >= most(it));
+        let silent: Vec<_> = silent.map(|(id, it)| (*id, silence(it).as_millis() as u64)).collect();
+        for (id, milliseconds) in silent {
+            self.commands.push_back(Command::Dismiss { id });
+            self.on_lost(now, id, Cause::Silent { milliseconds });
+        }
+        self.interpreters.values_mut().for_each(|interpreter| interpreter.alive = false); // seen anew before each tick
+    }
+}

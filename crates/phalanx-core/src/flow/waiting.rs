@@ -1,0 +1,72 @@
+//! When every interpreter is gone: open runs wait for machines to come back, which a supervisor may start again.
+
+use super::Engine;
+use crate::event::{Command, Outcome};
+use crate::ids::RunId;
+use std::time::Duration;
+
+/// Before recruiting is tried again; each time twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The waiting for the first interpreter after the last one was lost.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// Since when no interpreter is left, and none is being recruited.
+    since: Option<Duration>,
+    /// When recruiting is tried again.
+    again: Duration,
+    pause: Duration,
+}
+
+impl Waiting {
+    /// Whether it is time to try again; then the next time is later.
+    fn is_due(&mut self, now: Duration) -> bool {
+        let due = self.again <= now;
+        if due {
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.again = now + self.pause;
+        }
+        due
+    }
+}
+
+impl Engine {
+    /// Without any interpreter, recruiting is tried again for as long as there is patience; then open runs end with an
+    /// error. Where there never was an interpreter, the place is wrong, and they end at once.
+    pub(super) fn wait_if_alone(&mut self, now: Duration) {
+        if !self.interpreters.is_empty() || self.recruiting > 0 {
+            return;
+        }
+        let first = self.waiting.since.is_none();
+        let since = *self.waiting.since.get_or_insert(now);
+        if first {
+            self.waiting.again = now + FIRST_PAUSE;
+        }
+        let patience = if self.recruited { self.config.patience } else { Duration::ZERO };
+        self.abandon(now, since, patience);
+        let waits = now.saturating_sub(since) < patience || self.runs.values().any(|run| !run.has_ended());
+        if waits && self.waiting.is_due(now) {
+            self.recruit_missing(now);
+        }
+    }
+
+    /// Whether recruiting will be tried again though nothing is there now, for tests.
+    #[cfg(test)]
+    pub fn waits_for_machines(&self) -> bool {
+        self.interpreters.is_empty() && self.waiting.since.is_some()
+    }
+
+    /// Ends the runs that have waited for longer than `patience`.
+    fn abandon(&mut self, now: Duration, since: Duration, patience: Duration) {
+        let losses: Vec<String> = self.losses.iter().cloned().collect();
+        let waited = |opened: Duration| now.saturating_sub(since.max(opened));
+        let hopeless = self.runs.iter_mut().filter(|(_, run)| waited(run.opened) >= patience);
+        let abandoned: Vec<RunId> = hopeless.filter_map(|(id, run)| run.abandon().then_some(*id)).collect();
+        for run in abandoned {
+            self.repository.drop_run(run);
+            let outcome = Outcome::Abandoned { losses: losses.clone(), recruited: self.recruited };
+            self.commands.push_back(Command::Deliver { run, outcome });
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The segments that one end of a link fills.
+
+use super::segment::Segment;
+use bytes::Bytes;
+use phalanx_core::wire::{Place, SLOTS};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A segment is used for bodies down to this part of its length.
+const SHORTEST: usize = 4;
+/// A segment that none of so many bodies needed is not going to be needed.
+const LONG_UNUSED: u64 = 4 * SLOTS as u64;
+
+/// A body in a segment, to be told to the receiver.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub place: Place,
+    /// To be passed on with the prefix, where the segment is fresh.
+    pub file: Option<OwnedFd>,
+    segment: Arc<Segment>,
+    length: usize,
+}
+
+impl Filled {
+    /// Bytes of the body.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The body as bytes for the socket, where the file could not be passed on.
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Unsent(self.segment, self.length))
+    }
+}
+
+struct Unsent(Arc<Segment>, usize);
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.body(self.1)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    segment: Option<Arc<Segment>>,
+    generation: u16,
+    /// The number of the last body.
+    last: u64,
+}
+
+impl Slot {
+    fn is_free(&self) -> bool {
+        self.segment.as_ref().is_some_and(|segment| segment.is_free())
+    }
+
+    fn fits(&self, length: usize) -> bool {
+        let capacity = self.segment.as_ref().map_or(0, |segment| segment.capacity());
+        capacity >= length && capacity / SHORTEST <= length && self.is_free()
+    }
+
+    /// Gives the memory back if the receiver has; if not, it is the receiver's, and goes when the receiver drops it.
+    fn retire(&mut self) {
+        if let Some(segment) = self.segment.take().filter(|segment| segment.is_free()) {
+            segment.empty();
+        }
+    }
+}
+
+/// The segments of one direction of a link. What the receiver keeps for long is not counted: its slot gets another segment.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    slots: [Slot; SLOTS as usize],
+    /// How many were sent, and how many of them before the last call of [`Pool::trim`].
+    bodies: u64,
+    trimmed: u64,
+}
+
+impl Pool {
+    pub fn new() -> Option<Pool> {
+        Some(Pool::default())
+    }
+
+    /// Copies a body into a segment. An error where the system gives no memory or no file.
+    pub fn fill(&mut self, body: &[Bytes]) -> io::Result<Filled> {
+        let length = body.iter().map(Bytes::len).sum();
+        self.bodies += 1;
+        let fitting = self.slots.iter().enumerate().filter(|(_, slot)| slot.fits(length));
+        // The one that was used last is still in the caches, and the others can be given back.
+        if let Some(number) = fitting.max_by_key(|(_, slot)| slot.last).map(|(number, _)| number) {
+            let slot = &mut self.slots[number];
+            slot.last = self.bodies;
+            let segment = slot.segment.clone().expect("it fits");
+            segment.fill(body);
+            let place = Place { slot: number as u8, generation: slot.generation, fresh: false };
+            return Ok(Filled { place, file: None, segment, length });
+        }
+        let (segment, file) = Segment::new(body)?;
+        let segment = Arc::new(segment);
+        let number = self.least_needed();
+        let slot = &mut self.slots[number];
+        slot.retire();
+        let generation = slot.generation.wrapping_add(1);
+        *slot = Slot { segment: Some(segment.clone()), generation, last: self.bodies };
+        let place = Place { slot: number as u8, generation, fresh: true };
+        Ok(Filled { place, file: Some(file), segment, length })
+    }
+
+    /// An empty slot, or a free one, or the one whose body was sent first.
+    fn least_needed(&self) -> usize {
+        let rank = |slot: &Slot| if slot.segment.is_none() { 0 } else { 2 - u8::from(slot.is_free()) };
+        let slots = self.slots.iter().enumerate();
+        slots.min_by_key(|(_, slot)| (rank(slot), slot.last)).map_or(0, |(number, _)| number)
+    }
+
+    /// Gives back the memory of segments that are free, if no body was sent since the last call; of those that no body has
+    /// needed for long, if there was one.
+    pub fn trim(&mut self) {
+        let is_idle = std::mem::replace(&mut self.trimmed, self.bodies) == self.bodies;
+        for slot in &mut self.slots {
+            let is_unused = is_idle || self.bodies - slot.last > LONG_UNUSED;
+            if (is_unused && slot.is_free()) || slot.segment.as_ref().is_some_and(|it| it.is_abandoned()) {
+                slot.retire();
+            } else if is_idle {
+                slot.segment.iter().for_each(|segment| segment.look_away());
+            }
+        }
+    }
+}

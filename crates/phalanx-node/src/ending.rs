@@ -1,0 +1,178 @@
+//! How a child process ended: its status, its largest resident size, and whether the system ended it for want of memory.
+
+use phalanx_core::launch::signal_name;
+use phalanx_net::sync::lock;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::sync::{Mutex, OnceLock};
+
+/// What the parent must know from before a child began, to judge its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    /// The parent's largest resident size in bytes. The system counts it as the child's too, until that is larger.
+    parent: u64,
+}
+
+impl Before {
+    /// To be called before the child is started.
+    pub fn now() -> Before {
+        watched_for_memory(); // the kills from now on are those of children
+        // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` lives as long as the call.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        Before { parent: resident(&usage) }
+    }
+}
+
+/// Waits for the end of a child that was not waited for yet, and says how it ended, for people.
+pub(crate) fn wait(child: &Child, before: Before) -> String {
+    match wait_with_usage(child) {
+        Ok((status, usage)) => describe(status, Some(resident(&usage)).filter(|size| *size > before.parent)),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn wait_with_usage(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
+    // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
+    let (mut status, mut usage) = (0, unsafe { std::mem::zeroed() });
+    loop {
+        // SAFETY: both live as long as the call; the child was not waited for, so the number still is its own.
+        if unsafe { libc::wait4(child.id() as libc::pid_t, &raw mut status, 0, &raw mut usage) } >= 0 {
+            return Ok((ExitStatus::from_raw(status), usage));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// The state of a process as the system tells it, a letter: `T` and `t` are stopped, `Z` and `X` ended. `None` where it
+/// does not tell.
+pub(crate) fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end_of_name + 2).map(|byte| char::from(*byte))
+}
+
+fn resident(usage: &libc::rusage) -> u64 {
+    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+    usage.ru_maxrss as u64 * unit
+}
+
+fn describe(status: ExitStatus, size: Option<u64>) -> String {
+    let mut words = match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("killed by signal {}", signal_name(signal)),
+        (_, Some(code)) => format!("exited with status {code}"),
+        _ => status.to_string(),
+    };
+    if status.signal() == Some(libc::SIGKILL) {
+        words += lock(watched_for_memory()).blame();
+    }
+    match size {
+        Some(size) => format!("{words}, at most {} MiB resident", size.div_ceil(1 << 20)),
+        None => words,
+    }
+}
+
+/// Where the system counts the processes that it killed for want of memory.
+#[derive(Debug)]
+enum Counter {
+    /// Those of this process's cgroup, to which its children belong.
+    Group(PathBuf),
+    /// Those of the whole machine.
+    Machine,
+}
+
+/// The kills for want of memory that have been seen.
+#[derive(Debug)]
+struct Kills {
+    counter: Counter,
+    seen: u64,
+}
+
+fn watched_for_memory() -> &'static Mutex<Kills> {
+    static KILLS: OnceLock<Mutex<Kills>> = OnceLock::new();
+    KILLS.get_or_init(|| {
+        let counter = group_counter().map_or(Counter::Machine, Counter::Group);
+        let seen = counter.count().unwrap_or_default();
+        Mutex::new(Kills { counter, seen })
+    })
+}
+
+impl Kills {
+    /// What is said of a child that ended by SIGKILL. Each kill that the system counts explains one child's end.
+    fn blame(&mut self) -> &'static str {
+        if self.counter.count().is_none_or(|count| count <= self.seen) {
+            return "";
+        }
+        self.seen += 1;
+        match self.counter {
+            Counter::Group(_) => ", out of memory",
+            Counter::Machine => ", probably out of memory (the system killed a process of this machine for that)",
+        }
+    }
+}
+
+impl Counter {
+    fn count(&self) -> Option<u64> {
+        let path = match self {
+            Counter::Group(path) => path.as_path(),
+            Counter::Machine => "/proc/vmstat".as_ref(),
+        };
+        kills_in(&std::fs::read_to_string(path).ok()?)
+    }
+}
+
+/// The number behind the word `oom_kill`, which all of these files have on a line of its own.
+fn kills_in(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// The file of this process's cgroup that has the counter, of the second version of cgroups or the first.
+fn group_counter() -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let paths = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        match controllers {
+            "" => Some(("/sys/fs/cgroup", path, "memory.events")),
+            "memory" => Some(("/sys/fs/cgroup/memory", path, "memory.oom_control")),
+            _ => None,
+        }
+    });
+    // In a container the group's own folder may be mounted as the root.
+    let files = paths.flat_map(|(root, path, file)| [format!("{root}{path}/{file}"), format!("{root}/{file}")]);
+    files.map(PathBuf::from).find(|file| Counter::Group(file.clone()).count().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_is_found_in_the_files_of_both_versions_of_cgroups_and_of_the_machine() {
+        assert_eq!(kills_in("low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 1\n"), Some(2));
+        assert_eq!(kills_in("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n"), Some(7));
+        assert_eq!(kills_in("nr_free_pages 1\noom_kill 0\n"), Some(0));
+        assert_eq!(kills_in("under_oom 0\n"), None);
+    }
+
+    #[test]
+    fn each_kill_explains_one_end() {
+        let path = std::env::temp_dir().join(format!("phalanx-{}-memory.events", std::process::id()));
+        std::fs::write(&path, "oom_kill 4\n").unwrap();
+        let mut kills = Kills { counter: Counter::Group(path.clone()), seen: 2 };
+        assert_eq!([kills.blame(), kills.blame(), kills.blame()], [", out of memory", ", out of memory", ""]);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn an_end_is_told_with_the_signal_and_the_size() {
+        let killed = |signal| describe(ExitStatus::from_raw(signal), Some(5 << 20));
+        assert_eq!(killed(libc::SIGSEGV), "killed by signal 11 (SIGSEGV), at most 5 MiB resident");
+        assert_eq!(describe(ExitStatus::from_raw(7 << 8), None), "exited with status 7");
+    }
+}

@@ -1,0 +1,115 @@
+//! What a service tells its machine's owner, line by line.
+
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How much a line matters, from the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Ordinary, and often.
+    Debug,
+    /// Which users come, what for, and when they are gone.
+    Info,
+    /// A peer was refused, or something does not work as it should.
+    Warning,
+}
+
+/// Where the lines go.
+#[derive(Clone)]
+pub struct Log(Arc<Take>);
+
+type Take = dyn Fn(Severity, &str) + Send + Sync;
+
+impl Log {
+    pub fn new(take: impl Fn(Severity, &str) + Send + Sync + 'static) -> Log {
+        Log(Arc::new(take))
+    }
+
+    /// Takes lines and does nothing with them.
+    pub fn nowhere() -> Log {
+        Log::new(|_, _| ())
+    }
+
+    /// Writes lines of at least this severity to standard error, with the local time before each.
+    pub fn to_standard_error(least: Severity) -> Log {
+        Log::new(move |severity, text| {
+            if severity >= least {
+                let line = format!("{} {} {text}\n", local_time(), severity.word());
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+        })
+    }
+
+    pub fn debug(&self, text: impl AsRef<str>) {
+        (self.0)(Severity::Debug, text.as_ref());
+    }
+
+    pub fn info(&self, text: impl AsRef<str>) {
+        (self.0)(Severity::Info, text.as_ref());
+    }
+
+    pub fn warning(&self, text: impl AsRef<str>) {
+        (self.0)(Severity::Warning, text.as_ref());
+    }
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Debug => "DEBUG",
+            Severity::Info => "INFO",
+            Severity::Warning => "WARNING",
+        }
+    }
+}
+
+impl FromStr for Severity {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Severity, String> {
+        let all = [Severity::Debug, Severity::Info, Severity::Warning];
+        let found = all.into_iter().find(|severity| severity.word().eq_ignore_ascii_case(word));
+        found.ok_or_else(|| format!("{word:?} is no level of a log: write debug, info or warning"))
+    }
+}
+
+/// Like `2026-11-23 18:26:03.120`.
+#[cfg(unix)]
+fn local_time() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.as_secs() as libc::time_t;
+    // SAFETY: all zeroes is a value of this plain structure, which the system fills in; both live as long as the call.
+    let mut at: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut at) };
+    let (year, month) = (at.tm_year + 1900, at.tm_mon + 1);
+    let (day, hour, minute, second, part) = (at.tm_mday, at.tm_hour, at.tm_min, at.tm_sec, now.subsec_millis());
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{part:03}")
+}
+
+/// Seconds since 1970, where the system's calendar is not known.
+#[cfg(not(unix))]
+fn local_time() -> String {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_ordered_and_read_by_their_names() {
+        assert!(Severity::Debug < Severity::Info && Severity::Info < Severity::Warning);
+        assert_eq!("info".parse(), Ok(Severity::Info));
+        assert!("loud".parse::<Severity>().unwrap_err().contains("debug, info or warning"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn times_have_one_length_and_sort_as_text() {
+        let (one, other) = (local_time(), local_time());
+        assert!(one.len() == "2026-11-23 18:26:03.120".len() && one <= other, "{one} {other}");
+    }
+}

@@ -1,0 +1,78 @@
+"""Programs and rights that some tests and benchmarks need, beyond the packages of README's first line.
+
+`python3 -m laboratory.needs` prints the Debian packages of all of them, for a machine that shall skip no test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+
+#: Programs, and the Debian packages that bring them.
+PACKAGES = {
+    "bridge": ["iproute2"],
+    "c++": ["g++"],
+    "ip": ["iproute2"],
+    "mpifort.mpich": ["gfortran", "libmpich-dev"],
+    "nft": ["nftables"],
+    "redis-server": ["redis-server"],
+}
+ROOT, NAMESPACES = "root", "user namespaces"
+REMEDIES = {ROOT: " (sudo)", NAMESPACES: ""}
+INSTALL = "apt-get install "
+SEPARATOR = "; "
+
+
+def lacking(*needs: str) -> str | None:
+    """All that the machine lacks of some needs, and the remedy.
+
+    Parameters
+    ----------
+    needs
+        Names of programs in `PACKAGES`, and rights: `ROOT`, `NAMESPACES`.
+
+    Returns
+    -------
+    str | None
+        None where nothing is lacking.
+
+    Example
+    -------
+    >>> lacking("root", "ip", "nft")
+    'needs root (sudo); apt-get install iproute2 nftables'
+    """
+    rights = [f"needs {name}{REMEDIES[name]}" for name in needs if name not in PACKAGES and not RIGHTS[name]()]
+    packages = packages_of(name for name in needs if name in PACKAGES and shutil.which(name) is None)
+    return SEPARATOR.join([*rights, *([INSTALL + " ".join(packages)] if packages else [])]) or None
+
+
+def packages_of(programs: Iterable[str]) -> list[str]:
+    """The packages that bring some programs, each once."""
+    return sorted({package for program in programs for package in PACKAGES[program]})
+
+
+def summary(reasons: list[str]) -> str:
+    """One line that tells how many tests were skipped, for their reasons, and how to have none skipped."""
+    parts = Counter(part for reason in reasons for part in re.split(SEPARATOR, reason))
+    packages = sorted({name for part in parts if part.startswith(INSTALL) for name in part.split()[2:]})
+    others = [f"{count} × {part}" for part, count in parts.items() if not part.startswith(INSTALL)]
+    install = [INSTALL + " ".join(packages)] if packages else []
+    plural = "test was" if len(reasons) == 1 else "tests were"
+    return f"{len(reasons)} {plural} skipped: " + SEPARATOR.join(others + install)
+
+
+def _can_have_namespaces() -> bool:
+    """Whether a user may have a mount namespace; not in a chroot, and not in many containers."""
+    unshare = shutil.which("unshare")
+    return unshare is not None and not subprocess.run([unshare, "-rm", "true"], capture_output=True).returncode
+
+
+RIGHTS = {ROOT: lambda: os.geteuid() == 0, NAMESPACES: _can_have_namespaces}
+
+
+if __name__ == "__main__":
+    print(*packages_of(PACKAGES))

@@ -1,0 +1,93 @@
+"""How what tasks print is shown to the user."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from phalanx.errors import PhalanxError
+
+_log = logging.getLogger("phalanx")
+
+
+class Writable(Protocol):
+    """Anything with a ``write`` for text, like an open file."""
+
+    def write(self, text: str, /) -> object: ...
+
+
+Output: TypeAlias = str | Writable | Callable[[str], object] | None
+#: Name of the interpreter, 0 for standard output or 1 for error, and whole lines.
+Printed: TypeAlias = tuple[str, int, bytes]
+Show: TypeAlias = Callable[[list[Printed]], None]
+
+WORDS = ("prefix", "plain", "off")
+
+
+def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
+    """The function that shows what tasks print, and whether it wants whole lines only; None where nothing is shown.
+
+    Parameters
+    ----------
+    output
+        As for :class:`phalanx.Manager`.
+    others
+        Whether interpreters are on other machines, so that ``None`` means ``"prefix"`` rather than ``"plain"``.
+
+    Raises
+    ------
+    PhalanxError
+        Where ``output`` is nothing that can be shown to.
+    """
+    if output is None:
+        output = "prefix" if others else "plain"
+    if output == "off":
+        return None
+    if isinstance(output, str):
+        if output not in WORDS:
+            raise PhalanxError(f'output={output!r}: write "prefix", "plain", "off", a function of a line, or a file')
+        return _Shower(_to_standard, prefix=output == "prefix"), output == "prefix"
+    write = getattr(output, "write", None)
+    if callable(write):
+        return _Shower(lambda _, line: write(line), prefix=True), True
+    if callable(output):
+        take = output
+        return _Shower(lambda _, line: take(line.removesuffix("\n")), prefix=True), True
+    raise PhalanxError(f'output={output!r}: write "prefix", "plain", "off", a function of a line, or a file')
+
+
+class _Shower:
+    """Called in one thread only. After the first error it shows nothing any more."""
+
+    def __init__(self, write: Callable[[int, str], object], *, prefix: bool) -> None:
+        self._write: Callable[[int, str], object] | None = write
+        self._prefix = prefix
+
+    def __call__(self, printed: list[Printed]) -> None:
+        try:
+            for name, kind, text in printed:
+                prefix = f"[{name}] " if self._prefix else ""
+                for line in io.StringIO(text.decode("utf-8", "backslashreplace"), newline="\n"):
+                    if self._write is not None:
+                        self._write(kind, prefix + line)
+        except Exception:
+            self._write = None
+            _log.exception("what tasks print cannot be shown any more")
+
+
+def _to_standard(kind: int, line: str) -> None:
+    """As this process's own print would, also where a notebook or a test has replaced the stream."""
+    stream = sys.stderr if kind else sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.write(line)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    except (BrokenPipeError, ValueError):  # its reader has seen enough, or the program has closed it
+        return
+    stream.flush()

@@ -1,0 +1,81 @@
+"""What an interpreter does once before it fires anything of its manager: the manager's ``initializer``.
+
+It travels in front of each program's code, since any program may be the first one that an interpreter gets: one that
+replaces a lost one begins with what is fired next.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from phalanx import _native
+from phalanx._tokens import PROTOCOL, Code
+from phalanx.errors import InitializerError
+
+#: At an interpreter: why each initializer that was called has failed, or None.
+_begun: dict[bytes, str | None] = {}
+
+
+class Prologue:
+    """A native manager whose programs all begin with an initializer.
+
+    Parameters
+    ----------
+    native
+        The manager.
+    code
+        The pickled function and its arguments.
+    """
+
+    def __init__(self, native: _native.Manager, code: Code) -> None:
+        self._native = native
+        self._code = code
+        self._identity = uuid4().bytes
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._native, name)
+        if callable(found):
+            setattr(self, name, found)  # found at once from now on
+        return found
+
+    def stage(self, instructions: int, code: bytes, marked_code: bool, marked_data: list[tuple[bool, bool]]) -> int:
+        """As the native method."""
+        return self._native.stage(instructions, self._before(code), self._is_marked(marked_code), marked_data)
+
+    def stage_graph(self, entry: Any, instructions: Any, code: bytes, marked_code: bool, marked_data: Any) -> int:
+        """As the native method."""
+        marked = self._is_marked(marked_code)
+        return self._native.stage_graph(entry, instructions, self._before(code), marked, marked_data)
+
+    def _before(self, code: bytes) -> bytes:
+        return pickle.dumps(_Begin(self._identity, self._code.pickled, code), PROTOCOL)
+
+    def _is_marked(self, marked_code: bool) -> bool:
+        return marked_code or self._code.marked_code or self._code.marked_data
+
+
+class _Begin:
+    """Unpickles as the functions of a program, after the initializer was called."""
+
+    def __init__(self, *arguments: bytes) -> None:
+        self._arguments = arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes, ...]]:
+        return _begin, self._arguments
+
+
+def _begin(identity: bytes, initializer: bytes, code: bytes) -> Any:
+    if identity not in _begun:
+        try:
+            function, arguments = pickle.loads(initializer)
+            function(*arguments)
+            _begun[identity] = None
+        except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
+            _begun[identity] = f"{type(error).__qualname__}: {error}"
+            raise InitializerError(f"the initializer raised {_begun[identity]}") from error
+    elif reason := _begun[identity]:
+        raise InitializerError(f"the initializer raised {reason}")
+    return pickle.loads(code)

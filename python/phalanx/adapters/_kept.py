@@ -1,0 +1,186 @@
+"""Managers that are kept between parallel calls, as loky keeps its executor: a call in a loop finds interpreters that
+have begun, and have imported what it needs.
+
+Calls with the same options share a manager. It ends when no call has used it for as long as its options say, when
+calls with other options come while none uses it, and with the program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from phalanx.manager import Manager
+
+#: Seconds that a manager may wait for its first call.
+GRACE = 10.0
+#: What libraries read when they are loaded.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+_changed = threading.Condition(threading.RLock())
+_kept: list[Kept] = []
+#: After a fork, what belongs to the parent process: it is not ended from here, and so never let go.
+_parents: list[Any] = []
+_watching = False
+
+
+class Kept:
+    """A manager that calls share.
+
+    Parameters
+    ----------
+    options
+        Those of :class:`phalanx.Manager`.
+    idle
+        Seconds after its last call until it ends.
+    """
+
+    def __init__(self, options: Mapping[str, Any], idle: float) -> None:
+        self.options, self.idle, self.surroundings = options, idle, _surroundings()
+        self.manager = Manager(**options)
+        self.users = 0
+        self.process = os.getpid()
+        self.until = monotonic() + max(idle, GRACE)
+
+    def serves(self, options: Mapping[str, Any], idle: float) -> bool:
+        """Whether it is what a call with these options needs, here and now."""
+        return (
+            not self.manager._submissions.closed
+            and self.idle == idle
+            and self.surroundings == _surroundings()
+            and self.options.keys() == options.keys()
+            and all(_same(value, options[name]) for name, value in self.options.items())
+        )
+
+
+class Loan:
+    """The use of a kept manager by one parallel call, until it is given back or forgotten."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.manager = kept.manager
+        self._kept = kept
+        self._give_back = weakref.finalize(self, _return, kept)
+        self._give_back.atexit = False
+
+    def give_back(self) -> None:
+        """Ends the use. May be done again."""
+        self._give_back()
+
+    def is_current(self) -> bool:
+        """Whether further calls get this manager too."""
+        return self._kept in _kept
+
+    def discard(self) -> None:
+        """Lets no further call have the manager, which ends with those that use it: something is under way there that
+        is for no call any more."""
+        with _changed, suppress(ValueError):
+            _kept.remove(self._kept)
+
+
+def find(options: Mapping[str, Any], idle: float) -> Kept:
+    """The manager for calls with these options, made where there is none. Raises what :class:`phalanx.Manager` does."""
+    with _changed:
+        for kept in _kept:
+            if kept.serves(options, idle):
+                return kept
+        _end([kept for kept in _kept if not kept.users])
+        kept = Kept(options, idle)
+        _kept.append(kept)
+        _watch()
+        return kept
+
+
+def borrow(options: Mapping[str, Any], idle: float) -> Loan:
+    """The use of the manager for calls with these options."""
+    with _changed:
+        kept = find(options, idle)
+        kept.users += 1
+        return Loan(kept)
+
+
+def end_idle() -> None:
+    """Ends every manager that no call uses."""
+    with _changed:
+        _end([kept for kept in _kept if not kept.users])
+
+
+def _return(kept: Kept) -> None:
+    if os.getpid() != kept.process:
+        return
+    with _changed:
+        kept.users -= 1
+        kept.until = monotonic() + kept.idle
+        if kept.users == 0 and kept not in _kept:
+            kept.manager.close()  # it was discarded
+        elif kept.idle < GRACE:
+            _changed.notify_all()
+
+
+def _end(some: list[Kept]) -> None:
+    for kept in some:
+        _kept.remove(kept)
+        kept.manager.close()
+
+
+def _watch() -> None:
+    global _watching
+    if not _watching:
+        _watching = True
+        threading.Thread(target=_end_in_time, name="phalanx-kept", daemon=True).start()
+    _changed.notify_all()
+
+
+def _end_in_time() -> None:
+    """Ends managers as their time comes, until none is left."""
+    global _watching
+    with _changed:
+        while _kept:
+            now = monotonic()
+            _end([kept for kept in _kept if not kept.users and kept.until <= now])
+            nexts = [max(kept.idle, GRACE) if kept.users else kept.until - now for kept in _kept]
+            if nexts:
+                _changed.wait(min(nexts))
+        _watching = False
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """What interpreters take over from their program when they begin."""
+    limits = tuple(map(os.environ.get, THREADS))
+    try:
+        return os.getcwd(), tuple(sys.path), limits  # noqa: PTH109  (a string is compared)
+    except OSError:  # the folder was removed
+        return None, tuple(sys.path), limits
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two options say the same; in doubt they do not."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other or vars(one) == vars(other))
+    except Exception:  # arrays, and what has no attributes
+        return False
+
+
+def _after_fork() -> None:
+    global _changed, _watching
+    _parents.append(_kept.copy())
+    _kept.clear()
+    _changed, _watching = threading.Condition(threading.RLock()), False
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,374 @@
+"""Message passing programs started from Python: as ``phalanx mpirun`` and ``phalanx bsprun`` start them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from phalanx import _commands, _native
+from phalanx._program import VARIABLE, program_token
+from phalanx.errors import LaunchError, RanksError, RanksTimeoutError
+from phalanx.hosts import Hosts, read_identity
+from phalanx.security import Rules, policy_words, read_policy
+
+Word: TypeAlias = str | os.PathLike[str]
+
+#: Seconds after which a waiting launcher looks whether it was sent a signal.
+PATIENCE = 0.05
+#: Seconds for a program that is ended early to end by itself: its processes are killed after one.
+LAST_PATIENCE = 5.0
+#: Open files for each process: a doorbell, a control socket, two pipes, and one that tells its end.
+FILES = 6
+LEVELS = ("clear", "authenticated", "safe", "private")
+ENDINGS = ("out", "err")
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """How one process of a program ended.
+
+    Attributes
+    ----------
+    rank, machine
+        Its number, and the name of the machine that it ran on.
+    code
+        Its exit code; -N where signal N killed it; None where it never began or was not seen to end.
+    why
+        Why it never began, or was not seen to end; else empty.
+    stdout, stderr
+        What it wrote, where ``capture_output`` was asked for; else None.
+    """
+
+    rank: int
+    machine: str
+    code: int | None
+    why: str = ""
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """How a message passing program ended.
+
+    Attributes
+    ----------
+    code
+        The program's exit code, as that of ``phalanx mpirun``: 0 where all processes ended well.
+    ranks
+        Each process, in the order of their numbers. Those that the program has spawned are not among them.
+    messages
+        What the launcher said, like ``rank 1 on lab2 exited with status 3``.
+    """
+
+    code: int
+    ranks: tuple[RankResult, ...]
+    messages: tuple[str, ...]
+
+    @property
+    def codes(self) -> list[int | None]:
+        """The exit code of each rank."""
+        return [it.code for it in self.ranks]
+
+    @property
+    def stdout(self) -> str | None:
+        """What all ranks wrote to standard output, one rank after the other; None where it was not captured."""
+        return _joined([it.stdout for it in self.ranks])
+
+    @property
+    def stderr(self) -> str | None:
+        """The same of standard error."""
+        return _joined([it.stderr for it in self.ranks])
+
+
+def _joined(texts: Iterable[str | None]) -> str | None:
+    known = [text for text in texts if text is not None]
+    return "".join(known) if known else None
+
+
+def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any) -> LaunchResult:
+    """Runs an MPI program and waits for its end.
+
+    Parameters
+    ----------
+    program
+        A path of a script or a binary, or a list of it and its arguments, like ``["python", "-m", "solver", "-x"]``.
+    n
+        How many processes; by default one for each core here, or each free place at ``hosts``.
+    hosts
+        Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, or a list of addresses. By default this
+        machine. A :class:`Manager` of this program at the same executors shares its places with the ranks.
+    per_host
+        At most so many processes at one executor.
+    files
+        Files and folders that executors get beside the program.
+    env
+        Variables of the processes beside those of this one; at executors beside theirs.
+    cwd
+        The folder in which processes of this machine run, and where the program and the files are found.
+    capture_output
+        Whether what the processes write is returned rather than shown.
+    prefix
+        Whether each line that is shown comes with ``[rank]`` before it.
+    output
+        A folder for one file per rank and stream, like ``3.out``.
+    stdin
+        Whether rank 0 reads this process's standard input.
+    timeout
+        Seconds after which the program is ended.
+    check
+        Whether an exit code other than 0 raises.
+    keep_going
+        Whether the loss of a process leaves the others.
+    transport, level
+        ``"sockets"``: on this machine, links as between machines, of this level.
+    policy, identity
+        As for :class:`Manager`.
+
+    Returns
+    -------
+    LaunchResult
+        Exit codes, outputs and messages.
+
+    Raises
+    ------
+    LaunchError
+        Where the program, a file or an option is wrong.
+    RecruitError
+        Where an executor cannot be reached, or has too few places.
+    RanksError
+        Where the program does not end well and ``check`` is true; says which rank, on which machine, and why.
+    RanksTimeoutError
+        Where it did not end within ``timeout`` seconds. All its processes have ended then, as after Ctrl-C.
+
+    Example
+    -------
+    >>> px.mpirun(["echo", "hello"], n=2, capture_output=True).stdout
+    'hello\\nhello\\n'
+    """
+    return _run(program, n, **options)
+
+
+def bsprun(
+    program: Word | Sequence[Word],
+    n: int | None = None,
+    *,
+    checkpoint: int | None = None,
+    restarts: int = 3,
+    move_slow: tuple[float, int] | None = None,
+    **options: Any,
+) -> LaunchResult:
+    """Runs a BSP program and waits for its end: as :func:`mpirun`, with its parameters, results and errors.
+
+    Parameters
+    ----------
+    checkpoint
+        Supersteps between two checkpoints; 0: none; by default the program says.
+    restarts
+        How often it is started again after a loss without a new checkpoint in between.
+    move_slow
+        With ``hosts``: a machine that takes so many times as long as others in so many steps in a row is left.
+
+    Example
+    -------
+    >>> px.bsprun("walk.py", n=4, checkpoint=10).code
+    0
+    """
+    if move_slow is not None and (options.get("hosts") is None or checkpoint == 0):
+        raise LaunchError("move_slow needs hosts, and checkpoints at which processes are moved")
+    return _run(program, n, checkpoints=(checkpoint, restarts), move_slow=move_slow, **options)
+
+
+def _run(
+    program: Word | Sequence[Word],
+    n: int | None,
+    *,
+    hosts: Word | Hosts | Sequence[str] | None = None,
+    per_host: int | None = None,
+    files: Sequence[Word] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: Word | None = None,
+    capture_output: bool = False,
+    prefix: bool = True,
+    output: Word | None = None,
+    stdin: bool = False,
+    timeout: float | None = None,
+    check: bool = True,
+    keep_going: bool = False,
+    transport: str = "shared",
+    level: str | None = None,
+    policy: str | Rules = "links",
+    identity: Word | None = None,
+    checkpoints: tuple[int | None, int] | None = None,
+    move_slow: tuple[float, int] | None = None,
+) -> LaunchResult:
+    words = [program] if isinstance(program, str | os.PathLike) else list(program)
+    if not words or (n is not None and not 1 <= n <= _commands.MOST):
+        raise LaunchError(f"a program and from 1 to {_commands.MOST} processes are needed: {words}, n={n}")
+    if transport not in ("shared", "sockets") or level not in (None, *LEVELS):
+        raise LaunchError(f'transport is "shared" or "sockets", level one of {", ".join(LEVELS)}')
+    if (transport == "sockets" and hosts is not None) or (level is not None and transport != "sockets"):
+        raise LaunchError('transport="sockets" is for processes of this machine, and level for transport="sockets"')
+    if hosts is None and (per_host is not None or files):
+        raise LaunchError("per_host and files need hosts: they are about other machines")
+    variables = _commands.asked_variables(f"{name}={value}" for name, value in (env or {}).items())
+    asked = [_commands.Program(n, [os.fspath(word) for word in words])]
+    with ExitStack() as ending:
+        folder = None if output is None else Path(output)
+        if capture_output and folder is None:
+            folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-output-")))
+        where = None if hosts is None else (*_addresses(hosts), policy, identity, per_host)
+        commands, options = prepare(asked, variables, where, [os.fspath(file) for file in files], cwd)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        launcher = _native.Launcher(
+            commands,
+            **options,
+            prefix=prefix,
+            terminals=(False, False),
+            colours=False,
+            shown=not capture_output,
+            input=stdin,
+            output=folder,
+            keep_going=keep_going,
+            apart=(level or "private") if transport == "sockets" else None,
+            checkpoints=checkpoints,
+            move_slow=move_slow,
+        )
+        code = _wait(launcher, timeout)
+        result = _result(launcher, 1 if code is None else code, folder if capture_output else None)
+    if code is None:
+        raise RanksTimeoutError(f"the program did not end within {timeout} s and was ended", result)
+    if check and code != 0:
+        raise _error(result)
+    return result
+
+
+def _addresses(hosts: Word | Hosts | Sequence[str]) -> tuple[list[str], list[str]]:
+    """Addresses, and networks that are trusted."""
+    if isinstance(hosts, Hosts):
+        return hosts.addresses, hosts.trusted
+    if isinstance(hosts, str | os.PathLike):
+        return _commands.read_hosts(os.fspath(hosts))
+    return list(hosts), []
+
+
+def prepare(
+    asked: Sequence[_commands.Program],
+    variables: dict[str, str],
+    where: tuple[list[str], list[str], str | Rules, Word | None, int | None] | None,
+    files: Sequence[str] = (),
+    cwd: Word | None = None,
+) -> tuple[list[tuple[int | None, list[bytes]]], dict[str, Any]]:
+    """The commands and the options of a launcher.
+
+    Parameters
+    ----------
+    asked, variables
+        The programs, and what their processes have in their environment.
+    where
+        Executors, networks that are trusted, the policy, the identity's file, and how many processes an executor gets
+        at most; None for this machine.
+    files
+        What executors get beside the programs.
+    cwd
+        Where the programs and files are found, and where processes of this machine run.
+
+    Raises
+    ------
+    LaunchError
+        Where a program or a file is not found.
+    """
+    _allow_files(sum(program.processes or os.cpu_count() or 1 for program in asked))
+    staged: dict[str, Path] = {}
+    folder = Path.cwd() if cwd is None else Path(os.path.abspath(cwd))  # noqa: PTH100 names, not what links lead to
+    token = program_token()  # processes here inherit it
+    if where is None:
+        commands = [_commands.find_here(program.command, folder) for program in asked]
+        variables = _commands.library_variables() | variables
+        executors = None
+    else:
+        addresses, trusted, policy, identity, per_host = where
+        for word in files:
+            _commands.add_file(word, staged, folder)
+        commands = [_commands.stage(program.command, staged, folder) for program in asked]
+        words = policy_words(read_policy(policy) if isinstance(policy, str) else policy, trusted)
+        executors = (addresses, read_identity(identity, "user.pem"), token, words, per_host)
+        variables = {VARIABLE: token.hex()} | variables
+    counts = [program.processes for program in asked]
+    encoded = [[os.fsencode(word) for word in command] for command in commands]
+    return list(zip(counts, encoded, strict=True)), {
+        "environment": [(os.fsencode(name), os.fsencode(value)) for name, value in variables.items()],
+        "executors": executors,
+        "files": list(staged.items()),
+        "folder": None if cwd is None or where is not None else os.fsencode(folder),
+    }
+
+
+def _allow_files(processes: int) -> None:
+    """A launcher has some files open for each process; on most systems more than a thousand must be asked for."""
+    needed, (soft, hard) = FILES * processes + 100, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _wait(launcher: _native.Launcher, timeout: float | None) -> int | None:
+    """The exit code; None where the program was ended after `timeout` seconds. Ctrl-C ends it too."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        while (code := launcher.wait(PATIENCE)) is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                _end(launcher, signal.SIGTERM)
+                return None
+        return code
+    except BaseException:
+        _end(launcher, signal.SIGINT)
+        raise
+
+
+def _end(launcher: _native.Launcher, number: int) -> None:
+    """Ends all processes; those that do not end when asked are killed."""
+    launcher.signal(number)
+    if launcher.wait(LAST_PATIENCE) is None:
+        launcher.signal(signal.SIGKILL)
+        launcher.wait(LAST_PATIENCE)
+
+
+def _result(launcher: _native.Launcher, code: int, folder: Path | None) -> LaunchResult:
+    machines, ends, messages = launcher.report()
+    known = {rank: (end, why) for rank, end, why in ends}
+    ranks = []
+    for rank, machine in enumerate(machines):
+        end, why = known.get(rank, (None, "it was not seen to end"))
+        texts = [_text(folder / f"{rank}.{ending}") if folder else None for ending in ENDINGS]
+        ranks.append(RankResult(rank, machine, end, why, *texts))
+    return LaunchResult(code, tuple(ranks), tuple(messages))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="backslashreplace") if path.exists() else ""
+
+
+def _error(result: LaunchResult) -> RanksError:
+    """Says which rank ended the program: the one that a message names, else the first that did not end well."""
+    bad = [it for it in result.ranks if it.code != 0]
+    named = [it for message in result.messages for it in bad if message.startswith(f"rank {it.rank} ")]
+    rank = next(iter(named or bad), None)
+    if result.messages:
+        text = "; ".join(result.messages)
+    elif rank is not None:
+        text = f"rank {rank.rank} on {rank.machine} ended with {rank.code}: {rank.why or 'its own output says why'}"
+    else:
+        text = f"the program ended with exit code {result.code}"
+    return RanksError(text, result, rank)

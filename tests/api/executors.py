@@ -1,0 +1,59 @@
+"""Executors on this machine as processes of their own, and the users of their grid."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from phalanx import _native
+
+from laboratory.processes import Process
+
+PHALANX = str(Path(sys.executable).with_name("phalanx"))
+
+
+class Executors:
+    """A grid whose executors end with the ``with``. ``identity``: ada's file, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = _native.create_grid()
+        self.started: list[Process] = []
+        self.identity = self.user("ada")
+
+    def user(self, name: str) -> Path:
+        """The identity file of a user."""
+        return self._issue("user", name)
+
+    def start(self, name: str, *options: str, interpreters: int = 2, env: Mapping[str, str] | None = None) -> str:
+        """The address of one more."""
+        identity = self._issue("executor", name)
+        command = [PHALANX, "executor", "--listen", "127.0.0.1:0", "--identity", str(identity)]
+        process = Process(
+            [*command, "--interpreters", str(interpreters), *options],
+            title=f"the executor {name}",
+            files=self._folder / name,
+            cwd=self._folder,
+            env={**os.environ, **(env or {})},
+        )
+        self.started.append(process)
+        return process.line("listening on ").split()[2]
+
+    def _issue(self, role: str, name: str) -> Path:
+        path = self._folder / f"{role}-{name}.pem"
+        path.write_text(_native.issue_member(self._authority, role, name))
+        return path
+
+    def __enter__(self) -> Executors:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.started:
+            with suppress(ProcessLookupError):
+                process.kill()

@@ -1,0 +1,46 @@
+"""What an executor tells its machine's owner."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+
+import phalanx as px
+from api.executors import Executors
+
+from laboratory.processes import until
+
+LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNING) .+"
+
+
+def test_ordinary_use_is_logged_with_times_and_refuses_no_peer(tmp_path: Path) -> None:
+    with Executors(tmp_path) as grid:
+        address = grid.start("labpc")
+        with px.Manager(address, identity=grid.identity) as manager:
+            assert manager.submit(os.getpid).result(60) > 0
+        grid.start("other")  # which looks for what dead servers of this user have left
+        with px.Space(f"{address}/todo", identity=grid.identity) as space:
+            space.out("one", 1)
+        log = grid.started[0].stderr
+        until(lambda: "ada is gone" in log(), timeout=30, what="the end of the manager's link")
+        lines = log().splitlines()
+        assert all(re.fullmatch(LINE, line) for line in lines), lines
+        assert not [line for line in lines if " WARNING " in line], lines
+        assert any(line.endswith(" INFO serving ada") for line in lines)
+
+
+def test_the_level_chooses_what_is_logged(tmp_path: Path) -> None:
+    with Executors(tmp_path) as grid:
+        addresses = [grid.start(level, "--log-level", level) for level in ("debug", "warning")]
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port))).close()
+            with socket.create_connection((host, int(port))) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n".ljust(23))
+                assert stranger.recv(1) == b""
+        debug, warning = (process.stderr for process in grid.started)
+        until(lambda: "left before it was served" in debug(), timeout=30, what="the peer that left")
+        until(lambda: "does not speak phalanx" in warning(), timeout=30, what="the peer that was refused")
+        assert [line.split()[2] for line in warning().splitlines()] == ["WARNING"]
