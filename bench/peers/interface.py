@@ -28,3 +28,15 @@ class Farm(Protocol):
     def stop(self) -> None:
         """Stop everything that was started."""
         ...
+
+
+class Caller(Farm, Protocol):
+    """A farm that has what the standard library calls `map` and `submit`."""
+
+    def map(self, function: Function, tasks: Iterable[Any]) -> Iterable[Any]:
+        """Return the results in the order of the tasks, by what users of this peer call map."""
+        ...
+
+    def submit_all(self, function: Function, tasks: Iterable[Any]) -> Iterable[Any]:
+        """Submit each task by a call of its own, then yield the results as they are completed."""
+        ...

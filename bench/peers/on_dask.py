@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, as_completed
 from distributed.security import Security
 
 from bench.peers.interface import INTERPRETERS, Function
@@ -33,6 +33,15 @@ class DaskFarm:
     def one(self, function: Function, task: Any) -> Any:
         """Submit one task."""
         return self._client.submit(function, task, pure=False).result()
+
+    def map(self, function: Function, tasks: Iterable[Any]) -> Iterable[Any]:
+        """Map, then gather."""
+        return self.stream(function, tasks)
+
+    def submit_all(self, function: Function, tasks: Iterable[Any]) -> Iterable[Any]:
+        """Submit, then Dask's own `as_completed`, which fetches the results."""
+        futures = [self._client.submit(function, task, pure=False) for task in tasks]
+        return (result for _, result in as_completed(futures, with_results=True))
 
     def stop(self) -> None:
         """Close the client, and the cluster that it was made for."""

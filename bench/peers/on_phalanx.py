@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import as_completed
 from typing import Any, Literal
 
 import phalanx as px
@@ -30,6 +31,15 @@ class PhalanxFarm:
     def one(self, function: Function, task: Any) -> Any:
         """Submit one task as to any `concurrent.futures.Executor`."""
         return self._manager.submit(function, task).result()
+
+    def map(self, function: Function, tasks: Iterable[Any]) -> Iterable[Any]:
+        """Map, without a word about chunks."""
+        return self._manager.map(function, tasks)
+
+    def submit_all(self, function: Function, tasks: Iterable[Any]) -> Iterable[Any]:
+        """Submit, then `as_completed`."""
+        futures = [self._manager.submit(function, task) for task in tasks]
+        return (future.result() for future in as_completed(futures))
 
     def stop(self) -> None:
         """Dismiss the interpreters."""

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bench.peers.interface import INTERPRETERS, Function
-from bench.peers.work import give_back
-
-_CHUNKS = (1, 4, 16, 64, 256, 1024, 4096)
+from bench.peers.work import CHUNKS, give_back
 
 
 class PoolFarm:
@@ -23,7 +21,7 @@ class PoolFarm:
 
     def choose_chunk(self) -> None:
         """Choose by hand, as a user would: the chunksize that gives most null tasks per second."""
-        self.chunk = max(_CHUNKS, key=self._rate)
+        self.chunk = max(CHUNKS, key=self._rate)
 
     def _rate(self, chunk: int) -> float:
         """Return null tasks per second with a chunksize, the better of two runs."""

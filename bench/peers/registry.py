@@ -11,13 +11,20 @@ from bench.peers.interface import Farm
 ROWS = {
     "null": "null tasks/s and CPU per task",
     "round_trip": "one task at a time",
+    "map": "null tasks/s by map",
+    "submit": "null tasks/s by submit and as_completed",
     "grain": "grain of 90 %",
     "bytes": "1 MB in and 1 MB out",
+    "bytes_100": "100 MB in and 100 MB out",
     "pipeline": "filter 0.5 ms + render 1.5 ms",
+    "uneven": "uneven tasks",
+    "heavy": "40 MB and 1 s",
     "first": "`python script.py` to first result",
     "memory": "idle interpreter",
 }
 ALL = tuple(ROWS)
+#: What needs more than the interface that every peer has.
+STREAMS = tuple(row for row in ROWS if row not in ("map", "submit"))
 
 
 class Peer(NamedTuple):
@@ -34,13 +41,14 @@ class Peer(NamedTuple):
 PEERS = {
     "phalanx": Peer("phalanx, clear", "on_phalanx", "links", ("phalanx",)),
     "phalanx-private": Peer("phalanx, private", "on_phalanx", "all", ("phalanx",)),
-    "pool": Peer("multiprocessing.Pool, chunksize 1", "on_pool", "1"),
+    "pool": Peer("multiprocessing.Pool, chunksize 1", "on_pool", "1", rows=STREAMS),
     "pool-best": Peer("multiprocessing.Pool, best chunksize", "on_pool", "best", rows=("null",)),
-    "processpool": Peer("ProcessPoolExecutor", "on_processpool", ""),
-    "pipes": Peer("loop over pipes", "on_pipes", "clear"),
-    "pipes-tls": Peer("loop over Python's ssl", "on_pipes", "tls", ("trustme",)),
+    "processpool": Peer("ProcessPoolExecutor", "on_processpool", "1"),
+    "processpool-best": Peer("ProcessPoolExecutor, best chunksize", "on_processpool", "best", rows=("map",)),
+    "pipes": Peer("loop over pipes", "on_pipes", "clear", rows=STREAMS),
+    "pipes-tls": Peer("loop over Python's ssl", "on_pipes", "tls", ("trustme",), rows=STREAMS),
     "dask": Peer("Dask", "on_dask", "default", ("distributed",), heavy=True),
-    "dask-tuned": Peer("Dask, tuned", "on_dask_tuned", "", ("distributed",), heavy=True),
+    "dask-tuned": Peer("Dask, tuned", "on_dask_tuned", "", ("distributed",), heavy=True, rows=STREAMS),
     "dask-tls": Peer(
         "Dask, TLS",
         "on_dask",
@@ -51,7 +59,7 @@ PEERS = {
     ),
     "ray": Peer("Ray", "on_ray", "default", ("ray",), heavy=True),
     "ray-tls": Peer("Ray, TLS", "on_ray", "tls", ("ray", "trustme"), heavy=True, rows=("null", "round_trip", "bytes")),
-    "parsl": Peer("Parsl", "on_parsl", "", ("parsl",), heavy=True),
+    "parsl": Peer("Parsl", "on_parsl", "", ("parsl",), heavy=True, rows=STREAMS),
 }
 
 

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from bench.peers.calls import map_rate, submit_rate
 from bench.peers.grain import grain, null_rate, pipeline, stream_rate
 from bench.peers.interface import INTERPRETERS, Farm
 from bench.peers.processes import cpu_seconds, memory, tree_cpu_seconds
 from bench.peers.settings import Settings
+from bench.peers.uneven import heavy, uneven
 from bench.peers.work import give_back, who
 
 MEGABYTE = 10**6
 _IDLE_SECONDS = 1.0
+_LARGE_TASKS = 8  # with their results 1.6 GB: as much as Ray's object store holds without writing to disk
 
 
 def null(farm: Farm, settings: Settings) -> dict[str, Any]:
@@ -58,6 +61,16 @@ def megabytes(farm: Farm, settings: Settings) -> dict[str, Any]:
     return {"mb_per_s": [_bytes_rate(farm, arrays, count) for _ in range(settings.repeats)]}
 
 
+def hundred_megabytes(farm: Farm, settings: Settings) -> dict[str, Any]:
+    """Return MB per second, in and out together, of arrays of 100 MB that come back as they went."""
+    import numpy
+
+    generator = numpy.random.default_rng(0)
+    arrays = [generator.integers(0, 256, 100 * MEGABYTE, numpy.uint8) for _ in range(4)]
+    _bytes_rate(farm, arrays, _LARGE_TASKS)
+    return {"mb_per_s": [_bytes_rate(farm, arrays, _LARGE_TASKS) for _ in range(settings.repeats)]}
+
+
 def _bytes_rate(farm: Farm, arrays: list[Any], count: int) -> float:
     """Return MB per second of that many tasks, each its own object: none can be sent once for two."""
     tasks = [arrays[number % len(arrays)][:] for number in range(count)]
@@ -66,7 +79,7 @@ def _bytes_rate(farm: Farm, arrays: list[Any], count: int) -> float:
     for result in farm.stream(give_back, tasks):
         total += result.nbytes
     elapsed = time.perf_counter() - begin
-    if total != count * MEGABYTE:
+    if total != count * arrays[0].nbytes:
         raise RuntimeError("results were lost or repeated")
     return 2 * total / MEGABYTE / elapsed
 
@@ -94,7 +107,12 @@ MEASURES: dict[str, Callable[[Farm, Settings], dict[str, Any]]] = {
     "memory": idle_memory,  # first: while the interpreters have imported nothing but the null function
     "null": null,
     "round_trip": round_trip,
+    "map": map_rate,
+    "submit": submit_rate,
     "grain": grain,
     "pipeline": pipeline,
-    "bytes": megabytes,  # last: it imports numpy
+    "uneven": uneven,
+    "bytes": megabytes,  # last, as what follows: they import numpy
+    "bytes_100": hundred_megabytes,
+    "heavy": heavy,
 }

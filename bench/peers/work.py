@@ -6,6 +6,9 @@ import os
 import time
 from typing import Any
 
+#: Chunksizes of which the best is taken where a peer is measured at its best.
+CHUNKS = (1, 4, 16, 64, 256, 1024, 4096)
+
 
 def give_back(task: Any) -> Any:
     """Return the task: the null function, all that is left is what the farm itself costs."""
@@ -22,6 +25,22 @@ def spin(milliseconds: float) -> float:
     while time.thread_time_ns() < end:
         pass
     return milliseconds
+
+
+def take(seconds: float) -> float:
+    """Take so much time and return it: asleep from a millisecond on, which needs no core; else burning CPU."""
+    if seconds >= 0.001:
+        time.sleep(seconds)
+    else:
+        spin(seconds * 1000)
+    return seconds
+
+
+def weigh_for(task: tuple[Any, float]) -> int:
+    """Return the bytes of an array after so many seconds."""
+    array, seconds = task
+    time.sleep(seconds)
+    return int(array.nbytes)
 
 
 def filter_image(task: tuple[float, float]) -> tuple[float, float]:
