@@ -1,4 +1,5 @@
-"""The pickler of what the other side cannot import: cloudpickle's, which here also knows functions with a cache."""
+"""The pickler of what the other side cannot import: cloudpickle's, which here also knows functions with a cache, and
+those that choose an implementation by a type."""
 
 from __future__ import annotations
 
@@ -6,13 +7,16 @@ import io
 import pickle
 import sys
 from collections.abc import Callable
-from functools import _lru_cache_wrapper, lru_cache, reduce, update_wrapper
+from functools import _lru_cache_wrapper, lru_cache, reduce, singledispatch, update_wrapper
 from types import FunctionType
 from typing import Any
 
 import cloudpickle
 
 from phalanx.security import Marks, keys_may_travel, marks_of
+
+#: The code and the attributes that all functions made by :func:`functools.singledispatch` have.
+_DISPATCH: Any = singledispatch(len)
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -31,6 +35,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _reduce_proxy(item)
         if isinstance(item, _lru_cache_wrapper) and not _is_importable(item):
             return self._reduce_cached(item)
+        if isinstance(item, FunctionType) and item.__code__ is _DISPATCH.__code__ and not _is_importable(item):
+            return _reduce_dispatching(item)
         return super().reducer_override(item)
 
     def _reduce_cached(self, cached: Any) -> Any:
@@ -90,6 +96,29 @@ def _is_importable(item: Any) -> bool:
 def _is_registered(module: str) -> bool:
     registered = cloudpickle.list_registry_pickle_by_value()
     return any(module == name or module.startswith(f"{name}.") for name in registered)
+
+
+def _reduce_dispatching(item: Any) -> Any:
+    """``functools.singledispatch`` keeps weak references in its closure, which do not travel. Implementations follow
+    once the function is known to the pickle: they may call it."""
+    own = {name: value for name, value in vars(item).items() if name not in vars(_DISPATCH)}
+    state = list(item.registry.items()), item.registry[object], own
+    return _dispatching, (item.__name__,), state, None, None, _fill_dispatching
+
+
+def _dispatching(name: str) -> Any:
+    def nothing(item: object) -> None: ...
+
+    nothing.__name__ = name  # which its errors tell
+    return singledispatch(nothing)
+
+
+def _fill_dispatching(item: Any, state: tuple[list[tuple[type, Any]], Any, dict[str, Any]]) -> None:
+    implementations, default, own = state
+    for kind, implementation in implementations:
+        item.register(kind, implementation)
+    update_wrapper(item, default)
+    vars(item).update(own)
 
 
 def _cached(options: dict[str, Any], make: Callable[..., Any], *arguments: Any) -> Any:

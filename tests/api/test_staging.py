@@ -230,6 +230,33 @@ def test_functions_with_a_cache(manager: px.Manager) -> None:
     assert manager.submit(functools.cache(functools.partial(pow, 2)), 5).result() == 32
 
 
+def test_functions_that_choose_by_a_type(manager: px.Manager) -> None:
+    @functools.singledispatch
+    def depth(item: object) -> int:
+        """Of lists in lists."""
+        return 0
+
+    class Depth:
+        @functools.singledispatchmethod
+        def of(self, item: object) -> int:
+            return depth(item)
+
+        @of.register
+        def _(self, item: str) -> int:
+            return -1
+
+    @depth.register
+    def _(item: list) -> int:  # type: ignore[type-arg]
+        return 1 + max(map(depth, item), default=0)
+
+    depth.mark = "kept"  # type: ignore[attr-defined]
+    assert list(manager.map(depth, [1, [], [[2]]])) == [0, 1, 2]
+    # An implementation that is registered later is known to the next call.
+    depth.register(tuple, lambda item: len(item))
+    told = manager.submit(lambda: (depth((1, 2)), Depth().of("x"), Depth().of([]), depth.__doc__, depth.mark)).result()  # type: ignore[attr-defined]
+    assert told == (2, -1, 1, "Of lists in lists.", "kept")
+
+
 def test_a_mark_inside_of_a_cache_is_seen(manager: px.Manager) -> None:
     @functools.cache
     @px.secure_code
