@@ -284,11 +284,12 @@ def _size(tasks: Iterable[Any]) -> int | None:
         return None
 
 
-def _addresses(where: Where) -> list[str] | None:
+def _addresses(where: object) -> list[str] | None:
     if where is None:
         return None
     if isinstance(where, Hosts):
         return where.addresses
     if isinstance(where, str):
         return [where]
-    raise PhalanxError(f"{where!r} is no place: write None, 'host:port' or px.Hosts(path)")
+    number = "; for a number of interpreters contract=px.ParDegree(n)" if isinstance(where, int) else ""
+    raise PhalanxError(f"{where!r} is no place: write None, 'host:port' or px.Hosts(path){number}")

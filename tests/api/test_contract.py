@@ -76,6 +76,11 @@ def test_what_is_no_place(where: Any) -> None:
         px.Manager(where)
 
 
+def test_a_number_in_the_place_of_a_place_is_told_where_it_belongs() -> None:
+    with pytest.raises(px.PhalanxError, match=r"for a number of interpreters contract=px\.ParDegree\(n\)"):
+        px.Manager(4)  # type: ignore[arg-type]
+
+
 def test_what_is_no_policy() -> None:
     with pytest.raises(px.PolicyError, match=r"'links', 'marked', 'all' or px\.Rules"):
         px.Manager(policy="none")
