@@ -3,7 +3,7 @@
 //! A body lies in a *segment*: an anonymous file (memfd_create) that the sender passes on over the unix socket, once. It
 //! has no name, so nothing is left behind whichever process is killed. The receiver maps it and says, in a word of the segment
 //! itself, when its user has dropped the body; then the sender fills the segment again. Fresh memory costs the system
-//! some ten times as much as a copy into memory that is there, so segments are worth keeping (docs/decisions/0031).
+//! some ten times as much as a copy into memory that is there, so segments are worth keeping (docs/decisions/0033).
 //!
 //! ```text
 //! | the bodies' memory, a multiple of 64 KiB | 64 KiB, of which one word says whether the segment is free |
