@@ -253,6 +253,20 @@ impl Outbox {
         self.push_long(Piece { level, bytes: start.into(), long: Long::Waiting(body) });
     }
 
+    /// A frame without a body that depends on no other: it goes ahead of those whose bodies wait for a place.
+    pub(crate) fn push_ahead(&mut self, level: Level, start: Vec<u8>) {
+        let is_waiting = |piece: &Piece| matches!(piece.long, Long::Waiting(_));
+        let first = if self.has_waiting() { self.pieces.iter().position(is_waiting) } else { None };
+        match first {
+            Some(at) => {
+                self.queued += start.len() as u64;
+                self.bytes += start.len();
+                self.pieces.insert(at, Piece { level, bytes: start.into(), long: Long::No });
+            }
+            None => self.push(level, start, Vec::new()),
+        }
+    }
+
     /// A frame whose body lies in shared memory.
     pub(crate) fn push_filled(&mut self, level: Level, mut start: Vec<u8>, body: Filled) {
         set_place(&mut start, Some(body.place));

@@ -90,6 +90,6 @@ impl Pulse {
 
 /// Sends a message without a body.
 pub fn tell(link: &Link, message: &impl Serialize) {
-    link.queue(Mark::None, encode(message, 0), Vec::new());
-    link.flush();
+    link.queue_ahead(encode(message, 0));
+    link.flush_heads();
 }

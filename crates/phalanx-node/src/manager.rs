@@ -12,7 +12,7 @@ use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
 use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions};
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
 use phalanx_core::level::{Agreed, Level};
-use phalanx_core::wire::{FromInterpreter, Tokens, decode, encode};
+use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::sync::lock;
@@ -311,16 +311,20 @@ impl Core {
     fn drive<T>(&self, decide: impl FnOnce(&mut Engine, Duration) -> T) -> T {
         let mut engine = lock(&self.engine);
         let decided = decide(&mut engine, self.began.elapsed());
-        let (mut written, mut dismissed, mut recruits) = (Vec::new(), Vec::new(), 0);
+        let (mut written, mut dismissed, mut recruits) = (Vec::<(Arc<Seat>, bool)>::new(), Vec::new(), 0);
         let mut delivered: Vec<Arc<Mailbox>> = Vec::new();
         while let Some(command) = engine.next_command() {
             match command {
                 Command::Send { to, message, body } => {
                     let Some(seat) = lock(&self.seats).get(&to).cloned() else { continue };
                     let bytes = body.iter().map(|part| part.len() as u64).sum();
-                    seat.link.queue(message.mark(), encode(&message, bytes), body);
-                    if !written.iter().any(|other| Arc::ptr_eq(other, &seat)) {
-                        written.push(seat);
+                    match message {
+                        ToInterpreter::Beat => seat.link.queue_ahead(encode(&message, bytes)),
+                        _ => drop(seat.link.queue(message.mark(), encode(&message, bytes), body)),
+                    }
+                    match written.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &seat)) {
+                        Some((_, has_body)) => *has_body |= bytes > 0,
+                        None => written.push((seat, bytes > 0)),
                     }
                 }
                 Command::Deliver { run, outcome } => {
@@ -337,7 +341,10 @@ impl Core {
         }
         drop(engine);
         delivered.iter().for_each(|mailbox| mailbox.tell());
-        written.iter().for_each(|seat| seat.link.flush());
+        written.iter().for_each(|(seat, has_body)| match has_body {
+            true => seat.link.flush(),
+            false => seat.link.flush_heads(),
+        });
         dismissed.iter().for_each(|seat| seat.link.close());
         for _ in 0..recruits {
             self.recruit();

@@ -370,8 +370,8 @@ fn attend(link: &Link, inbox: &Inbox) {
         }
         if now - last_beat >= BEAT {
             last_beat = now;
-            link.queue(Mark::None, encode(&FromInterpreter::Beat, 0), Vec::new());
-            link.flush();
+            link.queue_ahead(encode(&FromInterpreter::Beat, 0));
+            link.flush_heads();
             link.trim();
         }
     }

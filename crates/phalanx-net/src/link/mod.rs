@@ -199,6 +199,12 @@ impl Link {
         outbox.queued()
     }
 
+    /// Puts a frame into the outbox that depends on no other, such as a sign of life: it does not wait for bodies that are being
+    /// copied into shared memory. [`Link::flush_heads`] must follow.
+    pub fn queue_ahead(&self, start: Vec<u8>) {
+        lock(&self.outbox).push_ahead(self.levels.of(Mark::None), start);
+    }
+
     /// Whether the socket has taken all up to the end of a frame that was queued.
     pub fn is_written(&self, end: u64) -> bool {
         self.written.load(Ordering::Acquire) >= end
@@ -206,19 +212,25 @@ impl Link {
 
     /// Writes what the socket takes now. Errors end the link; its reader tells.
     pub fn flush(&self) {
+        self.place_bodies();
         self.write(false);
     }
 
     /// The same for what nobody waits for: the system may hold it back for a moment, to travel with what is written next.
     pub fn flush_with_next(&self) {
+        self.place_bodies();
         self.write(true);
+    }
+
+    /// The same for who has queued no body: it copies none for others, so a sign of life does not wait for gigabytes.
+    pub fn flush_heads(&self) {
+        self.write(false);
     }
 
     fn write(&self, is_more: bool) {
         if self.is_copy() {
             return;
         }
-        self.place_bodies();
         let mut writer = lock(&self.writer);
         if let Err(error) = self.write_all(&mut writer, is_more) {
             writer.blocked = false; // room in a socket that failed would wake the reader's thread for nothing
@@ -234,7 +246,7 @@ impl Link {
     /// Copies bodies that wait for it into shared memory. No thread waits for another one's copy here: the one that has the
     /// pool looks again when it has let go of it, and goes on to write.
     fn place_bodies(&self) {
-        let Some(pool) = &self.pool else { return };
+        let Some(pool) = self.pool.as_ref().filter(|_| !self.is_copy()) else { return };
         while lock(&self.outbox).has_waiting() {
             let Ok(mut pool) = pool.try_lock() else { return };
             let Some(body) = lock(&self.outbox).next_waiting() else { continue };
@@ -244,13 +256,14 @@ impl Link {
     }
 
     /// Gives back memory that this end keeps for long bodies and has not used since the last call. To be called about once
-    /// in a second.
+    /// in a second. Does not wait for a thread that copies a body: who calls this also says that the process lives.
     pub fn trim(&self) {
         if self.is_copy() {
             return;
         }
-        if let Some(pool) = &self.pool {
-            lock(pool).trim();
+        if let Some(mut pool) = self.pool.as_ref().and_then(|pool| pool.try_lock().ok()) {
+            pool.trim();
+            drop(pool);
             self.flush(); // another thread may have found the pool in use
         }
     }
@@ -425,5 +438,33 @@ impl Drop for Link {
         if !self.is_copy() {
             let _ = self.poller.as_ref().map(|poller| poller.delete(self.socket.raw()));
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    #[test]
+    fn signs_of_life_wait_for_no_copy_into_shared_memory() {
+        let (one, other) = Socket::pair().unwrap();
+        let (link, _reader) = Link::sharing(one, MAX_BODY).unwrap();
+        link.queue(Mark::None, encode(&ToInterpreter::Beat, LONG as u64), vec![vec![0; LONG].into()]);
+        let copying = lock(link.pool.as_ref().unwrap()); // as a thread that copies gigabytes on a busy machine
+        let (said, hears) = channel();
+        let beats = link.clone();
+        let beating = thread::spawn(move || {
+            beats.queue_ahead(encode(&ToInterpreter::Beat, 0));
+            beats.flush_heads();
+            beats.trim();
+            said.send(()).unwrap();
+        });
+        hears.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(other.wait_readable(Duration::from_secs(60)).unwrap());
+        drop(copying);
+        beating.join().unwrap();
     }
 }
