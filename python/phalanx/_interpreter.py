@@ -10,26 +10,30 @@ import faulthandler
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from sys import getsizeof
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TextIO
 
 from phalanx._instructions import MOST_BYTES, MOST_PARTS, Groups, Instruction, takes_read_only
 from phalanx._native import Interpreter, Turn
-from phalanx._tokens import PLAIN, Token, dumps, pack, pack_separately, short, unpack
+from phalanx._staying import frozen, is_large, kept, settle, size_of, take
+from phalanx._tokens import PLAIN, dumps, pack, pack_separately, short, unpack
 from phalanx.errors import InitializerError, RemoteError, StagingError
 
 if TYPE_CHECKING:
-    from phalanx._tokens import Unpacked
+    from phalanx._tokens import Packed, Unpacked
 
 Function = Callable[[Any], Any]
 
 #: Tokens, and bytes of them, that an answer of a graph's instruction holds; more go ahead of it.
 PIECE = 8192
 PIECE_BYTES = 4 << 20
+#: Bytes from which on a token stays, if an instruction follows.
+HEAVY = Interpreter.HEAVY
 
 
 def main() -> None:
@@ -56,7 +60,8 @@ def _serve(link: Interpreter, programs: dict[int, Program], ahead: list[Unpacked
             GraphFiring(link, firing, path).fire_all([*ahead, tokens], groups, slice_)
             ahead.clear()
         else:
-            Firing(link, firing, path).fire(tokens, first, count, slice_)
+            kind = Firing if len(path) == 1 else PathFiring
+            kind(link, firing, path).fire(tokens, first, count, slice_)
     elif kind == "ahead":
         ahead.append(rest[0])
     elif kind == "stage":
@@ -92,15 +97,12 @@ class Program:
 
 
 class Firing:
-    """The firing of one instruction on a number of tokens. Where it gives a heavy token, that stays here, and the next
-    instruction of the path is fired on it at once."""
+    """The firing of one instruction on a number of tokens."""
 
     def __init__(self, link: Interpreter, firing: int, path: list[Function]) -> None:
         self._link = link
         self._firing = firing
         self._path = path
-        #: Bytes, and nanoseconds that it took to make them, of tokens that stayed, of which nothing was answered yet.
-        self._stayed: list[tuple[int, int]] = []
         self._answered = perf_counter_ns()
 
     def fire(self, tokens: Unpacked, first: int, count: int, slice_: float) -> None:
@@ -117,22 +119,84 @@ class Firing:
     def _fire_some(self, turn: Turn) -> bool:
         """Fires until something has to be sent, and sends it; whether the turn is over."""
         results: list[Any] = []
-        append, function, follows = results.append, self._path[0], len(self._path) > 1
-        is_over, is_large, failure = False, False, None
+        append, function = results.append, self._path[0]
+        is_over, failure = False, None
         token: Any = _UNREADABLE
         try:
             for token in turn:
                 result = function(token)
                 if type(result) not in PLAIN:
                     result = frozen(result)
-                    is_large = bool(result.buffers)
-                if follows and _size(result) >= self._link.HEAVY:
-                    self._send_results(results)
-                    results = []
-                    results.append(self._go_on(result))
-                    break
+                    if result.buffers:
+                        append(result)
+                        break  # sent before the function can change it
                 append(result)
-                if is_large:
+                token = _UNREADABLE
+            else:
+                is_over = True
+        except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
+            failure = error
+        self._send_results(results)
+        if failure is not None:
+            self._send_failure(failure, token)
+        return is_over
+
+    def _send_results(self, results: list[Any]) -> None:
+        flush_output()
+        if results:
+            self._link.fired(self._firing, pack(results), (), self._busy())
+
+    def _send_failure(self, error: BaseException, token: Any) -> None:
+        if token is _UNREADABLE and not isinstance(error, StagingError):
+            error = staging_error(error, self._link.machine, "a task")
+        self._link.failed(self._firing, pack_failure(error, token), self._busy())
+
+    def _busy(self) -> int:
+        """How long (ns) it has fired since this was asked last."""
+        before, self._answered = self._answered, perf_counter_ns()
+        return self._answered - before
+
+
+class PathFiring(Firing):
+    """The firing of an instruction that others follow. Where it gives a heavy token, that stays here, and the next
+    instruction of the path is fired on it at once. An answer holds what came of tokens that got equally far."""
+
+    def __init__(self, link: Interpreter, firing: int, path: list[Function]) -> None:
+        super().__init__(link, firing, path)
+        #: The instructions that follow, and whether they only read their arrays.
+        self._rest = [(function, takes_read_only(function)) for function in path[1:]]
+        #: For all tokens of the next answer together: of each instruction before the one whose results it holds, bytes
+        #: that stayed, and the time (ns) that making them took.
+        self._stayed: list[tuple[int, int]] = []
+        #: The same time of the last instruction.
+        self._spent = 0
+
+    def _fire_some(self, turn: Turn) -> bool:
+        results: list[Any] = []
+        is_over, failure, function = False, None, self._path[0]
+        depth = quick = 0  # instructions whose tokens stayed; results without a look at the clock
+        token: Any = _UNREADABLE
+        try:
+            for token in turn:
+                result = function(token)
+                if not depth and type(result) in PLAIN and getsizeof(result) < HEAVY:
+                    results.append(result)
+                    quick += 1
+                    token = _UNREADABLE
+                    continue
+                if quick:
+                    self._share(quick)
+                    quick = 0
+                box = [result]
+                result = None  # nothing but the box holds it
+                stayed = self._go_on(box)
+                spent = self._busy()
+                if len(stayed) != depth:
+                    self._send_results(results)
+                    results, depth = [], len(stayed)
+                self._add(stayed, spent)
+                results += box
+                if is_large(box[0]):
                     break  # sent before the function can change it
                 token = _UNREADABLE
             else:
@@ -144,42 +208,50 @@ class Firing:
             self._send_failure(failure, token)
         return is_over
 
-    def _go_on(self, kept: Any) -> Any:
-        """What comes of a heavy token here, as far as its path goes and what it gives is heavy again."""
-        for function in self._path[1:]:
-            if _size(kept) < self._link.HEAVY:
+    def _go_on(self, box: list[Any]) -> list[tuple[int, int]]:
+        """Fires the path's other instructions on what is in the box, as far as that is heavy. Returns what stayed."""
+        stayed: list[tuple[int, int]] = []
+        for function, read_only in self._rest:
+            size = settle(box, HEAVY)
+            if size < HEAVY:
                 break
-            kept = _kept(function(self._stay(kept, function)))
-        return kept
+            stayed.append((size, self._busy()))
+            box.append(function(take(box, read_only)))
+        box[0] = kept(box[0])
+        return stayed
 
-    def _stay(self, kept: Any, function: Any) -> Any:
-        """The token as the next instruction takes it: as if it had travelled, for nobody is to see whether it did."""
-        self._stayed.append((_size(kept), self._busy()))
-        return kept.thaw(read_only=takes_read_only(function)) if type(kept) is Token else kept
+    def _share(self, tokens: int) -> None:
+        """Shares the time since the last look at the clock among so many tokens and the present one."""
+        spent = perf_counter_ns() - self._answered
+        self._spent += spent * tokens // (tokens + 1)
+        self._answered += spent * tokens // (tokens + 1)
+
+    def _add(self, stayed: list[tuple[int, int]], spent: int) -> None:
+        """The next answer holds what came of one more token."""
+        if self._stayed:
+            pairs = zip(self._stayed, stayed, strict=True)
+            stayed = [(bytes_ + more, busy + longer) for (bytes_, busy), (more, longer) in pairs]
+        self._stayed = stayed
+        self._spent += spent
 
     def _send_results(self, results: list[Any]) -> None:
         flush_output()
         if results:
-            self._link.fired(self._firing, pack(results), (), self._busy(), self._stayed)
-            self._stayed = []
+            self._send(pack(results), ())
 
-    def _send_failure(self, error: BaseException, token: Any) -> None:
-        self._stayed = []
-        if token is _UNREADABLE and not isinstance(error, StagingError):
-            error = staging_error(error, self._link.machine, "a task")
-        self._link.failed(self._firing, pack_failure(error, token), self._busy())
-
-    def _busy(self) -> int:
-        before, self._answered = self._answered, perf_counter_ns()
-        return self._answered - before
+    def _send(self, results: Packed, ways: Sequence[int | None]) -> None:
+        busy = self._spent + self._busy()
+        self._link.fired(self._firing, results, ways, busy, self._stayed)
+        self._stayed, self._spent = [], 0
 
 
-class GraphFiring(Firing):
+class GraphFiring(PathFiring):
     """The firing of an instruction of a graph, on tokens or on groups of tokens."""
 
     def __init__(self, link: Interpreter, firing: int, path: list[Function]) -> None:
         super().__init__(link, firing, path)
         self._instructions = [it if isinstance(it, Instruction) else Instruction((it,)) for it in path]
+        self._follow = [(it, takes_read_only(it)) for it in self._instructions[1:]]
         #: The one that is fired now.
         self._instruction = self._instructions[0]
         self._ways: list[int | None] = []
@@ -192,59 +264,64 @@ class GraphFiring(Firing):
         turn = self._link.turn(Groups(objects, sizes) if sizes else objects, slice_)
         while len(self._given) < PIECE or not self._instruction.splits:
             token: Any = _UNREADABLE
-            given: list[Any]
             try:
                 token = next(turn, _OVER)
                 if token is _OVER:
                     break
-                way, given = self._fire_one(token)
+                self._fire_one(token)
             except BaseException as error:  # also SystemExit: the user's code does not end the interpreter
-                given = []
                 self._answer()
                 self._send_failure(error, token)
-            else:
-                self._ways.append(way)
-                self._given += given
-            # Before the next call can change an array, and before there are too many parts to hold.
-            is_full = len(self._given) >= PIECE and not self._instruction.splits
-            if is_full or self._stayed or any(map(_is_large, given)):
-                self._answer()
         self._answer()
         self._link.end_turn()
 
-    def _fire_one(self, token: Any) -> tuple[int | None, list[Any]]:
-        """How many tokens a token gives in the end, or None where it leaves; and the tokens."""
+    def _fire_one(self, token: Any) -> None:
+        """Fires the path's instructions on a token as far as what they give is heavy; answers if that must not wait."""
         self._instruction = self._instructions[0]
-        way, given = self._fire_here(token)
-        for following in self._instructions[1:]:
-            if _size(given[0]) < self._link.HEAVY:
+        stayed: list[tuple[int, int]] = []
+        way, given = self._fire_here(token, stayed)
+        for following, read_only in self._follow:
+            size = settle(given, HEAVY)
+            if size < HEAVY:
                 break
-            self._answer()
+            stayed.append((size, self._busy()))
             self._instruction = following
-            way, given = self._fire_here(self._stay(given[0], following))
-        return way, given
+            way, given = self._fire_here(take(given, read_only), stayed)
+        given = list(map(kept, given))
+        if self._follow:
+            spent = self._busy()
+            if len(stayed) != len(self._stayed):
+                self._answer()
+            self._add(stayed, spent)
+        self._ways.append(way)
+        self._given += given
+        # Before the next call can change an array, and before there are too many parts to hold.
+        is_full = len(self._given) >= PIECE and not self._instruction.splits
+        if is_full or any(map(is_large, given)):
+            self._answer()
 
-    def _fire_here(self, token: Any) -> tuple[int | None, list[Any]]:
-        stays, given = self._instruction.fire(token)
-        if stays and self._instruction.splits:
-            return self._split(given)
-        return 1 if stays else None, [_kept(given)]
+    def _fire_here(self, token: Any, stayed: list[tuple[int, int]]) -> tuple[int | None, list[Any]]:
+        """How many tokens a token gives, or None where it leaves; and the tokens. ``stayed``: what stayed before."""
+        goes_on, given = self._instruction.fire(token)
+        if goes_on and self._instruction.splits:
+            return self._split(given, len(stayed))
+        return 1 if goes_on else None, [given]
 
-    def _split(self, parts: Any) -> tuple[int, list[Any]]:
+    def _split(self, parts: Any, stayed: int) -> tuple[int, list[Any]]:
         """How many parts, and those that were not sent ahead. Raises ValueError where they are too many."""
         given: list[Any] = []
         count = total = unsent = 0
         for part in parts:
-            given.append(_kept(part))
+            given.append(kept(part))
             count += 1
-            unsent += _size(given[-1])
+            unsent += size_of(given[-1])
             if count > MOST_PARTS or total + unsent > MOST_BYTES:
                 raise ValueError(
                     f"more than {MOST_PARTS} parts of one task, or {MOST_BYTES} bytes of them: cut it first"
                 )
-            if len(given) >= PIECE or unsent >= PIECE_BYTES or _is_large(given[-1]):
+            if len(given) >= PIECE or unsent >= PIECE_BYTES or is_large(given[-1]):
                 self._answer()  # what came of earlier tokens is not mixed with parts that an exception may take back
-                self._link.ahead(self._firing, pack_separately(given), len(self._stayed))
+                self._link.ahead(self._firing, pack_separately(given), stayed)
                 given, total, unsent = [], total + unsent, 0
         return count, given
 
@@ -252,26 +329,9 @@ class GraphFiring(Firing):
         """Sends what was given so far."""
         flush_output()
         if self._ways:
-            ways = self._ways if self._instruction.branches else ()
-            self._link.fired(self._firing, pack_separately(self._given), ways, self._busy(), self._stayed)
-            self._ways, self._given, self._stayed = [], [], []
-
-
-def _kept(token: Any) -> Any:
-    """What a function gave as it is now."""
-    return token if type(token) in PLAIN else frozen(token)
-
-
-def _size(kept: Any) -> int:
-    """About how many bytes it has as a token."""
-    if type(kept) is Token:
-        return len(kept.pickled) + sum(buffer.nbytes for buffer in kept.buffers)
-    return sys.getsizeof(kept)
-
-
-def _is_large(kept: Any) -> bool:
-    """Whether it lies in memory that the user's code may change."""
-    return type(kept) is Token and bool(kept.buffers)
+            branches = self._instructions[len(self._stayed)].branches
+            self._send(pack_separately(self._given), self._ways if branches else ())
+            self._ways, self._given = [], []
 
 
 def flush_output() -> None:
@@ -289,14 +349,6 @@ class _Unreadable:
 _UNREADABLE = _Unreadable()
 #: Instead of a token: there is none left, or none in this turn.
 _OVER = object()
-
-
-def frozen(result: Any) -> Token:
-    """A result as it is now: the function may keep it, and change it when it is called again."""
-    try:
-        return Token(result)
-    except Exception as error:
-        raise StagingError(f"the result {short(result)} cannot be pickled: {error}") from error
 
 
 def pack_failure(error: BaseException, token: Any) -> bytes:

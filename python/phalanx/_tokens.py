@@ -81,10 +81,6 @@ class Token:
         self.buffers: list[memoryview] = []
         self.pickled = _dumps(item, self.buffers)
 
-    def thaw(self, *, read_only: bool = False) -> Any:
-        """The object that arrives where the token does: nothing of the first one is in it."""
-        return pickle.loads(self.pickled, buffers=map(bytes if read_only else bytearray, self.buffers))
-
 
 def unpack(tokens: Unpacked, first: int = 0, count: int | None = None, *, read_only: bool = False) -> Iterator[Any]:
     """The objects again, from number ``first`` on. Each is unpickled when it is asked for; where that raises, the

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import types
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import phalanx as px
@@ -81,6 +83,123 @@ def test_nobody_sees_whether_they_travelled(own_manager: px.Manager) -> None:
 
     program = px.Pipeline(of_mine, add_one, total, fuse=False)
     assert list(own_manager.compute(program, range(10))) == [HEAVY // 8] * 10
+
+
+def _holders() -> dict[str, Any]:
+    """Functions that keep what they give, each in another way, and say what is in it."""
+    kept: list[Any] = []
+
+    def array(number: int) -> np.ndarray:
+        kept.append(zeros(0))
+        return cast(np.ndarray, kept[-1])
+
+    def view_of_kept(number: int) -> np.ndarray:
+        kept.append(zeros(0))
+        return cast(np.ndarray, kept[-1])[:]
+
+    def view_is_kept(number: int) -> np.ndarray:
+        whole = zeros(0)
+        kept.append(whole[:])
+        return whole
+
+    def memory_is_kept(number: int) -> np.ndarray:
+        whole = zeros(0)
+        kept.append(np.asarray(whole.data))
+        return whole
+
+    def weakly(number: int) -> np.ndarray:
+        whole = zeros(0)
+        weak = weakref.ref(whole)
+        kept.append(whole)
+        del whole
+        found = weak()
+        kept[-1] = zeros(0)
+        assert found is not None
+        WEAK.append(weakref.ref(found))
+        return found
+
+    def dict_of_kept(number: int) -> dict[str, Any]:
+        kept.append(zeros(0))
+        return {"array": kept[-1], "number": number}
+
+    def kept_dict(number: int) -> dict[str, Any]:
+        whole = {"array": zeros(0)}
+        kept.append(whole)
+        return whole
+
+    def twice(number: int) -> tuple[np.ndarray, np.ndarray]:
+        whole = zeros(0)
+        return whole, whole
+
+    functions = [array, view_of_kept, view_is_kept, memory_is_kept, weakly, dict_of_kept, kept_dict, twice]
+    seen = [lambda: all(not (it["array"] if isinstance(it, dict) else it).any() for it in kept)]
+    return {function.__name__: (function, seen[0]) for function in functions}
+
+
+WEAK: list[Any] = []
+
+
+@pytest.mark.parametrize("name", sorted(_holders()))
+def test_what_anything_else_holds_is_not_written(own_manager: px.Manager, name: str) -> None:
+    give, is_clean = _holders()[name]
+
+    def write(token: Any) -> int:
+        arrays = token.values() if isinstance(token, dict) else token if isinstance(token, tuple) else [token]
+        for array in arrays:
+            if isinstance(array, np.ndarray):
+                array += 1
+        if not is_clean() or any(it() is not None and it().any() for it in WEAK):
+            return -1
+        return int(sum(array.sum() for array in arrays if isinstance(array, np.ndarray)))
+
+    # As if it had travelled: one array that is in a token twice still is one array there.
+    expected = HEAVY // 8 * (4 if name == "twice" else 1)
+    assert list(own_manager.compute(px.Pipeline(give, write, fuse=False), range(3))) == [expected] * 3
+
+
+def address(array: np.ndarray) -> tuple[int, np.ndarray]:
+    return array.ctypes.data, array
+
+
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"a": (it, 1)}, types.SimpleNamespace])
+def test_what_nothing_else_holds_is_not_copied(own_manager: px.Manager, wrap: Any) -> None:
+    def unwrap(token: Any) -> np.ndarray:
+        if isinstance(token, types.SimpleNamespace):
+            return cast(np.ndarray, token.a)
+        found = token["a"][0] if isinstance(token, dict) else token[0] if isinstance(token, list) else token
+        return cast(np.ndarray, found)
+
+    def give(number: int) -> Any:
+        array = zeros(number)
+        given = types.SimpleNamespace(a=array) if wrap is types.SimpleNamespace else wrap(array)
+        WEAK[:] = [array.ctypes.data]
+        return given
+
+    def compare(token: Any) -> bool:
+        array = unwrap(token)
+        array += 1
+        return array.ctypes.data == WEAK[0] and array.flags.writeable and bool((array == array[0]).all())
+
+    program = px.Pipeline(give, lambda token: token, compare, fuse=False)
+    assert all(own_manager.compute(program, range(6)))
+
+
+def test_what_only_reads_gets_arrays_that_cannot_be_written(own_manager: px.Manager) -> None:
+    @px.read_only
+    def is_writeable(token: Any) -> bool:
+        array = token["a"] if isinstance(token, dict) else token
+        return bool(array.flags.writeable)
+
+    for give in (zeros, lambda number: {"a": zeros(number)}):
+        assert not any(own_manager.compute(px.Pipeline(give, is_writeable, fuse=False), range(4)))
+
+
+def test_many_are_answered_together(own_manager: px.Manager) -> None:
+    program = px.Pipeline(lambda number: bytes(100_000 + number), len, fuse=False)
+    assert list(own_manager.compute(program, range(2000))) == [100_000 + number for number in range(2000)]
+    answers = own_manager.summary()
+    assert stayed(own_manager) >= 2000 * 100_000
+    assert sum(it.tasks for it in answers.interpreters) == 2000
 
 
 def test_what_branches_or_splits_takes_them_too(own_manager: px.Manager) -> None:

@@ -47,7 +47,7 @@ MODULES = {
         "arrays profile security",
         "_pickling",
         "_call _futures _instructions _output _program _tokens contracts hosts",
-        "_commands _folding skeletons",
+        "_commands _folding _staying skeletons",
         "_compile _interpreter _outcomes _prologue _results _stream",
         "_runs _staging",
         "_mapping",

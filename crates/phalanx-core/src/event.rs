@@ -145,7 +145,7 @@ pub enum Fact {
         busy: u64,
         protection: u64,
     },
-    /// A token that an instruction gave stayed where it was made, and the next one was fired on it at once.
+    /// Tokens that an instruction gave stayed where they were made, and the next one was fired on each at once.
     Stayed {
         interpreter: InterpreterId,
         run: RunId,

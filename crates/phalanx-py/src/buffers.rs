@@ -1,31 +1,58 @@
 //! Memory between Rust and Python without a copy, in both directions.
 
+use crate::owners::is_held_once;
 use bytes::Bytes;
 use phalanx_net::sync::lock;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
-use std::os::raw::c_int;
+use std::os::raw::{c_int, c_void};
 use std::sync::Mutex;
 
-/// Bytes that arrived on a link, as a writable buffer: an array can lie in them.
+/// Bytes that arrived on a link, or that stayed, as a writable buffer: an array can lie in them.
 #[pyclass(frozen)]
 pub struct Region {
-    bytes: Bytes,
+    memory: Memory,
+}
+
+enum Memory {
+    Arrived(Bytes),
+    /// Memory of another Python object, which nothing else holds.
+    Stayed(PyBuffer<u8>),
 }
 
 impl Region {
     pub fn new(bytes: Bytes) -> Region {
-        Region { bytes }
+        Region { memory: Memory::Arrived(bytes) }
+    }
+
+    fn start_and_length(&self) -> (*mut c_void, usize) {
+        match &self.memory {
+            Memory::Arrived(bytes) => (bytes.as_ptr().cast_mut().cast(), bytes.len()),
+            Memory::Stayed(buffer) => (buffer.buf_ptr(), buffer.len_bytes()),
+        }
     }
 }
 
 #[pymethods]
 impl Region {
+    /// The bytes of a view in memory that nothing else holds: where they lie, if only the view holds them, or a copy.
+    #[staticmethod]
+    fn alone(view: &Bound<'_, PyAny>) -> PyResult<Region> {
+        let py = view.py();
+        let is_read_only = view.getattr(intern!(py, "readonly"))?.is_truthy()?;
+        let is_alone = !is_read_only && is_held_once(view.getattr(intern!(py, "obj"))?)?;
+        let buffer = PyBuffer::get(view)?;
+        let stays = is_alone && buffer.is_c_contiguous();
+        let memory = if stays { Memory::Stayed(buffer) } else { Memory::Arrived(buffer.to_vec(py)?.into()) };
+        Ok(Region { memory })
+    }
+
     fn __len__(&self) -> usize {
-        self.bytes.len()
+        self.start_and_length().1
     }
 
     /// # Safety
@@ -34,13 +61,10 @@ impl Region {
         if view.is_null() {
             return Err(PyBufferError::new_err("no view to fill in"));
         }
-        let bytes = &slf.get().bytes;
-        // SAFETY: the memory is a frame's body, which lives as long as `slf`. It may be written: Rust handed it
-        // over with the frame and does not look at it again.
-        let filled = unsafe {
-            let start = bytes.as_ptr().cast_mut().cast();
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes.len() as isize, 0, flags)
-        };
+        let (start, length) = slf.get().start_and_length();
+        // SAFETY: the memory is a frame's body, or that of an object that is writable and held by nothing else, and it
+        // lives as long as `slf`. It may be written: Rust handed it over with the frame and does not look at it again.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length as isize, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

@@ -9,6 +9,7 @@ mod graph;
 mod grid;
 mod interpreter;
 mod manager;
+mod owners;
 mod policy;
 mod ranks;
 mod space;
@@ -40,6 +41,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
+    module.add_function(wrap_pyfunction!(owners::bytes_if_alone, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
     module.add_function(wrap_pyfunction!(space::decode_fields, module)?)?;

@@ -65,9 +65,7 @@ impl Engine {
             return Ok(());
         }
         self.win(race);
-        if !followed.is_empty() {
-            self.on_stayed(id, &mut works[0], &followed, &given.stayed);
-        }
+        self.on_stayed(id, tasks, &mut works, &followed, &given.stayed);
         let (instruction, duration) = (works[0].instruction, Duration::from_nanos(busy));
         self.record(Fact::Answered { interpreter: id, run, instruction, tasks, bytes, busy, protection });
         let Some(open) = self.runs.get(&run) else {
@@ -89,18 +87,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Tokens of one task stayed, and the instructions that follow were fired on them: `work` is the last one's now.
-    pub(super) fn on_stayed(&mut self, id: InterpreterId, work: &mut Work, followed: &[u16], stayed: &[Stayed]) {
-        let run = work.run;
+    /// Tokens of `tasks` tasks stayed, and the instructions that follow were fired on them: `works` are the last one's now.
+    pub(super) fn on_stayed(
+        &mut self,
+        id: InterpreterId,
+        tasks: u32,
+        works: &mut [Work],
+        followed: &[u16],
+        stayed: &[Stayed],
+    ) {
+        let (run, mut instruction) = (works[0].run, works[0].instruction);
         for (next, Stayed { bytes, busy }) in followed.iter().zip(stayed.iter().copied()) {
-            let instruction = std::mem::replace(&mut work.instruction, *next);
             self.record(Fact::Stayed { interpreter: id, run, instruction, bytes, busy });
-            let Some(program) = self.runs.get(&run).and_then(|run| self.programs.get_mut(&run.program)) else {
-                continue;
-            };
-            program.paces[usize::from(instruction)].measured(1, Duration::from_nanos(busy), bytes);
-            program.paces[usize::from(*next)].weighed(1, bytes);
+            if let Some(program) = self.runs.get(&run).and_then(|run| self.programs.get_mut(&run.program)) {
+                program.paces[usize::from(instruction)].stayed(tasks, Duration::from_nanos(busy), bytes);
+            }
+            instruction = *next;
         }
+        works.iter_mut().for_each(|work| work.instruction = instruction);
     }
 
     /// What an instruction of a chain gave is the next one's token, or leaves.

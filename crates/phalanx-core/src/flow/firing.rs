@@ -21,7 +21,7 @@ impl Engine {
                 return; // whoever is free first takes it then
             }
             let (runs, programs) = (&self.runs, &self.programs);
-            let batch = |work: &Work| programs[&runs[&work.run].program].paces[usize::from(work.instruction)].batch();
+            let batch = |work: &Work| programs[&runs[&work.run].program].batch(work.instruction);
             // An estimate that is off by less than two is not worth cutting for, unless tasks go one by one.
             let Some(work) = self.repository.take(|work| match batch(work) {
                 batch if batch == 1 || work.count > batch.saturating_mul(2) => batch,

@@ -24,7 +24,7 @@ const PIECE: u32 = 1024;
 pub struct Given {
     /// For each token of an instruction that branches, how many it gives, or that it leaves.
     pub ways: Vec<u32>,
-    /// What was given before, by the instructions of one task that were fired one after the other.
+    /// What was given before, by the instructions that were fired one after the other on the same tasks.
     pub stayed: Vec<Stayed>,
     pub tokens: Tokens,
 }
@@ -90,11 +90,7 @@ impl Engine {
             it if it.branches() => given.tokens.is_separate() && fit(it, &given.ways, sent),
             _ => given.tokens.is_separate() && given.ways.is_empty() && ahead.is_empty(),
         };
-        if fits && (given.stayed.is_empty() || given.tasks() == 1) {
-            Ok((ahead, followed))
-        } else {
-            Err(WireError::UnexpectedAnswer)
-        }
+        if fits { Ok((ahead, followed)) } else { Err(WireError::UnexpectedAnswer) }
     }
 
     /// Tasks of a graph's stream.

@@ -14,7 +14,7 @@ impl Engine {
     pub(super) fn collect(&mut self, first: Work) -> Option<(Work, VecDeque<Work>)> {
         let (program, _) = self.program_and_groups(first.run);
         let batch = match first.killed.len() {
-            0 => program.paces[usize::from(first.instruction)].batch(),
+            0 => program.batch(first.instruction),
             1 => SUSPECTS,
             _ => 1,
         };

@@ -8,7 +8,7 @@
 use thiserror::Error;
 
 /// Instructions that follow another one at the same interpreter, of those that could.
-const MOST_FOLLOW: usize = 16;
+pub const MOST_FOLLOW: usize = 16;
 
 /// What an instruction is fired on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,11 +120,12 @@ impl Graph {
     /// The instructions that can be fired one after the other on what this one gives, where that stays: each takes the
     /// only token that the one before it gives, and is the only one that does.
     pub fn follow(&self, instruction: u16) -> Vec<u16> {
-        let next = |number: &u16| self.only_taker(*number);
+        let next = |number: &u16| self.follower(*number);
         std::iter::successors(next(&instruction), next).take(MOST_FOLLOW).collect()
     }
 
-    fn only_taker(&self, number: u16) -> Option<u16> {
+    /// The first of them.
+    pub fn follower(&self, number: u16) -> Option<u16> {
         let giver = self.instruction(number);
         let [Target::Instruction { instruction, .. }] = giver.on[..] else { return None };
         let takes_it = self.instruction(instruction).takes == Takes::Token;

@@ -171,7 +171,7 @@ impl Engine {
     pub fn room(&self, run: RunId) -> u32 {
         let Some((run, program)) = self.run_and_program(run) else { return 0 };
         let interpreters = (self.interpreters.len() as u32).max(self.recruiting).max(1);
-        run.room(program.paces[0].batch(), &program.whole(), interpreters)
+        run.room(program.batch(0), &program.whole(), interpreters)
     }
 
     /// The next tasks of a run's stream. Tasks of a graph must be separate tokens: others are refused.

@@ -22,19 +22,31 @@ const IN_FLIGHT_BYTES: u64 = 4 << 20;
 pub struct Pace {
     /// Nanoseconds a token, a moving average; `None` before the first answer.
     time: Option<f64>,
-    /// Bytes of a token that goes in, a moving average.
+    /// Bytes of a token that travels in, a moving average.
     bytes: f64,
     /// Bytes of the token that comes out, a moving average.
     given: f64,
+    /// The same of those that do not stay at their interpreter.
+    sent: f64,
 }
 
 impl Pace {
     /// What a task needs on its way through all instructions, each fired for so many tokens of it: their times together,
-    /// and the heaviest of its tokens.
+    /// and the heaviest of its tokens that travel.
     pub fn whole<'a>(paces: impl Iterator<Item = (&'a Pace, f64)> + Clone) -> Pace {
         let heaviest = paces.clone().map(|(pace, tokens)| pace.heaviest() * tokens).fold(0.0, f64::max);
         let time = paces.map(|(pace, tokens)| pace.time.map(|time| time * tokens)).sum();
-        Pace { time, bytes: heaviest, given: heaviest }
+        Pace { time, bytes: heaviest, given: heaviest, sent: heaviest }
+    }
+
+    /// An instruction and those that follow it where it is fired, as one: what they give between them does not travel.
+    pub fn path<'a>(mut paces: impl Iterator<Item = &'a Pace>) -> Pace {
+        let mut path = paces.next().cloned().unwrap_or_default();
+        for pace in paces {
+            path.time = path.time.map(|time| time + pace.time.unwrap_or_default());
+            (path.given, path.sent) = (pace.given, pace.sent);
+        }
+        path
     }
 
     /// How many times the average `busy` is for `tokens` tokens.
@@ -42,8 +54,14 @@ impl Pace {
         self.time.map_or(1.0, |time| busy.as_nanos() as f64 / f64::from(tokens.max(1)) / time.max(1.0))
     }
 
-    /// An interpreter took `busy` for `tokens` tokens, and gave as many that have `bytes` bytes.
+    /// An interpreter took `busy` for `tokens` tokens, and sent as many that have `bytes` bytes.
     pub fn measured(&mut self, tokens: u32, busy: Duration, bytes: u64) {
+        self.sent = average(self.sent, bytes as f64 / f64::from(tokens.max(1)));
+        self.stayed(tokens, busy, bytes);
+    }
+
+    /// An interpreter took `busy` for `tokens` tokens, and kept what they gave, which has `bytes` bytes.
+    pub fn stayed(&mut self, tokens: u32, busy: Duration, bytes: u64) {
         self.given = average(self.given, bytes as f64 / f64::from(tokens.max(1)));
         let sample = busy.as_nanos() as f64 / f64::from(tokens.max(1));
         self.time = Some(self.time.map_or(sample, |time| (time + sample) / 2.0));
@@ -83,9 +101,9 @@ impl Pace {
         self.time.map_or(0.0, |time| ahead.as_nanos() as f64 * f64::from(interpreters) / time.max(1.0))
     }
 
-    /// Bytes of the token that goes in or of the one that comes out, whichever is heavier.
+    /// Bytes of the token that goes in or of the one that comes out, whichever is heavier, of those that travel.
     pub fn heaviest(&self) -> f64 {
-        self.bytes.max(self.given)
+        self.bytes.max(self.sent)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A staged program, and what is known of how long its instructions take.
 
-use super::graph::Graph;
+use super::graph::{Graph, MOST_FOLLOW};
 use super::marks::Marks;
 use super::pace::Pace;
 use bytes::Bytes;
@@ -24,17 +24,22 @@ impl Program {
         Pace::whole(self.paces.iter().enumerate().map(|(number, pace)| (pace, tokens(number))))
     }
 
+    /// How many tokens to fire together.
+    pub fn batch(&self, instruction: u16) -> u32 {
+        self.path(instruction).batch()
+    }
+
     /// How long `tokens` tokens take, with what follows where they stay; unknown before the first answer.
-    pub fn estimate(&self, mut instruction: u16, tokens: u32) -> Option<Duration> {
-        let mut whole = self.paces[usize::from(instruction)].estimate(tokens)?;
-        for next in self.graph.follow(instruction) {
-            if !self.paces[usize::from(instruction)].gives_heavy() {
-                break;
-            }
-            whole += self.paces[usize::from(next)].estimate(tokens).unwrap_or_default();
-            instruction = next;
-        }
-        Some(whole)
+    pub fn estimate(&self, instruction: u16, tokens: u32) -> Option<Duration> {
+        self.path(instruction).estimate(tokens)
+    }
+
+    /// An instruction, and what follows it at the same interpreter.
+    fn path(&self, instruction: u16) -> Pace {
+        let pace = |number: u16| &self.paces[usize::from(number)];
+        let next = |number: &u16| self.graph.follower(*number).filter(|_| pace(*number).gives_heavy());
+        let path = std::iter::successors(Some(instruction), next).take(MOST_FOLLOW + 1);
+        Pace::path(path.map(pace))
     }
 
     /// How many tokens of a task are numbered in a fan.

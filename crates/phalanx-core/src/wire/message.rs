@@ -51,7 +51,8 @@ pub struct Follow {
     pub gives: Mark,
 }
 
-/// A token that stayed at the interpreter: its bytes, and the nanoseconds that it took to make it.
+/// Tokens of an answer that one instruction gave and that stayed at the interpreter: their bytes, and the nanoseconds that
+/// it took to make them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stayed {
     pub bytes: u64,
@@ -82,7 +83,8 @@ pub enum FromInterpreter {
     /// Results of the firing's next tokens; the body holds them. `busy`: nanoseconds since the last answer
     /// that this firing took, with unpickling and pickling; `protection`: nanoseconds that the interpreter has
     /// spent in cryptography so far. An instruction that branches says for each of its tokens how many it gives, or
-    /// [`PAST`], in `ways`. Where tokens `stayed`, this is the answer of as many instructions later, for one token.
+    /// [`PAST`], in `ways`. Where tokens `stayed`, all of them were fired as many instructions further: `stayed` has an
+    /// entry for each instruction before the one that answers.
     Fired { firing: FiringId, shape: Shape, ways: Vec<u32>, stayed: Vec<Stayed>, busy: u64, protection: u64 },
     /// The firing's next token raised; the body is the pickled exception.
     Failed { firing: FiringId, busy: u64 },

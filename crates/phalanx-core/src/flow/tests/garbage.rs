@@ -3,7 +3,7 @@
 use super::plan::Garbage;
 use crate::flow::Engine;
 use crate::ids::{FiringId, InterpreterId};
-use crate::wire::{FromInterpreter, Shape};
+use crate::wire::{FromInterpreter, Shape, Stayed};
 use bytes::Bytes;
 
 /// A firing that was never sent.
@@ -46,6 +46,14 @@ pub fn answer(garbage: Garbage, engine: &Engine, id: InterpreterId) -> (FromInte
         Garbage::ReturnOfNothing => {
             let kept = head.map_or(0, |head| head.answered + head.tasks());
             (FromInterpreter::Returned { firing, kept }, Bytes::new())
+        }
+        Garbage::ReturnOfMoreThanThereIs => (FromInterpreter::Returned { firing, kept: u32::MAX }, Bytes::new()),
+        Garbage::MoreStayedThanFollow => {
+            let follow = head.map_or(0, |head| head.follow.len());
+            let stayed = vec![Stayed { bytes: u64::MAX, busy: u64::MAX }; follow + 1];
+            let shape = Shape::Packed { count: 1, bytes: 8 };
+            let ways = Vec::new();
+            (FromInterpreter::Fired { firing, shape, ways, stayed, busy: 1000, protection: 0 }, vec![0; 8].into())
         }
         Garbage::ReturnOfWhatIsAnswered => {
             let kept = head.map_or(0, |head| head.answered.wrapping_sub(1));

@@ -97,6 +97,34 @@ fn what_gets_coarser_is_given_back_and_cut() {
     }
 }
 
+#[test]
+fn what_stays_does_not_keep_fine_grains_from_being_coalesced() {
+    for form in [Form::Packed, Form::Separate] {
+        let stream = Stream { instructions: 3, heavy: 1, form, ..farm(microseconds(10), 20_000) };
+        let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+        grid.readers[0].expect_everything();
+        assert!(firings(&grid).len() < 1000, "{} firings of 0.6 s of work", firings(&grid).len());
+        let answers = grid.facts.iter().filter(|fact| matches!(fact, Fact::Answered { .. })).count();
+        assert!(answers < 1000, "{answers} answers");
+        let stayed: u64 = grid
+            .facts
+            .iter()
+            .filter_map(|fact| if let Fact::Stayed { bytes, .. } = fact { Some(*bytes) } else { None })
+            .sum();
+        assert_eq!(stayed, (2 * 20_000) << 20, "two tokens of each task");
+    }
+}
+
+/// Where only some tokens are heavy, an answer holds tasks that came equally far.
+#[test]
+fn also_where_only_some_tokens_stay() {
+    for heavy in [2, 3, 7] {
+        let stream = Stream { instructions: 3, heavy, ..farm(microseconds(10), 5000) };
+        let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
+        grid.readers[0].expect_everything();
+    }
+}
+
 /// The makespan beside the ideal one of interpreters that are all busy until the end.
 fn makespan_over_ideal(plan: Plan) -> f64 {
     let work = |stream: &Stream| (0..stream.tasks).map(|task| stream.grain(task, 0)).sum::<Duration>();

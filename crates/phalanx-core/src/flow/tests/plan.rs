@@ -188,12 +188,14 @@ pub enum Garbage {
     UnknownReturn,
     ReturnOfNothing,
     ReturnOfWhatIsAnswered,
+    ReturnOfMoreThanThereIs,
+    MoreStayedThanFollow,
     WaysThatDoNotAddUp,
     PackedPartsAhead,
 }
 
 /// Every way in which one interpreter can fail.
-pub const KINDS: [Kind; 15] = [
+pub const KINDS: [Kind; 17] = [
     Kind::Dies,
     Kind::DiesAnswersLost,
     Kind::Freezes,
@@ -207,6 +209,8 @@ pub const KINDS: [Kind; 15] = [
     Kind::Says(Garbage::UnknownReturn),
     Kind::Says(Garbage::ReturnOfNothing),
     Kind::Says(Garbage::ReturnOfWhatIsAnswered),
+    Kind::Says(Garbage::ReturnOfMoreThanThereIs),
+    Kind::Says(Garbage::MoreStayedThanFollow),
     Kind::Says(Garbage::WaysThatDoNotAddUp),
     Kind::Says(Garbage::PackedPartsAhead),
 ];

@@ -194,7 +194,7 @@ impl Remote {
     fn fire_one(&self, stream: &Stream, path: &[u16], unit: &[u64], answers: &mut Answers) -> bool {
         let task = unit.first().map(|number| integers::task_of(*number));
         let heavy = task.is_some_and(|task| stream.is_heavy(task));
-        let mut unit = unit.to_vec();
+        let (mut unit, mut stayed) = (unit.to_vec(), Vec::new());
         for (place, instruction) in (1..).zip(path.iter().copied()) {
             answers.now += stream.grain(task.unwrap_or_default(), instruction) * self.slowness;
             match task.map_or(Fate::Gives, |task| stream.fate(task, instruction)) {
@@ -205,18 +205,15 @@ impl Remote {
                         Some(graph) => graphs::only(instruction, graph.instruction(instruction), &unit),
                         None => integers::apply(instruction, unit[0]),
                     }];
-                    answers.stay();
+                    stayed.push(Stayed { bytes: 1 << 20, busy: answers.busy() });
                     continue;
                 }
                 Fate::Gives => match &stream.graph {
-                    Some(graph) => answers.take(instruction, graph.instruction(instruction), &unit),
-                    None => answers.results.push(integers::apply(instruction, unit[0])),
+                    Some(graph) => answers.take(stayed, instruction, graph.instruction(instruction), &unit),
+                    None => answers.add(stayed, None, vec![integers::apply(instruction, unit[0])]),
                 },
             }
             break;
-        }
-        if heavy {
-            answers.give();
         }
         true
     }
@@ -246,8 +243,10 @@ struct Answers {
     results: Vec<u64>,
     /// For each token of an instruction that branches.
     ways: Vec<u32>,
-    /// What the token that is next to be answered was before.
+    /// What the tokens that are next to be answered were before, which is as much for each of them.
     stayed: Vec<Stayed>,
+    /// How long the last instruction took for them.
+    busy: u64,
     /// Who answers in pieces does so also within the parts of one token.
     sends_ahead: bool,
     acts: Vec<(Duration, Act)>,
@@ -256,11 +255,11 @@ struct Answers {
 impl Answers {
     fn new(firing: FiringId, form: Form, now: Duration) -> Answers {
         let (results, ways, stayed, acts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Answers { firing, form, now, answered: now, results, ways, stayed, sends_ahead: false, acts }
+        Answers { firing, form, now, answered: now, results, ways, stayed, busy: 0, sends_ahead: false, acts }
     }
 
     /// What an instruction of a graph makes of its tokens; of many parts, some go ahead.
-    fn take(&mut self, number: u16, instruction: &Instruction, unit: &[u64]) {
+    fn take(&mut self, stayed: Vec<Stayed>, number: u16, instruction: &Instruction, unit: &[u64]) {
         let (way, mut tokens) = match graphs::fire(number, instruction, unit) {
             Gift::Past(token) => (PAST, vec![token]),
             Gift::On(tokens) => (tokens.len() as u32, tokens),
@@ -272,15 +271,21 @@ impl Answers {
             self.say(FromInterpreter::Ahead { firing, shape }, ahead.to_owned_bytes());
             tokens.drain(..AHEAD);
         }
-        self.results.extend(tokens);
-        self.ways.extend(instruction.branches().then_some(way));
+        self.add(stayed, instruction.branches().then_some(way), tokens);
     }
 
-    /// What an instruction gave stays; what came of earlier tokens is said first.
-    fn stay(&mut self) {
-        self.give();
-        let stayed = Stayed { bytes: 1 << 20, busy: self.busy() };
-        self.stayed.push(stayed);
+    /// One more token is answered, of which so much stayed. An answer holds tokens that came equally far.
+    fn add(&mut self, stayed: Vec<Stayed>, way: Option<u32>, tokens: Vec<u64>) {
+        if stayed.len() != self.stayed.len() {
+            self.give();
+            self.stayed = vec![Stayed { bytes: 0, busy: 0 }; stayed.len()];
+        }
+        for (sum, stayed) in self.stayed.iter_mut().zip(stayed) {
+            (sum.bytes, sum.busy) = (sum.bytes + stayed.bytes, sum.busy + stayed.busy);
+        }
+        self.busy += self.busy();
+        self.results.extend(tokens);
+        self.ways.extend(way);
     }
 
     fn give(&mut self) {
@@ -290,7 +295,7 @@ impl Answers {
             return;
         }
         let tokens = integers::tokens(self.form, &results);
-        let (firing, shape, busy) = (self.firing, tokens.shape().clone(), self.busy());
+        let (firing, shape, busy) = (self.firing, tokens.shape().clone(), std::mem::take(&mut self.busy));
         let stayed = std::mem::take(&mut self.stayed);
         self.say(FromInterpreter::Fired { firing, shape, ways, stayed, busy, protection: 0 }, tokens.to_owned_bytes());
     }
@@ -298,7 +303,6 @@ impl Answers {
     /// The task's number, as a pickled exception would hold it.
     fn fail(&mut self, task: u64) {
         self.give();
-        self.stayed.clear();
         let (firing, busy) = (self.firing, self.busy());
         self.say(FromInterpreter::Failed { firing, busy }, task.to_le_bytes().to_vec().into());
     }

@@ -1,0 +1,124 @@
+//! Who else holds memory: a token that stays at its interpreter is copied only where somebody does.
+
+use crate::buffers::Region;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::{ffi, intern};
+
+/// References to an object that one holder has: the holder's, and the one by which it is looked at.
+const ONE_HOLDER: isize = 2;
+/// Containers within containers that are looked at.
+const DEEPEST: u32 = 8;
+
+/// About how many bytes the one object in a list has, if it is as if it had travelled: nothing but the list can see or
+/// change it, and it is made of writable arrays without gaps, of plain objects, and of lists, tuples and dicts of these.
+#[pyfunction]
+pub fn bytes_if_alone(holder: &Bound<'_, PyList>) -> PyResult<Option<usize>> {
+    weigh(holder.get_item(0)?, DEEPEST)
+}
+
+fn weigh(object: Bound<'_, PyAny>, deepest: u32) -> PyResult<Option<usize>> {
+    if is_array(&object)? {
+        return weigh_array(object);
+    }
+    if !has_one_holder(&object) || deepest == 0 {
+        return Ok(None);
+    }
+    let mut sum = 0;
+    let mut add = |item: Bound<'_, PyAny>| -> PyResult<bool> {
+        let bytes = match plain_bytes(&item)? {
+            Some(bytes) => Some(bytes),
+            None => weigh(item, deepest - 1)?,
+        };
+        sum += bytes.unwrap_or_default();
+        Ok(bytes.is_some())
+    };
+    if let Ok(list) = object.cast_exact::<PyList>() {
+        for place in 0..list.len() {
+            if !add(list.get_item(place)?)? {
+                return Ok(None);
+            }
+        }
+    } else if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        for place in 0..tuple.len() {
+            if !add(tuple.get_item(place)?)? {
+                return Ok(None);
+            }
+        }
+    } else if let Ok(dict) = object.cast_exact::<PyDict>() {
+        for (key, value) in dict {
+            if plain_bytes(&key)?.is_none() || !add(value)? {
+                return Ok(None);
+            }
+        }
+    } else {
+        return Ok(None);
+    }
+    Ok(Some(sum))
+}
+
+/// Objects that cannot change are seen by others, and nobody notices.
+fn plain_bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if let Ok(text) = object.cast_exact::<PyString>() {
+        return Ok(Some(text.len()?));
+    }
+    if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        return Ok(Some(bytes.as_bytes().len()));
+    }
+    let is_plain = object.is_none()
+        || object.is_exact_instance_of::<PyBool>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyComplex>();
+    Ok(is_plain.then_some(0))
+}
+
+fn weigh_array(array: Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let py = array.py();
+    let flags = array.getattr(intern!(py, "flags"))?;
+    let is = |name| -> PyResult<bool> { flags.getattr(name)?.is_truthy() };
+    if !(is(intern!(py, "writeable"))? && is(intern!(py, "forc"))?) {
+        return Ok(None);
+    }
+    let bytes = array.getattr(intern!(py, "nbytes"))?.extract()?;
+    drop(flags);
+    Ok(is_held_once(array)?.then_some(bytes))
+}
+
+/// Whether an object is an array in memory of its own, or in such memory of another object, and nothing else holds any
+/// of these objects. One reference of the caller's counts.
+pub fn is_held_once(mut object: Bound<'_, PyAny>) -> PyResult<bool> {
+    static COUNT_WEAK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    loop {
+        if !has_one_holder(&object) {
+            return Ok(false);
+        }
+        if !is_array(&object)? {
+            return Ok(object.is_instance_of::<Region>());
+        }
+        let weak = COUNT_WEAK.import(py, "weakref", "getweakrefcount")?.call1((&object,))?;
+        let holds_objects = object.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "hasobject"))?;
+        if weak.is_truthy()? || holds_objects.is_truthy()? {
+            return Ok(false);
+        }
+        let base = object.getattr(intern!(py, "base"))?;
+        if base.is_none() {
+            return object.getattr(intern!(py, "flags"))?.getattr(intern!(py, "owndata"))?.is_truthy();
+        }
+        object = base;
+    }
+}
+
+fn has_one_holder(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object, and Python's lock is held.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == ONE_HOLDER }
+}
+
+/// An array of numpy's, and of no class derived from it. Does not import numpy where nobody did.
+fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let kind = object.get_type();
+    Ok(kind.name()? == "ndarray" && kind.is(ARRAY.import(object.py(), "numpy", "ndarray")?))
+}
