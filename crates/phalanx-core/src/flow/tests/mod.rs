@@ -19,6 +19,7 @@ mod losses;
 mod memory;
 mod parts;
 mod random;
+mod returned;
 mod silence;
 mod staging;
 mod stragglers;
