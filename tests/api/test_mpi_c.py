@@ -78,6 +78,14 @@ def test_collective_operations_of_several_numbers_of_ranks(tmp_path: Path) -> No
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
 
 
+def test_communicators_are_made_beside_collective_operations_of_an_intercommunicator(tmp_path: Path) -> None:
+    program = tmp_path / "intercommunicators"
+    compile_program(PROGRAMS / "intercommunicators.c", program, *STRICT)
+    for ranks in (2, 4, 5):
+        done = run([*PHALANX, "mpirun", "-n", str(ranks), str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), ranks
+
+
 def test_a_program_in_c_plus_plus(tmp_path: Path) -> None:
     require("c++")
     source = tmp_path / "hello.cc"

@@ -58,18 +58,25 @@ pub async fn duplicate(call: Call, secured: bool) -> Result<Arc<Comm>> {
     let (comm, world) = (call.comm.clone(), call.world);
     let own = choose_context(world, secured || comm.is_secured());
     let Some(remote) = &comm.remote else {
-        let all: Vec<u64> = everyone(&call, &own).await?;
-        let context = all[0] | all.iter().fold(0, |marks, its| marks | its & MARKED);
+        let context = first_context(&call, own).await?;
         let made = make(world, &comm, context, comm.group.clone(), comm.rank, None);
         if let Some(topology) = comm.topology.get() {
             let _ = made.topology.set(topology.clone());
         }
         return Ok(made);
     };
-    let local = Box::pin(duplicate(Call::new(world, remote.local.clone()), is_marked(own))).await?;
-    let context = agree_with_remote(&call, &local, own | local.context & MARKED).await?;
+    let here = first_context(call.local(), own).await?;
+    let there = swap(&call, &here).await?;
+    let context = either(comm.group.processes[0] < remote.group.processes[0], here, there);
+    let local = Comm::new(own_context(here), comm.group.clone(), comm.rank, None);
     let remote = Remote { group: remote.group.clone(), local };
     Ok(make(world, &comm, context, comm.group.clone(), comm.rank, Some(remote)))
+}
+
+/// The context that the first process offers, marked if one of them marks its own.
+async fn first_context(call: &Call, own: u64) -> Result<u64> {
+    let all = everyone(call, &own).await?;
+    Ok(all.iter().fold(all[0], |context, its| context | its & MARKED))
 }
 
 /// The communicator of those who give the same color, in the order of their keys; None for who gives MPI_UNDEFINED.
@@ -77,14 +84,13 @@ pub async fn split(call: Call, color: i32, key: i32, secured: bool) -> Result<Op
     let (world, comm) = (call.world, call.comm.clone());
     let own =
         Word { color, key, context: choose_context(world, secured || comm.is_secured()), process: world.rank as u32 };
-    let Some(remote) = &call.comm.remote else {
+    if comm.remote.is_none() {
         let words = everyone(&call, &own).await?;
         let part = part(&words, color, world, &comm.group);
         return Ok(part.map(|(group, rank, context)| make(world, &comm, context, group, rank, None)));
-    };
-    let at_home = Call::new(world, remote.local.clone());
-    let words = everyone(&at_home, &own).await?;
-    let theirs = swap(&call, &at_home, &words).await?;
+    }
+    let words = everyone(call.local(), &own).await?;
+    let theirs = swap(&call, &words).await?;
     let (Some((group, rank, here)), Some((there, _, context))) =
         (part(&words, color, world, &comm.group), part(&theirs, color, world, &comm.group))
     else {
@@ -171,9 +177,8 @@ pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, Use, i32
 pub async fn merge(call: Call, high: bool) -> Result<Arc<Comm>> {
     let (world, comm) = (call.world, call.comm.clone());
     let Some(remote) = &comm.remote else { return fail(Class::Comm, "comm is no intercommunicator") };
-    let at_home = Call::new(world, remote.local.clone());
-    let own = tell_all(&at_home, 0, Some(&(choose_context(world, comm.is_secured()), high))).await?;
-    let theirs = swap(&call, &at_home, &own).await?;
+    let own = tell_all(call.local(), 0, Some(&(choose_context(world, comm.is_secured()), high))).await?;
+    let theirs = swap(&call, &own).await?;
     let low_number = comm.group.processes[0] < remote.group.processes[0];
     let first = if own.1 == theirs.1 { low_number } else { !own.1 };
     let (one, other) = if first { (&comm.group, &remote.group) } else { (&remote.group, &comm.group) };
@@ -206,22 +211,15 @@ fn part(words: &[Word], color: i32, world: &World, whole: &Group) -> Option<(Arc
     Some((Arc::new(group), rank, context))
 }
 
-/// The word of the side that has the lower process number, told to both.
-async fn agree_with_remote(call: &Call, local: &Arc<Comm>, word: u64) -> Result<u64> {
-    let at_home = Call::new(call.world, local.clone());
-    let own = tell_all(&at_home, 0, Some(&word)).await?;
-    let theirs = swap(call, &at_home, &own).await?;
-    let low = call.comm.group.processes[0] < call.comm.peers().processes[0];
-    Ok(either(low, own, theirs))
-}
-
-/// Gives the other side's first process this, and all of this side what it gives.
-async fn swap<T: Serialize + DeserializeOwned>(call: &Call, at_home: &Call, own: &T) -> Result<T> {
+/// Gives the other side's first process this, and all of this side what it gives. The messages of this side have the
+/// call's tag, as those of every operation of an intercommunicator: a turn of its local communicator would have a tag
+/// that another operation has.
+async fn swap<T: Serialize + DeserializeOwned>(call: &Call, own: &T) -> Result<T> {
     let theirs = match call.rank() {
         0 => Some(swap_over(call.world, &call.comm, Use::Collective, 0, call.tag(), own).await?),
         _ => None,
     };
-    tell_all(at_home, 0, theirs.as_ref()).await
+    tell_all(call.local(), 0, theirs.as_ref()).await
 }
 
 /// Two leaders exchange words over a communicator that both have.
