@@ -22,8 +22,10 @@ DATATYPES = re.findall(r"#define (MPI_\w+) \(\(MPI_Datatype\)(?!0x200\))0x", HEA
 ERRORS = re.findall(r"#define (MPI_(?:T_)?ERR_(?!LASTCODE)\w+) \d+$", HEADER, re.MULTILINE)
 
 
-def run(command: list[str], *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+def run(
+    command: list[str], *, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, cwd=cwd)
 
 
 def compile_program(source: Path, program: Path, *options: str, command: str = "mpicc") -> None:
@@ -75,6 +77,14 @@ def test_collective_operations_of_several_numbers_of_ranks(tmp_path: Path) -> No
     compile_program(PROGRAMS / "collectives.c", program, *STRICT)
     for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (2, 3, 4))):
         done = run([*command, str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+
+def test_errors_of_requests_go_to_the_handlers_of_their_objects(tmp_path: Path) -> None:
+    program = tmp_path / "requests"
+    compile_program(PROGRAMS / "requests.c", program, *STRICT)
+    for command in ([], [*PHALANX, "mpirun", "-n", "2"]):
+        done = run([*command, str(program)], cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
 
 

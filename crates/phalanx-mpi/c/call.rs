@@ -3,7 +3,8 @@
 use crate::abi::{self, MPI_Comm, MPI_File, MPI_Session, MPI_Win};
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
-use phalanx_mpi::errhandler::{self, Errhandler, Kind};
+pub use phalanx_mpi::errhandler::Owner;
+use phalanx_mpi::errhandler::{Errhandler, Kind};
 use phalanx_mpi::error::{Class, Error};
 use phalanx_mpi::{codes, life, losses, session};
 use std::ffi::c_int;
@@ -12,6 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Why a call failed.
 pub enum Failure {
     Error(Error),
+    /// The handler of this object hears of it, and not that of an argument.
+    Of(Owner, Error),
     /// A function of the program returned this code.
     Code(i32),
 }
@@ -29,20 +32,22 @@ pub fn fail<T>(class: Class, text: impl Into<String>) -> Result<T> {
     Err(Error::new(class, text).into())
 }
 
-/// Whose error handler is called.
-pub struct Owner {
-    pub object: u32,
-    pub kind: Kind,
-}
-
 /// Of what belongs to no communicator, window, file or session (MPI 5.0, 9.3).
-pub const NOBODY: Owner = Owner { object: MPI_COMM_SELF, kind: Kind::Comm };
+pub const NOBODY: Owner = Owner::new(MPI_COMM_SELF, Kind::Comm);
+
+/// What fails concerns this object, which no argument names: a request's or a message's.
+pub fn concerns<T, E: Into<Failure>>(owner: impl FnOnce() -> Owner, outcome: std::result::Result<T, E>) -> Result<T> {
+    outcome.map_err(|failure| match failure.into() {
+        Failure::Error(error) => Failure::Of(owner(), error),
+        failure => failure,
+    })
+}
 
 macro_rules! owners {
     ($($handle:ty => $kind:ident,)*) => {
         $(impl From<$handle> for Owner {
             fn from(handle: $handle) -> Owner {
-                Owner { object: handle.id(), kind: Kind::$kind }
+                Owner::new(handle.id(), Kind::$kind)
             }
         })*
     };
@@ -155,9 +160,10 @@ pub fn guard(name: &'static str, owner: impl FnOnce() -> Owner, call: impl FnOnc
 
 #[cold]
 fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
-    let code = match failure {
-        Failure::Error(error) => codes::code_of(&losses::explained(error), name),
-        Failure::Code(code) => code,
+    let (owner, code) = match failure {
+        Failure::Error(error) => (owner, codes::code_of(&losses::explained(error), name)),
+        Failure::Of(owner, error) => (owner, codes::code_of(&losses::explained(error), name)),
+        Failure::Code(code) => (owner, code),
     };
     call_handler(if exists(&owner) { owner } else { NOBODY }, code);
     abi::ERROR.to_c(code)
@@ -165,6 +171,9 @@ fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
 
 /// Whether there is an object that may have a handler.
 fn exists(owner: &Owner) -> bool {
+    if owner.kept.is_some() {
+        return true;
+    }
     match owner.kind {
         Kind::Comm => Comm::of(owner.object).is_ok(),
         Kind::Session => session::find(owner.object).is_ok(),
@@ -175,7 +184,7 @@ fn exists(owner: &Owner) -> bool {
 
 /// Does with an error what the owner's handler says.
 pub fn call_handler(owner: Owner, code: i32) {
-    match &*errhandler::of(owner.object, owner.kind) {
+    match &*owner.handler() {
         Errhandler::Return => {}
         Errhandler::Own(_, call) => call(owner.object, code),
         Errhandler::Fatal | Errhandler::Abort => {

@@ -24,7 +24,7 @@ fn begin<O: Operation>(comm: MPI_Comm, make: impl FnOnce(&Comm) -> Checked<O>, r
     let of = Comm::of(comm.id())?;
     let operation = make(&of)?;
     let active = collective::begin(world()?, of, operation);
-    request.put(MPI_Request::of(Request::put(comm.id(), active)?));
+    request.put(MPI_Request::of(Request::put(comm.into(), active)?));
     Ok(())
 }
 
@@ -38,7 +38,7 @@ fn prepare<O: Operation>(
     let of = Comm::of(comm.id())?;
     let operation = make(&of)?;
     let start = collective::persistent(world()?, of, operation);
-    request.put(MPI_Request::of(Request::put_persistent(comm.id(), start)?));
+    request.put(MPI_Request::of(Request::put_persistent(comm.into(), start)?));
     Ok(())
 }
 

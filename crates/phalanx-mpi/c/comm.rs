@@ -247,7 +247,7 @@ mpi! {
 
     fn MPI_Comm_iflush_buffer(comm: MPI_Comm, request: Out<MPI_Request>) on comm {
         let task = Comm::of(comm.id())?.attached.begin_flush(world()?);
-        request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
+        request.put(MPI_Request::of(Request::put(comm.into(), Active::Task(task))?));
     }
 
     fn MPI_Comm_free(comm: Out<MPI_Comm>) {
@@ -280,7 +280,7 @@ fn begin_duplicate(comm: MPI_Comm, hints: Info, newcomm: Out<MPI_Comm>, request:
         newcomm.put(MPI_Comm::of(handle));
         attribute::copy_all(comm.id(), handle)
     });
-    request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
+    request.put(MPI_Request::of(Request::put(comm.into(), Active::Task(task))?));
     Ok(())
 }
 
@@ -291,6 +291,7 @@ fn free(comm: Out<MPI_Comm>) -> Result {
         attribute::delete_all(handle)?;
     }
     drop(Comm::free(handle)?);
+    Request::keep_handler(handle);
     forget_dropped(world()?);
     errhandler::forget(handle);
     comm.put(MPI_Comm::of(MPI_COMM_NULL));

@@ -108,7 +108,7 @@ fn spawn(
     // What is wrong with them is told to all, who would wait for ever otherwise.
     let programs = match call.rank() == root {
         true => programs().map_err(|failure| match failure {
-            super::call::Failure::Error(error) => error,
+            super::call::Failure::Error(error) | super::call::Failure::Of(_, error) => error,
             super::call::Failure::Code(_) => Error::new(Class::Arg, "the programs"),
         }),
         false => Ok(Vec::new()),

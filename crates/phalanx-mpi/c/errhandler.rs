@@ -98,7 +98,7 @@ fn get<T: Handled>(object: T) -> Result<MPI_Errhandler> {
 fn call<T: Handled>(object: T, code: c_int) -> Result {
     let code = abi::ERROR.from_c(code);
     codes::class_of(code)?;
-    call_handler(Owner { object: object.exists()?, kind: T::KIND }, code);
+    call_handler(Owner::new(object.exists()?, T::KIND), code);
     Ok(())
 }
 

@@ -70,7 +70,7 @@ mpi! {
             flag.put(agreed);
             known
         });
-        request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
+        request.put(MPI_Request::of(Request::put(comm.into(), Active::Task(task))?));
     }
 
     fn MPIX_Comm_shrink(comm: MPI_Comm, newcomm: Out<MPI_Comm>) on comm {
@@ -87,6 +87,6 @@ mpi! {
             newcomm.put(MPI_Comm::of(handle));
             Ok(())
         });
-        request.put(MPI_Request::of(Request::put(comm.id(), Active::Task(task))?));
+        request.put(MPI_Request::of(Request::put(comm.into(), Active::Task(task))?));
     }
 }

@@ -34,7 +34,7 @@ const NO_FILE: NoFile = NoFile;
 
 impl std::convert::From<NoFile> for Owner {
     fn from(_: NoFile) -> Owner {
-        Owner { object: MPI_FILE_NULL, kind: Kind::File }
+        Owner::new(MPI_FILE_NULL, Kind::File)
     }
 }
 

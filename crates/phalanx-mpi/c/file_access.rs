@@ -8,14 +8,13 @@ use super::call::Result;
 use super::file::find;
 use super::message::{buffer, fill};
 use crate::abi::{MPI_Datatype, MPI_File, MPI_Request};
-use phalanx_mpi::comm::COMM_SELF;
 use phalanx_mpi::file::{Place, Split, Way};
 use phalanx_mpi::request::{Active, Request};
 use std::ffi::c_void;
 
 /// A handle for what was begun.
-fn give(request: Out<MPI_Request>, active: Active) -> Result {
-    request.put(MPI_Request::of(Request::put(COMM_SELF, active)?));
+fn give(fh: MPI_File, request: Out<MPI_Request>, active: Active) -> Result {
+    request.put(MPI_Request::of(Request::put(fh.into(), active)?));
     Ok(())
 }
 
@@ -37,7 +36,7 @@ macro_rules! at_offset {
                 request: Out<MPI_Request>,
             ) on fh {
                 let buffer = buffer(buf, count, datatype)?;
-                give(request, find(fh)?.begin($way, Place::At(offset), &buffer)?)?;
+                give(fh, request, find(fh)?.begin($way, Place::At(offset), &buffer)?)?;
             }
         })*
         $(mpi! {
@@ -66,7 +65,7 @@ macro_rules! at_pointer {
                 fh: MPI_File, buf: $pointer, count: Count, datatype: MPI_Datatype, request: Out<MPI_Request>,
             ) on fh {
                 let buffer = buffer(buf, count, datatype)?;
-                give(request, find(fh)?.begin($way, $place, &buffer)?)?;
+                give(fh, request, find(fh)?.begin($way, $place, &buffer)?)?;
             }
         })*
         $(mpi! {

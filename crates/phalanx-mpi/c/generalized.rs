@@ -1,10 +1,10 @@
 //! Generalized requests: operations of the program's own that complete as MPI's do (MPI 5.0, 13.2).
 
 use super::argument::Out;
-use super::call::fail;
+use super::call::{NOBODY, fail};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::codes;
-use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
+use phalanx_mpi::constants::MPI_SUCCESS;
 use phalanx_mpi::engine::{EMPTY, Status};
 use phalanx_mpi::error::{self, Class};
 use phalanx_mpi::request::{Active, General, Request};
@@ -134,7 +134,7 @@ mpi! {
         let [complete, freed, fortran] = [const { AtomicBool::new(false) }; 3];
         let (query, free, cancel) = (query_fn, free_fn, cancel_fn);
         let own = Arc::new(Generalized { query, free, cancel, extra, complete, freed, fortran });
-        let handle = Request::put(MPI_COMM_SELF, Active::General(own.clone()))?;
+        let handle = Request::put(NOBODY, Active::General(own.clone()))?;
         under_way().insert(handle, own);
         request.put(MPI_Request::of(handle));
     }

@@ -1,7 +1,7 @@
 //! Messages in partitions (MPI 5.0, chapter 4).
 
 use super::argument::{Array, MPI_Count, Out, count};
-use super::call::{Result, fail};
+use super::call::{Result, concerns, fail};
 use super::message::buffer;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Request};
 use phalanx_mpi::comm::Comm;
@@ -11,7 +11,6 @@ use phalanx_mpi::point::Buffer;
 use phalanx_mpi::request::Request;
 use phalanx_mpi::world::world;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 /// The whole message and the number of its partitions.
 fn whole(start: *const c_void, partitions: c_int, each: MPI_Count, datatype: MPI_Datatype) -> Result<(Buffer, usize)> {
@@ -22,18 +21,21 @@ fn whole(start: *const c_void, partitions: c_int, each: MPI_Count, datatype: MPI
     Ok((buffer(start, all, datatype)?, partitions))
 }
 
-fn parts(request: MPI_Request) -> Result<(Arc<Request>, Arc<Partitions>)> {
-    let found = Request::of(request.id())?;
-    let parts = found.and_then(|request| request.partitions.clone().map(|parts| (request, parts)));
-    parts.map_or_else(|| fail(Class::Request, "the request is of no message in partitions"), Ok)
+/// Does this with a request of a message in partitions.
+fn with<T>(request: MPI_Request, work: impl FnOnce(&Request, &Partitions) -> Result<T>) -> Result<T> {
+    let Some(request) = Request::of(request.id())? else { return fail(Class::Request, "request is MPI_REQUEST_NULL") };
+    let done = match &request.partitions {
+        Some(parts) => work(&request, parts),
+        None => fail(Class::Request, "the request is of no message in partitions"),
+    };
+    concerns(|| request.owner(), done)
 }
 
 fn make_ready(request: MPI_Request, partition: c_int) -> Result {
-    let (request, parts) = parts(request)?;
-    if !request.is_active() {
-        return fail(Class::Request, "the request was not started");
-    }
-    Ok(parts.make_ready(world()?, partition)?)
+    with(request, |request, parts| match request.is_active() {
+        true => Ok(parts.make_ready(world()?, partition)?),
+        false => fail(Class::Request, "the request was not started"),
+    })
 }
 
 mpi! {
@@ -74,8 +76,10 @@ mpi! {
     }
 
     fn MPI_Parrived(request: MPI_Request, partition: c_int, flag: Out<c_int>) {
-        let (request, parts) = parts(request)?;
-        parts.check_arriving(partition)?;
-        flag.put_flag(request.is_done(world()?));
+        let arrived = with(request, |request, parts| {
+            parts.check_arriving(partition)?;
+            Ok(request.is_done(world()?))
+        })?;
+        flag.put_flag(arrived);
     }
 }

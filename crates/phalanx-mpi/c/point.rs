@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI 5.0, chapter 3).
 
 use super::argument::{Number, Out, OutStatus, count};
-use super::call::Result;
+use super::call::{NOBODY, Owner, Result, concerns};
 use super::message::{buffer, fill, passed};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Message, MPI_Request};
 use phalanx_mpi::attached::ATTACHED;
@@ -47,14 +47,14 @@ fn is_sent(
 
 fn begin_send(buffer: Buffer, place: &Place, how: Sending, request: Out<MPI_Request>) -> Result {
     let active = point::send(world()?, &place.comm, &buffer, place.rank, place.tag, how)?;
-    put(request, Request::put(place.handle, active)?)
+    put(request, Request::put(Owner::comm(place.handle), active)?)
 }
 
 fn prepare_send(buffer: Buffer, place: Place, how: Sending, request: Out<MPI_Request>) -> Result {
     let handle = place.handle;
     place.comm.destination(place.rank)?;
     let start = move || point::send(world()?, &place.comm, &buffer, place.rank, place.tag, how);
-    put(request, Request::put_persistent(handle, Box::new(start))?)
+    put(request, Request::put_persistent(Owner::comm(handle), Box::new(start))?)
 }
 
 fn put(request: Out<MPI_Request>, handle: u32) -> Result {
@@ -116,7 +116,7 @@ mpi! {
     ) on comm {
         let (buffer, place) = (buffer(buf, count, datatype)?, place(comm, source, tag)?);
         let active = point::receive(world()?, &place.comm, &buffer, place.rank, place.tag)?;
-        put(request, Request::put(place.handle, active)?)?;
+        put(request, Request::put(Owner::comm(place.handle), active)?)?;
     }
 
     large_fn MPI_Recv_init(
@@ -127,7 +127,7 @@ mpi! {
         let handle = place.handle;
         place.comm.pattern(phalanx_mpi::comm::Use::Point, place.rank, place.tag)?;
         let start = move || point::receive(world()?, &place.comm, &buffer, place.rank, place.tag);
-        put(request, Request::put_persistent(handle, Box::new(start))?)?;
+        put(request, Request::put_persistent(Owner::comm(handle), Box::new(start))?)?;
     }
 
     large_fn MPI_Sendrecv(
@@ -200,20 +200,18 @@ mpi! {
     large_fn MPI_Mrecv(
         buf: *mut c_void, count: Count, datatype: MPI_Datatype, message: Out<MPI_Message>, status: OutStatus
     ) {
-        let buffer = buffer(buf, count, datatype)?;
-        let received = point::finish(world()?, point::receive_taken(world()?, message.get().id(), &buffer)?);
-        message.put(MPI_Message::of(MESSAGE_NULL));
-        fill(status, &received);
-        point::check(received)?;
+        let owner = owner_of(message);
+        concerns(|| owner, buffer(buf, count, datatype).and_then(|buffer| receive_taken(message, &buffer, status)))?;
     }
 
     large_fn MPI_Imrecv(
         buf: *mut c_void, count: Count, datatype: MPI_Datatype, message: Out<MPI_Message>, request: Out<MPI_Request>
     ) {
-        let buffer = buffer(buf, count, datatype)?;
-        let active = point::receive_taken(world()?, message.get().id(), &buffer)?;
+        let owner = owner_of(message);
+        let begin = |buffer| Ok(point::receive_taken(world()?, message.get().id(), &buffer)?);
+        let active = concerns(|| owner.clone(), buffer(buf, count, datatype).and_then(begin))?;
         message.put(MPI_Message::of(MESSAGE_NULL));
-        put(request, Request::put(phalanx_mpi::comm::COMM_SELF, active)?)?;
+        put(request, Request::put(owner, active)?)?;
     }
 
     large_fn MPI_Buffer_attach(buffer: *mut c_void, size: Count) {
@@ -233,12 +231,25 @@ mpi! {
 
     fn MPI_Buffer_iflush(request: Out<MPI_Request>) {
         let task = ATTACHED.begin_flush(world()?);
-        put(request, Request::put(phalanx_mpi::comm::COMM_SELF, Active::Task(task))?)?;
+        put(request, Request::put(NOBODY, Active::Task(task))?)?;
     }
 }
 
 fn receive(buffer: Buffer, place: &Place, status: OutStatus) -> Result {
     let received = point::receive_and_wait(world()?, &place.comm, &buffer, place.rank, place.tag)?;
+    fill(status, &received);
+    point::check(received)?;
+    Ok(())
+}
+
+/// The communicator that a message was taken out of.
+fn owner_of(message: Out<MPI_Message>) -> Owner {
+    point::comm_of_taken(message.get().id()).map_or(NOBODY, Owner::comm)
+}
+
+fn receive_taken(message: Out<MPI_Message>, buffer: &Buffer, status: OutStatus) -> Result {
+    let received = point::finish(world()?, point::receive_taken(world()?, message.get().id(), buffer)?);
+    message.put(MPI_Message::of(MESSAGE_NULL));
     fill(status, &received);
     point::check(received)?;
     Ok(())
@@ -317,7 +328,7 @@ fn begin_both(
         point::check(sent)?;
         Ok(received)
     });
-    put(request, Request::put(from.handle, Active::Task(task))?)
+    put(request, Request::put(Owner::comm(from.handle), Active::Task(task))?)
 }
 
 /// So that nobody forgets what a request that is null is.

@@ -1,7 +1,7 @@
 //! Completing requests (MPI 5.0, 3.7).
 
 use super::argument::{Array, Out, OutArray, OutStatus, count};
-use super::call::{Result, fail};
+use super::call::{NOBODY, Result, concerns, fail};
 use super::message::{code, fill, fill_empty, fill_one};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::constants::*;
@@ -17,6 +17,11 @@ fn find(handles: &[MPI_Request]) -> Result<Vec<Option<Arc<Request>>>> {
     Ok(handles.iter().map(|handle| Request::of(handle.id())).collect::<phalanx_mpi::error::Result<_>>()?)
 }
 
+/// A request's failures go to the handler of the object that it belongs to.
+fn of<T>(request: &Request, outcome: phalanx_mpi::error::Result<T>) -> Result<T> {
+    concerns(|| request.owner(), outcome)
+}
+
 /// The handle becomes null, unless its request can be started again.
 fn end(handle: &mut MPI_Request, request: &Request) {
     if Request::end(handle.id(), request) {
@@ -30,8 +35,7 @@ fn finish(handle: Out<MPI_Request>, request: &Request, done: Status, status: Out
     end(&mut own, request);
     handle.put(own);
     fill(status, &done);
-    point::check(done)?;
-    Ok(())
+    of(request, point::check(done)).map(drop)
 }
 
 /// All requests of a call are done, or are waited for.
@@ -42,10 +46,10 @@ fn finish_all(handles: &mut [MPI_Request], requests: &[Option<Arc<Request>>], st
             done.push((index, EMPTY));
             continue;
         };
-        done.push((index, request.wait(world()?)?));
+        done.push((index, request::in_status(request.wait(world()?))));
         end(&mut handles[index], request);
     }
-    fill_all(statuses, &done)
+    fill_all(requests, statuses, &done)
 }
 
 /// Whether there is nothing to wait for.
@@ -53,15 +57,14 @@ fn are_idle(requests: &[Option<Arc<Request>>]) -> bool {
     !requests.iter().flatten().any(|request| request.is_active())
 }
 
-/// Statuses of several requests, with their errors.
-fn fill_all(statuses: OutStatus, done: &[(usize, Status)]) -> Result {
+/// Statuses of several requests, with their errors. Of those that failed, the first one's handler hears of it.
+fn fill_all(requests: &[Option<Arc<Request>>], statuses: OutStatus, done: &[(usize, Status)]) -> Result {
     if let Some(statuses) = statuses.slice(done.len()) {
         statuses.iter_mut().zip(done).for_each(|(into, (_, status))| fill_in(into, status));
     }
-    if done.iter().any(|(_, status)| status.error.is_some()) {
-        return fail(Class::InStatus, "some requests failed: the statuses say which");
-    }
-    Ok(())
+    let Some((index, _)) = done.iter().find(|(_, status)| status.error.is_some()) else { return Ok(()) };
+    let owner = || requests[*index].as_ref().map_or(NOBODY, |request| request.owner());
+    concerns(owner, fail(Class::InStatus, "some requests failed: the statuses say which"))
 }
 
 fn fill_in(status: &mut MPI_Status, with: &Status) {
@@ -74,7 +77,7 @@ mpi! {
         match Request::of(request.get().id())? {
             None => fill_empty(status),
             Some(own) => {
-                let done = own.wait(world()?)?;
+                let done = of(&own, own.wait(world()?))?;
                 finish(request, &own, done, status)?;
             }
         }
@@ -86,7 +89,7 @@ mpi! {
             fill_empty(status);
             return Ok(());
         };
-        match own.test(world()?)? {
+        match of(&own, own.test(world()?))? {
             None => flag.put_flag(false),
             Some(done) => finish(request, &own, done, status)?,
         }
@@ -94,7 +97,7 @@ mpi! {
 
     fn MPI_Request_get_status(request: MPI_Request, flag: Out<c_int>, status: OutStatus) {
         let own = Request::of(request.id())?;
-        let done = own.map_or(Ok(Some(EMPTY)), |own| own.test_only(world()?))?;
+        let done = own.map_or(Ok(Some(EMPTY)), |own| of(&own, own.test_only(world()?)))?;
         flag.put_flag(done.is_some());
         done.iter().for_each(|done| fill(status, done));
     }
@@ -122,7 +125,7 @@ mpi! {
     ) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
-        any(handles, &requests, request::wait_any(world()?, &requests)?, index, status)?;
+        any(handles, &requests, request::wait_any(world()?, &requests), index, status)?;
     }
 
     fn MPI_Testany(
@@ -131,7 +134,7 @@ mpi! {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
         let idle = are_idle(&requests);
-        let found = request::test_any(world()?, &requests)?;
+        let found = request::test_any(world()?, &requests);
         flag.put_flag(idle || found.is_some());
         if idle || found.is_some() {
             any(handles, &requests, found, index, status)?;
@@ -146,7 +149,7 @@ mpi! {
     ) {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
-        let done = request::wait_some(world()?, &requests)?;
+        let done = request::wait_some(world()?, &requests);
         some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
     }
 
@@ -157,7 +160,7 @@ mpi! {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
         let idle = are_idle(&requests);
-        let done = if idle { None } else { Some(request::test_some(world()?, &requests)?) };
+        let done = if idle { None } else { Some(request::test_some(world()?, &requests)) };
         some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
     }
 
@@ -172,7 +175,7 @@ mpi! {
             if !request.is_active() {
                 continue;
             }
-            if let Some(done) = request.test_only(world()?)? {
+            if let Some(done) = of(request, request.test_only(world()?))? {
                 index.put(number as c_int);
                 flag.put_flag(true);
                 fill(status, &done);
@@ -190,15 +193,13 @@ mpi! {
         let all = request::are_done(world()?, &requests);
         flag.put_flag(all);
         if all {
-            let look = |request: &Option<Arc<Request>>| -> Result<Status> {
-                match request {
-                    None => Ok(EMPTY),
-                    Some(request) => Ok(request.test_only(world()?)?.unwrap_or(EMPTY)),
-                }
+            let world = world()?;
+            let look = |request: &Option<Arc<Request>>| match request {
+                None => EMPTY,
+                Some(request) => request::in_status(request.test_only(world).map(|done| done.unwrap_or(EMPTY))),
             };
-            let done = requests.iter().enumerate().map(|(index, request)| Ok((index, look(request)?)));
-            let done = done.collect::<Result<Vec<_>>>()?;
-            fill_all(array_of_statuses, &done)?;
+            let done: Vec<_> = requests.iter().map(look).enumerate().collect();
+            fill_all(&requests, array_of_statuses, &done)?;
         }
     }
 
@@ -215,12 +216,13 @@ mpi! {
         let mut done = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             let Some(request) = request.as_ref().filter(|request| request.is_active()) else { continue };
-            done.extend(request.test_only(world()?)?.map(|status| (index, status)));
+            let outcome = request.test_only(world()?).transpose();
+            done.extend(outcome.map(|outcome| (index, request::in_status(outcome))));
         }
         outcount.put(done.len() as c_int);
         let indices = array_of_indices.slice(done.len())?;
         indices.iter_mut().zip(&done).for_each(|(into, (index, _))| *into = *index as c_int);
-        fill_all(array_of_statuses, &done)?;
+        fill_all(&requests, array_of_statuses, &done)?;
     }
 
     fn MPI_Request_free(request: Out<MPI_Request>) {
@@ -231,7 +233,7 @@ mpi! {
     fn MPI_Cancel(request: Out<MPI_Request>) {
         match Request::of(request.get().id())? {
             None => return fail(Class::Request, "request is MPI_REQUEST_NULL"),
-            Some(own) => own.cancel(world()?)?,
+            Some(own) => of(&own, own.cancel(world()?))?,
         }
     }
 
@@ -249,14 +251,14 @@ mpi! {
 fn start(handle: MPI_Request) -> Result {
     match Request::of(handle.id())? {
         None => fail(Class::Request, "request is MPI_REQUEST_NULL"),
-        Some(request) => Ok(request.start()?),
+        Some(request) => of(&request, request.start()),
     }
 }
 
 fn any(
     handles: &mut [MPI_Request],
     requests: &[Option<Arc<Request>>],
-    found: Option<(usize, Status)>,
+    found: Option<(usize, phalanx_mpi::error::Result<Status>)>,
     index: Out<c_int>,
     status: OutStatus,
 ) -> Result {
@@ -266,12 +268,11 @@ fn any(
         return Ok(());
     };
     index.put(number as c_int);
-    if let Some(request) = &requests[number] {
-        end(&mut handles[number], request);
-    }
+    let Some(request) = &requests[number] else { return Ok(()) };
+    end(&mut handles[number], request);
+    let done = of(request, done)?;
     fill(status, &done);
-    point::check(done)?;
-    Ok(())
+    of(request, point::check(done)).map(drop)
 }
 
 fn some(
@@ -294,5 +295,5 @@ fn some(
             end(&mut handles[*index], request);
         }
     }
-    fill_all(array_of_statuses, &done)
+    fill_all(requests, array_of_statuses, &done)
 }

@@ -4,7 +4,6 @@ use super::argument::{Number, Out, OutText, Text, count};
 use super::call::fail;
 use crate::abi::longest::PSET;
 use crate::abi::{self, MPI_Errhandler, MPI_Info, MPI_Request, MPI_Session};
-use phalanx_mpi::comm::COMM_SELF;
 use phalanx_mpi::constants::{MPI_ERRHANDLER_NULL, MPI_SESSION_NULL};
 use phalanx_mpi::errhandler::{self, Kind};
 use phalanx_mpi::error::Class;
@@ -79,6 +78,6 @@ mpi! {
 
     fn MPI_Session_iflush_buffer(session: MPI_Session, request: Out<MPI_Request>) on session {
         let task = session::find(session.id())?.attached.begin_flush(world()?);
-        request.put(MPI_Request::of(Request::put(COMM_SELF, Active::Task(task))?));
+        request.put(MPI_Request::of(Request::put(session.into(), Active::Task(task))?));
     }
 }

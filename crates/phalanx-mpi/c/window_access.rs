@@ -5,7 +5,7 @@ use super::call::Result;
 use super::message::buffer;
 use super::window::{done, find};
 use crate::abi::{self, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
-use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_NO_OP};
+use phalanx_mpi::constants::MPI_NO_OP;
 use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::error::Class;
 use phalanx_mpi::point::Buffer;
@@ -37,8 +37,8 @@ fn check_predefined(datatype: MPI_Datatype) -> Result {
     }
 }
 
-fn put(request: Out<MPI_Request>, end: Arc<End>) -> Result {
-    request.put(MPI_Request::of(Request::put(MPI_COMM_SELF, active(world()?, end))?));
+fn put(win: MPI_Win, request: Out<MPI_Request>, end: Arc<End>) -> Result {
+    request.put(MPI_Request::of(Request::put(win.into(), active(world()?, end))?));
     Ok(())
 }
 
@@ -59,7 +59,7 @@ mpi! {
         let place = place(target_rank, target_disp, target_count, target_datatype)?;
         let end = Arc::new(End::new());
         done(find(win)?.put(&buffer(origin_addr, origin_count, origin_datatype)?, &place, Some(end.clone())))?;
-        put(request, end)?;
+        put(win, request, end)?;
     }
 
     large_fn MPI_Get(
@@ -78,7 +78,7 @@ mpi! {
         let place = place(target_rank, target_disp, target_count, target_datatype)?;
         let end = Arc::new(End::new());
         done(find(win)?.get(&buffer(origin_addr, origin_count, origin_datatype)?, &place, Some(end.clone())))?;
-        put(request, end)?;
+        put(win, request, end)?;
     }
 
     large_fn MPI_Accumulate(
@@ -98,7 +98,7 @@ mpi! {
         let place = place(target_rank, target_disp, target_count, target_datatype)?;
         let (origin, end) = (origin(origin_addr, origin_count, origin_datatype, op)?, Arc::new(End::new()));
         done(find(win)?.accumulate(origin.as_ref(), None, &place, op.id(), Some(end.clone())))?;
-        put(request, end)?;
+        put(win, request, end)?;
     }
 
     large_fn MPI_Get_accumulate(
@@ -121,7 +121,7 @@ mpi! {
         let (origin, end) = (origin(origin_addr, origin_count, origin_datatype, op)?, Arc::new(End::new()));
         let result = buffer(result_addr, result_count, result_datatype)?;
         done(find(win)?.accumulate(origin.as_ref(), Some(&result), &place, op.id(), Some(end.clone())))?;
-        put(request, end)?;
+        put(win, request, end)?;
     }
 
     fn MPI_Fetch_and_op(

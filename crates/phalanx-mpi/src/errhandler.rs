@@ -25,6 +25,30 @@ pub enum Kind {
     Session,
 }
 
+/// Whose error handler is called.
+#[derive(Clone)]
+pub struct Owner {
+    pub object: u32,
+    pub kind: Kind,
+    /// The handler itself, where the object was freed and something of it is still under way.
+    pub kept: Option<Arc<Errhandler>>,
+}
+
+impl Owner {
+    pub const fn new(object: u32, kind: Kind) -> Owner {
+        Owner { object, kind, kept: None }
+    }
+
+    pub fn comm(object: u32) -> Owner {
+        Owner::new(object, Kind::Comm)
+    }
+
+    /// The handler to be called.
+    pub fn handler(&self) -> Arc<Errhandler> {
+        self.kept.clone().unwrap_or_else(|| of(self.object, self.kind))
+    }
+}
+
 /// What a program's handler is called with: the handle of the object, and the error's code.
 pub type Call = Box<dyn Fn(u32, i32) + Send + Sync>;
 

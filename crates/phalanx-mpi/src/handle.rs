@@ -100,6 +100,11 @@ impl<T> Table<T> {
         Some(object)
     }
 
+    /// All objects that have a handle.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        lock(&self.slots).objects.iter().flatten().cloned().collect()
+    }
+
     fn index(&self, handle: u32) -> Option<usize> {
         let number = handle.checked_sub(FIRST)?;
         (number % KINDS == self.kind).then_some((number / KINDS) as usize)

@@ -2,6 +2,7 @@
 
 use crate::comm::{Comm, Use};
 use crate::engine::Mode;
+use crate::errhandler::Owner;
 use crate::error::{Class, Result, fail};
 use crate::point::{self, Buffer};
 use crate::request::{Active, Request};
@@ -77,7 +78,7 @@ pub fn prepare_send(comm: (u32, Arc<Comm>), buffer: Buffer, partitions: usize, t
             }
         })))
     };
-    Request::put_partitioned(handle, Box::new(start), Some(parts))
+    Request::put_partitioned(Owner::comm(handle), Box::new(start), Some(parts))
 }
 
 /// MPI_Precv_init: the request's handle.
@@ -88,5 +89,5 @@ pub fn prepare_receive(comm: (u32, Arc<Comm>), buffer: Buffer, partitions: usize
         let Some(pattern) = pattern else { return Ok(Active::Done(point::NOBODY)) };
         Ok(Active::Point(world.engine().receive(pattern, buffer.target())))
     };
-    Request::put_partitioned(handle, Box::new(start), Some(Partitions::new(partitions, false)))
+    Request::put_partitioned(Owner::comm(handle), Box::new(start), Some(Partitions::new(partitions, false)))
 }

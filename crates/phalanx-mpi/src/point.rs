@@ -237,6 +237,11 @@ fn keep(comm: u32, (taken, status): (Taken, Status)) -> Result<(u32, Status)> {
     Ok((message.ok_or_else(|| Error::new(Class::Other, "too many messages were taken out"))?, status))
 }
 
+/// The communicator that a message was taken out of; None for what is no such message.
+pub fn comm_of_taken(message: u32) -> Option<u32> {
+    MESSAGES.get(message).map(|message| message.comm)
+}
+
 /// Begins to receive a message that was taken out.
 pub fn receive_taken(world: &World, message: u32, buffer: &Buffer) -> Result<Active> {
     if message == MESSAGE_NO_PROC {

@@ -1,6 +1,8 @@
 //! Requests: what a program waits for (MPI 5.0, 3.7).
 
+use crate::constants::MPI_COMM_NULL;
 use crate::engine::{EMPTY, Engine, Status};
+use crate::errhandler::{Kind, Owner};
 use crate::error::{Class, Error, Result, fail};
 use crate::handle::Table;
 use crate::partitioned::Partitions;
@@ -42,8 +44,8 @@ pub trait General: Send + Sync {
 pub type Start = Box<dyn Fn() -> Result<Active> + Send + Sync>;
 
 pub struct Request {
-    /// The communicator whose error handler hears of failures.
-    pub comm: u32,
+    /// The communicator, window, file or session whose error handler hears of failures.
+    owner: Mutex<Owner>,
     active: Mutex<Active>,
     start: Option<Start>,
     /// Of a message in partitions.
@@ -54,18 +56,20 @@ static REQUESTS: Table<Request> = Table::new(8);
 
 impl Request {
     /// A handle for what is under way.
-    pub fn put(comm: u32, active: Active) -> Result<u32> {
-        Request::insert(Request { comm, active: Mutex::new(active), start: None, partitions: None })
+    pub fn put(owner: Owner, active: Active) -> Result<u32> {
+        let owner = Mutex::new(owner);
+        Request::insert(Request { owner, active: Mutex::new(active), start: None, partitions: None })
     }
 
     /// A handle for what can be started again and again.
-    pub fn put_persistent(comm: u32, start: Start) -> Result<u32> {
-        Request::put_partitioned(comm, start, None)
+    pub fn put_persistent(owner: Owner, start: Start) -> Result<u32> {
+        Request::put_partitioned(owner, start, None)
     }
 
     /// The same of a message in partitions.
-    pub fn put_partitioned(comm: u32, start: Start, partitions: Option<Arc<Partitions>>) -> Result<u32> {
-        Request::insert(Request { comm, active: Mutex::new(Active::No), start: Some(start), partitions })
+    pub fn put_partitioned(owner: Owner, start: Start, partitions: Option<Arc<Partitions>>) -> Result<u32> {
+        let (owner, active) = (Mutex::new(owner), Mutex::new(Active::No));
+        Request::insert(Request { owner, active, start: Some(start), partitions })
     }
 
     fn insert(request: Request) -> Result<u32> {
@@ -78,6 +82,22 @@ impl Request {
             None if handle == REQUEST_NULL => Ok(None),
             None => fail(Class::Request, format!("request {handle:#x} is no request, or was freed")),
             request => Ok(request),
+        }
+    }
+
+    /// Whose error handler hears of its failures.
+    pub fn owner(&self) -> Owner {
+        lock(&self.owner).clone()
+    }
+
+    /// The communicator is freed: what is under way in it keeps its error handler, since the next communicator may get the
+    /// same handle.
+    pub fn keep_handler(comm: u32) {
+        for request in REQUESTS.all() {
+            let mut owner = lock(&request.owner);
+            if owner.object == comm && owner.kind == Kind::Comm {
+                *owner = Owner { object: MPI_COMM_NULL, kind: Kind::Comm, kept: Some(owner.handler()) };
+            }
         }
     }
 
@@ -216,19 +236,19 @@ impl Outcome {
 }
 
 /// Waits until one of them is done: which, and its outcome. None when none of them is active.
-pub fn wait_any(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<(usize, Status)>> {
+pub fn wait_any(world: &World, requests: &[Option<Arc<Request>>]) -> Option<(usize, Result<Status>)> {
     if !requests.iter().flatten().any(|request| request.is_active()) {
-        return Ok(None);
+        return None;
     }
     let (index, outcome) = world.wait(|engine| any(engine, requests));
-    outcome.status().map(|status| Some((index, status)))
+    Some((index, outcome.status()))
 }
 
 /// The first that is done, if any is.
-pub fn test_any(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<(usize, Status)>> {
+pub fn test_any(world: &World, requests: &[Option<Arc<Request>>]) -> Option<(usize, Result<Status>)> {
     world.progress();
     let found = any(&mut world.engine(), requests);
-    found.map(|(index, outcome)| outcome.status().map(|status| (index, status))).transpose()
+    found.map(|(index, outcome)| (index, outcome.status()))
 }
 
 fn any(engine: &mut Engine, requests: &[Option<Arc<Request>>]) -> Option<(usize, Outcome)> {
@@ -239,24 +259,29 @@ fn any(engine: &mut Engine, requests: &[Option<Arc<Request>>]) -> Option<(usize,
 }
 
 /// All that are done; waits until one is. None when none of them is active.
-pub fn wait_some(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Option<Vec<(usize, Status)>>> {
-    let Some(first) = wait_any(world, requests)? else { return Ok(None) };
-    let mut done = test_some(world, requests)?;
-    done.retain(|(index, _)| *index != first.0); // one that goes on after a loss is found twice
-    done.push(first);
+pub fn wait_some(world: &World, requests: &[Option<Arc<Request>>]) -> Option<Vec<(usize, Status)>> {
+    let (index, outcome) = wait_any(world, requests)?;
+    let mut done = test_some(world, requests);
+    done.retain(|(other, _)| *other != index); // one that goes on after a loss is found twice
+    done.push((index, in_status(outcome)));
     done.sort_by_key(|(index, _)| *index);
-    Ok(Some(done))
+    Some(done)
 }
 
 /// All that are done.
-pub fn test_some(world: &World, requests: &[Option<Arc<Request>>]) -> Result<Vec<(usize, Status)>> {
+pub fn test_some(world: &World, requests: &[Option<Arc<Request>>]) -> Vec<(usize, Status)> {
     world.progress();
     let mut done = Vec::new();
     for (index, request) in requests.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?))) {
         let outcome = if request.is_active() { request.finish(&mut world.engine()) } else { None };
-        done.extend(outcome.map(Outcome::status).transpose()?.map(|status| (index, status)));
+        done.extend(outcome.map(|outcome| (index, in_status(outcome.status()))));
     }
-    Ok(done)
+    done
+}
+
+/// What a status says of one of several requests: its error too, which another one's does not hide.
+pub fn in_status(outcome: Result<Status>) -> Status {
+    outcome.unwrap_or_else(|error| Status { error: Some(error.class), ..EMPTY })
 }
 
 /// Whether all are done; none of them is ended.
