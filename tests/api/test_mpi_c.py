@@ -96,6 +96,14 @@ def test_communicators_are_made_beside_collective_operations_of_an_intercommunic
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), ranks
 
 
+def test_messages_in_partitions_match_in_the_order_in_which_they_were_prepared(tmp_path: Path) -> None:
+    program = tmp_path / "partitions"
+    compile_program(PROGRAMS / "partitions.c", program, *STRICT)
+    for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (2, 3))):
+        done = run([*command, str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+
 def test_a_program_in_c_plus_plus(tmp_path: Path) -> None:
     require("c++")
     source = tmp_path / "hello.cc"

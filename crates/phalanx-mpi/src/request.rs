@@ -191,7 +191,7 @@ impl Request {
             }
             Active::General(general) => general.clone(),
             Active::No => return fail(Class::Request, "the request is not active"),
-            Active::Task(_) => return fail(Class::Request, "a collective operation cannot be cancelled"),
+            Active::Task(_) => return fail(Class::Request, "only sends and receives can be cancelled"),
             Active::Done(_) => return Ok(()),
         };
         drop(engine);
