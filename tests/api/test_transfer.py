@@ -531,3 +531,52 @@ def test_nothing_is_left_of_a_cancelled_copy_but_what_it_goes_on_from(lab: Lab, 
     assert report.failed == 0
     assert target.read_bytes() == source.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == ["big"]
+
+
+@pytest.mark.parametrize("puts", [True, False])
+def test_pipes_and_devices_are_never_replaced_and_links_are_written_through(
+    lab: Lab, tmp_path: Path, puts: bool
+) -> None:
+    source, folder = tmp_path / "source", (lab.rw if puts else tmp_path) / f"special-{puts}"
+    if not puts:
+        source = lab.rw / "plain"
+    source.write_text("new")
+    folder.mkdir()
+    (folder / "real").write_text("old")
+    (folder / "link").symlink_to("real")
+    (folder / "nowhere").symlink_to("no such")
+    os.mkfifo(folder / "pipe")
+    special = ["pipe"]
+    if os.geteuid() == 0:
+        with suppress(PermissionError):  # in a container that may not
+            os.mknod(folder / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+            special.append("null")
+    before = {path.name: path.lstat() for path in folder.iterdir()}
+
+    def copy(name: str) -> px.CopyReport:
+        ends = (source, lab.at(folder / name)) if puts else (lab.at(source), folder / name)
+        return lab.copy(*ends)
+
+    for name in special:
+        report = copy(name)
+        assert report.failed == 1
+        assert "a device, a pipe or a socket is there" in report.failures[0][1]
+    if puts:
+        with pytest.raises(px.TransferError, match="a device, a pipe or a socket is there"), lab_files(lab) as files:
+            files.create(str(folder / "pipe"))
+        with lab_files(lab) as files:
+            files.create(str(folder / "link")).commit()
+        assert (folder / "real").read_text() == ""
+    assert copy("nowhere").failed == 1
+    assert copy("link").failed == 0
+    after = {path.name: path.lstat() for path in folder.iterdir()}
+    assert set(after) == set(before)
+    assert all(
+        (after[name].st_ino, after[name].st_mode) == (before[name].st_ino, before[name].st_mode)
+        for name in (*special, "link", "nowhere")
+    )
+    assert (folder / "real").read_text() == "new"
+
+
+def lab_files(lab: Lab) -> px.Files:
+    return px.Files(lab.address, identity=lab.identity)

@@ -218,6 +218,7 @@ impl Sink {
         if !system::is_at(&file, &folder, &part)? {
             return Err(io::Error::other("somebody put something else in its place"));
         }
+        system::check_place(&folder, &coming.name)?; // hours may have passed since the copy began
         partial::forget(&folder, &coming.name); // before the rename, after which another transfer may begin one
         tree.put_in_place(&folder, &part, &file, &coming, false)?;
         *lock(&coming.file) = None;
@@ -361,8 +362,26 @@ impl Tree {
             (false, None) => (here(&self.target), OsString::new()),
             (false, Some(name)) => (here(self.target.parent().unwrap_or(Path::new(""))), name.to_owned()),
         };
+        let (home, name) = self.follow(home, name)?;
         *lock(&self.home) = Some(Arc::new(self.base.open_dir(&home).map_err(system::about(&home))?));
         Ok(name)
+    }
+
+    /// Where a link leads that has the copy's name: the copy takes the place of what the link leads to, not of the link.
+    fn follow(&self, home: PathBuf, name: OsString) -> io::Result<(PathBuf, OsString)> {
+        let path = home.join(&name);
+        if name.is_empty() || !self.base.symlink_metadata(&path).is_ok_and(|there| there.is_symlink()) {
+            return Ok((home, name));
+        }
+        let real = self.base.canonicalize(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other("a link is there that leads to nothing: remove it first"),
+            _ => error,
+        })?;
+        let above = real.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match real.file_name() {
+            Some(own) => Ok((above.to_owned(), own.to_owned())),
+            None => Ok((PathBuf::from("."), OsString::new())), // the exported folder itself
+        }
     }
 
     fn home(&self) -> io::Result<Arc<Dir>> {
@@ -396,6 +415,7 @@ impl Tree {
         if may_be_there {
             match folder.symlink_metadata(&name) {
                 Ok(found) if found.is_dir() => return Err(io::Error::other("a folder is there, not a file")),
+                Ok(found) if system::is_special(&found) => return Err(io::Error::other(system::SPECIAL)),
                 Ok(found) if !self.anew && is_same(&found, size, entry.modified) => return Ok(Step::Kept),
                 _ => {}
             }
@@ -556,6 +576,7 @@ fn put_link(folder: &Dir, name: &OsStr, part: &OsStr, target: &[u8], depth: usiz
     if folder.read_link_contents(name).is_ok_and(|there| there == target) {
         return Ok(Step::Kept);
     }
+    system::check_place(folder, name)?;
     folder.symlink_contents(&target, part)?;
     folder.rename(part, folder, name).inspect_err(|_| drop(folder.remove_file(part)))?;
     Ok(Step::Copied)
@@ -675,6 +696,74 @@ mod tests {
         sink.begin(0, &entry(None, ".bashrc", Kind::File { size: 1 })).expect("begins");
         sink.whole(0, b"x").expect("is put there");
         assert_eq!(names(folder.path()), ["report.txt"]);
+    }
+
+    #[test]
+    fn pipes_are_never_replaced_also_those_that_come_meanwhile() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let is_pipe = |name: &str| {
+            use std::os::unix::fs::FileTypeExt;
+            std::fs::symlink_metadata(folder.path().join(name)).expect("is there").file_type().is_fifo()
+        };
+        let make = |name: &str| {
+            let pipe = folder.path().join(name);
+            rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("is made");
+        };
+        make("there");
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        for kind in [Kind::File { size: 0 }, Kind::File { size: 1 << 20 }, Kind::Link { target: b"x".into() }] {
+            assert!(sink.begin(1, &entry(Some(0), "there", kind)).is_err());
+        }
+        sink.begin(2, &entry(Some(0), "late", Kind::File { size: 1 << 20 })).expect("begins");
+        sink.part(2, b"x", 0).expect("is written");
+        make("late");
+        assert!(sink.finish(2).is_err());
+        sink.give_up(2);
+        assert!(is_pipe("there") && is_pipe("late"));
+        assert_eq!(names(folder.path()), ["late", "there"]);
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_what_a_named_link_leads_to_within_the_export() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (link, target) in [("link", "data/real"), ("nothing", "data/none"), ("out", "/etc/hostname")] {
+            std::os::unix::fs::symlink(target, folder.path().join(link)).expect("is linked");
+        }
+        std::fs::create_dir(folder.path().join("data")).expect("is made");
+        std::fs::write(folder.path().join("data/real"), "old").expect("is written");
+        let to = |name: &str, into: bool| {
+            let base = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+            Sink::tree(base, if into { PathBuf::new() } else { name.into() }, into, false).called(OsStr::new(name))
+        };
+        for (into, text) in [(false, b"one"), (true, b"two")] {
+            let sink = to("link", into);
+            sink.begin(0, &entry(None, "x", Kind::File { size: 3 })).expect("begins");
+            sink.whole(0, text).expect("is put there");
+            assert_eq!(std::fs::read(folder.path().join("data/real")).expect("is there"), text);
+        }
+        for name in ["nothing", "out"] {
+            assert!(to(name, false).begin(0, &entry(None, "x", Kind::File { size: 3 })).is_err(), "{name}");
+        }
+        for link in ["link", "nothing", "out"] {
+            assert!(folder.path().join(link).is_symlink(), "{link}");
+        }
+    }
+
+    #[test]
+    fn a_folders_copy_goes_into_the_folder_that_a_named_link_leads_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("data/real")).expect("is made");
+        std::fs::create_dir(folder.path().join("links")).expect("is made");
+        std::os::unix::fs::symlink("../data/real", folder.path().join("links/link")).expect("is linked");
+        let base = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+        let sink = Sink::tree(base, "links/link".into(), false, false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "a", Kind::File { size: 1 })).expect("begins");
+        sink.whole(1, b"x").expect("is put there");
+        assert_eq!(sink.end(), []);
+        assert_eq!(names(&folder.path().join("data/real")), ["a"]);
+        assert!(folder.path().join("links/link").is_symlink());
     }
 
     #[test]

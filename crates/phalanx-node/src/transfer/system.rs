@@ -83,6 +83,23 @@ pub fn rename_new(folder: &Dir, old: &OsStr, new: &OsStr) -> io::Result<()> {
     folder.remove_file(old)
 }
 
+/// Why a device, a pipe or a socket does not get a file in its place.
+pub const SPECIAL: &str =
+    "a device, a pipe or a socket is there, which no copy replaces (copy to - and redirect that to write into it)";
+
+/// Whether it is neither a file, nor a folder, nor a link: what others open by this name is more than its bytes.
+pub fn is_special(found: &cap_std::fs::Metadata) -> bool {
+    !(found.is_file() || found.is_dir() || found.is_symlink())
+}
+
+/// An error where a name is that of something special.
+pub fn check_place(folder: &Dir, name: &OsStr) -> io::Result<()> {
+    match folder.symlink_metadata(name) {
+        Ok(found) if is_special(&found) => Err(io::Error::other(SPECIAL)),
+        _ => Ok(()),
+    }
+}
+
 /// When a file was last changed; 1970 where the system does not say.
 pub fn modified(metadata: &Metadata) -> (i64, u32) {
     metadata.modified().map_or((0, 0), to_time)

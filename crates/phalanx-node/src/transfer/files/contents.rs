@@ -105,6 +105,7 @@ impl Writing {
         if new && folder.symlink_metadata(&name).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        system::check_place(&folder, &name)?;
         let part = OsString::from(format!(".{:032x}.phalanx-part", u128::from_le_bytes(random_token())));
         let there = folder.symlink_metadata(&name).ok().filter(Metadata::is_file);
         let usual = system::mask().map(|mask| MODE & !mask);
@@ -132,9 +133,11 @@ impl Writing {
         if !system::is_at(&self.file, &self.folder, &self.part)? {
             return Err(io::Error::other("somebody put something else in its place"));
         }
-        match self.new {
-            true => system::rename_new(&self.folder, &self.part, &self.name)?,
-            false => self.folder.rename(&self.part, &self.folder, &self.name)?,
+        if self.new {
+            system::rename_new(&self.folder, &self.part, &self.name)?;
+        } else {
+            system::check_place(&self.folder, &self.name)?;
+            self.folder.rename(&self.part, &self.folder, &self.name)?;
         }
         self.is_whole = true;
         Ok(())
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_and_folders_are_not_read_and_folders_not_written() {
+    fn pipes_and_folders_are_neither_read_nor_written() {
         let (path, folder) = folder();
         let pipe = path.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("is made");
@@ -238,7 +241,9 @@ mod tests {
         for name in ["pipe", "d", "no such"] {
             assert!(Reading::open(&folder, Path::new(name)).is_err(), "{name}");
         }
-        assert!(Writing::create(folder.try_clone().expect("is open"), "d".into(), false).is_err());
+        for name in ["pipe", "d"] {
+            assert!(Writing::create(folder.try_clone().expect("is open"), name.into(), false).is_err(), "{name}");
+        }
         assert!(Writing::create(folder, ".x.phalanx-part".into(), false).is_err());
     }
 }

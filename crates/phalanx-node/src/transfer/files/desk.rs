@@ -104,7 +104,8 @@ impl Desk {
             Ask::Create { handle, path, new } => {
                 self.check_room(handle)?;
                 let taken = self.room.take(OPEN)?;
-                let created = self.entry(&path, true).and_then(|(folder, name)| Writing::create(folder, name, new));
+                let place = if new { self.entry(&path, true) } else { self.entry_behind_links(&path) };
+                let created = place.and_then(|(folder, name)| Writing::create(folder, name, new));
                 self.writings.insert(handle, (created.map_err(named(&path))?, taken));
                 Answer::Done
             }
@@ -231,6 +232,18 @@ impl Desk {
             _ => return Err(refused()),
         };
         Ok((base.open_dir(here(rest.parent().unwrap_or(Path::new(""))))?, name))
+    }
+
+    /// The same of what is to be written: where a link is there, of what it leads to.
+    fn entry_behind_links(&self, path: &[u8]) -> io::Result<(Dir, OsString)> {
+        let (folder, name) = self.entry(path, true)?;
+        if !folder.symlink_metadata(&name).is_ok_and(|there| there.is_symlink()) {
+            return Ok((folder, name));
+        }
+        let (base, rest) = self.find(path, true)?;
+        let real = base.canonicalize(&rest)?;
+        let name = real.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        Ok((base.open_dir(here(real.parent().unwrap_or(Path::new(""))))?, name.to_owned()))
     }
 
     fn folder(&self, path: &[u8], writes: bool) -> io::Result<Dir> {
