@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import secrets
 import sys
 import time
 from collections import Counter
@@ -195,6 +196,8 @@ class _How:
     stripes: str | None = None
     #: Names in the top folder; empty: all.
     only: tuple[str, ...] = ()
+    #: Drawn for a copy in shares, by which an executor knows that they are of one; None: each copy has its own.
+    copy: bytes | None = None
 
 
 def _copy(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, how: _How) -> CopyReport:
@@ -212,6 +215,7 @@ def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reac
         is_new = _memory(here) is None and _is_new(here, path)
     pairs, seconds = ends.pairs(), time.monotonic()
     rate = to_rate(how.limit)
+    how = replace(how, copy=secrets.token_bytes(16))
 
     def begin(pair: striping.Pair, share: tuple[int, int] | None, fresh: bool) -> Copy:
         part = how
@@ -273,6 +277,7 @@ def _begin(
         limit=to_rate(how.limit),
         share=share,
         fresh=fresh,
+        copy=how.copy,
     )
 
 

@@ -9,9 +9,11 @@ import os
 import random
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 import phalanx as px
 import pytest
@@ -531,6 +533,43 @@ def test_nothing_is_left_of_a_cancelled_copy_but_what_it_goes_on_from(lab: Lab, 
     assert report.failed == 0
     assert target.read_bytes() == source.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == ["big"]
+
+
+@pytest.mark.parametrize("size", [1, 8_000_000])
+def test_of_two_copies_to_one_place_the_first_wins_and_the_other_is_told(lab: Lab, tmp_path: Path, size: int) -> None:
+    sources = [tmp_path / name / "tree" for name in ("one", "other")]
+    for source in sources:
+        source.mkdir(parents=True)
+        (source / "big").write_bytes(noise(8_000_000))
+        (source / "small").write_bytes(noise(size))
+    there = lab.rw / f"twice-{size}"
+    begun = Event()
+    words = {"limit": "4MB/s", "patience": 5.0, "progress": lambda now: begun.set() if now.bytes else None}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lab.copy, sources[0], lab.at(there), **words)
+        assert begun.wait(30)
+        with pytest.raises(px.TransferError, match=r"another copy by \w+, from 127\.0\.0\.1, has been writing to"):
+            lab.copy(sources[1], lab.at(there), patience=5.0)
+        assert not first.done(), "it was told before the first had ended"
+        report = first.result(60)
+    assert (report.files, report.failed, report.cuts) == (2, 0, 0)
+    assert look(there) == look(sources[0])
+    assert lab.copy(sources[0], lab.at(there)).kept == 2
+
+
+def test_copies_of_other_names_into_one_folder_and_two_from_one_place_go_on_together(lab: Lab, tmp_path: Path) -> None:
+    folder = lab.rw / "beside"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(noise(3_000_000))
+    puts = [(tmp_path / name, lab.at(f"{folder}{end}")) for name, end in (("a", ""), ("b", ""))]
+    gets = [(lab.at(folder / "a"), tmp_path / f"back-{number}") for number in range(2)]
+    words = {"limit": "3MB/s", "patience": 5.0}
+    for pairs in (puts, gets):
+        with ThreadPoolExecutor(2) as pool:
+            reports = [job.result(60) for job in [pool.submit(lab.copy, *pair, **words) for pair in pairs]]
+        assert [(report.files, report.cuts) for report in reports] == [(1, 0), (1, 0)]
+    assert all((tmp_path / f"back-{number}").read_bytes() == noise(3_000_000) for number in range(2))
 
 
 @pytest.mark.parametrize("puts", [True, False])

@@ -149,6 +149,8 @@ fn request_of(direction: Direction, path: PathBuf, level: Level) -> Message {
         limit,
         share: None,
         fresh: false,
+        copy: [0; 16],
+        name: Vec::new(),
     })
 }
 

@@ -4,7 +4,7 @@ use crate::errors::{identity, raise};
 use crate::policy::Words;
 use phalanx_core::wire::transfer::{Direction, Filter, Share, Target};
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::{Member, Role, random_token};
 use phalanx_node::transfer::{self as node, CopyError, Here, Job, Report};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,10 +20,10 @@ impl Copy {
     /// Between the executor at `address` and this machine, to it, if it `puts`; or from the executor at `source` to it. A path
     /// of None: `memory`, so many bytes that are made up or thrown away. `into`: the copy goes into the folder there, under
     /// its own name. `limit`: bytes/s, 0: none. `share`: number and count, where others copy the rest at the same time;
-    /// `fresh`: this copies all after its shares, one of which made the top folder.
+    /// `fresh`: this copies all after its shares, one of which made the top folder. `copy`: 16 bytes that all shares of one copy have alike.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, include, exclude, only, patience, limit, share, fresh))]
+    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, include, exclude, only, patience, limit, share, fresh, copy))]
     fn new(
         address: &str,
         source: Option<&str>,
@@ -47,6 +47,7 @@ impl Copy {
         limit: u64,
         share: Option<(u16, u16)>,
         fresh: bool,
+        copy: Option<[u8; 16]>,
     ) -> PyResult<Copy> {
         let parse = |address: &str| address.parse::<Address>().map_err(|error| raise("TransferError", error));
         let address = parse(address)?;
@@ -83,6 +84,7 @@ impl Copy {
             limit,
             share,
             fresh,
+            copy: copy.unwrap_or_else(random_token),
         };
         Ok(Copy(node::Copy::start(job).map_err(|error| raise("TransferError", error))?))
     }

@@ -103,6 +103,10 @@ pub struct Request {
     pub share: Option<Share>,
     /// Shares of the same copy came before, and one of them made the top folder: it counts as new.
     pub fresh: bool,
+    /// Drawn for each copy. Its shares have the same, and its end that reconnects after a cut: that one takes over from itself.
+    pub copy: [u8; 16],
+    /// Name of what is copied to an executor: in one folder, copies of other names do not disturb each other.
+    pub name: Vec<u8>,
 }
 
 /// One of several copies of the same, each between other machines: files of its own, and ranges of large ones.

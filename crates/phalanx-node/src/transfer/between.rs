@@ -48,15 +48,16 @@ pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> R
     let _ending = Ending([&links[0], &links[1]]);
     let level = least(job, &sends, &receives)?;
     let levels = taken(job, level, &sends, &receives);
+    let name = to_bytes(&asked(from).map_err(|error| CopyError::Refused(error.to_string()))?);
     let request = |direction, target: &Target| {
         let target = target.clone();
         let threads = job.threads.unwrap_or(0);
         let filter = job.filter.clone();
-        let Job { checked, anew, limit, share, fresh, .. } = *job;
-        Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh }
+        let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
+        let name = name.clone();
+        Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh, copy, name }
     };
     let (get, put) = (request(Direction::Get, from), request(Direction::Put, &job.there));
-    let name = to_bytes(&asked(from).map_err(|error| CopyError::Refused(error.to_string()))?);
     let expect = Message::Expect { request: put, levels, name, certificate: sends.certificate.clone() };
     let answer = sends.keep_waiting(|| receives.ask(&expect))?;
     let Message::Ticket { ticket } = answer else { return Err(receives.nonsense()) };

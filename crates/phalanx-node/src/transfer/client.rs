@@ -8,7 +8,7 @@ use super::exports::own;
 use super::job::{CopyError, Here, Job, Report, Shared, asked};
 use super::sink::Sink;
 use super::source::Source;
-use super::system::about;
+use super::system::{about, to_bytes};
 use phalanx_core::wire::transfer::{Direction, Filter, Message, Request};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
@@ -117,8 +117,9 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let end = Arc::new(open_here(job, common).map_err(refused)?);
     let (direction, target, threads) = (job.direction, job.there.clone(), job.threads.unwrap_or(0));
     let filter = if direction == Direction::Get { job.filter.clone() } else { Filter::default() };
-    let Job { checked, anew, limit, share, fresh, .. } = *job;
-    let request = Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh };
+    let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
+    let name = name_here(&job.here).map_err(refused)?;
+    let request = Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh, copy, name };
     let Message::Begun { token } = called.ask(&Message::Begin(request))? else { return Err(called.nonsense()) };
     shared.set_end(&end);
     let protection = Protection { level, checked: job.checked };
@@ -126,6 +127,12 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let Ran { totals, streams, lost, altered, setup } = called.run(&end, token, terms, |_| ())?;
     let (failures, cuts, elapsed) = (end.common().failures(), 0, Duration::ZERO);
     Ok(Report { level, why, streams, totals, failures, lost, altered, cuts, setup, elapsed })
+}
+
+/// The name of what is copied from here, as [`Source::open`] gives it.
+fn name_here(here: &Here) -> io::Result<Vec<u8>> {
+    let Here::Path { path, .. } = here else { return Ok(Vec::new()) };
+    Ok(std::path::absolute(path)?.file_name().map(to_bytes).unwrap_or_default())
 }
 
 fn open_here(job: &Job, common: Arc<Common>) -> io::Result<End> {

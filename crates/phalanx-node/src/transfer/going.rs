@@ -10,6 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Transfers at a time.
 const MOST: usize = 64;
@@ -73,6 +74,7 @@ pub struct Gathering {
     pub protection: Protection,
     pub request: Request,
     pub end: End,
+    pub since: Instant,
 }
 
 /// A copy that another executor is to begin here.

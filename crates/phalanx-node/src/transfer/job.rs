@@ -57,6 +57,8 @@ pub struct Job {
     pub share: Option<Share>,
     /// All is copied after its shares, and one of them made the top folder.
     pub fresh: bool,
+    /// Of the copy and its shares, by which an executor tells it from another to the same place.
+    pub copy: [u8; 16],
 }
 
 /// Why nothing, or not everything, was tried.

@@ -40,6 +40,8 @@ pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether another transfer has ended.
 const SOON: Duration = Duration::from_millis(10);
+/// A transfer lives that was heard of and goes on for so long: one whose end was killed is heard to end well before.
+const SETTLED: Duration = Duration::from_millis(100);
 
 /// Serves copies to and from this machine.
 pub struct Service {
@@ -147,15 +149,15 @@ impl Service {
     ) -> io::Result<Option<Totals>> {
         let Guest { link, ear, from, user, certificate, levels } = guest;
         let (reader, heard) = ear.into_parts();
-        self.supersede(&user, &request);
         let end = match self.begin(&link, &request, name, levels) {
             Ok(end) => end,
             Err(error) => return Err(self.refuse(&link, reader, &user, &error)),
         };
         let protection = Protection { level: request.level, checked: request.checked };
         let token: Token = random_token()[..12].try_into().expect("is longer");
-        let gathering = Arc::new(Gathering { from, user: user.clone(), certificate, protection, request, end });
-        if let Err(error) = self.add(token, &gathering) {
+        let since = Instant::now();
+        let gathering = Arc::new(Gathering { from, user: user.clone(), certificate, protection, request, end, since });
+        if let Err(error) = self.enter(token, &gathering) {
             return Err(self.refuse(&link, reader, &user, &error));
         }
         let _leaving = Leaving(self, token);
@@ -190,30 +192,51 @@ impl Service {
         files::serve(peer, &files::Terms { member, policy, accepted, exports, guests, closed, log })
     }
 
-    /// A user who begins the same again has lost the first one, which may not know yet: it ends now.
-    fn supersede(&self, user: &str, request: &Request) {
-        let is_same = |one: &Arc<Gathering>| {
-            let same_target = one.request.direction == request.direction && one.request.target == request.target;
-            // The copy of all follows its shares, those of the same number each other, and new ones a copy of all that writes.
-            let index = |request: &Request| request.share.map(|share| share.index);
-            let is_all = |request: &Request| request.share.is_none();
-            let puts_all = request.direction == Direction::Put && is_all(&one.request);
-            let same_share = index(&one.request) == index(request) || is_all(request) || puts_all;
-            same_target && same_share && one.user == user && matches!(request.target, Target::Path { .. })
-        };
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            let Some(other) = lock(&self.going).waiting.values().find(|one| is_same(one)).cloned() else { return };
-            other.end.common().link.close();
+    /// Lets a transfer in once no other one writes to the same place.
+    ///
+    /// A copy that begins again has lost its first connection, which may not know yet: that one ends now. Another copy is
+    /// refused as long as the first one lives: otherwise both would reconnect and end each other for ever. The first one may
+    /// be of a user whose machine is gone, so that it only counts as alive once it has been heard of since.
+    fn enter(&self, token: Token, gathering: &Arc<Gathering>) -> io::Result<()> {
+        let (began, mut watched) = (Instant::now(), None::<Watched>);
+        let is_one_folder = gathering.request.direction == Direction::Put && self.is_folder(&gathering.request);
+        loop {
+            let (other, gathered, relation) = {
+                let mut going = lock(&self.going);
+                let relations =
+                    going.waiting.iter().map(|(token, one)| (token, one, relate(one, gathering, is_one_folder)));
+                let in_the_way = relations.filter(|(.., relation)| *relation != Relation::None);
+                // Another copy first: who is refused has ended nothing.
+                let found = in_the_way.max_by_key(|(.., relation)| *relation == Relation::Other);
+                let Some(found) = found.map(|(token, one, relation)| (*token, one.clone(), relation)) else {
+                    going.room(&gathering.user)?;
+                    going.waiting.insert(token, gathering.clone());
+                    return Ok(());
+                };
+                found
+            };
+            let is_late = began.elapsed() >= PATIENCE;
+            if relation == Relation::Same || is_late {
+                gathered.end.common().link.close();
+            } else {
+                let is_same = |watched: &Watched| watched.token == other;
+                let watching = watched.take().filter(is_same).unwrap_or_else(|| Watched::new(other, &gathered));
+                if watched.insert(watching).lives(&gathered) {
+                    return Err(refused(in_use(&gathered)));
+                }
+            }
+            if began.elapsed() >= PATIENCE * 3 / 2 {
+                return Err(refused("an earlier copy to the same place does not end here"));
+            }
             thread::sleep(SOON);
         }
     }
 
-    fn add(&self, token: Token, gathering: &Arc<Gathering>) -> io::Result<()> {
-        let mut going = lock(&self.going);
-        going.room(&gathering.user)?;
-        going.waiting.insert(token, gathering.clone());
-        Ok(())
+    /// Whether what a request names is a folder here.
+    fn is_folder(&self, request: &Request) -> bool {
+        let Target::Path { path, .. } = &request.target else { return false };
+        let found = to_path(path).and_then(|path| self.exports.find(&path, true));
+        found.is_ok_and(|(base, rest)| rest.as_os_str().is_empty() || base.metadata(rest).is_ok_and(|it| it.is_dir()))
     }
 
     fn begin(&self, link: &Arc<Link>, request: &Request, name: Option<&[u8]>, levels: LevelSet) -> io::Result<End> {
@@ -293,6 +316,79 @@ impl Service {
         peer.socket.set_patience(None)?;
         gathering.end.add(number, peer.socket, shaken, gathering.protection)
     }
+}
+
+/// What a transfer is to one that is about to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    None,
+    /// An earlier connection of the same copy.
+    Same,
+    /// Another copy to the same place.
+    Other,
+}
+
+/// `is_folder`: their target is one, so that files of other names go into it beside each other.
+fn relate(one: &Gathering, new: &Gathering, is_folder: bool) -> Relation {
+    let (old, request) = (&one.request, &new.request);
+    let same_target = old.direction == request.direction && old.target == request.target;
+    let Target::Path { folder, .. } = request.target else { return Relation::None };
+    if !same_target || one.user != new.user {
+        return Relation::None;
+    }
+    if old.copy != request.copy {
+        let beside = (folder || is_folder) && old.name != request.name;
+        let (one, other) = (&old.filter.only, &request.filter.only);
+        let apart = !one.is_empty() && !other.is_empty() && !one.iter().any(|name| other.contains(name));
+        return match request.direction {
+            Direction::Put if !beside && !apart => Relation::Other,
+            _ => Relation::None,
+        };
+    }
+    // The copy of all follows its shares, those of the same number each other, and new ones a copy of all that writes.
+    let index = |request: &Request| request.share.map(|share| share.index);
+    let puts_all = old.direction == Direction::Put && old.share.is_none();
+    let follows = index(old) == index(request) || request.share.is_none() || puts_all;
+    if follows { Relation::Same } else { Relation::None }
+}
+
+/// A copy to the same place, while it is not known whether it lives.
+struct Watched {
+    token: Token,
+    /// Bytes that its link had received when it was looked at first.
+    received: u64,
+    heard: Option<Instant>,
+}
+
+impl Watched {
+    fn new(token: Token, one: &Gathering) -> Watched {
+        Watched { token, received: received(one), heard: None }
+    }
+
+    /// Whether it was heard of, and did not end right after: what was on its way when it was killed is no sign of life.
+    fn lives(&mut self, one: &Gathering) -> bool {
+        if one.end.common().totals().is_some() {
+            return false; // it has ended, and is about to leave
+        }
+        if self.heard.is_none() && received(one) != self.received {
+            self.heard = Some(Instant::now());
+        }
+        self.heard.is_some_and(|at| at.elapsed() >= SETTLED)
+    }
+}
+
+fn received(one: &Gathering) -> u64 {
+    one.end.common().link.counters().received.load(Ordering::Relaxed)
+}
+
+/// Why a copy does not begin: who writes to its place.
+fn in_use(other: &Gathering) -> String {
+    let Target::Path { path, .. } = &other.request.target else { return "it is written already".to_owned() };
+    let path = crate::remote::printable(&String::from_utf8_lossy(path));
+    let (user, from, seconds) = (&other.user, other.from, other.since.elapsed().as_secs());
+    format!(
+        "another copy by {user}, from {from}, has been writing to {path} for {seconds} s: wait until it ends, or end it"
+    )
 }
 
 fn to_path(path: &[u8]) -> io::Result<PathBuf> {
