@@ -82,10 +82,10 @@ def sync(
     :func:`phalanx.copy`: between two executors, the bytes go straight from the first to the second.
 
     Copied is what has another size or time; with ``checksum``, what has another size or content (BLAKE3, computed at
-    each end): a file of the same content only gets the time. With ``delete``, what the source does not have goes, links
-    as links, before anything is copied. What ``include`` and ``exclude`` leave out is neither copied nor deleted. If
-    the source could not be listed as a whole, nothing is deleted. ``dry_run`` changes nothing, and
-    tells also what is certain to fail.
+    each end): a file of the same content only gets the time. Where only permissions differ, only these are set. With
+    ``delete``, what the source does not have goes, links as links, before anything is copied. What ``include`` and
+    ``exclude`` leave out is neither copied nor deleted. If the source could not be listed as a whole, nothing is
+    deleted. ``dry_run`` changes nothing, and tells also what is certain to fail.
 
     What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
     where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
@@ -246,8 +246,11 @@ class _Plan:
                         self.changes.append(Change("changed", entry.path))
                         if entry.modified == other.modified:
                             self.times[entry.path] = _another_time(entry.modified)
-                    elif entry.modified != other.modified:
-                        self.times[entry.path] = entry.modified
+                    else:
+                        if entry.modified != other.modified:
+                            self.times[entry.path] = entry.modified
+                        if _has_other_mode(entry, other):
+                            self.changes.append(Change("changed", entry.path))
 
     def apply(self, target: _End) -> None:
         """Removes what is to go, and sets times."""
@@ -292,9 +295,14 @@ def _another_time(time: int) -> int:
 def _differs(entry: Entry, other: Entry) -> bool:
     if entry.kind != other.kind:
         return True
-    if entry.kind == "file":
-        return (entry.size, entry.modified) != (other.size, other.modified)
-    return entry.target != other.target
+    if entry.kind == "file" and (entry.size, entry.modified) != (other.size, other.modified):
+        return True
+    return entry.target != other.target or _has_other_mode(entry, other)
+
+
+def _has_other_mode(entry: Entry, other: Entry) -> bool:
+    """Whether permission bits differ; those of links mean nothing."""
+    return entry.kind != "link" and None not in (entry.mode, other.mode) and entry.mode != other.mode
 
 
 def _is_in_the_way(entry: Entry, other: Entry) -> bool:

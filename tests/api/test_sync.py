@@ -113,6 +113,31 @@ def test_only_what_differs_is_copied_and_what_is_gone_goes(lab: Lab) -> None:
     assert look(lab.target) == look(lab.source)
 
 
+@pytest.mark.parametrize("checksum", [False, True])
+def test_permissions_arrive_and_nothing_else_is_sent(lab: Lab, checksum: bool) -> None:
+    tree(lab.source)
+    lab.sync()
+    modes = {"1.csv": 0o600, "2.txt": 0o755, "a/b": 0o700}
+    for path, mode in modes.items():
+        (lab.source / path).chmod(mode)
+    assert changes(lab.sync(dry_run=True, checksum=checksum)) == [("changed", path) for path in modes]
+    report = lab.sync(checksum=checksum)
+    assert report.copied is not None
+    assert (report.copied.files, report.copied.kept, report.failures) == (4, 4, [])
+    assert {path: stat.S_IMODE((lab.target / path).stat().st_mode) for path in modes} == modes
+    assert changes(lab.sync(dry_run=True, checksum=checksum)) == []
+
+
+def test_a_target_that_is_a_link_to_a_folder_is_that_folder(lab: Lab, tmp_path: Path) -> None:
+    tree(lab.source)
+    (tmp_path / "other" / "real").mkdir()
+    (tmp_path / "other" / "real" / "extra").write_text("x")
+    lab.target.symlink_to("real")
+    assert lab.sync(delete=True).deleted == 1
+    assert lab.target.is_symlink()
+    assert look(tmp_path / "other" / "real") == look(lab.source)
+
+
 def test_a_dry_run_tells_of_what_could_not_be_done(lab: Lab) -> None:
     tree(lab.source)
     os.mkfifo(lab.source / "pipe")

@@ -36,10 +36,11 @@ def sync(
 ) -> int:
     """Make the folder DST like SRC; one of them, or each, is HOST:/PATH or HOST:PORT:/PATH.
 
-    Only what differs in size or time is copied; between two executors, the bytes go straight from one to the other.
-    DST is the copy itself; where it ends with a slash, SRC goes into it under its own name. With --delete, what SRC
-    does not have is removed, but never what was excluded, never through a link, and nothing at all where SRC could not
-    be listed as a whole. One folder cannot lie in the other. The exit code is 1 if something could not be done.
+    Only what differs in size or time is copied, and permissions are set where they differ; between two executors, the
+    bytes go straight from one to the other. DST is the copy itself; where it ends with a slash, SRC goes into it under
+    its own name. With --delete, what SRC does not have is removed, but never what was excluded, never through a link,
+    and nothing at all where SRC could not be listed as a whole. One folder cannot lie in the other. The exit code is 1
+    if something could not be done.
     """
     with shown(json_wanted) as bar:
         task = bar.add_task(Path(source).name or source, total=None)

@@ -416,7 +416,11 @@ impl Tree {
             match folder.symlink_metadata(&name) {
                 Ok(found) if found.is_dir() => return Err(io::Error::other("a folder is there, not a file")),
                 Ok(found) if system::is_special(&found) => return Err(io::Error::other(system::SPECIAL)),
-                Ok(found) if !self.anew && is_same(&found, size, entry.modified) => return Ok(Step::Kept),
+                Ok(found) if !self.anew && is_same(&found, size, entry.modified) => {
+                    if system::fit_mode(folder, &name, &found, entry.mode).is_ok() {
+                        return Ok(Step::Kept);
+                    } // somebody else owns it: the copy that takes its place has the mode
+                }
                 _ => {}
             }
         }
@@ -764,6 +768,20 @@ mod tests {
         assert_eq!(sink.end(), []);
         assert_eq!(names(&folder.path().join("data/real")), ["a"]);
         assert!(folder.path().join("links/link").is_symlink());
+    }
+
+    #[test]
+    fn a_file_that_is_there_gets_the_mode_of_its_source() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a");
+        let kind = Kind::File { size: 0 };
+        for (mode, is_kept) in [(0o755, false), (0o600, true), (0o000, true), (0o640, true)] {
+            let sink = sink(folder.path(), false);
+            sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+            let step = sink.begin(1, &Entry { mode: Some(mode), ..entry(Some(0), "a", kind.clone()) }).expect("begins");
+            assert_eq!(matches!(step, Step::Kept), is_kept, "{mode:o}");
+            assert_eq!(std::fs::metadata(&file).expect("is there").permissions().mode() & 0o777, mode);
+        }
     }
 
     #[test]

@@ -182,6 +182,17 @@ mod unix {
         file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777))
     }
 
+    /// Gives a file in a folder its permission bits, if it has others.
+    pub fn fit_mode(folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata, wanted: Option<u32>) -> io::Result<()> {
+        use cap_std::fs::PermissionsExt;
+        match wanted.map(|wanted| wanted & 0o777) {
+            Some(wanted) if mode(found) != Some(wanted) => {
+                folder.set_permissions(name, cap_std::fs::Permissions::from_mode(wanted))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Permission bits, where the system has such.
     pub fn mode(metadata: &cap_std::fs::Metadata) -> Option<u32> {
         use cap_std::fs::PermissionsExt;
@@ -272,6 +283,10 @@ mod portable {
     }
 
     pub fn set_mode(_: &File, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub fn fit_mode(_: &Dir, _: &OsStr, _: &cap_std::fs::Metadata, _: Option<u32>) -> io::Result<()> {
         Ok(())
     }
 
