@@ -49,8 +49,11 @@ class Mapped(Run):
         mailbox: _native.Mailbox,
         program: Program,
         wake: Callable[[Submitted], None],
+        most: int | None,
     ) -> None:
         super().__init__(native, mailbox, program, AHEAD)
+        #: The most calls that travel together; None: as many as the engine finds best.
+        self._most = most
         self._wake = wake
         self._tasks: Iterator[tuple[Any, ...]] = iter(())
         #: Calls that were read from an iterator.
@@ -97,6 +100,8 @@ class Mapped(Run):
 
     def feed(self, room: int) -> None:
         """Sends up to so many calls. They stay in the hand until that is done."""
+        # What is fed at once is cut by the engine, and never joined.
+        room = room if self._most is None else min(room, self._most)
         missing = max(room - len(self._hand), 0)
         self._hand.extend(islice(self._tasks, missing))
         missing = min(room - len(self._hand), len(self._queue))

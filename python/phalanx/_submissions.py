@@ -84,9 +84,14 @@ class Submissions:
         return future
 
     def map(
-        self, function: Callable[..., Any], iterables: tuple[Iterable[Any], ...], timeout: float | None
+        self,
+        function: Callable[..., Any],
+        iterables: tuple[Iterable[Any], ...],
+        timeout: float | None,
+        most: int | None = None,
     ) -> Generator[Any, None, None]:
-        """The results of the function for the first items of all iterables, for the second ones, and so on."""
+        """The results of the function for the first items of all iterables, for the second ones, and so on. At most
+        ``most`` calls travel together."""
         end = None if timeout is None else timeout + monotonic()
         self.check_process()
         ready = at_hand(iterables)
@@ -102,7 +107,7 @@ class Submissions:
             return _no_results(unstaged)
         with self._lock:
             self._check_not_shut_down()
-            mapped = self._open_map(self._calls_of(function, key, code).program)
+            mapped = self._open_map(self._calls_of(function, key, code).program, most)
             if self._thread is None:
                 self._start_to_collect()
         try:
@@ -245,8 +250,8 @@ class Submissions:
         if not program.staged and not program.maps:
             self._native.forget(program.number)
 
-    def _open_map(self, program: Program) -> Mapped:
-        mapped = Mapped(self._native, self._mailbox, program, self._wake)
+    def _open_map(self, program: Program, most: int | None) -> Mapped:
+        mapped = Mapped(self._native, self._mailbox, program, self._wake, most)
         at_once(map(program.maps.add, (mapped.number,)), map(self._runs.__setitem__, (mapped.number,), (mapped,)))
         return mapped
 

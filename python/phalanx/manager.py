@@ -194,7 +194,7 @@ class Manager(Executor):
         fn: Callable[..., T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
-        chunksize: int = 1,
+        chunksize: int | None = None,
         buffersize: int | None = None,
     ) -> Generator[T, None, None]:
         """Calls ``fn`` with the items of all iterables, as :meth:`concurrent.futures.Executor.map`.
@@ -211,8 +211,8 @@ class Manager(Executor):
         timeout
             Seconds from the call of ``map`` on in which a result that is waited for must come.
         chunksize
-            Not needed: how many calls travel together follows from how long they take, as for :meth:`compute`. It is
-            checked, so that programs for :class:`concurrent.futures.ProcessPoolExecutor` run unchanged.
+            The most calls that travel together. Not needed: by default their number follows from how long they take, as
+            for :meth:`compute`. Without effect beside ``buffersize``.
         buffersize
             The most calls whose results were not read, as in Python 3.14. The iterables are then read as
             the results are.
@@ -237,10 +237,10 @@ class Manager(Executor):
         >>> list(manager.map(pow, [2, 3], [5, 2]))
         [32, 9]
         """
-        if chunksize < 1:
+        if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if buffersize is None:
-            return self._submissions.map(fn, iterables, timeout)
+            return self._submissions.map(fn, iterables, timeout, chunksize)
         if not isinstance(buffersize, int):
             raise TypeError("buffersize must be an integer or None")
         if buffersize < 1:

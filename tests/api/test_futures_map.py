@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import json
 import os
 import signal
 import threading
@@ -39,6 +40,17 @@ def test_a_chunksize_is_checked_and_changes_no_result(manager: px.Manager) -> No
             manager.map(tasks.double, [1], chunksize=chunksize)
     for chunksize in (1, 7, 256, 10**9):
         assert list(manager.map(tasks.double, range(500), chunksize=chunksize)) == list(range(0, 1000, 2))
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+@pytest.mark.parametrize("chunksize", [1, 7])
+def test_at_most_chunksize_calls_travel_together(tmp_path: Path, kind: Callable[[Any], Any], chunksize: int) -> None:
+    with px.Manager(contract=px.ParDegree(2), journal=tmp_path / "journal") as manager:
+        assert list(manager.map(tasks.identity, kind(range(3000)), chunksize=chunksize)) == list(range(3000))
+    facts = map(json.loads, (tmp_path / "journal").read_text().splitlines())
+    together = [fact["tasks"] for fact in facts if fact["fact"] == "fired"]
+    assert sum(together) >= 3000
+    assert max(together) <= chunksize
 
 
 def test_the_calls_of_a_map_travel_together(tmp_path: Path) -> None:

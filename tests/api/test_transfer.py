@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import phalanx as px
 import pytest
@@ -564,7 +565,7 @@ def test_copies_of_other_names_into_one_folder_and_two_from_one_place_go_on_toge
         (tmp_path / name).write_bytes(noise(3_000_000))
     puts = [(tmp_path / name, lab.at(f"{folder}{end}")) for name, end in (("a", ""), ("b", ""))]
     gets = [(lab.at(folder / "a"), tmp_path / f"back-{number}") for number in range(2)]
-    words = {"limit": "3MB/s", "patience": 5.0}
+    words: dict[str, Any] = {"limit": "3MB/s", "patience": 5.0}
     for pairs in (puts, gets):
         with ThreadPoolExecutor(2) as pool:
             reports = [job.result(60) for job in [pool.submit(lab.copy, *pair, **words) for pair in pairs]]

@@ -1,6 +1,6 @@
 //! The control link between a user's manager and an executor: what both ends do alike.
 
-use phalanx_core::level::{Level, Levels, Mark};
+use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::encode;
 use phalanx_net::link::Link;
 use serde::Serialize;

@@ -12,6 +12,12 @@ const SHORTEST: usize = 4;
 /// A segment that none of so many bodies needed is not going to be needed.
 const LONG_UNUSED: u64 = 4 * SLOTS as u64;
 
+/// Free memory waits for one call of [`Pool::trim`] more for each so many bytes, since fresh memory takes as long as that: a
+/// body of 1 GB needs 0.4 s to fill it, so it would be given back before the next body could use it.
+const BYTES_PER_CALL: usize = 128 << 20;
+/// Calls that it waits for at most: about 4 s.
+const MOST_CALLS: usize = 9;
+
 /// A body in a segment, to be told to the receiver.
 #[derive(Debug)]
 pub(crate) struct Filled {
@@ -75,6 +81,8 @@ pub(crate) struct Pool {
     /// How many were sent, and how many of them before the last call of [`Pool::trim`].
     bodies: u64,
     trimmed: u64,
+    /// Calls of [`Pool::trim`] since the last body.
+    calls: usize,
 }
 
 impl Pool {
@@ -114,10 +122,14 @@ impl Pool {
         slots.min_by_key(|(_, slot)| (rank(slot), slot.last)).map_or(0, |(number, _)| number)
     }
 
-    /// Gives back the memory of segments that are free, if no body was sent since the last call; of those that no body has
-    /// needed for long, if there was one.
+    /// Gives back the memory of segments that are free, if no body was sent since the last call, or the last few of them
+    /// where it is much; of those that no body has needed for long, if there was one.
     pub fn trim(&mut self) {
-        let is_idle = std::mem::replace(&mut self.trimmed, self.bodies) == self.bodies;
+        let was_used = std::mem::replace(&mut self.trimmed, self.bodies) != self.bodies;
+        self.calls = if was_used { 0 } else { self.calls.saturating_add(1) };
+        let free = self.slots.iter().filter(|slot| slot.is_free()).filter_map(|slot| slot.segment.as_ref());
+        let bytes: usize = free.map(|segment| segment.capacity()).sum();
+        let is_idle = self.calls > (bytes / BYTES_PER_CALL).min(MOST_CALLS - 1);
         for slot in &mut self.slots {
             let is_unused = is_idle || self.bodies - slot.last > LONG_UNUSED;
             if (is_unused && slot.is_free()) || slot.segment.as_ref().is_some_and(|it| it.is_abandoned()) {

@@ -83,6 +83,20 @@ fn segments_that_are_not_used_are_given_back() {
 }
 
 #[test]
+fn much_memory_waits_longer_for_the_next_body() {
+    let _alone = alone();
+    let (mut pool, mut table) = both();
+    let long = [Bytes::from(vec![1; 300 << 20])];
+    drop(take(&mut table, pool.fill(&long).expect("there is memory")));
+    (0..3).for_each(|_| pool.trim()); // one that notes the body, and two
+    let filled = pool.fill(&long).expect("there is memory");
+    assert!(!filled.place.fresh, "it was given back at once");
+    drop(take(&mut table, filled));
+    (0..4).for_each(|_| pool.trim());
+    assert!(pool.fill(&long).expect("there is memory").place.fresh, "it was kept");
+}
+
+#[test]
 fn a_body_that_a_fork_sees_too_is_not_written_over() {
     let _alone = alone();
     let (mut pool, mut table) = both();
