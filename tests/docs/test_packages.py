@@ -43,8 +43,10 @@ def test_integration_installs_all_packages_and_runs_everything_once(tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize("goal", ["test", "suites"])
-def test_integration_fails_when_a_part_fails_and_runs_the_others(goal: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("goal", "expected"), [("test", 1), ("suites", 0)])
+def test_integration_fails_when_a_test_of_ours_fails_and_runs_the_others(
+    goal: str, expected: int, tmp_path: Path
+) -> None:
     code, calls = calls_of_ci(tmp_path, f'case "$*" in *{goal}*) exit 2;; esac')
-    assert code == 1
+    assert code == expected
     assert len([call for call in calls if call.startswith("make ")]) == 2
