@@ -33,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=8, help="random programs that are run by two libraries of MPI")
 
 
+def pytest_sessionstart() -> None:
+    """What a shell starts in its background ignores Ctrl-C, and so would all that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="module")
 def runtime_folder() -> Iterator[Path]:
     """A folder for the sockets of this user's processes that is gone afterwards; short, as their names must be."""
