@@ -723,9 +723,7 @@ mod tests {
         sink.part(2, b"x", 0).expect("is written");
         make("late");
         assert!(sink.finish(2).is_err());
-        sink.give_up(2);
         assert!(is_pipe("there") && is_pipe("late"));
-        assert_eq!(names(folder.path()), ["late", "there"]);
     }
 
     #[test]
@@ -740,9 +738,9 @@ mod tests {
             let base = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
             Sink::tree(base, if into { PathBuf::new() } else { name.into() }, into, false).called(OsStr::new(name))
         };
-        for (into, text) in [(false, b"one"), (true, b"two")] {
+        for (into, text) in [(false, &b"one"[..]), (true, b"another")] {
             let sink = to("link", into);
-            sink.begin(0, &entry(None, "x", Kind::File { size: 3 })).expect("begins");
+            sink.begin(0, &entry(None, "x", Kind::File { size: text.len() as u64 })).expect("begins");
             sink.whole(0, text).expect("is put there");
             assert_eq!(std::fs::read(folder.path().join("data/real")).expect("is there"), text);
         }
