@@ -416,10 +416,13 @@ impl Tree {
             match folder.symlink_metadata(&name) {
                 Ok(found) if found.is_dir() => return Err(io::Error::other("a folder is there, not a file")),
                 Ok(found) if system::is_special(&found) => return Err(io::Error::other(system::SPECIAL)),
-                Ok(found) if !self.anew && is_same(&found, size, entry.modified) => {
-                    if system::fit_mode(folder, &name, &found, entry.mode).is_ok() {
-                        return Ok(Step::Kept);
-                    } // somebody else owns it: the copy that takes its place has the mode
+                // Where somebody else owns it, the copy that takes its place has the mode.
+                Ok(found)
+                    if !self.anew
+                        && is_same(&found, size, entry.modified)
+                        && system::fit_mode(folder, &name, &found, entry.mode).is_ok() =>
+                {
+                    return Ok(Step::Kept);
                 }
                 _ => {}
             }
