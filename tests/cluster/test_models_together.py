@@ -8,14 +8,23 @@ import sys
 from cluster.grid import PATIENCE, Grid
 
 BOTH = """
+import socket
 import sys
+import time
 import phalanx as px
+
+def where(number):
+    time.sleep(0.01)
+    return socket.gethostname()
 
 def speak(number):
     print("task", number)
+    time.sleep(0.002)
     return number
 
 with px.Manager(px.Hosts("hosts.txt"), contract=px.ParDegree(4)) as manager:
+    while {*manager.compute(where, range(16))} != {"left", "right"}:
+        pass  # one of them is still being recruited
     print(sum(manager.compute(speak, range(400))))
     result = px.mpirun("hostname", hosts=px.Hosts("hosts.txt"), capture_output=True)
     print(sorted(result.stdout.split()), [it.machine for it in result.ranks])
