@@ -726,7 +726,9 @@ mod tests {
         sink.part(2, b"x", 0).expect("is written");
         make("late");
         assert!(sink.finish(2).is_err());
+        sink.give_up(2);
         assert!(is_pipe("there") && is_pipe("late"));
+        assert_eq!(names(folder.path()), [".late.phalanx-part", "late", "there"]); // what came stays, to be resumed
     }
 
     #[test]
