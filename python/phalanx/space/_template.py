@@ -32,6 +32,8 @@ Formal = tuple[tuple[str, ...], str | None, int | None] | str
 
 #: Types whose values stand for nothing but themselves.
 VALUES = {str, int, float, bytes, bool, list, types.NoneType}
+#: The type of what Python's ``type`` statement makes (from 3.12 on), as NDArray of numpy 2.5.
+_ALIASES: Any = getattr(typing, "TypeAliasType", ())
 _PLAIN: dict[object, str] = {
     bool: "bool",
     int: "int",
@@ -56,11 +58,16 @@ def formal_of(element: Any) -> Formal | None:
         return None
     if kind is type and (element in _PLAIN or _is_array(element)):
         return (_PLAIN.get(element, "array"),), None, None
-    if isinstance(element, types.UnionType) or typing.get_origin(element) is typing.Union:
+    origin = typing.get_origin(element)
+    if isinstance(element, _ALIASES):
+        return formal_of(element.__value__)
+    if isinstance(origin, _ALIASES):
+        return formal_of(origin.__value__[typing.get_args(element)])
+    if isinstance(element, types.UnionType) or origin is typing.Union:
         return _union(typing.get_args(element))
-    if _is_array(typing.get_origin(element)):
+    if _is_array(origin):
         return _array(*typing.get_args(element))
-    if origin := typing.get_origin(element):
+    if origin:
         raise SpaceError(
             f"{element} is no formal: a template cannot look into it, so write {origin.__name__} or px.ANY"
         )
