@@ -18,8 +18,14 @@ struct Mount {
 /// A folder, by its path without links, and those above it: those that are seen, and in its file system above what is seen.
 /// Where the system does not tell, only this process knows them again.
 pub fn places(path: &Path) -> Vec<Place> {
+    places_by(path, system_tells())
+}
+
+/// The same by what the system tells: the number of the boot, and the mounts.
+fn places_by(path: &Path, told: Option<(String, Vec<Mount>)>) -> Vec<Place> {
     static PROCESS: OnceLock<String> = OnceLock::new();
-    let found = system_tells().map(|(boot, mounts)| (boot, above(path, &mounts)));
+    let path: PathBuf = path.components().collect(); // `a/` and `a` are one folder
+    let found = told.map(|(boot, mounts)| (boot, above(&path, &mounts)));
     let (key, folders) = found.filter(|(_, folders)| !folders.is_empty()).unwrap_or_else(|| {
         let process = PROCESS.get_or_init(|| format!("{:?}", random_token()));
         (process.clone(), path.ancestors().map(|path| (String::new(), path.to_owned())).collect())
@@ -106,6 +112,15 @@ nonsense
         assert!(shown.contains(&told("/srv/lab")[0]) && shown.contains(&told("/")[0]));
         assert_eq!(told("/data")[0], told("/srv/lab/my data")[0]);
         assert_eq!(told("/data/tmp/x")[..3], ["0:5 /x", "0:5 /", "8:2 /lab/my data"]);
+    }
+
+    #[test]
+    fn a_folder_is_the_same_with_a_slash_behind_it_also_where_the_system_tells_nothing() {
+        // In a chroot no mount may be told that its root lies in.
+        for told in [system_tells, || None, || Some(("boot".into(), Vec::new()))] {
+            let [plain, slash] = ["/a/b", "/a/b/"].map(|path| places_by(Path::new(path), told()));
+            assert_eq!(plain, slash);
+        }
     }
 
     #[test]
