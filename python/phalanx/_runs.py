@@ -126,15 +126,22 @@ class Calls(Run):
         #: When the last call came, and how many of its burst had come then.
         self._last = 0.0
         self._burst = 0
+        self._series = 0
 
     def add(self, future: Submitted, token: Any) -> bool:
         """Takes a call, and sends it unless it is better gathered with others; whether it is the first of these."""
         now = perf_counter()
-        self._burst = 1 if now - self._last > GAP else self._burst + 1
-        self._last = now
         pending = self.pending
+        # A call that follows the answer to the one before is no burst, however soon it comes.
+        is_alone = not self.sent and not pending
+        if now - self._last > GAP:
+            self._burst = 1
+        elif not is_alone:
+            self._burst += 1
+        self._series = 1 if now - self._last > PAUSE else self._series + 1
+        self._last = now
         pending.append((future, token))
-        if self._burst <= SHORT_BURST and len(self.sent) < self._few:
+        if is_alone or (self._burst <= SHORT_BURST and len(self.sent) < self._few):
             self.send()
         elif len(pending) >= self._next_full:
             self.send()
@@ -152,7 +159,7 @@ class Calls(Run):
         return 0 < len(self.pending) < GATHERED and perf_counter() - self._last < GAP
 
     def is_in_burst(self) -> bool:
-        return self._burst > SHORT_BURST and perf_counter() - self._last < PAUSE
+        return self._series > SHORT_BURST and perf_counter() - self._last < PAUSE
 
     def waits(self) -> bool:
         return bool(self.pending)

@@ -23,7 +23,7 @@ from phalanx._mapping import Mapped, at_hand
 from phalanx._outcomes import read_outcome
 from phalanx._runs import GAP, PAUSE, Calls, Program, Run
 from phalanx._staging import code_of, identify, stage
-from phalanx._tokens import UNKNOWN, Code
+from phalanx._tokens import UNKNOWN, Code, unpack
 from phalanx.security import marks_of
 
 #: Seconds after which a thread that waits for outcomes looks around.
@@ -328,7 +328,8 @@ class Submissions:
                 if left <= 0:
                     return 0
                 self._receive(left, eager=True)
-                self._handle()
+                if not self._handle_one():
+                    self._handle()
             return timeout
         finally:
             if any(acquired):
@@ -359,6 +360,29 @@ class Submissions:
         """Waits for outcomes. In one step of C, so that a Ctrl-C comes before it or after it and loses none."""
         arrived = map(self._native.take, (self._mailbox,), (patience,), (eager,))
         self._received.extend(chain.from_iterable(arrived))
+
+    def _handle_one(self) -> bool:
+        """Does what :meth:`_handle` does, in a third of the time, where all that came is one plain result of a function
+        without calls that wait; whether that is so. Interrupted by a Ctrl-C, it leaves the outcome where it was."""
+        with self._lock:
+            if len(self._received) != 1 or self._shut_down:
+                return False
+            number, kind, first, what = self._received[0]
+            run = self._runs.get(number)
+            if not isinstance(run, Calls) or run.pending or kind != "results" or what[0] != 1 or what[2] is not None:
+                return False
+            future = run.sent[first]
+            try:
+                (result,) = unpack(what)
+            except Exception:
+                return False  # that is told there
+            calls_back = future.settle(result, None)
+            _, taken = run.answered(range(first, first + 1))
+            at_once(taken, map(deque.popleft, (self._received,)))
+        if calls_back:
+            self._to_call_back.append(future)
+            self._settle_all()
+        return True
 
     def _handle(self) -> bool:
         """Sends what there is room for now, and settles futures; whether there were any."""

@@ -270,7 +270,7 @@ impl Interpreter {
                 has_trimmed = true;
                 phalanx_net::memory::give_back();
             }
-            self.must(reader.poll(BEAT, &mut |frame| self.inbox.push(&self.link, frame)));
+            self.must(reader.poll_soon(BEAT, &mut |frame| self.inbox.push(&self.link, frame)));
         };
         self.must(self.link.listen(true).map_err(LinkError::from));
         message

@@ -77,6 +77,14 @@ impl Engine {
         self.interpreters.values().any(|it| !it.in_flight.is_empty())
     }
 
+    /// The interpreter that fires the only task that is under way, where there is only one.
+    pub fn only_call(&self) -> Option<InterpreterId> {
+        let mut busy = self.interpreters.iter().filter(|(_, it)| !it.in_flight.is_empty());
+        let (id, interpreter) = busy.next()?;
+        let is_only = busy.next().is_none() && interpreter.in_flight.len() == 1;
+        (is_only && interpreter.in_flight[0].tasks() == 1).then_some(*id)
+    }
+
     /// Looks for what goes better elsewhere.
     pub(super) fn look(&mut self, now: Duration) {
         self.ask_back_what_waits(now);

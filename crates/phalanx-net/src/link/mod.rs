@@ -6,6 +6,7 @@
 
 mod finisher;
 mod reader;
+mod spin;
 mod writer;
 
 pub use finisher::Finisher;

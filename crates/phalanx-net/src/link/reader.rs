@@ -1,11 +1,14 @@
 //! The receiving half of a link, for one thread.
 
+use super::spin::Spin;
 use super::writer::ALONE;
 use super::{Counters, Link, LinkError};
 use crate::copy::copy;
 use crate::frames::{Assembler, Frame, Gate};
 use crate::memory::{File, Table};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
+#[cfg(target_os = "linux")]
+use crate::socket::Waker;
 use crate::tls::Greeting;
 use phalanx_core::level::Level;
 use socket2::MaybeUninitSlice;
@@ -43,6 +46,7 @@ pub struct Reader {
     patience: Option<Duration>,
     /// Files may come with the bytes.
     shares: bool,
+    spin: Spin,
 }
 
 /// A block whose payload is read straight into the body that it belongs to.
@@ -77,6 +81,7 @@ impl Reader {
             direct: None,
             patience: None,
             shares: false,
+            spin: Spin::default(),
         }
     }
 
@@ -127,6 +132,26 @@ impl Reader {
     /// Waits up to `pause` for bytes, by the calling thread alone, and reads what is there.
     pub fn poll(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.link.socket().wait_readable(pause)? { self.read_all(on_frame) } else { Ok(()) }
+    }
+
+    /// The same where bytes are expected at once: waits with a spin first, while that pays.
+    pub fn poll_soon(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        let socket = self.link.socket();
+        let is_ready = self.spin.until(|| socket.wait_readable(Duration::ZERO))? || socket.wait_readable(pause)?;
+        if is_ready { self.read_all(on_frame) } else { Ok(()) }
+    }
+
+    /// The same, and returns early where another thread uses the waker.
+    #[cfg(target_os = "linux")]
+    pub fn poll_beside(
+        &mut self,
+        waker: &Waker,
+        pause: Duration,
+        on_frame: &mut impl FnMut(Frame),
+    ) -> Result<(), LinkError> {
+        let socket = self.link.socket();
+        let is_ready = self.spin.until(|| socket.wait_readable(Duration::ZERO))? || waker.wait_beside(socket, pause)?;
+        if is_ready { self.read_all(on_frame) } else { Ok(()) }
     }
 
     /// Waits up to `pause` for bytes in the read itself, on a link that was made with [`Link::direct`], and reads what is

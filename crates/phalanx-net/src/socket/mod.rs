@@ -4,12 +4,14 @@ mod line;
 mod listener;
 #[cfg(unix)]
 mod unix;
+mod waker;
 #[cfg(not(unix))]
 mod without;
 
 pub use listener::Listener;
 #[cfg(target_os = "linux")]
 pub(crate) use unix::wait_for_events;
+pub use waker::Waker;
 
 use crate::address::Address;
 use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};

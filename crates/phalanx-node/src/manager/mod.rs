@@ -3,20 +3,26 @@
 //! Each recruited interpreter has a control thread, as in paper 000: it reads answers, lets the engine decide,
 //! and writes what is fired next. Whoever makes the engine decide also carries out what it commands.
 
+mod mailbox;
+mod seat;
+#[cfg(all(test, unix))]
+mod tests;
+
+pub use mailbox::Mailbox;
+
 use crate::journal::{Journal, Summary};
-use crate::prints::{Prints, Show, Voice};
-use crate::recruit::{Hold, Recruit, RecruitError, Source};
+use crate::prints::{Prints, Show};
+use crate::recruit::{Recruit, RecruitError, Source};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
 use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions};
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
-use phalanx_core::level::{Agreed, Level};
+use phalanx_core::level::Agreed;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::link::{Link, LinkError};
 use phalanx_net::sync::lock;
-use std::cell::Cell;
+use seat::Seat;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -29,8 +35,6 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(150);
 /// How often work is looked for that interpreters without any could take: a time slice, for no work is late before.
 const LOOK: Duration = Duration::from_millis(20);
-/// After so many ticks without a word it is asked whether the interpreter's process lives.
-const QUIET: u32 = 5;
 /// After so many ticks memory that was not used is given back. It is used again at once where arrays keep coming.
 const TICKS_OF_IDLE_MEMORY: u32 = 3;
 /// An interpreter that is not ready after this long is not going to be.
@@ -54,81 +58,6 @@ pub struct Options {
     pub show: Option<Show>,
 }
 
-/// Where a reader of runs finds their outcomes.
-#[derive(Debug, Default)]
-pub struct Mailbox {
-    state: Mutex<Outcomes>,
-    arrived: Condvar,
-    arrived_for_eager: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Outcomes {
-    waiting: VecDeque<(RunId, Outcome)>,
-    /// How many were taken so far.
-    taken: u64,
-    /// Readers that wait for an outcome of their own, and are woken before one that reads for others.
-    eager: usize,
-    /// Of the two kinds of readers, those that shall look around though nothing arrived.
-    nudged: [bool; 2],
-}
-
-impl Mailbox {
-    /// All outcomes that are there; waits up to `patience` for the first one, or for a nudge, and as long for `settle`, which
-    /// says whether what was printed before them was shown.
-    fn take(
-        &self,
-        patience: Duration,
-        eager: bool,
-        settle: impl FnOnce(Duration) -> bool,
-    ) -> VecDeque<(RunId, Outcome)> {
-        let kind = usize::from(eager);
-        let mut outcomes = lock(&self.state);
-        if !patience.is_zero() {
-            outcomes.eager += kind;
-            let arrived = if eager { &self.arrived_for_eager } else { &self.arrived };
-            let nothing = |outcomes: &mut Outcomes| outcomes.waiting.is_empty() && !outcomes.nudged[kind];
-            let waited = arrived.wait_timeout_while(outcomes, patience, nothing);
-            outcomes = waited.unwrap_or_else(PoisonError::into_inner).0;
-            outcomes.eager -= kind;
-        }
-        outcomes.nudged[kind] = false;
-        let (some, last) = (!outcomes.waiting.is_empty(), outcomes.taken + outcomes.waiting.len() as u64);
-        drop(outcomes);
-        match some && settle(patience) {
-            true => self.take_until(last),
-            false => VecDeque::new(),
-        }
-    }
-
-    /// Those of all so far up to this number, of which another thread may have taken some meanwhile.
-    fn take_until(&self, last: u64) -> VecDeque<(RunId, Outcome)> {
-        let mut outcomes = lock(&self.state);
-        let count = (last.saturating_sub(outcomes.taken) as usize).min(outcomes.waiting.len());
-        outcomes.taken += count as u64;
-        let later = outcomes.waiting.split_off(count);
-        std::mem::replace(&mut outcomes.waiting, later)
-    }
-
-    /// Makes whoever waits, or waits next, look around: what they wait for may have come another way.
-    pub fn nudge(&self) {
-        lock(&self.state).nudged = [true; 2];
-        self.arrived.notify_all();
-        self.arrived_for_eager.notify_all();
-    }
-
-    /// [`Mailbox::tell`] must follow.
-    fn put(&self, run: RunId, outcome: Outcome) {
-        lock(&self.state).waiting.push_back((run, outcome));
-    }
-
-    /// Wakes a reader. Apart from putting, which happens under the engine's lock: a reader that is woken needs that too.
-    fn tell(&self) {
-        let for_eager = lock(&self.state).eager > 0;
-        if for_eager { self.arrived_for_eager.notify_one() } else { self.arrived.notify_one() }
-    }
-}
-
 /// Computes programs on recruited interpreters. Closing it ends everything it started.
 pub struct Manager {
     core: Arc<Core>,
@@ -149,24 +78,6 @@ struct Core {
     next_id: AtomicU32,
     closed: AtomicBool,
     myself: Weak<Core>,
-}
-
-/// A recruited interpreter's link and hold.
-struct Seat {
-    link: Arc<Link>,
-    hold: Mutex<Box<dyn Hold>>,
-    voice: Arc<Voice>,
-    looked: Mutex<Looked>,
-}
-
-/// What was seen of a link when it was looked at last.
-#[derive(Debug, Default)]
-struct Looked {
-    received: u64,
-    sent: u64,
-    blocked: bool,
-    /// How many times in a row nothing was heard.
-    quiet: u32,
 }
 
 impl Manager {
@@ -254,8 +165,12 @@ impl Manager {
     /// The outcomes in a mailbox; waits up to `patience` for the first one, before others if `eager`. What was printed
     /// before them has been shown.
     pub fn take(&self, mailbox: &Mailbox, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
+        let began = Instant::now();
+        if eager && !patience.is_zero() {
+            self.core.read_for(mailbox, patience);
+        }
         let printed = |patience| self.core.prints.settle(patience);
-        let outcomes = mailbox.take(patience, eager, printed);
+        let outcomes = mailbox.take(patience.saturating_sub(began.elapsed()), eager, printed);
         if !outcomes.is_empty() {
             let mut engine = lock(&self.core.engine);
             for (run, outcome) in &outcomes {
@@ -269,8 +184,8 @@ impl Manager {
 
     /// What the journal's facts add up to so far.
     pub fn summary(&self) -> Summary {
-        for (id, seat) in lock(&self.core.seats).iter() {
-            self.core.journal.spent_so_far(&seat.spent(*id));
+        for seat in lock(&self.core.seats).values() {
+            self.core.journal.spent_so_far(&seat.spent());
         }
         self.core.journal.summary()
     }
@@ -283,7 +198,7 @@ impl Manager {
         self.core.closed.store(true, Ordering::Release);
         let seats: Vec<_> = lock(&self.core.seats).drain().collect();
         for (id, seat) in &seats {
-            self.core.journal.record(&seat.spent(*id));
+            self.core.journal.record(&seat.spent());
             self.core.journal.record(&Fact::Dismissed { interpreter: *id });
             seat.link.close();
         }
@@ -376,21 +291,42 @@ impl Core {
 
     /// The control of one interpreter: from its first message to its end.
     fn control(&self, id: InterpreterId, recruit: Recruit) {
-        let Recruit { link, reader, name, machine, agreed, hold } = recruit;
-        let voice = Voice::new(id, &name, &link);
-        let seat = Arc::new(Seat { link: link.clone(), hold: Mutex::new(hold), voice, looked: Mutex::default() });
+        let seat = Arc::new(Seat::new(id, recruit));
         lock(&self.seats).insert(id, seat.clone());
         if self.closed.load(Ordering::Acquire) {
             lock(&self.seats).remove(&id); // closed before it could see this seat
             lock(&seat.hold).end();
             return;
         }
-        let (began, ready, mut violation) = (Instant::now(), Cell::new(false), None);
-        let on_frame = |frame: Frame| match decode(&frame.header) {
-            Ok(FromInterpreter::Ready { pid }) if !ready.replace(true) => {
-                let (name, machine, level) = (name.clone(), machine.clone(), link.levels().base);
+        let began = Instant::now();
+        let end = seat.attend(
+            PAUSE,
+            |frame| self.on_frame(&seat, frame),
+            || {
+                let late = !seat.is_ready.load(Ordering::Relaxed) && began.elapsed() > READY_PATIENCE;
+                if self.closed.load(Ordering::Acquire) || late {
+                    seat.link.close();
+                }
+            },
+        );
+        let cause = seat.cause(end);
+        if lock(&self.seats).remove(&id).is_some() {
+            self.prints.end(&seat.voice, lock(&seat.hold).last_words());
+            self.journal.record(&seat.spent()); // not where closing has told it already
+        }
+        if !self.closed.load(Ordering::Acquire) {
+            self.ended(&seat, cause);
+        }
+    }
+
+    /// What an interpreter says. Called by the thread that reads its link.
+    fn on_frame(&self, seat: &Seat, frame: Frame) {
+        let (id, link) = (seat.id, &seat.link);
+        match decode(&frame.header) {
+            Ok(FromInterpreter::Ready { pid }) if !seat.is_ready.swap(true, Ordering::Relaxed) => {
+                let (name, machine, level) = (seat.name.clone(), seat.machine.clone(), link.levels().base);
                 self.drive(|engine, now| engine.on(now, Event::Recruited { id, name, machine, pid, level }));
-                let Agreed { levels, why, weaker } = agreed.clone();
+                let Agreed { levels, why, weaker } = seat.agreed.clone();
                 let weaker = weaker.contains(&true);
                 self.journal.record(&Fact::Protected { interpreter: id, levels, why, weaker });
             }
@@ -399,7 +335,7 @@ impl Core {
                     link.close();
                 }
             }
-            Ok(message) if ready.get() => {
+            Ok(message) if seat.is_ready.load(Ordering::Relaxed) => {
                 if !matches!(message, FromInterpreter::Beat) {
                     self.prints.answers(&seat.voice);
                 }
@@ -407,29 +343,30 @@ impl Core {
             }
             Ok(_) => link.close(),
             Err(error) => {
-                violation = Some(error);
+                let _ = seat.violation.set(error);
                 link.close();
             }
-        };
-        let end = reader.run(PAUSE, on_frame, |link| {
-            let late = !ready.get() && began.elapsed() > READY_PATIENCE;
-            if self.closed.load(Ordering::Acquire) || late {
-                link.close();
-            }
-        });
-        let cause = cause_of(end, violation, &seat);
-        if lock(&self.seats).remove(&id).is_some() {
-            self.prints.end(&seat.voice, lock(&seat.hold).last_words());
-            self.journal.record(&seat.spent(id)); // not where closing has told it already
-        }
-        if !self.closed.load(Ordering::Acquire) {
-            self.ended(id, &name, ready.get(), cause);
         }
     }
 
-    fn ended(&self, id: InterpreterId, name: &str, ready: bool, cause: Cause) {
-        self.drive(|engine, now| match ready {
-            true => engine.on(now, Event::Lost { id, cause }),
+    /// Reads the link of the only interpreter at work while a reader waits for the outcome of the only call that is under
+    /// way, until the outcome is there or `patience` is over: the control thread need not be woken to wake the reader.
+    fn read_for(&self, mailbox: &Mailbox, patience: Duration) {
+        #[cfg(target_os = "linux")]
+        if let Some(seat) = self.seat_of_only_call() {
+            seat.read_for(mailbox, patience, |frame| self.on_frame(&seat, frame));
+        }
+    }
+
+    fn seat_of_only_call(&self) -> Option<Arc<Seat>> {
+        let id = lock(&self.engine).only_call()?;
+        lock(&self.seats).get(&id).cloned()
+    }
+
+    fn ended(&self, seat: &Seat, cause: Cause) {
+        let Seat { id, name, .. } = seat;
+        self.drive(|engine, now| match seat.is_ready.load(Ordering::Relaxed) {
+            true => engine.on(now, Event::Lost { id: *id, cause }),
             false => engine.on(now, Event::RecruitFailed { reason: format!("{name} did not start: {cause}") }),
         });
         self.room.notify_all();
@@ -472,49 +409,11 @@ impl Core {
                 self.give_memory_back();
             }
             self.end_links_of_the_dead();
-            let signs: Vec<Event> = lock(&self.seats).iter().filter_map(|(id, seat)| seat.sign_of_life(*id)).collect();
+            let signs: Vec<Event> = lock(&self.seats).values().filter_map(|seat| seat.sign_of_life()).collect();
             self.drive(|engine, now| {
                 signs.into_iter().for_each(|sign| engine.on(now, sign));
                 engine.on(now, Event::Tick);
             });
         }
-    }
-}
-
-impl Seat {
-    /// What went over the link so far.
-    fn spent(&self, interpreter: InterpreterId) -> Fact {
-        let levels = Level::ALL.map(|level| &self.link.counters().levels[level as usize]);
-        let bytes = levels.map(|spent| spent.bytes.load(Ordering::Relaxed));
-        let protection = levels.map(|spent| spent.protection.load(Ordering::Relaxed));
-        Fact::Spent { interpreter, bytes, protection }
-    }
-
-    /// What shows since the last call that the interpreter lives.
-    fn sign_of_life(&self, id: InterpreterId) -> Option<Event> {
-        let mut looked = lock(&self.looked);
-        let counters = self.link.counters();
-        let (received, sent) = (counters.received.load(Ordering::Relaxed), counters.sent.load(Ordering::Relaxed));
-        let blocked = self.link.is_blocked();
-        // A full socket takes bytes again only when its other end has read some.
-        let took = looked.blocked && sent != looked.sent;
-        let came = received != looked.received || self.link.has_unread();
-        let quiet = if took || came { 0 } else { looked.quiet.saturating_add(1) };
-        *looked = Looked { received, sent, blocked, quiet };
-        match quiet {
-            0 => Some(Event::Heard { id }),
-            QUIET.. if self.hold.try_lock().is_ok_and(|hold| hold.is_alive()) => Some(Event::Alive { id }),
-            _ => None,
-        }
-    }
-}
-
-fn cause_of(end: LinkError, violation: Option<WireError>, seat: &Seat) -> Cause {
-    let cause = lock(&seat.hold).cause();
-    match (violation, end) {
-        (Some(error), _) | (None, LinkError::Wire(error)) => Cause::Protocol { what: error.to_string() },
-        (None, error) if error.is_attack() => Cause::Attacked,
-        (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
-        (None, LinkError::Ended | LinkError::Closed) => cause,
     }
 }

@@ -1,0 +1,163 @@
+//! A recruited interpreter as its manager sees it: link, hold, and signs of life.
+
+use super::mailbox::Mailbox;
+use crate::prints::Voice;
+use crate::recruit::{Hold, Recruit};
+use phalanx_core::error::WireError;
+use phalanx_core::event::{Cause, Event, Fact};
+use phalanx_core::ids::InterpreterId;
+use phalanx_core::level::{Agreed, Level};
+use phalanx_net::frames::Frame;
+use phalanx_net::link::{Link, LinkError, Reader};
+use phalanx_net::sync::{lock, try_lock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// After so many ticks without a word it is asked whether the interpreter's process lives.
+const QUIET: u32 = 5;
+
+/// A recruited interpreter's link and hold.
+pub(super) struct Seat {
+    pub id: InterpreterId,
+    pub name: String,
+    pub machine: String,
+    pub agreed: Agreed,
+    pub link: Arc<Link>,
+    pub hold: Mutex<Box<dyn Hold>>,
+    pub voice: Arc<Voice>,
+    /// Its first message came.
+    pub is_ready: AtomicBool,
+    /// What it sent that no interpreter may send.
+    pub violation: OnceLock<WireError>,
+    reading: Mutex<Reading>,
+    looked: Mutex<Looked>,
+}
+
+/// The half of the link that is read, by one thread at a time: the control thread, or one that waits for its result and
+/// thereby spares the control thread's wake-up.
+struct Reading {
+    reader: Reader,
+    /// Why the link has ended.
+    end: Option<LinkError>,
+}
+
+/// What was seen of a link when it was looked at last.
+#[derive(Debug, Default)]
+struct Looked {
+    received: u64,
+    sent: u64,
+    blocked: bool,
+    /// How many times in a row nothing was heard.
+    quiet: u32,
+}
+
+impl Seat {
+    pub fn new(id: InterpreterId, recruit: Recruit) -> Seat {
+        let Recruit { link, reader, name, machine, agreed, hold } = recruit;
+        Seat {
+            id,
+            voice: Voice::new(id, &name, &link),
+            name,
+            machine,
+            agreed,
+            link,
+            hold: Mutex::new(hold),
+            is_ready: AtomicBool::new(false),
+            violation: OnceLock::new(),
+            reading: Mutex::new(Reading { reader, end: None }),
+            looked: Mutex::default(),
+        }
+    }
+
+    /// Reads the link until it ends, for its control thread; why it ended. `on_frame` gets the frames that no other thread
+    /// reads meanwhile; `on_pause` is called whenever nothing is there to read, at least every `pause`.
+    pub fn attend(&self, pause: Duration, mut on_frame: impl FnMut(Frame), on_pause: impl Fn()) -> LinkError {
+        loop {
+            // Where another thread reads just now, it reads all there is.
+            if let Some(mut reading) = try_lock(&self.reading) {
+                self.read(&mut reading, |reader| reader.read_all(&mut on_frame));
+            }
+            on_pause();
+            let waited = self.link.wait(pause);
+            if waited.is_ok() && !self.link.is_closed() {
+                continue;
+            }
+            let mut reading = lock(&self.reading);
+            self.read(&mut reading, |_| waited.map(drop).map_err(LinkError::from));
+            if let Some(end) = reading.end.take() {
+                return end;
+            }
+        }
+    }
+
+    /// Reads the link for a thread that waits for what comes, until that is in the mailbox, `patience` is over, or the link
+    /// has ended, which its control thread tells.
+    #[cfg(target_os = "linux")]
+    pub fn read_for(&self, mailbox: &Mailbox, patience: Duration, mut on_frame: impl FnMut(Frame)) {
+        let Some(mut reading) = try_lock(&self.reading) else { return };
+        let Some(waker) = mailbox.begin_reading() else { return };
+        let end = Instant::now() + patience;
+        // Bytes wake this thread only.
+        self.read(&mut reading, |_| self.link.listen(false).map_err(LinkError::from));
+        while !mailbox.calls_reader() && !self.link.is_closed() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.read(&mut reading, |reader| reader.poll_beside(&waker, left, &mut on_frame));
+        }
+        self.read(&mut reading, |_| self.link.listen(true).map_err(LinkError::from));
+        mailbox.end_reading();
+    }
+
+    /// Does a step of reading. An error ends the link, and is kept for the control thread.
+    fn read(&self, reading: &mut Reading, step: impl FnOnce(&mut Reader) -> Result<(), LinkError>) {
+        let outcome = step(&mut reading.reader);
+        let was_closed_here = self.link.is_closed();
+        if let Err(error) = outcome {
+            reading.end.get_or_insert(if was_closed_here { LinkError::Closed } else { error });
+            self.link.close();
+        } else if was_closed_here {
+            reading.end.get_or_insert(LinkError::Closed);
+        }
+    }
+
+    /// What went over the link so far.
+    pub fn spent(&self) -> Fact {
+        let levels = Level::ALL.map(|level| &self.link.counters().levels[level as usize]);
+        let bytes = levels.map(|spent| spent.bytes.load(Ordering::Relaxed));
+        let protection = levels.map(|spent| spent.protection.load(Ordering::Relaxed));
+        Fact::Spent { interpreter: self.id, bytes, protection }
+    }
+
+    /// What shows since the last call that the interpreter lives.
+    pub fn sign_of_life(&self) -> Option<Event> {
+        let (mut looked, id) = (lock(&self.looked), self.id);
+        let counters = self.link.counters();
+        let (received, sent) = (counters.received.load(Ordering::Relaxed), counters.sent.load(Ordering::Relaxed));
+        let blocked = self.link.is_blocked();
+        // A full socket takes bytes again only when its other end has read some.
+        let took = looked.blocked && sent != looked.sent;
+        let came = received != looked.received || self.link.has_unread();
+        let quiet = if took || came { 0 } else { looked.quiet.saturating_add(1) };
+        *looked = Looked { received, sent, blocked, quiet };
+        match quiet {
+            0 => Some(Event::Heard { id }),
+            QUIET.. if self.hold.try_lock().is_ok_and(|hold| hold.is_alive()) => Some(Event::Alive { id }),
+            _ => None,
+        }
+    }
+
+    /// Why the interpreter is lost whose link has ended so.
+    pub fn cause(&self, end: LinkError) -> Cause {
+        let cause = lock(&self.hold).cause();
+        match (self.violation.get(), end) {
+            (Some(error), _) => Cause::Protocol { what: error.to_string() },
+            (None, LinkError::Wire(error)) => Cause::Protocol { what: error.to_string() },
+            (None, error) if error.is_attack() => Cause::Attacked,
+            (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
+            (None, LinkError::Ended | LinkError::Closed) => cause,
+        }
+    }
+}
