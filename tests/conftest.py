@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import hangs
 import pytest
 from skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_unconfigure
 
@@ -37,6 +38,12 @@ def pytest_sessionstart() -> None:
     """What a shell starts in its background ignores Ctrl-C, and so would all that the tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
+    """A test that hangs ends its process, and pytest-xdist starts another one."""
+    return hangs.set_timer(item, settings.timeout, processes)
 
 
 @pytest.fixture(scope="module")
