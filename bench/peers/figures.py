@@ -75,6 +75,7 @@ CLAIMS = (
     Claim("grain of 90 %, private", "grain", "phalanx-private", SECURED_PEERS, 0.4, False),
     Claim("1 MB in and out, clear, against the best peer", "bytes", "phalanx", CLEAR_PEERS, 1.3, True),
     Claim("100 MB in and out, clear, against the best peer", "bytes_100", "phalanx", CLEAR_PEERS, 1, True),
+    Claim("1 MB in and out, private, against the best with TLS", "bytes", "phalanx-private", SECURED_PEERS, 1.3, True),
     Claim("1 MB in and out, private, against ours clear", "bytes", "phalanx-private", ("phalanx",), 0.65, True),
     Claim("filter 0.5 ms + render 1.5 ms, makespan/ideal", "pipeline", "phalanx", CLEAR_PEERS, 1.08, False),
     Claim("2000 × 10 µs, then 8 × 0.5 s, makespan/ideal", "jump", "phalanx", ("pool",), 1.1, False),
