@@ -46,13 +46,28 @@ class Submitted(Future[Any]):
     _exception: BaseException | None = None
     #: The call's token from when it is sent until it is settled, for an error that names it.
     sent: Any = None
+    # Made when they are first needed, as for few of many futures: two lists less for the garbage collector to visit.
+    _lazy_waiters: list[Any] | None = None
+    _lazy_callbacks: list[Any] | None = None
 
     def __init__(self, collector: Collector) -> None:
         # Instead of the standard library's own, which makes a Condition.
         self._condition = Gate()  # type: ignore[assignment]
-        self._waiters: list[Any] = []
-        self._done_callbacks: list[Any] = []
         self._collector = collector
+
+    @property
+    def _waiters(self) -> list[Any]:
+        """What the standard library's ``wait`` and ``as_completed`` put here, under the lock."""
+        if self._lazy_waiters is None:
+            self._lazy_waiters = []
+        return self._lazy_waiters
+
+    @property
+    def _done_callbacks(self) -> list[Any]:
+        """What the standard library's ``add_done_callback`` puts here, under the lock."""
+        if self._lazy_callbacks is None:
+            self._lazy_callbacks = []
+        return self._lazy_callbacks
 
     def result(self, timeout: float | None = None) -> Any:
         """What the call returned, as :meth:`concurrent.futures.Future.result`."""
@@ -93,14 +108,14 @@ class Submitted(Future[Any]):
                 self._exception = error
                 self._state = FINISHED
                 self.sent = None
-                for waiter in self._waiters:
+                for waiter in self._lazy_waiters or ():
                     (waiter.add_result if error is None else waiter.add_exception)(self)
             self._condition.notify_all()
-        return bool(self._done_callbacks)
+        return bool(self._lazy_callbacks)
 
     def call_back(self) -> None:
         """Calls the callbacks, each once. May be done again."""
-        callbacks = self._done_callbacks
+        callbacks = self._lazy_callbacks
         while callbacks:
             try:
                 callbacks.pop(0)(self)
