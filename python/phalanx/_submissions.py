@@ -376,12 +376,10 @@ class Submissions:
                 (result,) = unpack(what)
             except Exception:
                 return False  # that is told there
-            calls_back = future.settle(result, None)
+            to_call_back = [future] if future.settle(result, None) else []
             _, taken = run.answered(range(first, first + 1))
-            at_once(taken, map(deque.popleft, (self._received,)))
-        if calls_back:
-            self._to_call_back.append(future)
-            self._settle_all()
+            at_once(taken, map(self._to_call_back.append, to_call_back), map(deque.popleft, (self._received,)))
+        self._settle_all()
         return True
 
     def _handle(self) -> bool:

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import phalanx as px
 import pytest
 from api import tasks
 from phalanx import _futures, _mapping, _runs, _submissions
+
+if TYPE_CHECKING:  # scripts of other tests import this module
+    from conftest import Eventually
 
 #: Where a Ctrl-C must not tear anything apart.
 FILES = {module.__file__ for module in (_futures, _mapping, _runs, _submissions)}
@@ -74,3 +77,21 @@ def test_ctrl_c_at_any_moment_neither_loses_results_nor_mixes_them_up(manager: p
             finally:
                 sys.setprofile(None)
     assert [future.result(timeout=30) for _, future in futures] == [2 * number for number, _ in futures]
+
+
+def test_ctrl_c_at_any_moment_of_a_wait_loses_no_callback(manager: px.Manager, eventually: Eventually) -> None:
+    called: list[Future[int]] = []
+    futures: list[Future[int]] = []
+    gc.collect()
+    for moment in range(1, 80):
+        futures.append(manager.submit(tasks.double, moment))
+        futures[-1].add_done_callback(called.append)
+        with suppress(KeyboardInterrupt):
+            try:
+                sys.setprofile(interrupting(moment))
+                futures[-1].result(timeout=30)
+            finally:
+                sys.setprofile(None)
+    assert [future.result(timeout=30) for future in futures] == [2 * moment for moment in range(1, 80)]
+    eventually(lambda: len(called) >= len(futures), what="all callbacks")
+    assert sorted(map(id, called)) == sorted(map(id, futures)), "each once"
