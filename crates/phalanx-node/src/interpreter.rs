@@ -195,7 +195,8 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
             Link::new(data, Some(shaken), MAX_BODY)?
         }
     };
-    let printing = Printing::begin(&link, &tether)?;
+    let reads_rest = !begin.path.is_empty(); // the parent is the user's own program
+    let printing = Printing::begin(&link, &tether, reads_rest)?;
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
         let _ = tether.read(&mut [0]);
         end_process(0);

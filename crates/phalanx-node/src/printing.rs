@@ -21,9 +21,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 /// Bytes read at once: as many as a pipe holds.
 const AT_ONCE: usize = 64 << 10;
+/// Where the parent reads what a killed process has left in its pipes, what was printed last stays there for so many steps of
+/// 1 ms: a task that prints and is killed at once loses nothing. A person at a terminal does not notice them.
+const LINGER_STEPS: u32 = 10;
+/// Unless there is so much: whatever prints shall not wait for room in the pipe (64 KiB).
+const MUCH: u64 = 16 << 10;
 /// For the last words of a process that a signal ends, in steps of 1 ms.
 const CRASH_STEPS: u32 = 1000;
 const KINDS: [Kind; 2] = [Kind::Output, Kind::Error];
@@ -45,12 +51,14 @@ pub struct Printing {
     sending: AtomicBool,
     /// The strongest mark of anything that was fired so far: no line tells where its data comes from.
     mark: Mutex<Mark>,
+    /// The parent reads what is left.
+    lingers: bool,
 }
 
 impl Printing {
     /// Puts pipes in the place of the process's standard output and error. The parent gets the reading ends too: when the
-    /// process has ended, what was left in them is not lost.
-    pub fn begin(link: &Arc<Link>, tether: &Socket) -> io::Result<Arc<Printing>> {
+    /// process has ended, what was left in them is not lost where the parent `reads_rest`.
+    pub fn begin(link: &Arc<Link>, tether: &Socket, reads_rest: bool) -> io::Result<Arc<Printing>> {
         let (output, output_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (errors, error_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         for pipe in [&output, &errors] {
@@ -67,6 +75,7 @@ impl Printing {
             turn: Mutex::new(vec![0; AT_ONCE]),
             sending: AtomicBool::new(false),
             mark: Mutex::new(Mark::None),
+            lingers: reads_rest,
         });
         let reading = printing.clone();
         thread::Builder::new().name("phalanx-printing".into()).stack_size(64 << 10).spawn(move || reading.run())?;
@@ -100,9 +109,23 @@ impl Printing {
         loop {
             let mut fds = self.pipes.each_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN));
             match poll(&mut fds, None) {
-                Ok(_) | Err(Errno::INTR) => self.send(true),
+                Ok(_) | Err(Errno::INTR) => {
+                    self.linger();
+                    self.send(true);
+                }
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Bytes are lost only between being read and being sent, so they are not read at once.
+    fn linger(&self) {
+        let waiting = || self.pipes.iter().filter_map(|pipe| ioctl_fionread(pipe).ok()).sum::<u64>();
+        for _ in 0..if self.lingers { LINGER_STEPS } else { 0 } {
+            if waiting() >= MUCH {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
