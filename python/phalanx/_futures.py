@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, FINISHED, LOGGER, PENDING, RUNNING
 from typing import Any, Protocol
+
+from phalanx._atomic import at_once
+
+if sys.version_info >= (3, 11):
+    from operator import call as _call
+else:
+
+    def _call(function: Any, argument: Any) -> Any:
+        return function(argument)
 
 
 class Gate(_thread.RLock):  # type: ignore[misc]  # final for the type checker only
@@ -56,7 +66,7 @@ class Submitted(Future[Any]):
         self._collector = collector
 
     @property
-    def _waiters(self) -> list[Any]:
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
         """What the standard library's ``wait`` and ``as_completed`` put here, under the lock."""
         if self._lazy_waiters is None:
             self._lazy_waiters = []
@@ -118,6 +128,6 @@ class Submitted(Future[Any]):
         callbacks = self._lazy_callbacks
         while callbacks:
             try:
-                callbacks.pop(0)(self)
+                at_once(map(_call, map(callbacks.pop, (0,)), (self,)))
             except Exception:
                 LOGGER.exception("exception calling callback for %r", self)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import phalanx as px
 import pytest
 from api import tasks
-from phalanx import _futures, _mapping, _runs, _submissions
+from phalanx import _atomic, _futures, _mapping, _runs, _submissions
 
 if TYPE_CHECKING:  # scripts of other tests import this module
     from conftest import Eventually
@@ -40,12 +40,13 @@ class Interrupting:
 
 def interrupting(moment: int) -> Callable[[FrameType, str, Any], None]:
     """A profiler that interrupts the library at the given one of the moments at which Python looks for a Ctrl-C: when
-    a function begins, and when one that is written in C returns."""
+    a function begins, and when one that is written in C, or a step that is done at once, returns."""
     left = moment
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         nonlocal left
-        if frame.f_code.co_filename in FILES and event in ("call", "c_return"):
+        name = frame.f_code.co_filename
+        if (name in FILES and event in ("call", "c_return")) or (name == _atomic.__file__ and event == "return"):
             left -= 1
             if left == 0:
                 raise KeyboardInterrupt
@@ -84,6 +85,8 @@ def test_ctrl_c_at_any_moment_of_a_wait_loses_no_callback(manager: px.Manager, e
     futures: list[Future[int]] = []
     gc.collect()
     for moment in range(1, 80):
+        for number in range(20):  # calls in quick succession: the thread that waits settles them itself
+            assert manager.submit(tasks.double, number).result(timeout=30) == 2 * number
         futures.append(manager.submit(tasks.double, moment))
         futures[-1].add_done_callback(called.append)
         with suppress(KeyboardInterrupt):
