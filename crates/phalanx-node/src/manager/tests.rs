@@ -23,7 +23,7 @@ impl Asked {
         let shape = Tokens::packed(1, Bytes::from_static(b"[]")).shape().clone();
         let (ways, stayed) = (Vec::new(), Vec::new());
         let message = FromInterpreter::Fired { firing: self.firing, shape, ways, stayed, busy: 1, protection: 0 };
-        self.link.send(Mark::None, encode(&message, 2), vec![Bytes::from_static(b"[]")]).unwrap();
+        self.link.send(Mark::None, encode(&message, 2), vec![Bytes::from_static(b"[]")]).expect("is sent");
     }
 }
 
@@ -63,7 +63,7 @@ impl Hold for Held {
 
 fn interpret(link: Arc<Link>, reader: Reader, tell: &Sender<Asked>) {
     let ready = encode(&FromInterpreter::Ready { pid: 1 }, 0);
-    link.send(Mark::None, ready, Vec::new()).unwrap();
+    link.send(Mark::None, ready, Vec::new()).expect("is sent");
     let on_frame = |frame: Frame| {
         if let Ok(ToInterpreter::Fire { firing, .. }) = decode(&frame.header) {
             let _ = tell.send(Asked { firing, link: link.clone() });
@@ -83,7 +83,7 @@ fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Ma
         journal: None,
         show: None,
     };
-    let manager = Arc::new(Manager::start(Box::new(Threads(Mutex::new(tell))), options).unwrap());
+    let manager = Arc::new(Manager::start(Box::new(Threads(Mutex::new(tell))), options).expect("starts"));
     let program = manager.stage(Graph::chain(1), Bytes::from_static(b"code"), Marks { code: false, data: Vec::new() });
     let mailbox = Arc::new(Mailbox::default());
     let (ahead, size) = (Duration::from_millis(10), None);
@@ -93,7 +93,7 @@ fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Ma
 }
 
 fn feed(manager: &Manager, run: RunId) {
-    manager.feed(run, Tokens::packed(1, Bytes::from_static(b"[]"))).unwrap();
+    manager.feed(run, Tokens::packed(1, Bytes::from_static(b"[]"))).expect("is taken");
 }
 
 /// Takes in a thread of its own, once that waits in the link of the only call; what it took.
