@@ -65,6 +65,8 @@ class Run:
             size=None,
         )
         self._sending = False
+        #: Calls are held back to travel with others.
+        self.holds = False
 
     def waits(self) -> bool:
         """Whether calls are there that were not sent."""
@@ -75,7 +77,11 @@ class Run:
         return False
 
     def is_in_burst(self) -> bool:
-        """Whether many calls come one after the other at this moment."""
+        """Whether many calls come at this moment, without waiting for answers."""
+        return False
+
+    def is_in_series(self) -> bool:
+        """Whether many calls come one after the other at this moment, also such as wait for the answer before."""
         return False
 
     def has_left(self) -> bool:
@@ -96,6 +102,7 @@ class Run:
             return  # pickling an argument made another call
         try:
             self._sending = True
+            self.holds = False
             while self.waits() and (room := self.room()):
                 self.feed(room)
         finally:
@@ -151,6 +158,7 @@ class Calls(Run):
             if len(pending) > 1:
                 return False
             self._few = SPARE * self._native.interpreters  # a contract on time changes it
+            self.holds = True
             return True
         self._last = perf_counter()  # sending is no gap between calls
         return False
@@ -159,6 +167,9 @@ class Calls(Run):
         return 0 < len(self.pending) < GATHERED and perf_counter() - self._last < GAP
 
     def is_in_burst(self) -> bool:
+        return self._burst > SHORT_BURST and perf_counter() - self._last < PAUSE
+
+    def is_in_series(self) -> bool:
         return self._series > SHORT_BURST and perf_counter() - self._last < PAUSE
 
     def waits(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
-from time import monotonic, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any, TypeAlias
 
 from phalanx import _native
@@ -28,6 +28,8 @@ from phalanx.security import marks_of
 
 #: Seconds after which a thread that waits for outcomes looks around.
 PATIENCE = 0.2
+#: A pickled result of at most so many bytes is unpickled while other threads wait: some 10 µs.
+SMALL = 64 << 10
 #: Functions that stay staged, and bytes of their code; what calls are made of stays in any case.
 MOST_STAGED = 64
 MOST_BYTES = 64 << 20
@@ -54,6 +56,8 @@ class Submissions:
         self._thread: threading.Thread | None = None
         self._shut_down = False
         self._collecting = threading.Lock()
+        #: When a thread that waits for a result had outcomes last.
+        self._awaited = 0.0
         self._received: deque[tuple[int, str, int, Any]] = deque()
         self._answers: deque[tuple[list[Submitted], Outcome]] = deque()
         self._settled: deque[Settled] = deque()
@@ -328,6 +332,7 @@ class Submissions:
                 if left <= 0:
                     return 0
                 self._receive(left, eager=True)
+                self._awaited = perf_counter()
                 if not self._handle_one():
                     self._handle()
             return timeout
@@ -339,9 +344,11 @@ class Submissions:
         """Collects what nobody waits for, until the last outcome after the shutdown."""
         while not self._is_finished():
             runs = list(self._runs.values())
-            if any(run.is_in_burst() for run in runs):
+            # A thread that waits for its results collects them itself: this one would only take the lock from it.
+            is_awaited = perf_counter() - self._awaited < PAUSE
+            if any(run.is_in_burst() or (is_awaited and run.is_in_series()) for run in runs):
                 sleep(PAUSE)
-            self._receive(GAP if any(run.is_held() for run in runs) else PATIENCE, eager=False)
+            self._receive(GAP if any(run.holds and run.waits() for run in runs) else PATIENCE, eager=False)
             try:
                 if self._handle():
                     self._mailbox.nudge()
@@ -371,14 +378,15 @@ class Submissions:
             run = self._runs.get(number)
             if not isinstance(run, Calls) or run.pending or kind != "results" or what[0] != 1 or what[2] is not None:
                 return False
-            future = run.sent[first]
+            if memoryview(what[1]).nbytes > SMALL:
+                return False  # unpickling it takes long, and others may want the lock
             try:
                 (result,) = unpack(what)
             except Exception:
                 return False  # that is told there
-            to_call_back = [future] if future.settle(result, None) else []
-            _, taken = run.answered(range(first, first + 1))
-            at_once(taken, map(self._to_call_back.append, to_call_back), map(deque.popleft, (self._received,)))
+            futures, taken = run.answered(range(first, first + 1))
+            settled: Settled = [(futures[0], (result, None))]
+            at_once(taken, map(self._settled.append, (settled,)), map(deque.popleft, (self._received,)))
         self._settle_all()
         return True
 
@@ -388,7 +396,9 @@ class Submissions:
             while self._received:
                 self._match(*self._received[0])
             for run in list(self._runs.values()):
-                if run.waits() and not run.is_held():
+                if run.is_held():
+                    run.holds = True
+                elif run.waits():
                     run.send()
                 if isinstance(run, Mapped):
                     run.look()

@@ -235,3 +235,35 @@ def test_a_program_may_end_in_the_middle_of_a_compute(script: Script) -> None:
     assert program.wait() == 0, program.report()
     assert program.lines() == ["1 2"]
     assert program.stderr() == ""
+
+
+def test_a_fork_that_waits_for_a_call_takes_nothing_from_the_original(script: Script) -> None:
+    program = script(
+        """
+        import os
+        import time
+
+        import phalanx as px
+
+        def slow(number):
+            time.sleep(1)
+            return number
+
+        with px.Manager(contract=px.ParDegree(2)) as manager:
+            assert manager.submit(abs, -1).result() == 1
+            future = manager.submit(slow, 7)
+            child = os.fork()
+            if child == 0:
+                try:
+                    future.result(timeout=2)
+                except TimeoutError:
+                    os._exit(3)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] >> 8 == 3
+            assert future.result(timeout=30) == 7
+            assert [manager.submit(abs, -n).result(timeout=30) for n in range(50)] == list(range(50))
+        print("whole")
+    """
+    )
+    assert program.wait() == 0, program.report()
+    assert program.lines() == ["whole"]

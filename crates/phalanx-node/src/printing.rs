@@ -25,10 +25,10 @@ use std::time::Duration;
 
 /// Bytes read at once: as many as a pipe holds.
 const AT_ONCE: usize = 64 << 10;
-/// Where the parent reads what a killed process has left in its pipes, what was printed last stays there for so many steps of
-/// 1 ms: a task that prints and is killed at once loses nothing. A person at a terminal does not notice them.
+/// Steps of 1 ms for which printed bytes stay in the pipes of an interpreter whose parent reads the rest after a kill. So a task
+/// that prints and is killed at once loses nothing. A person at a terminal does not notice 10 ms.
 const LINGER_STEPS: u32 = 10;
-/// Unless there is so much: whatever prints shall not wait for room in the pipe (64 KiB).
+/// Bytes from which on they are read at once, so that a task which prints much does not wait for room in the pipe (64 KiB).
 const MUCH: u64 = 16 << 10;
 /// For the last words of a process that a signal ends, in steps of 1 ms.
 const CRASH_STEPS: u32 = 1000;
@@ -57,7 +57,7 @@ pub struct Printing {
 
 impl Printing {
     /// Puts pipes in the place of the process's standard output and error. The parent gets the reading ends too: when the
-    /// process has ended, what was left in them is not lost where the parent `reads_rest`.
+    /// process has ended, the bytes left in them are not lost if the parent `reads_rest`.
     pub fn begin(link: &Arc<Link>, tether: &Socket, reads_rest: bool) -> io::Result<Arc<Printing>> {
         let (output, output_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (errors, error_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;

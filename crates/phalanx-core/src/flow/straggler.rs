@@ -77,11 +77,11 @@ impl Engine {
         self.interpreters.values().any(|it| !it.in_flight.is_empty())
     }
 
-    /// The interpreter that fires the only task that is under way, where there is only one.
+    /// The interpreter that fires the only task that is under way, where there is only one, and no other waits to be fired.
     pub fn only_call(&self) -> Option<InterpreterId> {
         let mut busy = self.interpreters.iter().filter(|(_, it)| !it.in_flight.is_empty());
         let (id, interpreter) = busy.next()?;
-        let is_only = busy.next().is_none() && interpreter.in_flight.len() == 1;
+        let is_only = busy.next().is_none() && interpreter.in_flight.len() == 1 && self.repository.next().is_none();
         (is_only && interpreter.in_flight[0].tasks() == 1).then_some(*id)
     }
 

@@ -404,6 +404,9 @@ impl Link {
     /// Whether bytes that arrive end [`Link::wait`]. A thread that reads by itself ([`Reader::poll`]) says no, and yes
     /// again before it turns to something else.
     pub fn listen(&self, listens: bool) -> io::Result<()> {
+        if self.is_copy() {
+            return Ok(()); // the poller is that of the process that made the link, too
+        }
         let mut writer = lock(&self.writer);
         writer.deaf = !listens;
         self.watch(&writer)

@@ -21,7 +21,7 @@ mod with_eventfd {
     }
 
     impl Waker {
-        /// Wakes nobody yet.
+        /// A waker that no thread waits at yet.
         pub fn new() -> io::Result<Waker> {
             Ok(Waker { counter: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
         }
@@ -92,7 +92,7 @@ mod without {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        /// Of no waker.
+        /// Never called: there is no waker.
         pub fn wake(&self) {
             match *self {}
         }

@@ -69,7 +69,7 @@ impl Mailbox {
         std::mem::replace(&mut outcomes.waiting, later)
     }
 
-    /// Makes whoever waits, or waits next, look around: what they wait for may have come another way.
+    /// Ends the waits of all readers, or their next ones: an outcome may have come another way.
     pub fn nudge(&self) {
         lock(&self.state).nudged = [true; 2];
         self.arrived.notify_all();
@@ -77,8 +77,8 @@ impl Mailbox {
         lock(&self.state).wake_reader();
     }
 
-    /// Lets an eager reader wait in a link, until [`Mailbox::end_reading`]: the waker then tells it of outcomes that come
-    /// another way. `None` where it must not wait: there are outcomes already, or it shall look around.
+    /// Lets an eager reader wait in a link, until [`Mailbox::end_reading`]. The waker ends that wait when an outcome comes
+    /// another way. `None` where the reader must not wait: outcomes are there already, or it was nudged.
     pub(super) fn begin_reading(&self) -> Option<Arc<Waker>> {
         let mut outcomes = lock(&self.state);
         if outcomes.calls_reader() || outcomes.reader.is_some() {

@@ -166,10 +166,11 @@ impl Manager {
     /// before them has been shown.
     pub fn take(&self, mailbox: &Mailbox, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
         let began = Instant::now();
-        if eager && !patience.is_zero() {
+        // A fork of the process has copies of the links, and would take bytes that are the original's.
+        if eager && !patience.is_zero() && std::process::id() == self.owner {
             self.core.read_for(mailbox, patience);
         }
-        let printed = |patience| self.core.prints.settle(patience);
+        let printed = |_| self.core.prints.settle(patience);
         let outcomes = mailbox.take(patience.saturating_sub(began.elapsed()), eager, printed);
         if !outcomes.is_empty() {
             let mut engine = lock(&self.core.engine);
@@ -319,7 +320,7 @@ impl Core {
         }
     }
 
-    /// What an interpreter says. Called by the thread that reads its link.
+    /// Handles a message of an interpreter, in the thread that reads its link.
     fn on_frame(&self, seat: &Seat, frame: Frame) {
         let (id, link) = (seat.id, &seat.link);
         match decode(&frame.header) {

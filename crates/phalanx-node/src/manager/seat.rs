@@ -12,10 +12,14 @@ use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::{lock, try_lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// After so many ticks without a word it is asked whether the interpreter's process lives.
 const QUIET: u32 = 5;
+
+/// Between two looks of the control thread while another thread reads and the link is not deaf yet, or not any more.
+const A_MOMENT: Duration = Duration::from_micros(50);
 
 /// A recruited interpreter's link and hold.
 pub(super) struct Seat {
@@ -28,7 +32,7 @@ pub(super) struct Seat {
     pub voice: Arc<Voice>,
     /// Its first message came.
     pub is_ready: AtomicBool,
-    /// What it sent that no interpreter may send.
+    /// Why a message of the interpreter broke the protocol.
     pub violation: OnceLock<WireError>,
     reading: Mutex<Reading>,
     looked: Mutex<Looked>,
@@ -42,7 +46,7 @@ struct Reading {
     end: Option<LinkError>,
 }
 
-/// What was seen of a link when it was looked at last.
+/// The state of a link at the last look for signs of life.
 #[derive(Debug, Default)]
 struct Looked {
     received: u64,
@@ -75,8 +79,9 @@ impl Seat {
     pub fn attend(&self, pause: Duration, mut on_frame: impl FnMut(Frame), on_pause: impl Fn()) -> LinkError {
         loop {
             // Where another thread reads just now, it reads all there is.
-            if let Some(mut reading) = try_lock(&self.reading) {
-                self.read(&mut reading, |reader| reader.read_all(&mut on_frame));
+            match try_lock(&self.reading) {
+                Some(mut reading) => self.read(&mut reading, |reader| reader.read_all(&mut on_frame)),
+                None => thread::sleep(A_MOMENT), // it is about to make the link deaf, or to let go of it
             }
             on_pause();
             let waited = self.link.wait(pause);
@@ -91,8 +96,8 @@ impl Seat {
         }
     }
 
-    /// Reads the link for a thread that waits for what comes, until that is in the mailbox, `patience` is over, or the link
-    /// has ended, which its control thread tells.
+    /// Reads the link for a reader of the mailbox, until an outcome is there, `patience` is over, or the link has ended. The
+    /// control thread tells of the end.
     #[cfg(target_os = "linux")]
     pub fn read_for(&self, mailbox: &Mailbox, patience: Duration, mut on_frame: impl FnMut(Frame)) {
         let Some(mut reading) = try_lock(&self.reading) else { return };
@@ -123,7 +128,7 @@ impl Seat {
         }
     }
 
-    /// What went over the link so far.
+    /// The bytes that went over the link so far, and the time that protecting them took.
     pub fn spent(&self) -> Fact {
         let levels = Level::ALL.map(|level| &self.link.counters().levels[level as usize]);
         let bytes = levels.map(|spent| spent.bytes.load(Ordering::Relaxed));
@@ -131,7 +136,7 @@ impl Seat {
         Fact::Spent { interpreter: self.id, bytes, protection }
     }
 
-    /// What shows since the last call that the interpreter lives.
+    /// The sign of life that the link shows since the last call, if any.
     pub fn sign_of_life(&self) -> Option<Event> {
         let (mut looked, id) = (lock(&self.looked), self.id);
         let counters = self.link.counters();

@@ -72,7 +72,7 @@ fn interpret(link: Arc<Link>, reader: Reader, tell: &Sender<Asked>) {
     let _: LinkError = reader.run(PAUSE, on_frame, |_| ());
 }
 
-/// A manager of so many interpreters, what they are asked, and a run with its mailbox.
+/// A manager of so many interpreters, the firings that arrive at them, and a run with its mailbox.
 fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Mailbox>) {
     let (tell, asked) = channel();
     let options = Options {
@@ -96,7 +96,7 @@ fn feed(manager: &Manager, run: RunId) {
     manager.feed(run, Tokens::packed(1, Bytes::from_static(b"[]"))).expect("is taken");
 }
 
-/// Takes in a thread of its own, once that waits in the link of the only call; what it took.
+/// Takes outcomes in a new thread, and returns when that thread waits in the link. The thread gives their number.
 fn take(manager: &Arc<Manager>, mailbox: &Arc<Mailbox>, patience: Duration) -> thread::JoinHandle<usize> {
     let (manager, mailbox) = (manager.clone(), mailbox.clone());
     let taking = thread::spawn({
