@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from phalanx._call import Call
 from phalanx.arrays import is_read_only
 
 Function = Callable[..., Any]
@@ -119,7 +120,7 @@ def takes_read_only(function: Any) -> bool:
     if isinstance(function, Instruction | Fused):
         first = function.steps if isinstance(function, Instruction) else function.functions
         return bool(first) and takes_read_only(first[0])  # one that only splits has no steps
-    return takes_read_only(function.function) if isinstance(function, Inputs) else is_read_only(function)
+    return takes_read_only(function.function) if isinstance(function, Inputs | Call) else is_read_only(function)
 
 
 class Groups:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
@@ -95,8 +96,14 @@ def _failure(kind: str, index: int, what: Any) -> BaseException:
         pickled, text, task = pickle.loads(error)
         return _raised(pickled, RemoteTraceback(text, task, index, by))
     if kind == "unrecruited":
-        return RecruitError("no interpreter can be recruited: " + ("; ".join(what) or "none ever answered"))
-    return LostError("no interpreter is left, and none can be recruited: " + ("; ".join(what) or "none ever answered"))
+        return RecruitError("no interpreter can be recruited: " + _reasons(what))
+    return LostError("no interpreter is left, and none can be recruited: " + _reasons(what))
+
+
+def _reasons(losses: list[str]) -> str:
+    """Each reason once, and how many times it was the reason."""
+    counts = Counter(losses).items()
+    return "; ".join(f"{loss} ({count} times)" if count > 1 else loss for loss, count in counts) or "none ever answered"
 
 
 def _raised(pickled: bytes, cause: RemoteTraceback) -> BaseException:

@@ -93,7 +93,7 @@ def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
         why = error.strerror if isinstance(error, OSError) else error
         advice = (
             "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
-            "grid issue NAME, and a grid with: phalanx grid create"
+            f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
         )
         raise IdentityError(f"no identity in {file} ({why}); {advice}") from None
     _native.check_member(text, os.fspath(file))

@@ -265,6 +265,8 @@ def test_arrays_of_a_function_that_only_reads_cannot_be_written(manager: px.Mana
             assert wrote == (size * 8 < 64 << 10)
             np.testing.assert_array_equal(array[1:], numbers(size)[1:])
             assert array.flags.writeable == wrote  # as pickle has it
+    calls = [manager.submit(writes, numbers(size)).result(), *manager.map(writes, [numbers(size)] * 3)]
+    assert [wrote for wrote, _ in calls] == [size * 8 < 64 << 10] * 4
     second = px.Pipeline(tasks.identity, writes, fuse=fuse)
     for wrote, _ in manager.compute(second, [numbers(size)] * 3):
         assert wrote == (fuse or size * 8 < 64 << 10)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# What was forked off the worker holds its pipe to pytest-xdist open.
+# A process forked off the worker holds the worker's pipe to pytest-xdist open.
 TESTS = """
 import os
 import time

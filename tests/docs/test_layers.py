@@ -43,10 +43,10 @@ MODULES = {
     ],
     "python": [
         "_native",
-        "_atomic errors summary",
+        "_atomic _call errors summary",
         "arrays profile security",
         "_pickling",
-        "_call _futures _instructions _output _program _tokens contracts hosts",
+        "_futures _instructions _output _program _tokens contracts hosts",
         "_commands _folding _staying skeletons",
         "_compile _interpreter _outcomes _prologue _results _stream",
         "_runs _staging",
