@@ -17,6 +17,7 @@ use phalanx_node::turn::Running;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -101,12 +102,12 @@ impl Interpreter {
     /// Waits for what the parent process says, and for the data link.
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
-        let (begin, link, reader, printing) = py.detach(begin)?;
+        let (begin, link, reader, printing) = py.detach(|| begin().or_else(left_alone))?;
         let inbox = Arc::new(Inbox { queue: Mutex::default(), reader: Mutex::new(reader), printing });
         let (reading, alive) = (inbox.clone(), link.clone());
         std::thread::Builder::new().name("phalanx-link".into()).spawn(move || attend(&alive, &reading))?;
         link.send(Mark::None, encode(&FromInterpreter::Ready { pid: std::process::id() }, 0), Vec::new())
-            .map_err(ended)?;
+            .unwrap_or_else(|error| end_with_link(&link, &error));
         Ok(Interpreter {
             link,
             inbox,
@@ -384,6 +385,14 @@ fn end_with_link(link: &Link, error: &LinkError) -> ! {
         link.flush();
     }
     end_process(0)
+}
+
+/// A manager that goes while an interpreter of its begins is ordinary: no traceback tells the executor's owner of it.
+fn left_alone<T>(error: io::Error) -> io::Result<T> {
+    match error.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => end_process(1),
+        _ => Err(error),
+    }
 }
 
 fn ended(error: LinkError) -> PyErr {
