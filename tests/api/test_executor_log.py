@@ -44,3 +44,12 @@ def test_the_level_chooses_what_is_logged(tmp_path: Path) -> None:
         until(lambda: "left before it was served" in debug(), timeout=30, what="the peer that left")
         until(lambda: "does not speak phalanx" in warning(), timeout=30, what="the peer that was refused")
         assert [line.split()[2] for line in warning().splitlines()] == ["WARNING"]
+
+
+def test_a_manager_that_goes_while_an_interpreter_begins_leaves_no_traceback(tmp_path: Path) -> None:
+    with Executors(tmp_path) as grid:
+        address = grid.start("labpc")
+        for _ in range(20):
+            with px.Manager(address, contract=px.ParDegree(2), identity=grid.identity) as manager:
+                assert manager.submit(os.getpid).result(60) > 0
+        assert "Traceback" not in grid.started[0].stderr()
