@@ -172,8 +172,11 @@ static void window(MPI_Comm comm) {
 static void file(void) {
     MPI_Request request;
     MPI_File file;
-    int into;
-    CHECK(MPI_File_open(MPI_COMM_SELF, "requests.data", MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
+    char name[32];
+    int into, rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    snprintf(name, sizeof name, "requests.%d", rank); /* each rank's own, because each deletes it */
+    CHECK(MPI_File_open(MPI_COMM_SELF, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
                         MPI_INFO_NULL, &file) == MPI_SUCCESS);
     CHECK(MPI_File_iread_at(file, 0, &into, 1, MPI_INT, &request) == MPI_SUCCESS);
     CHECK(class_of(MPI_Start(&request)) == MPI_ERR_REQUEST); /* a file's errors are returned unless it has a handler */
