@@ -169,7 +169,7 @@ class Mapped(Run):
                     wait()
                 kind, _, what = outcome
                 if kind != "results":
-                    raise what if kind == "unsent" else failure(kind, self._position, what)
+                    raise what if kind == "unsent" else failure(kind, self._position, what, function=self.program.name)
                 self._position += what[0]
                 try:
                     yield from unpack(what)

@@ -20,19 +20,21 @@ def stage_code(functions: tuple[Any, ...]) -> Code:
     try:
         return dumps_code(functions)
     except Exception as error:
-        names = ", ".join(getattr(function, "__qualname__", repr(function)) for function in functions)
+        names = ", ".join(name_of(function) for function in functions)
         raise StagingError(f"the program {names} cannot be pickled: {error}") from error
 
 
-def failure(kind: str, index: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN) -> BaseException:
+def failure(
+    kind: str, index: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN, function: str = ""
+) -> BaseException:
     """The exception that an outcome other than a result stands for. Raises nothing but the user's Ctrl-C.
 
-    ``task`` gives the task as its sender still has it, or ``UNKNOWN``.
+    ``task`` gives the task as its sender still has it, or ``UNKNOWN``; ``function`` is the name of what a call calls.
     """
     try:
         if kind == "culprit":
             size, losses = what
-            return culprit(index, size, losses, task())
+            return culprit(index, size, losses, task(), function)
         return _failure(kind, index, what)
     except BaseException as error:
         if is_ctrl_c(error):
@@ -40,12 +42,18 @@ def failure(kind: str, index: int, what: Any, task: Callable[[], Any] = lambda: 
         return StagingError(f"what became of task {index} cannot be read here: {words(error)}")
 
 
-def culprit(index: int, size: int, losses: list[str], task: Any) -> CulpritError:
+def culprit(index: int, size: int, losses: list[str], task: Any, function: str) -> CulpritError:
     """The error that names a task by what its sender knows. Its token is never unpickled in this process: that may be
     what ended the interpreters."""
     name = f"a token of about {size} bytes" if task is UNKNOWN else short(task)
-    message = f"task {index} ended every interpreter that fired it: {name} ({'; '.join(losses)})"
+    call = f", a call of {function}," if function else ""
+    message = f"task {index}{call} ended every interpreter that fired it: {name} ({'; '.join(losses)})"
     return CulpritError(message, index, None if task is UNKNOWN else task, size=size, losses=tuple(losses))
+
+
+def name_of(function: Any) -> str:
+    """What a message calls a function."""
+    return getattr(function, "__qualname__", None) or short(function)
 
 
 def unreadable(error: BaseException) -> StagingError:
@@ -54,14 +62,14 @@ def unreadable(error: BaseException) -> StagingError:
 
 
 def read_outcome(
-    kind: str, first: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN
+    kind: str, first: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN, function: str = ""
 ) -> Iterator[tuple[Any, BaseException | None]]:
     """What an outcome is for the futures of its calls: what each returned, and raised.
 
-    ``task`` as for :func:`failure`.
+    ``task`` and ``function`` as for :func:`failure`.
     """
     if kind != "results":
-        return repeat((None, failure(kind, first, what, task)))
+        return repeat((None, failure(kind, first, what, task, function)))
     try:
         objects = unpack(what)
     except Exception as error:

@@ -38,7 +38,8 @@ SHORT_BURST = 16
 class Program:
     """A function at the manager: for calls as long as it is staged, and for the maps that are under way."""
 
-    def __init__(self, key: Any, size: int, number: int) -> None:
+    def __init__(self, name: str, key: Any, size: int, number: int) -> None:
+        self.name = name
         self.key = key
         self.size = size
         self.number = number

@@ -14,7 +14,9 @@ from phalanx import _native
 from phalanx._call import Call
 from phalanx._outcomes import stage_code
 from phalanx._tokens import PROTOCOL, Code, are_plain, is_by_reference
+from phalanx.errors import ProgramError
 from phalanx.security import marks_of
+from phalanx.skeletons import Skeleton
 
 _NO_MARKS: frozenset[str] = frozenset()
 
@@ -68,7 +70,10 @@ def _plain_state(values: tuple[Any, ...]) -> bytes | None:
 
 
 def code_of(function: Callable[..., Any]) -> Code:
-    """The code of a function of any arguments. Raises StagingError where it cannot be pickled."""
+    """The code of a function of any arguments. Raises StagingError where it cannot be pickled, ProgramError for a
+    skeleton."""
+    if isinstance(function, Skeleton):
+        raise ProgramError(f"{function!r} is a skeleton and no function: manager.compute(program, tasks) computes it")
     return stage_code((Call(function),))
 
 

@@ -20,7 +20,7 @@ from phalanx._atomic import at_once, drain
 from phalanx._call import arguments_of, token_of
 from phalanx._futures import Submitted
 from phalanx._mapping import Mapped, at_hand
-from phalanx._outcomes import read_outcome
+from phalanx._outcomes import name_of, read_outcome
 from phalanx._runs import GAP, PAUSE, Calls, Program, Run
 from phalanx._staging import code_of, identify, stage
 from phalanx._tokens import UNKNOWN, Code, unpack
@@ -59,7 +59,7 @@ class Submissions:
         #: When a thread that waits for a result had outcomes last.
         self._awaited = 0.0
         self._received: deque[tuple[int, str, int, Any]] = deque()
-        self._answers: deque[tuple[list[Submitted], Outcome]] = deque()
+        self._answers: deque[tuple[list[Submitted], Outcome, str]] = deque()
         self._settled: deque[Settled] = deque()
         self._to_call_back: deque[Submitted] = deque()
         self._pid = os.getpid()
@@ -221,7 +221,7 @@ class Submissions:
             code = code or code_of(function)
             self._make_room(len(code.pickled))
             _, marks = key
-            program = Program(key, len(code.pickled), stage(self._native, code, marks))
+            program = Program(name_of(function), key, len(code.pickled), stage(self._native, code, marks))
             calls = Calls(self._native, self._mailbox, program, self._fail)
             at_once(
                 map(self._staged.__setitem__, (key,), (calls,)), map(self._runs.__setitem__, (calls.number,), (calls,))
@@ -421,16 +421,17 @@ class Submissions:
             at_once(received)  # nobody's any more
         elif kind in ("results", "raised", "culprit"):
             futures, taken = run.answered(range(first, first + (what[0] if kind == "results" else 1)))
-            at_once(map(self._answers.append, ((futures, (kind, first, what)),)), taken, received)
+            at_once(map(self._answers.append, ((futures, (kind, first, what), run.program.name),)), taken, received)
         else:
             waiting = [future for future, _ in run.pending if future.begin()]
-            answer = ([*run.sent.values(), *waiting], (kind, 0, what))
+            answer = ([*run.sent.values(), *waiting], (kind, 0, what), run.program.name)
             # A later call tries again to recruit.
             self._unstage(run, map(self._answers.append, (answer,)), received)
 
-    def _unpack(self, answer: tuple[list[Submitted], Outcome]) -> None:
-        futures, outcome = answer
-        self._settled.append(list(zip(futures, read_outcome(*outcome, partial(_task_of, futures)), strict=False)))
+    def _unpack(self, answer: tuple[list[Submitted], Outcome, str]) -> None:
+        futures, outcome, function = answer
+        read = read_outcome(*outcome, partial(_task_of, futures), function)
+        self._settled.append(list(zip(futures, read, strict=False)))
 
     def _settle_all(self) -> bool:
         """Settles futures, all of an answer before the first of their callbacks, which may wait for the others."""

@@ -10,7 +10,7 @@ class PhalanxError(Exception):
 
 
 class ProgramError(PhalanxError, TypeError):
-    """The program is no skeleton: something in it is neither a function nor a skeleton."""
+    """Something in a program is neither a function nor a skeleton, or a skeleton stands where a function is called."""
 
 
 class ContractError(PhalanxError, ValueError):
@@ -84,7 +84,8 @@ class LaunchError(PhalanxError, ValueError):
 class RanksError(PhalanxError):
     """A message passing program that was started from Python did not end well.
 
-    ``result`` is its :class:`LaunchResult`; ``rank`` and ``machine`` say which process was the first, where known.
+    ``result`` is its :class:`LaunchResult`; ``rank`` and ``machine`` say which process was the first, where known. The
+    message ends with the last line that this process wrote to standard error, where the output is captured.
     """
 
     def __init__(self, message: str, result: Any, rank: Any = None) -> None:

@@ -30,6 +30,8 @@ LAST_PATIENCE = 5.0
 FILES = 6
 LEVELS = ("clear", "authenticated", "safe", "private")
 ENDINGS = ("out", "err")
+#: Of what a process wrote last, an error's message has so many characters.
+LONGEST_WORDS = 400
 
 
 @dataclass(frozen=True)
@@ -371,4 +373,11 @@ def _error(result: LaunchResult) -> RanksError:
         text = f"rank {rank.rank} on {rank.machine} ended with {rank.code}: {rank.why or 'its own output says why'}"
     else:
         text = f"the program ended with exit code {result.code}"
-    return RanksError(text, result, rank)
+    return RanksError(text + _last_words(rank), result, rank)
+
+
+def _last_words(rank: RankResult | None) -> str:
+    """The last line that it wrote to standard error, cut, as part of a message: of a traceback, what was raised."""
+    lines = ((rank and rank.stderr) or "").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {last[:LONGEST_WORDS]}" if last else ""

@@ -55,22 +55,47 @@ MOST_LOCAL = 1024
 class Manager(Executor):
     """Recruits interpreters, computes programs on them, and lets them go when it is closed.
 
-    ``where``: ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. ``contract``: a
-    :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered. ``policy``:
-    ``"links"`` makes every link to a network that is not declared trusted private, ``"marked"`` only what is marked on
-    those (the rest is authenticated), ``"all"`` every link; or :class:`Rules`. ``identity``: the user's identity file,
-    by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``. ``patience``: seconds for which computations
-    wait when every interpreter was lost and none can be recruited, as while an executor is restarted; then they raise
-    LostError, and the next call tries again. ``journal``: a file for the journal's facts, as lines of JSON.
-    ``initializer``: a function that each interpreter calls once with ``initargs``, before it fires anything; where it
-    raises, all that is fired there raises :class:`InitializerError`.
-    ``output``: where the lines go that tasks print. ``"prefix"`` writes them to this program's standard output and
-    error, each behind its interpreter's name, like ``[labpc/3] ``; ``"plain"`` without that; ``"off"`` drops them. A
-    function is called with each line, a file's ``write`` too, both with the prefix; results wait for it, so it must not
-    wait for results. Default: ``"prefix"`` for interpreters on other machines, ``"plain"`` for those of this one.
+    It is a context manager, and a :class:`concurrent.futures.Executor`.
 
-    A context manager, and a :class:`concurrent.futures.Executor`. Raises ContractError where the machines cannot meet
-    the contract, RecruitError where none can be reached, IdentityError where the identity is missing or refused.
+    Parameters
+    ----------
+    where
+        ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many.
+    contract
+        A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
+    policy
+        ``"links"`` makes every link to a network that is not declared trusted private, ``"marked"`` only what is marked
+        on those (the rest is authenticated), ``"all"`` every link; or :class:`Rules`.
+    identity
+        The user's identity file, by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``.
+    patience
+        Seconds for which computations wait when every interpreter was lost and none can be recruited, as while an
+        executor is restarted; then they raise LostError, and the next call tries again.
+    journal
+        A file for the journal's facts, as lines of JSON.
+    initializer, initargs
+        A function that each interpreter calls once with ``initargs``, before it fires anything; where it raises, all
+        that is fired there raises :class:`InitializerError`.
+    output
+        Where the lines go that tasks print. ``"prefix"`` writes them to this program's standard output and error, each
+        behind its interpreter's name, like ``[labpc/3] ``; ``"plain"`` without that; ``"off"`` drops them. A function
+        is called with each line, a file's ``write`` too, both with the prefix; results wait for it, so it must not wait
+        for results. Default: ``"prefix"`` for interpreters on other machines, ``"plain"`` for those of this one.
+
+    Raises
+    ------
+    ContractError
+        Where the machines cannot meet the contract.
+    RecruitError
+        Where no interpreter can be recruited.
+    IdentityError
+        Where the identity is missing or refused.
+
+    Example
+    -------
+    >>> with px.Manager(contract=px.ParDegree(2)) as manager:
+    ...     list(manager.compute(abs, [-1, 2]))
+    [1, 2]
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def test_a_call(own_manager: px.Manager, fatal: type[tasks.FatalState]) -> None:
     task = fatal()
     future = own_manager.submit(tasks.identity, task)
     error = future.exception(timeout=60)
-    check(error, "Fatal(5)")
+    check(error, "task 0, a call of identity, ended every interpreter that fired it: ((Fatal(5),), {}) (")
     assert isinstance(error, px.CulpritError)
     assert error.task == ((task,), {})
     assert own_manager.submit(tasks.double, 4).result(timeout=60) == 8
@@ -61,7 +61,7 @@ def test_a_call(own_manager: px.Manager, fatal: type[tasks.FatalState]) -> None:
 def test_a_call_of_map(own_manager: px.Manager) -> None:
     results = own_manager.map(tasks.identity, [1, tasks.FatalState()])
     assert next(results) == 1
-    with pytest.raises(px.CulpritError, match="a token of about"):
+    with pytest.raises(px.CulpritError, match=r"task 1, a call of identity, .*: a token of about"):
         next(results)
 
 

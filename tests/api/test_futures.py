@@ -92,6 +92,14 @@ def test_what_cannot_be_called_is_an_exception_of_the_future(manager: px.Manager
     assert isinstance(manager.submit(tasks.double).exception(timeout=30), TypeError)
 
 
+def test_a_skeleton_is_no_function(manager: px.Manager) -> None:
+    hint = r"Farm\(double\) is a skeleton and no function: manager.compute"
+    with pytest.raises(px.ProgramError, match=hint):
+        manager.submit(px.Farm(tasks.double), 1).result(timeout=30)  # type: ignore[arg-type]
+    with pytest.raises(px.ProgramError, match=hint):
+        list(manager.map(px.Farm(tasks.double), [1]))  # type: ignore[arg-type]
+
+
 def test_arguments_that_cannot_be_pickled(manager: px.Manager) -> None:
     lock = threading.Lock()
     futures = [manager.submit(tasks.identity, lock if number == 3 else number) for number in range(6)]

@@ -54,6 +54,12 @@ def test_scripts_and_modules_run_in_the_folder_that_is_asked_for(tmp_path: Path)
         px.mpirun("nosuch.py", n=1)
 
 
+def test_an_error_has_the_last_line_that_the_rank_wrote() -> None:
+    raises = "import os; assert 'rank=1' not in os.environ['PHALANX_RANK'].split(), 'x' * 1000"
+    with pytest.raises(px.RanksError, match=r"^rank 1 on .* exited with status 1.*: AssertionError: x{384}$"):
+        px.mpirun([sys.executable, "-c", raises], n=2, capture_output=True)
+
+
 def test_an_error_says_which_rank_on_which_machine_and_why(capfd: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-c", FAILS]
     with pytest.raises(px.RanksError, match=r"rank 1 on .* exited with status 7") as caught:
