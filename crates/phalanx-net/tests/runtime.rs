@@ -9,10 +9,10 @@ use std::{fs, io};
 /// One test of all that depends on the folder, which the environment names for the whole process.
 #[test]
 fn a_server_is_found_at_its_address_and_leaves_nothing() {
-    let home = std::env::temp_dir().join(format!("phalanx-{}-runtime", std::process::id()));
-    fs::create_dir(&home).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
     // SAFETY: no other thread of this test reads the environment now.
-    unsafe { std::env::set_var("XDG_RUNTIME_DIR", &home) };
+    unsafe { std::env::set_var("XDG_RUNTIME_DIR", home) };
     let folder = home.join("phalanx");
     let address = "0.0.0.0:7477".parse().unwrap();
 
@@ -57,5 +57,4 @@ fn a_server_is_found_at_its_address_and_leaves_nothing() {
     assert!(!named.exists());
     fs::write(&named, "a user's file").unwrap();
     assert!(Place::at(&named).is_err(), "nothing else is replaced");
-    fs::remove_dir_all(&home).unwrap();
 }

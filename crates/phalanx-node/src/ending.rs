@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn each_kill_explains_one_end() {
-        let path = std::env::temp_dir().join(format!("phalanx-{}-memory.events", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.events");
         std::fs::write(&path, "oom_kill 4\n").unwrap();
         let mut kills = Kills { counter: Counter::Group(path.clone()), seen: 2 };
         assert_eq!([kills.blame(), kills.blame(), kills.blame()], [", out of memory", ", out of memory", ""]);
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -9,8 +9,8 @@ use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_node::space::{Access, Answer, Client, ClientError, Connect, Place, Server, ServerOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Until a test calls something hung: sooner than a server ends a connection of which it hears no more.
 pub const PATIENCE: Duration = Duration::from_secs(40);
@@ -18,23 +18,19 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 /// A server at a path of its own; its files are removed with it.
 pub struct AtPath {
     pub server: Server,
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl AtPath {
     pub fn start(options: ServerOptions) -> AtPath {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("phalanx-{}-spaces-{number}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let server =
-            Server::start(&Place::Path(folder.join("server")), None, options, phalanx_node::log::Log::nowhere())
-                .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::Path(folder.path().join("server"));
+        let server = Server::start(&place, None, options, phalanx_node::log::Log::nowhere()).unwrap();
         AtPath { server, folder }
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.folder.join("server")
+        self.folder.path().join("server")
     }
 
     pub fn client(&self, name: &str) -> Arc<Client> {
@@ -49,7 +45,6 @@ impl AtPath {
 impl Drop for AtPath {
     fn drop(&mut self) {
         self.server.close();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -60,8 +60,9 @@ fn large(number: i64) -> Bytes {
 
 #[test]
 fn what_was_told_has_left_only_when_all_before_it_has() {
-    let folder = std::env::temp_dir().join(format!("phalanx-{}-left", std::process::id()));
-    let listener = Listener::bind_path(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("left");
+    let listener = Listener::bind_path(&path).unwrap();
     let (there, deaf) = thread::scope(|scope| {
         let accepted = scope.spawn(|| {
             let (mut socket, _) = listener.accept().unwrap();
@@ -78,10 +79,9 @@ fn what_was_told_has_left_only_when_all_before_it_has() {
             link.flush();
             reader
         });
-        let client = reach(&format!("unix:{}/todo", folder.display()), None, Default::default(), None).unwrap();
+        let client = reach(&format!("unix:{}/todo", path.display()), None, Default::default(), None).unwrap();
         (client, accepted.join().unwrap())
     });
-    std::fs::remove_file(&folder).unwrap();
     let client = there;
     let first = client.tell(&ToSpace::Ack { request: 1 });
     assert!(client.has_left(first, PATIENCE));

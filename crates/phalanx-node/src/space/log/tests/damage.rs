@@ -6,23 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A folder of its own, which goes with the test.
-pub struct Folder(PathBuf);
+pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("phalanx-log-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    pub fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     pub fn file(&self) -> PathBuf {
-        self.0.join("space.redb")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join("space.redb")
     }
 }
 
@@ -43,7 +35,7 @@ fn write(path: &Path) {
 
 #[test]
 fn a_file_comes_back_as_it_was_closed() {
-    let folder = Folder::new("closed");
+    let folder = Folder::new();
     write(&folder.file());
     let state = state(&folder.file()).unwrap();
     assert_eq!(tuples(&state).into_keys().collect::<Vec<_>>(), numbers_after(40));
@@ -52,7 +44,7 @@ fn a_file_comes_back_as_it_was_closed() {
 
 #[test]
 fn what_was_appended_is_written_when_the_log_is_dropped() {
-    let folder = Folder::new("dropped");
+    let folder = Folder::new();
     let log = Durable::open(&folder.file(), ignore).unwrap();
     for n in 0..20 {
         log.append(group(n));
@@ -63,7 +55,7 @@ fn what_was_appended_is_written_when_the_log_is_dropped() {
 
 #[test]
 fn damage_is_an_error_or_leaves_the_state_as_it_was() {
-    let folder = Folder::new("damage");
+    let folder = Folder::new();
     write(&folder.file());
     let before = state(&folder.file()).unwrap();
     let whole = fs::read(folder.file()).unwrap();
@@ -91,7 +83,7 @@ fn damage_is_an_error_or_leaves_the_state_as_it_was() {
 
 #[test]
 fn a_file_that_was_cut_is_refused() {
-    let folder = Folder::new("cut");
+    let folder = Folder::new();
     write(&folder.file());
     let whole = fs::read(folder.file()).unwrap();
     for length in [0, 1, 63, 64, 300, 4095, 4096, 5000, whole.len() / 2, whole.len() - 1] {
@@ -103,7 +95,7 @@ fn a_file_that_was_cut_is_refused() {
 
 #[test]
 fn what_is_no_store_is_refused_and_left_alone() {
-    let folder = Folder::new("other");
+    let folder = Folder::new();
     fs::write(folder.file(), vec![b'a'; 100_000]).unwrap();
     let error = state(&folder.file()).unwrap_err();
     assert!(matches!(&error, LogError::Damaged { .. }), "{error}");
@@ -112,7 +104,7 @@ fn what_is_no_store_is_refused_and_left_alone() {
 
 #[test]
 fn two_cannot_open_one_file() {
-    let folder = Folder::new("two");
+    let folder = Folder::new();
     let _first = Durable::open(&folder.file(), ignore).unwrap();
     assert!(matches!(Durable::open(&folder.file(), ignore), Err(LogError::InUse(_))));
 }
@@ -127,7 +119,7 @@ fn a_folder_that_is_not_there_is_named() {
 #[test]
 fn only_its_user_reads_a_store() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("mode");
+    let folder = Folder::new();
     drop(Store::open(&folder.file()).unwrap());
     assert_eq!(fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }

@@ -90,7 +90,7 @@ fn run(path: &str, steps: i64) -> (u64, bool) {
 
 #[test]
 fn a_process_that_is_killed_at_any_step_loses_nothing_that_was_promised() {
-    let folder = Folder::new("killed");
+    let folder = Folder::new();
     for steps in 0.. {
         drop(std::fs::remove_file(folder.file()));
         drop(Durable::open(&folder.file(), ignore).unwrap());
