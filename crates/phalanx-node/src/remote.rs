@@ -93,8 +93,8 @@ struct Session {
     address: SocketAddr,
     /// Set once the executor has said what it takes.
     agreed: OnceLock<Agreed>,
-    /// Interpreters that were asked for, until they have ended.
-    waiting: Mutex<HashMap<u32, Sender<Answer>>>,
+    /// Interpreters that were asked for, until they have ended; nothing once the link has, and nobody answers any more.
+    waiting: Mutex<Option<HashMap<u32, Sender<Answer>>>>,
     /// Those of them that are stopped, as the executor said last.
     stopped: Mutex<HashSet<u32>>,
     /// Whether the executor was heard of a moment ago.
@@ -248,8 +248,10 @@ impl Host {
     fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32, program: [u8; 16]) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.count_back())?;
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
-        let (sender, answer) = channel();
-        lock(&session.waiting).insert(request, sender);
+        let Some(answer) = session.expect(request) else {
+            self.count_back();
+            return Err(RecruitError::Unreachable(format!("the connection to {} has just ended", self.address)));
+        };
         let requested = Requested { host: self.clone(), session: session.clone(), request, answer, released: false };
         tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program });
         let (token, certificate) = self.await_answer(&requested.answer)?;
@@ -333,7 +335,7 @@ impl Host {
         let (_, name) = role_and_name(shaken.peer_certificate())?;
         let address = socket.peer()?;
         let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
-        let (agreed, waiting) = (OnceLock::new(), Mutex::default());
+        let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
         let session = Arc::new(Session { link, name, address, agreed, waiting, stopped, heard });
         let (sender, offer) = channel::<Offer>();
@@ -401,7 +403,7 @@ impl Host {
                 link.close();
             }
         });
-        lock(&session.waiting).clear();
+        session.end();
     }
 
     fn unreachable(&self, error: &io::Error) -> RecruitError {
@@ -448,9 +450,22 @@ pub(crate) fn printable(words: &str) -> String {
 }
 
 impl Session {
+    /// Where answers to a request come, before it is made; none: the link has ended, and whoever waited would wait in vain.
+    fn expect(&self, request: u32) -> Option<Receiver<Answer>> {
+        let (sender, answer) = channel();
+        lock(&self.waiting).as_mut()?.insert(request, sender);
+        Some(answer)
+    }
+
+    /// Nothing comes over the link any more.
+    fn end(&self) {
+        *lock(&self.waiting) = None;
+    }
+
     /// One that was recruited is answered once more, when it has ended.
     fn answer(&self, request: u32, answer: Answer) {
         let mut waiting = lock(&self.waiting);
+        let Some(waiting) = &mut *waiting else { return };
         let goes_on = matches!(answer, Answer::Recruited { .. });
         let sender = if goes_on { waiting.get(&request).cloned() } else { waiting.remove(&request) };
         let _ = sender.map(|sender| sender.send(answer));
@@ -493,6 +508,26 @@ impl Hold for Requested {
 impl Drop for Requested {
     fn drop(&mut self) {
         self.end();
-        lock(&self.session.waiting).remove(&self.request);
+        lock(&self.session.waiting).iter_mut().for_each(|waiting| drop(waiting.remove(&self.request)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_over_a_control_link_that_has_just_ended_does_not_wait_for_an_answer() {
+        let (socket, _other) = Socket::pair().unwrap();
+        let (link, _reader) = Link::new(socket, None, MAX_CONTROL_BODY).unwrap();
+        let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
+        let (name, address) = ("lab2".to_owned(), ([127, 0, 0, 1], 7400).into());
+        let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
+        let session = Session { link, name, address, agreed, waiting, stopped, heard };
+        let before = session.expect(1).unwrap();
+        session.end();
+        assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));
+        assert!(session.expect(2).is_none());
+        session.answer(1, Answer::Refused { reason: String::new() });
     }
 }
