@@ -114,6 +114,28 @@ fn a_slow_reader_slows_the_writer_down() {
     }
 }
 
+/// The other end says nothing before it has everything: a writer that waited in a read meanwhile would wait in vain.
+#[test]
+fn who_waits_for_an_answer_writes_what_is_left_meanwhile() {
+    let (mut one, other) = ends(Levels::all(Level::Clear));
+    let received = read(other.1);
+    one.0.queue(Mark::None, start(&body(1, 8 << 20)), vec![body(1, 8 << 20).into()]);
+    one.0.flush();
+    let answering = thread::spawn(move || {
+        assert_eq!(received.recv().unwrap().unwrap().body, body(1, 8 << 20));
+        other.0.send(Mark::None, start(&[7]), vec![vec![7].into()]).unwrap();
+    });
+    let (mut answer, deadline) = (None, Instant::now() + PATIENCE);
+    while answer.is_none() {
+        assert!(Instant::now() < deadline);
+        if one.0.finish_or_hear(PATIENCE * 2).unwrap() {
+            one.1.read_all(&mut |frame| answer = Some(frame.body)).unwrap();
+        }
+    }
+    assert_eq!(answer.unwrap(), [7][..]);
+    answering.join().unwrap();
+}
+
 #[test]
 fn what_was_sent_may_change_after_it_settled() {
     Level::ALL.into_iter().for_each(settles);

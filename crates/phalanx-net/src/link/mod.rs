@@ -311,6 +311,17 @@ impl Link {
         Ok(())
     }
 
+    /// Waits up to `pause` for the socket to have room, and writes, or for something to read: whether there is some. Who has
+    /// to write before there can be an answer must not wait for that in a read: the socket has room long before.
+    #[cfg(unix)]
+    pub fn finish_or_hear(&self, pause: Duration) -> io::Result<bool> {
+        let (is_readable, is_writable) = self.socket.wait_either(pause)?;
+        if is_writable {
+            self.flush();
+        }
+        Ok(is_readable)
+    }
+
     fn wait_for_room<'a>(&self, outbox: MutexGuard<'a, Outbox>) -> MutexGuard<'a, Outbox> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let waited = self.outbox_has_room.wait_timeout(outbox, Duration::from_secs(1));

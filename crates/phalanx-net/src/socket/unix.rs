@@ -35,8 +35,15 @@ impl Socket {
         self.wait_for(PollFlags::OUT, patience)
     }
 
+    /// Waits up to `patience` for either; whether there is something to read, and room to write.
+    pub fn wait_either(&self, patience: Duration) -> io::Result<(bool, bool)> {
+        let ready = wait_for(&self.raw, PollFlags::IN | PollFlags::OUT, patience)?;
+        // The connection's end is something to be read.
+        Ok((!ready.difference(PollFlags::OUT).is_empty(), ready.contains(PollFlags::OUT)))
+    }
+
     fn wait_for(&self, what: PollFlags, patience: Duration) -> io::Result<bool> {
-        wait_for(&self.raw, what, patience)
+        Ok(!wait_for(&self.raw, what, patience)?.is_empty())
     }
 
     /// Gives `passenger` to the process at the other end of this unix socket, with one byte.
@@ -129,15 +136,16 @@ impl Socket {
 /// Waits up to `patience` until one of the events that an epoll instance knows is there.
 #[cfg(target_os = "linux")]
 pub(crate) fn wait_for_events(poller: &Poller, patience: Duration) -> io::Result<bool> {
-    wait_for(poller, PollFlags::IN, patience)
+    Ok(!wait_for(poller, PollFlags::IN, patience)?.is_empty())
 }
 
-fn wait_for(what: impl AsFd, events: PollFlags, patience: Duration) -> io::Result<bool> {
+/// Which of the events there are, and those that nobody needs to ask for.
+fn wait_for(what: impl AsFd, events: PollFlags, patience: Duration) -> io::Result<PollFlags> {
     let mut interest = [PollFd::new(&what, events)];
     let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
     match poll(&mut interest, Some(&patience)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
+        Ok(_) => Ok(interest[0].revents()),
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
         Err(error) => Err(error.into()),
     }
 }

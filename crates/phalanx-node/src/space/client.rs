@@ -445,13 +445,8 @@ impl Client {
 
     /// Reads once, with what must be written before there can be an answer.
     fn read(&self, mut reader: Reader, pause: Duration) {
-        let mut patience = pause;
-        if self.link.is_blocked() {
-            patience = patience.min(TURN);
-            let _ = self.link.finish(patience);
-        }
         let mut calls = Vec::new();
-        let outcome = reader.receive(patience, &mut |frame| match self.on_frame(frame) {
+        let outcome = self.receive(&mut reader, pause, &mut |frame| match self.on_frame(frame) {
             Call::Nothing => {}
             call => calls.push(call),
         });
@@ -471,6 +466,21 @@ impl Client {
             });
         }
         calls.into_iter().for_each(Call::make);
+    }
+
+    /// Writes what is still to be written, and waits for what comes.
+    fn receive(&self, reader: &mut Reader, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        let end = Instant::now() + pause;
+        while self.link.is_blocked() {
+            let left = end.saturating_duration_since(Instant::now());
+            if self.link.finish_or_hear(left)? {
+                return reader.read_all(on_frame);
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
+        reader.receive(pause, on_frame)
     }
 
     /// Keeps what came; what is to be called when this thread does not read any more.
