@@ -1,7 +1,9 @@
 """A client of a replicated space that says what it did and when: one JSON list a line, until SIGTERM. It
 finishes what it does then.
 
-    python history_program.py '["HOST:PORT", …]' '{"identity": …}'
+    python history_program.py '["HOST:PORT", …]' '{"identity": …}' [KINDS]
+
+With KINDS, a list, it takes all tuples of these kinds, until there are no more, and ends.
 
 A line: kind of tuple, operation, when it was called and answered (seconds of the machine's clock), whether there was a
 tuple, or null where that was not heard. Every kind is in use for a fraction of a second, by all clients together.
@@ -30,10 +32,22 @@ def do(space: px.Space, what: str, kind: int) -> bool:
     return (space.inp if what == "inp" else space.rdp)("kind", kind) is not None
 
 
-def main(members: list[str], options: dict[str, Any]) -> None:
+def drain(space: px.Space, kinds: list[int]) -> None:
+    for kind in kinds:
+        found = True
+        while found:
+            called = time.monotonic()
+            found = do(space, "inp", kind)
+            print(json.dumps([kind, "inp", called, time.monotonic(), found]), flush=True)
+
+
+def main(members: list[str], options: dict[str, Any], kinds: list[int]) -> None:
     ended = Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with px.Space(f"{members[0]}/jobs", replicas=len(members), members=members[1:], **options) as space:
+        if kinds:
+            drain(space, kinds)
+            return
         kind, did = 0, 0
         while not ended.is_set():
             now = int(time.monotonic() / SLOT)
@@ -53,4 +67,4 @@ def main(members: list[str], options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]))
+    main(*map(json.loads, [*sys.argv[1:], "[]"][:3]))

@@ -22,6 +22,7 @@ class Served:
 
     host: Host
     process: Process
+    identity: Path
     port: int
 
     def space(self, name: str = "tasks") -> str:
@@ -29,13 +30,17 @@ class Served:
         return f"{self.host.address}:{self.port}/{name}"
 
 
-def serve(grid: Grid, name: str, *options: str) -> Served:
-    """Start a server on a new host and wait until it listens; it has an identity and nothing else of the grid."""
-    host = grid.desk.lab.host(name)
-    address = ["--address", f"{host.address}:0", "--identity", str(grid.issue(name))]
+def serve(grid: Grid, at: str | Served, *options: str) -> Served:
+    """Start a server on a new host of this name, or one that has ended again, and wait until it listens; it has an
+    identity and nothing else of the grid."""
+    if isinstance(at, Served):
+        host, port, identity = at.host, at.port, at.identity
+    else:
+        host, port, identity = grid.desk.lab.host(at), 0, grid.issue(at)
+    address = ["--address", f"{host.address}:{port}", "--identity", str(identity)]
     process = host.popen([PHALANX, "space", "serve", *address, *options])
     ready = process.line("listening on ")
-    return Served(host, process, int(ready.split()[2].rpartition(":")[2]))
+    return Served(host, process, identity, int(ready.split()[2].rpartition(":")[2]))
 
 
 class Use:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cluster.grid import PATIENCE, PHALANX, Grid
 from cluster.linear import Operation, is_linearizable
-from cluster.spaces import Served, serve
+from cluster.replicas import NAMES, Cuts, Fault, freeze, silence, unplug
+from cluster.spaces import serve
 
-from laboratory.lab import Host
-from laboratory.processes import Process, until
-
-PROGRAM = Path(__file__).with_name("history_program.py")
-NAMES = ("one", "two", "three")
+from laboratory.processes import until
 
 
 def test_the_search_sees_what_cannot_have_happened() -> None:
@@ -35,91 +27,6 @@ def test_the_search_sees_what_cannot_have_happened() -> None:
     assert not history(("out", 0, 9, True), ("rdp", 1, 2, True), ("rdp", 3, 4, False))
     assert history(("out", 0, 1, None), ("rdp", 2, 3, False), ("rdp", 4, 5, True))
     assert history(("out", 0, 1, True), ("inp", 2, 3, None), ("rdp", 4, 5, True), ("inp", 6, 7, False))
-
-
-class Cuts:
-    """Three members, each on a host of its own, with a client beside it, and two clients on the desk."""
-
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self.members: dict[str, Served] = {name: serve(grid, name, "--directory", "kept") for name in NAMES}
-        self.addresses = [f"{member.host.address}:{member.port}" for member in self.members.values()]
-        self.identity = str(grid.issue("ada", role="user"))
-        self.clients: dict[str, list[Process]] = {"desk": [self.client(grid.desk)]}
-        self.progress("desk", 1)  # the space is there
-        self.clients["desk"].append(self.client(grid.desk))
-        for name, member in self.members.items():
-            self.clients[name] = [self.client(member.host)]
-            self.progress(name, 1)
-
-    def client(self, host: Host) -> Process:
-        options = json.dumps({"identity": self.identity})
-        return host.popen([sys.executable, str(PROGRAM), json.dumps(self.addresses), options], env=self.grid.env)
-
-    def told(self, side: str) -> list[tuple[int, Operation]]:
-        """What clients there were told so far, by the kind of tuple."""
-        lines = [json.loads(line) for client in self.clients[side] for line in client.lines() if line.endswith("]")]
-        return [(kind, Operation(*operation)) for kind, *operation in lines]
-
-    def progress(self, side: str, more: int) -> None:
-        """Wait for so many more answers to clients there."""
-        since = time.monotonic()
-
-        def answered() -> bool:
-            fresh = [it for _, it in self.told(side) if it.called > since and it.found is not None]
-            return len(fresh) >= more
-
-        until(answered, timeout=PATIENCE, what=f"answers to clients of {side}")
-
-    def leader(self) -> str:
-        def leading() -> list[str]:
-            said = {
-                name: [line for line in member.process.stderr().splitlines() if "lead" in line]
-                for name, member in self.members.items()
-            }
-            return [name for name, lines in said.items() if lines and " leads the space" in lines[-1]]
-
-        return until(leading, timeout=PATIENCE, what="a leader")[-1]
-
-    def end(self) -> None:
-        """All clients finish what they do: a tuple put by one that was killed would have been put by nobody."""
-        clients = [client for side in self.clients.values() for client in side]
-        for client in clients:
-            client.signal(signal.SIGTERM)
-        for client in clients:
-            assert client.wait(timeout=PATIENCE) == 0, client.report()
-
-    def lose(self, name: str, fault: Fault) -> None:
-        """Loses one member for a while: the others go on, it says nothing, and when it is back all are answered."""
-        heal = fault(self.members[name])
-        began = time.monotonic()
-        self.progress("desk", 200)
-        ended = time.monotonic()
-        heal()
-        self.progress(name, 20)
-        alone = [it for _, it in self.told(name) if it.called > began and it.answered < ended]
-        # A client beside a member that is frozen has the network, and goes to the others.
-        if fault is not freeze:
-            assert [it for it in alone if it.found is not None] == [], f"{name} answered while it was cut off"
-
-
-Fault = Callable[[Served], Callable[[], None]]
-
-
-def silence(member: Served) -> Callable[[], None]:
-    member.host.cable.silence()
-    return member.host.cable.mend
-
-
-def unplug(member: Served) -> Callable[[], None]:
-    member.host.cable.cut()
-    return member.host.cable.mend
-
-
-def freeze(member: Served) -> Callable[[], None]:
-    """Its machine keeps all connections open."""
-    member.process.signal(signal.SIGSTOP)
-    return lambda: member.process.signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("fault", [silence, unplug, freeze])

@@ -24,7 +24,9 @@ PATIENCE = 30.0
 #: Seconds without a question after which it is looked whether the connection is still there, before the next one: then
 #: a tuple is not put into a connection whose end nobody has seen.
 IDLE = 0.05
-
+#: Seconds for the next leader to hear what arrived over the connection to the last one, before it is asked something
+#: else; and when the space is closed, after which this process may end.
+SAYING, LAST = 2.0, 10.0
 
 #: Requests beyond which those that have ended are forgotten.
 MANY = 64
@@ -67,8 +69,9 @@ class Replicas:
                 self._engine.look()
             if self._lost or self._engine.ended:
                 self._lost = True
-                self._engine.close()
                 patience = PATIENCE if until is None else min(PATIENCE, max(0.0, until - now))
+                # What was on its way here when that leader was lost is there again when the next one is asked.
+                self._engine.leave(min(SAYING, patience))
                 self._engine = self._reach(patience, self._engine)
                 self._lost = False
             self._asked = monotonic()
@@ -319,4 +322,4 @@ class Replicas:
     def close(self) -> None:
         """Lets go of it."""
         self._closed = True
-        self._engine.close()
+        self._engine.leave(LAST)

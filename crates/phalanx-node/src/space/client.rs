@@ -8,7 +8,7 @@ use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
 use super::session::MOST_BODY;
 use super::silence::look_after;
-use super::takes::Takes;
+use super::takes::{Takes, wait_until_said};
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use super::{Place, SpaceAddress};
 use bytes::Bytes;
@@ -380,6 +380,15 @@ impl Client {
             let _ = self.ask(back, Vec::new()).map(|request| self.wait(request, CLOSING));
         }
         self.end("it was closed here");
+    }
+
+    /// [`Client::close`]; where several members keep the space, waits so long at most for one of them to hear what arrived
+    /// over connections of this process that have ended.
+    pub fn leave(&self, patience: Duration) {
+        self.close();
+        if !self.members.is_empty() {
+            wait_until_said(&self.address.name, patience);
+        }
     }
 
     fn next(&self) -> RequestId {

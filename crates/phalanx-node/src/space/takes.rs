@@ -9,12 +9,12 @@ use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often it is tried to come back.
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(200);
 /// How long. A space waits for much less, but only from when it is served again.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// For who was handed a tuple to keep it or give it back.
@@ -38,7 +38,7 @@ pub(super) struct Takes {
 #[derive(Default)]
 struct State {
     open: BTreeMap<RequestId, Taking>,
-    /// What was said of tuples that arrived is known to the space when it answers this request, or a later one.
+    /// What was said of tuples that arrived is known to the space when it does what this request asks, or a later one.
     unconfirmed: Option<RequestId>,
 }
 
@@ -66,13 +66,13 @@ impl Takes {
             (FromSpace::Failed { error: SpaceError::Uncertain(_) | SpaceError::NotKept(_), .. }, _) => {}
             _ => drop(state.open.remove(&request)),
         }
-        if state.unconfirmed.is_some_and(|at| at <= request) {
+        if is_done(message) && state.unconfirmed.is_some_and(|at| at <= request) {
             state.unconfirmed = None;
             state.open.retain(|_, taking| *taking != Taking::GivenBack);
         }
     }
 
-    /// It was said that what came was kept, or is given back; the next request's number is `next`.
+    /// It was said that what arrived was kept, or is given back; the next request's number is `next`.
     pub fn on_settled(&self, request: RequestId, kept: bool, next: RequestId) {
         let mut state = lock(&self.state);
         match kept {
@@ -96,8 +96,10 @@ impl Takes {
             }
         }
         let (address, connect) = (address.clone(), Connect { create: None, ..connect.clone() });
+        let coming = Coming::back(&address.name);
         // Without a thread it is as if this process had ended, too.
         let _ = thread::Builder::new().name("phalanx-space".into()).spawn(move || {
+            let _coming = coming;
             let open = self.decided();
             let end = Instant::now() + LONGEST;
             while Instant::now() < end && !said(&address, &connect, self.client, &open) {
@@ -119,6 +121,46 @@ impl Takes {
             drop(state);
             thread::sleep(LOOK);
         }
+    }
+}
+
+/// How many connections of this process to each space have ended and say yet what arrived.
+static COMING: (Mutex<BTreeMap<String, usize>>, Condvar) = (Mutex::new(BTreeMap::new()), Condvar::new());
+
+/// One of them.
+struct Coming(String);
+
+impl Coming {
+    fn back(name: &str) -> Coming {
+        *lock(&COMING.0).entry(name.to_owned()).or_default() += 1;
+        Coming(name.to_owned())
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let mut coming = lock(&COMING.0);
+        if let Some(count) = coming.get_mut(&self.0) {
+            *count -= 1;
+        }
+        coming.retain(|_, count| *count > 0);
+        COMING.1.notify_all();
+    }
+}
+
+/// Waits until what arrived over connections to this space that have ended was said.
+pub(super) fn wait_until_said(name: &str, patience: Duration) {
+    let (coming, is_coming) = (lock(&COMING.0), |coming: &mut BTreeMap<String, usize>| coming.contains_key(name));
+    drop(COMING.1.wait_timeout_while(coming, patience, is_coming));
+}
+
+/// Whether a request was done, with all that was said before it: a member that cannot reach the others any more still refuses
+/// what it is asked, and tells its name.
+fn is_done(message: &FromSpace) -> bool {
+    match message {
+        FromSpace::Done { .. } | FromSpace::Got { .. } | FromSpace::Counted { .. } => true,
+        FromSpace::Watching { .. } | FromSpace::Event { .. } | FromSpace::Info { .. } => true,
+        FromSpace::Opened { .. } | FromSpace::Name { .. } | FromSpace::Failed { .. } | FromSpace::Beat => false,
     }
 }
 
@@ -145,6 +187,27 @@ mod tests {
     fn take(takes: &Takes, request: RequestId) {
         let get = Get { take: true, ..Get::default() };
         takes.on_ask(request, &ToSpace::Get { request, get, wait: Wait::No, transaction: None });
+    }
+
+    #[test]
+    fn what_was_kept_is_known_to_the_space_when_it_does_something_else_and_not_when_it_refuses() {
+        let takes = Takes::new();
+        take(&takes, 1);
+        takes.on_answer(1, &FromSpace::Got { request: 1, tuples: 1, next: None });
+        takes.on_settled(1, true, 2);
+        let refused = [
+            SpaceError::Uncertain("it does not lead any more".into()),
+            SpaceError::Elsewhere { leader: None },
+            SpaceError::Full { what: "bytes".into(), most: 1 },
+        ];
+        for error in refused {
+            takes.on_answer(2, &FromSpace::Failed { request: 2, error });
+        }
+        takes.on_answer(3, &FromSpace::Name { request: 3, name: "lab2".into() });
+        takes.on_answer(0, &FromSpace::Beat);
+        assert!(takes.is_unconfirmed());
+        takes.on_answer(4, &FromSpace::Got { request: 4, tuples: 0, next: None });
+        assert!(!takes.is_unconfirmed());
     }
 
     #[test]

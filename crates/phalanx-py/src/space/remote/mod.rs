@@ -441,6 +441,15 @@ impl RemoteSpace {
             py.detach(|| self.client.close());
         }
     }
+
+    /// Closes it, and waits so many seconds at most until a space that several members keep knows what was taken.
+    fn leave(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let patience = to_duration(seconds, "seconds")?;
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            py.detach(|| self.client.leave(patience));
+        }
+        Ok(())
+    }
 }
 
 impl Drop for RemoteSpace {
