@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import collections.abc
 import enum
 import math
+import numbers
 import random
 import string
+import typing
 from collections import namedtuple
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy
 import phalanx as px
@@ -205,6 +211,12 @@ FORMALS: list[tuple[Any, list[Any]]] = [
     (Point, [Point(1, 2)]),
     (int | float, [0, 1, -5, 2**80, 0.5, math.nan]),
     (str | None, ["", "a", None]),
+    (numbers.Real, [True, False, 0, 1, -5, 2**80, 0.5, math.nan]),
+    (numbers.Integral, [True, False, 0, 1, -5, 2**80]),
+    (str | numbers.Integral, ["", "a", True, False, 0, 1, -5, 2**80]),
+    (typing.Annotated[str, "a name"], ["", "a"]),
+    (typing.NewType("Name", str), ["", "a"]),
+    (bytearray, [b""]),
     (NDArray[numpy.float64], [numpy.zeros(3)]),
     (NDArray[numpy.int32], [numpy.zeros((2, 2), "<i4")]),
     ((int, str), [(7, "x")]),
@@ -224,6 +236,51 @@ def test_a_formal_matches_the_values_of_its_type_only(space: px.Space, formal: A
     found = [value for (value,) in space.rd_all(formal)]
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
     assert space.count(px.ANY) == len(everything)
+
+
+class Walks(typing.Protocol):
+    """What has legs."""
+
+    def walk(self) -> None: ...
+
+
+@pytest.mark.parametrize("formal", [typing.Any, object, int | typing.Any, (typing.Any, object)], ids=repr)
+def test_any_type_is_any_value(space: px.Space, formal: Any) -> None:
+    for value in (None, 3, "a", Task("a"), (1, 2), [1]):
+        space.out(value)
+    assert space.count(formal) == (1 if isinstance(formal, tuple) else 6)
+
+
+@pytest.mark.parametrize(
+    ("formal", "why"),
+    [
+        (collections.abc.Mapping, "not told by their class"),
+        (collections.abc.Sequence[int], "not told by their class"),
+        (typing.Hashable, "not told by their class"),
+        (typing.TypeVar("T"), "not told by their class"),
+        (Walks, "not told by their class"),
+        (typing.Literal[1], "write the value itself"),
+        (list[int], "write list or px.ANY"),
+        (dict, "no tuple here holds a dict: .* objects=True"),
+        (enum.Enum, "no tuple here holds a Enum"),
+        (int | dict, "joins plain types only"),
+    ],
+    ids=repr,
+)
+def test_a_type_whose_values_cannot_be_told_is_refused(space: px.Space, formal: Any, why: str) -> None:
+    with pytest.raises(px.SpaceError, match=why):
+        space.rdp("a", formal)
+    with pytest.raises(px.SpaceError, match=why):
+        space.rdp("a", (1, formal))
+
+
+def test_classes_of_pickled_objects_match_where_there_are_some() -> None:
+    with px.Space(objects=True) as space:
+        for value in ({"a": 1}, {1}, Decimal("1.5"), datetime(2026, 1, 1), UUID(int=3), Color.RED):
+            space.out(value)
+            assert space.rdp(type(value)) == (value,)
+            assert space.rdp(value) == (value,)
+        assert space.rdp(enum.Enum) == (Color.RED,)
 
 
 def test_what_is_like_a_value_goes_as_that_value(space: px.Space) -> None:

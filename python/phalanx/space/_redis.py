@@ -253,12 +253,14 @@ class RedisEngine:
             return self._nested(wanted)
         if isinstance(wanted, Query):
             raise _lacking("queries")
-        formal = formal_of(wanted)
+        formal = formal_of(wanted, self._objects)
         if formal is None:
             return b"=" + self._encoded((wanted,))[0]
         if isinstance(formal, str):
             return b"c" + formal.encode()
         kinds, dtype, dimensions = formal
+        if "any" in kinds:
+            return b"*"
         if dtype is not None or dimensions is not None:
             return b"a" + bytes([255 if dimensions is None else dimensions]) + (dtype or "").encode()
         return b"t" + b"".join(_KINDS[kind] for kind in kinds)

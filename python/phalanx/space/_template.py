@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 import types
 import typing
+from abc import ABCMeta
 from typing import Any, Final
 
 from phalanx.errors import SpaceError
@@ -32,6 +34,9 @@ Formal = tuple[tuple[str, ...], str | None, int | None] | str
 
 #: Types whose values stand for nothing but themselves.
 VALUES = {str, int, float, bytes, bool, list, types.NoneType}
+#: The types of :data:`typing.Any`, of plain classes, and of those that values need not have among their bases.
+_BY_BEHAVIOUR = ABCMeta
+_TYPING = {type(typing.Any), type, ABCMeta}
 #: The type of what Python's ``type`` statement makes (from 3.12 on), as NDArray of numpy 2.5.
 _ALIASES: Any = getattr(typing, "TypeAliasType", ())
 _PLAIN: dict[object, str] = {
@@ -46,44 +51,83 @@ _PLAIN: dict[object, str] = {
     None: "none",
     types.NoneType: "none",
 }
+#: What is more than one plain type: buffers are put as bytes.
+_SEVERAL: dict[object, tuple[str, ...]] = {
+    typing.Any: ("any",),
+    object: ("any",),
+    numbers.Number: ("bool", "int", "float"),
+    numbers.Complex: ("bool", "int", "float"),
+    numbers.Real: ("bool", "int", "float"),
+    numbers.Rational: ("bool", "int"),
+    numbers.Integral: ("bool", "int"),
+    bytearray: ("bytes",),
+    memoryview: ("bytes",),
+}
 
 
-def formal_of(element: Any) -> Formal | None:
-    """The formal that an element of a template stands for; None: it is a value. Raises SpaceError.
+def formal_of(element: Any, objects: bool = True) -> Formal | None:
+    """The formal that an element of a template stands for; None: it is a value. Raises SpaceError where it is a type of
+    which a space cannot tell its values, or has none: ``objects`` says whether there are pickled objects in it.
 
-    Formals are ``str``, ``int | float``, ``numpy.ndarray``, ``numpy.typing.NDArray[numpy.float64]``, and any class.
+    Formals are ``str``, ``int | float``, ``numbers.Real``, ``numpy.ndarray``, ``numpy.typing.NDArray[numpy.float64]``,
+    ``typing.Any``, and any class whose instances have it among their bases.
     """
     kind = type(element)
     if kind in VALUES:
         return None
     if kind is type and (element in _PLAIN or _is_array(element)):
         return (_PLAIN.get(element, "array"),), None, None
+    if kind in _TYPING and element in _SEVERAL:
+        return _SEVERAL[element], None, None
     origin = typing.get_origin(element)
+    if isinstance(element, typing.NewType):
+        return formal_of(element.__supertype__, objects)
+    if origin is typing.Annotated:
+        return formal_of(element.__origin__, objects)
     if isinstance(element, _ALIASES):
-        return formal_of(element.__value__)
+        return formal_of(element.__value__, objects)
     if isinstance(origin, _ALIASES):
-        return formal_of(origin.__value__[typing.get_args(element)])
+        return formal_of(origin.__value__[typing.get_args(element)], objects)
     if isinstance(element, types.UnionType) or origin is typing.Union:
         return _union(typing.get_args(element))
     if _is_array(origin):
         return _array(*typing.get_args(element))
-    if origin:
+    if origin is typing.Literal:
+        raise SpaceError(f"{element} is no formal: write the value itself, or px.where().in_([…]) for several")
+    if origin and not isinstance(origin, _BY_BEHAVIOUR):
         raise SpaceError(
             f"{element} is no formal: a template cannot look into it, so write {origin.__name__} or px.ANY"
+        )
+    if origin or isinstance(element, typing.TypeVar) or _is_by_behaviour(element):
+        raise SpaceError(
+            f"{element} is no formal: its values are not told by their class, so write a class, px.ANY or a union of "
+            "plain types, as int | str"
         )
     if not isinstance(element, type):
         return None
     if field_names(element) is not None:
         remember(element)
+    elif not objects:
+        raise SpaceError(
+            f"no tuple here holds a {element.__qualname__}: dataclasses and named tuples are in every space, other "
+            "classes in one that is made with objects=True"
+        )
     return class_name(element)
+
+
+def _is_by_behaviour(element: Any) -> bool:
+    """Whether it is a class of what behaves in some way, as ``collections.abc.Mapping`` and protocols are."""
+    return isinstance(element, _BY_BEHAVIOUR) and (
+        element.__module__ in ("collections.abc", "numbers", "typing") or "__subclasshook__" in vars(element)
+    )
 
 
 def _union(members: tuple[Any, ...]) -> Formal:
     formals = [formal_of(member) for member in members]
-    kinds = [formal[0][0] for formal in formals if isinstance(formal, tuple) and formal[1:] == (None, None)]
-    if len(kinds) < len(formals):
+    plain = [formal[0] for formal in formals if isinstance(formal, tuple) and formal[1:] == (None, None)]
+    if len(plain) < len(formals):
         raise SpaceError("a union in a template joins plain types only, as int | float: write px.ANY and where=")
-    return tuple(kinds), None, None
+    return tuple(kind for kinds in plain for kind in kinds), None, None
 
 
 def _is_array(class_: Any) -> bool:

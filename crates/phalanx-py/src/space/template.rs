@@ -59,7 +59,7 @@ fn to_pattern(element: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> Py
     if element.is_exact_instance(words(py)?.query.bind(py)) {
         return Ok(Pattern::Where(to_query(element, encoding, false)?));
     }
-    to_formal(element)?.map_or_else(|| to_actual(element, encoding, depth), Ok)
+    to_formal(element, encoding.objects)?.map_or_else(|| to_actual(element, encoding, depth), Ok)
 }
 
 fn to_actual(element: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> PyResult<Pattern> {
@@ -101,9 +101,9 @@ fn plain(class: &Bound<'_, PyType>) -> Option<u32> {
 }
 
 /// What is no plain type: Python looks at it (`phalanx/space/_template.py`).
-fn to_formal(element: &Bound<'_, PyAny>) -> PyResult<Option<Pattern>> {
+fn to_formal(element: &Bound<'_, PyAny>, objects: bool) -> PyResult<Option<Pattern>> {
     let py = element.py();
-    let found = words(py)?.formal_of.bind(py).call1((element,))?;
+    let found = words(py)?.formal_of.bind(py).call1((element, objects))?;
     if found.is_none() {
         return Ok(None);
     }
@@ -111,6 +111,9 @@ fn to_formal(element: &Bound<'_, PyAny>) -> PyResult<Option<Pattern>> {
         return Ok(Some(Pattern::Class(name)));
     }
     let (kinds, dtype, dimensions): (Vec<String>, Option<String>, Option<u8>) = found.extract()?;
+    if kinds.iter().any(|kind| kind == "any") {
+        return Ok(Some(Pattern::Any));
+    }
     let kinds = kinds.iter().map(|kind| match kind.as_str() {
         "bool" => mask::BOOL,
         "int" => mask::INT,
