@@ -7,6 +7,7 @@ import gc
 import threading
 from collections import deque
 from concurrent.futures import CancelledError, as_completed
+from contextlib import suppress
 
 import phalanx as px
 import pytest
@@ -145,6 +146,42 @@ def test_the_asynchronous_twins(space: px.Space) -> None:
         lease = await space.aout("x", 2, lease=60)
         assert lease is not None
         assert lease.renew(60)
+
+    asyncio.run(main())
+
+
+def test_the_asynchronous_twins_of_what_is_done_to_many(space: px.Space) -> None:
+    async def main() -> None:
+        many = [("many", number) for number in range(2500)]
+        await space.aout_many(many)
+        assert await space.acount("many", int) == 2500
+        assert [fields async for fields in space.ard_all("many", int)] == many
+        first = space.ard_all("many", int)
+        assert await anext(first) == ("many", 0)
+        await first.aclose()
+        with px.Transaction(space) as transaction:
+            assert await space.ain_all("many", px.where() < 10, transaction=transaction) == many[:10]
+            assert await space.acount("many", int, transaction=transaction) == 2490
+            transaction.abort()
+        assert await space.ain_all("many", int) == many
+        assert await space.ain_all("many", int) == []
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_while_he_takes_all_has_taken_all_or_nothing(space: px.Space) -> None:
+    async def main() -> None:
+        space.out_many([("many", number) for number in range(3000)])
+        left, times = 3000, 0
+        while left:
+            taking = asyncio.create_task(space.ain_all("many", int))
+            await asyncio.sleep(times * 0.0005)
+            taking.cancel()
+            with suppress(asyncio.CancelledError):
+                assert len(await taking) == 3000
+                left = 0
+            assert await space.acount("many", int) == left
+            times += 1
 
     asyncio.run(main())
 

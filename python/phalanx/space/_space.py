@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from phalanx import _native
 from phalanx.errors import SpaceError
@@ -22,6 +24,8 @@ from phalanx.space._select import Select, selectors
 from phalanx.space._timeout import timed_out
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
+
+T = TypeVar("T")
 
 #: Seconds that taking all may take.
 LONGEST = 600.0
@@ -265,12 +269,20 @@ class Space:
         transaction: Transaction | None = None,
     ) -> Lease | None:
         """:meth:`out`, which lets other tasks run where it has to wait for another machine."""
-        arguments = (fields, lease, key, label, priority, self._inside(transaction))
-        if isinstance(self._engine, _native.LocalSpace):
-            number = self._engine.out(*arguments)
-        else:
-            number = await asyncio.to_thread(self._engine.out, *arguments)
+        number = await self._beside(self._engine.out, fields, lease, key, label, priority, self._inside(transaction))
         return None if lease is None else Lease(self._engine, number)
+
+    async def aout_many(
+        self,
+        tuples: Iterable[Fields],
+        *,
+        lease: float | None = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """:meth:`out_many` for asyncio."""
+        await self._beside(self._engine.out_many, list(tuples), lease, label, priority, self._inside(transaction))
 
     async def ain(
         self,
@@ -313,6 +325,46 @@ class Space:
     ) -> Fields | None:
         """:meth:`rdp` for asyncio."""
         return await self._begin(template, False, 0, select, where, transaction)
+
+    async def ain_all(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> list[Fields]:
+        """:meth:`in_all` for asyncio. A task that is cancelled has taken nothing; while all is being taken for good it
+        cannot be cancelled any more."""
+        if transaction is not None or not self._transacts:
+            pages = self._pages(template, True, select, where, transaction)
+            return [fields async for fields in self._spread_out(pages)]
+        whole = await self._beside(partial(Transaction, self, timeout=LONGEST))
+        try:
+            found = await self.ain_all(*template, select=select, where=where, transaction=whole)
+        except BaseException:
+            await asyncio.shield(self._beside(whole.abort))
+            raise
+        committing = asyncio.ensure_future(self._beside(whole.commit))
+        while not committing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(committing)
+        committing.result()
+        return found
+
+    async def ard_all(
+        self,
+        *template: Any,
+        select: Select = (),
+        where: Query | None = None,
+        transaction: Transaction | None = None,
+    ) -> AsyncGenerator[Fields, None]:
+        """:meth:`rd_all` for asyncio: an asynchronous generator."""
+        async for fields in self._spread_out(self._pages(template, False, select, where, transaction)):
+            yield fields
+
+    async def acount(self, *template: Any, where: Query | None = None, transaction: Transaction | None = None) -> int:
+        """:meth:`count` for asyncio."""
+        return await self._beside(self._engine.count, template, where, self._inside(transaction))
 
     def in_future(
         self,
@@ -449,6 +501,18 @@ class Space:
     ) -> Fields | None:
         request = (template, take, selectors(select), where, self._inside(transaction), timeout)
         return await _futures.wait(self._engine, request)
+
+    async def _beside(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Calls what may wait for another machine while other tasks run."""
+        if isinstance(self._engine, _native.LocalSpace):
+            return work(*arguments)
+        return await asyncio.to_thread(work, *arguments)
+
+    async def _spread_out(self, pages: Iterator[list[Fields]]) -> AsyncGenerator[Fields, None]:
+        """What is in the pages, one after the other."""
+        while (page := await self._beside(next, pages, None)) is not None:
+            for fields in page:
+                yield fields
 
     def _pages(
         self,
