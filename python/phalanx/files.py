@@ -17,6 +17,9 @@ Path = str | os.PathLike[str]
 
 #: ``host:/path``, ``host:port:/path``; the path there is absolute, so that ``C:\\x`` and ``a:b`` are files here.
 THERE = re.compile(r"(?P<host>\[[^\]/]+\]|[^\[\]:/\s]+)(?::(?P<port>\d+))?:(?P<path>/.*|memory(?::.*)?)", re.DOTALL)
+#: What other programs call a place there, with a path from a home folder or a module.
+_ELSEWHERE = re.compile(r"(?:[^@/\s]+@)?(?P<host>\[[^\]/]+\]|[^\[\]:/\s@]{2,})::?(?P<path>[^/].*|)", re.DOTALL)
+_SCHEMES = ("file", "ftp", "gsiftp", "http", "https", "rsync", "scp", "sftp", "ssh")
 #: As deep as folders go.
 ALL = 2**32 - 1
 _MAGIC = re.compile(r"[*?\[]|\{[^{}]*,[^{}]*\}")
@@ -260,6 +263,31 @@ def named(place: str, error: TransferError, path: str) -> TransferError:
     other = TransferError(f"{place}: {str(error).removeprefix(f'{path}: ')}")
     other.errno = error.errno
     return other
+
+
+def there(text: str) -> re.Match[str] | None:
+    """The parts of a place at an executor; None: it is a path here. Raises TransferError for a user's name before the
+    host and for a URL, as other programs have them, and says what is meant."""
+    match = THERE.fullmatch(text)
+    if match is None:
+        return None
+    user, at, host = match["host"].rpartition("@")
+    if at:
+        meant = place_of(match)[len(user) + 1 :] + ":" + match["path"]
+        raise TransferError(f"{text}: who you are says your identity (--identity), not {user}@: write {meant}")
+    if match["host"] in _SCHEMES and match["path"].startswith("//"):
+        host, _, path = match["path"][2:].partition("/")
+        raise TransferError(f"{text}: write {host.rpartition('@')[2].partition(':')[0]}:/{path}")
+    return match
+
+
+def hint(*texts: str) -> str:
+    """What a place was meant to be that has no absolute path, as part of a message; empty where there is none."""
+    for match in filter(None, map(_ELSEWHERE.fullmatch, texts)):
+        path = match["path"].removeprefix("~").lstrip("/")
+        meant = f"{match['host']}:/{path}"
+        return f"; paths at an executor are absolute, in a folder that it exports: {meant}, for example"
+    return ""
 
 
 def place_of(match: re.Match[str]) -> str:

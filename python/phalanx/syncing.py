@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from phalanx.errors import TransferError
-from phalanx.files import ALL, THERE, Entry, Files, Path, Unknown, has_magic, held, place_of, read_hosts
+from phalanx.files import ALL, Entry, Files, Path, Unknown, has_magic, held, hint, place_of, read_hosts, there
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
 from phalanx.striping import further
@@ -96,14 +96,15 @@ def sync(
         raise TransferError("standard streams have no files: a folder is made like another one")
     to_rate(limit)
     if stripes is not None:
-        further(stripes, THERE.fullmatch(os.fspath(src)), THERE.fullmatch(os.fspath(dst)))
+        further(stripes, there(os.fspath(src)), there(os.fspath(dst)))
     known = read_hosts(hosts)
     reach = Reach(level, known, identity, policy, (*listed(trusted),))
     with ExitStack() as stack:
         source = _end(os.fspath(src), reach, stack)
         target = _named(source, _end(os.fspath(dst), reach, stack))
         if source.place is None and target.place is None:
-            raise TransferError("one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one")
+            one = "one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one"
+            raise TransferError(one + hint(os.fspath(src), os.fspath(dst)))
         _check_apart(source, target)
         plan = _Plan({"include": listed(include), "exclude": listed(exclude)})
         if delete or checksum or dry_run:
@@ -131,7 +132,7 @@ class _End:
 
 
 def _end(text: str, reach: Reach, stack: ExitStack) -> _End:
-    match = THERE.fullmatch(text)
+    match = there(text)
     if match is None and not text.startswith("memory:"):
         return _End(stack.enter_context(closing(Files.here())), text, None)
     if match is None or match["path"].startswith("memory") or has_magic(match["path"]):

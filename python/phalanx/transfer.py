@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 from phalanx import striping
 from phalanx._native import Copy
 from phalanx.errors import TransferError
-from phalanx.files import THERE as _THERE
-from phalanx.files import Files, batches, expand, has_magic, named, outermost, place_of, read_hosts
+from phalanx.files import Files, batches, expand, has_magic, hint, named, outermost, place_of, read_hosts, there
 from phalanx.files import address_of as _address
 from phalanx.hosts import Hosts, read_identity
 from phalanx.security import Rules, listed, policy_words
@@ -391,14 +390,15 @@ def standard_output() -> BinaryIO:
 
 def _sides(src: str, dst: str) -> tuple[str, re.Match[str], bool, re.Match[str] | None]:
     """The path here, or at the executor of the last, the one at the executor, and whether that is the target."""
-    from_there, to_there = _THERE.fullmatch(src), _THERE.fullmatch(dst)
+    from_there, to_there = there(src), there(dst)
     if from_there and to_there:
         return from_there["path"], to_there, True, from_there
     if to_there:
         return src, to_there, True, None
     if from_there:
         return dst, from_there, False, None
-    raise TransferError(f"neither {src!r} nor {dst!r} is at an executor: write host:/path or host:port:/path for one")
+    neither = f"neither {src!r} nor {dst!r} is at an executor: write host:/path or host:port:/path for one"
+    raise TransferError(neither + hint(src, dst))
 
 
 def _memory(path: str) -> int | None:

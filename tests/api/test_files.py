@@ -9,6 +9,7 @@ import random
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -687,3 +688,41 @@ def heard(process: subprocess.Popen[str], patience: float) -> str:
     assert process.stdout is not None
     ready = select.select([process.stdout], [], [], patience)[0]
     return process.stdout.readline() if ready else ""
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["cp", "-P", "7400", "x", "lab2:/x"], "a port stands in the address, as in lab2:7401:/path"),
+        (["cp", "-i", "key", "x", "lab2:/x"], "who you are says your identity"),
+        (["cp", "-C", "x", "lab2:/x"], "nothing is compressed"),
+        (["sync", "-avz", "x", "lab2:/x"], "-z: nothing is compressed"),
+        (["sync", "--bwlimit=100", "x", "lab2:/x"], "--limit RATE"),
+        (["cp", "x", "ada@lab2:/x"], "who you are says your identity (--identity), not ada@: write lab2:/x"),
+        (["cp", "x", "ada@lab2:7400:/x"], "write lab2:7400:/x"),
+        (["ls", "ada@lab2:/x"], "write lab2:/x"),
+        (["sync", "x", "rsync://ada@lab2:873/backup/x"], "write lab2:/backup/x"),
+        (["cp", "x", "lab2:x"], "paths at an executor are absolute, in a folder that it exports: lab2:/x, for example"),
+        (["cp", "lab2:~/data/x", "."], "lab2:/data/x, for example"),
+        (["sync", "x", "ada@lab2:"], "lab2:/, for example"),
+        (["sync", "lab2::backup/x", "x"], "lab2:/backup/x, for example"),
+        (["cat", "lab2:x"], "lab2:/x, for example"),
+        (["cp", "a:b", "c:d"], "write host:/path or host:port:/path for one"),
+    ],
+)
+def test_habits_of_scp_and_rsync_get_a_hint(words: list[str], meant: str) -> None:
+    told = CliRunner().invoke(commands, words, standalone_mode=False).exception
+    assert isinstance(told, px.TransferError | click.UsageError)
+    assert meant in (told.message if isinstance(told, click.UsageError) else str(told))
+
+
+@pytest.mark.parametrize("command", ["cp", "sync"])
+def test_what_scp_and_rsync_are_told_to_do_is_done_without_being_told(lab: Lab, command: str, tmp_path: Path) -> None:
+    (lab.ro / "inner").mkdir()
+    (lab.ro / "inner" / "x").write_bytes(b"x")
+    (lab.ro / "inner" / "x").chmod(0o750)
+    os.utime(lab.ro / "inner" / "x", (1e9, 1e9))
+    run = lab.run(command, "-avr", "-pt", "--progress", "--partial", lab.at(lab.ro), tmp_path / "copy")
+    assert run.exception is None, run.exception
+    found = (tmp_path / "copy" / "inner" / "x").stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_mtime) == (0o750, 1e9)

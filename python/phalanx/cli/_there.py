@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import click
 
 from phalanx.errors import TransferError
-from phalanx.files import THERE, Entry, Files, Unknown, place_of
+from phalanx.files import THERE, Entry, Files, Unknown, hint, place_of, there
 from phalanx.security import read_policy
 
 #: A pipe whose reader has gone, as a shell says it.
@@ -98,9 +98,9 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
 
 def split(place: str) -> tuple[str, str]:
     """The host and the path of HOST:/PATH."""
-    match = THERE.fullmatch(place)
+    match = there(place)
     if match is None or match["path"].startswith("memory"):
-        raise click.UsageError(f"{place!r} is not at an executor: write HOST:/PATH or HOST:PORT:/PATH")
+        raise click.UsageError(f"{place!r} is not at an executor: write HOST:/PATH or HOST:PORT:/PATH{hint(place)}")
     return place_of(match), match["path"]
 
 

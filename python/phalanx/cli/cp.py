@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
+from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, is_terminal, printable, reaches
 from phalanx.errors import PhalanxError
 from phalanx.transfer import CopyReport, Progress, as_facts, copy
 
 
-@click.command()
+@click.command(cls=Habitual)
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.argument("target", metavar="DST")
 @reaches

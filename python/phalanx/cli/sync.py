@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, printable, reaches
 from phalanx.cli.cp import more, shown, tell_losses
 from phalanx.syncing import SyncReport, as_json
@@ -15,7 +16,7 @@ from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
 
 
-@click.command()
+@click.command(cls=Habitual)
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 @click.option("--checksum", is_flag=True, help="Compare what files contain, not only size and time.")
