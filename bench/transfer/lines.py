@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from bench.transfer.site import Failure, Site
@@ -28,17 +28,26 @@ def ten_gigabit(folder: Path) -> Iterator[Site]:
         yield site
 
 
-@contextmanager
-def long(folder: Path) -> Iterator[Site]:
+def long(folder: Path) -> AbstractContextManager[Site]:
     """1 Gbit/s, 50 ms each way, and each way one packet in a thousand lost, by a program of ours.
 
     TCP's congestion control is reno, which every Linux has and lets machines have, whatever this machine's own is.
     """
+    return _long(folder, "reno")
+
+
+def long_with_bbr(folder: Path) -> AbstractContextManager[Site]:
+    """The same, where BBR is everybody's congestion control."""
+    return _long(folder, "bbr")
+
+
+@contextmanager
+def _long(folder: Path, control: str) -> Iterator[Site]:
     with machines(folder, 1) as (lab, (site,)):
         with _refusals():
             for host in lab.hosts:
                 with inside(host.namespace):
-                    Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("reno")
+                    Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(control)
             lab.hosts[0].cable.shape(delay=0.05, rate=LONG * 1e9, loss=0.001)
         yield site
 

@@ -237,4 +237,21 @@ ROWS: dict[str, Row] = {
         ),
         lines.long,
     ),
+    "long-bbr": Row(
+        {
+            "private, long line, BBR": phalanx.by_time("private", times=10),
+            "private, 1 stream, long line, BBR": phalanx.by_time("private", 1, times=5),
+            "one TCP stream (iperf3), long line, BBR": iperf.memory(1, times=5),
+            "scp, long line, BBR": ssh.scp_of(0.02),
+        },
+        (
+            Claim(
+                "1 Gbit/s, 100 ms, 0.1 % lost, BBR for all",
+                "private, long line, BBR",
+                ("one TCP stream (iperf3), long line, BBR", "scp, long line, BBR"),
+                1.0,
+            ),
+        ),
+        lines.long_with_bbr,
+    ),
 }
