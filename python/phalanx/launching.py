@@ -131,6 +131,9 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any)
         Whether an exit code other than 0 raises.
     keep_going
         Whether the loss of a process leaves the others.
+    patience
+        Seconds after which a process that stands still, because somebody has stopped it, is lost and is ended. By
+        default it may stand still as long as it likes.
     transport, level
         ``"sockets"``: on this machine, links as between machines, of this level.
     policy, identity
@@ -206,6 +209,7 @@ def _run(
     timeout: float | None = None,
     check: bool = True,
     keep_going: bool = False,
+    patience: float | None = None,
     transport: str = "shared",
     level: str | None = None,
     policy: str | Rules = "links",
@@ -218,6 +222,8 @@ def _run(
         raise LaunchError(f"a program and from 1 to {_commands.MOST} processes are needed: {words}, n={n}")
     if transport not in ("shared", "sockets") or level not in (None, *LEVELS):
         raise LaunchError(f'transport is "shared" or "sockets", level one of {", ".join(LEVELS)}')
+    if patience is not None and not patience >= 0.1:  # NaN is not
+        raise LaunchError(f"patience is a number of seconds, 0.1 or more, not {patience}")
     if (transport == "sockets" and hosts is not None) or (level is not None and transport != "sockets"):
         raise LaunchError('transport="sockets" is for processes of this machine, and level for transport="sockets"')
     if hosts is None and (per_host is not None or files):
@@ -243,6 +249,7 @@ def _run(
             input=stdin,
             output=folder,
             keep_going=keep_going,
+            patience=patience,
             apart=(level or "private") if transport == "sockets" else None,
             checkpoints=checkpoints,
             move_slow=move_slow,

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import phalanx as px
 import pytest
@@ -52,6 +53,43 @@ def test_scripts_and_modules_run_in_the_folder_that_is_asked_for(tmp_path: Path)
         assert result.stdout == f"{tmp_path} x\n", command
     with pytest.raises(px.LaunchError, match=r"nosuch\.py is not found"):
         px.mpirun("nosuch.py", n=1)
+
+
+STANDS = """
+import os, signal, time
+if "rank=1" in os.environ["PHALANX_RANK"].split():
+    print(os.getpid(), file=open("pid", "w"), flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+elif GOES_ON:
+    while not os.path.exists("pid") or not open("pid").read().endswith("\\n"):
+        time.sleep(0.01)
+    time.sleep(GOES_ON)
+    os.kill(int(open("pid").read()), signal.SIGCONT)
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("transport", ["shared", "sockets"])
+def test_a_process_that_stands_still_for_longer_than_its_patience_is_lost(transport: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"GOES_ON = 0{STANDS}"]
+    options: dict[str, Any] = {"n": 2, "capture_output": True, "cwd": tmp_path, "transport": transport}
+    lost = r"^rank 1 on .* is lost: it was stopped for \d\.\d s, and was ended$"
+    with pytest.raises(px.RanksError, match=lost) as caught:
+        px.mpirun(command, patience=0.5, timeout=60, **options)
+    assert caught.value.result.code == 1
+    result = px.mpirun(command, patience=0.5, timeout=60, keep_going=True, check=False, **options)
+    assert (result.ranks[0].stdout, result.ranks[1].stdout) == ("ended\n", "")
+    assert result.ranks[1].why.startswith("it was stopped for")
+
+
+def test_a_process_that_goes_on_in_time_is_not_lost(tmp_path: Path) -> None:
+    for patience, still in ((None, 1), (30, 0.5)):
+        command = [sys.executable, "-c", f"GOES_ON = {still}{STANDS}"]
+        result = px.mpirun(command, n=2, capture_output=True, cwd=tmp_path, patience=patience, timeout=60)
+        assert (result.code, result.stdout) == (0, "ended\nended\n")
+        (tmp_path / "pid").unlink()
+    with pytest.raises(px.LaunchError, match="patience is a number of seconds"):
+        px.mpirun(command, n=2, patience=float("nan"))
 
 
 def test_an_error_has_the_last_line_that_the_rank_wrote() -> None:

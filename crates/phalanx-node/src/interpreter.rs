@@ -151,12 +151,23 @@ fn apart_from_terminal(command: &mut Command) {
 /// Whether the child has ended; it stays as it is, so that its group still is its own.
 #[cfg(unix)]
 pub(crate) fn is_zombie(child: &Child) -> bool {
+    is_in_state(child, libc::WEXITED)
+}
+
+/// Whether the child was stopped, and does not go on yet.
+#[cfg(unix)]
+pub(crate) fn is_stopped(child: &Child) -> bool {
+    is_in_state(child, libc::WSTOPPED)
+}
+
+#[cfg(unix)]
+fn is_in_state(child: &Child, state: libc::c_int) -> bool {
     // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let options = state | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` lives as long as the call; the process id is that of our child.
     let waited = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut info, options) };
-    // SAFETY: filled in by waitid; zero where nothing has ended.
+    // SAFETY: filled in by waitid; zero where it is not in that state.
     waited == 0 && unsafe { info.si_pid() } != 0
 }
 

@@ -106,7 +106,7 @@ impl Launcher {
 fn part(count: u32, command: &[&str]) -> Part {
     let command = command.iter().map(|word| word.as_bytes().to_vec()).collect();
     let program = Program { app: 0, command, environment: Vec::new(), folder: None };
-    Part { base: 0, size: count + 1, first: 0, secret: [0; 32], programs: vec![(count, program)] }
+    Part { base: 0, size: count + 1, first: 0, secret: [0; 32], programs: vec![(count, program)], patience: None }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::errors::{identity, raise};
 use crate::manager::interruptibly;
 use crate::policy::Words;
+use crate::space::to_duration;
 use phalanx_core::level::Level;
 use phalanx_core::spmd::Limit;
 use phalanx_core::wire::machines::Exit;
@@ -35,10 +36,11 @@ impl Launcher {
     /// there and path here. `apart`: on this machine, the level of links between its ranks, which then share no memory.
     /// `checkpoints`: of a BSP program, the supersteps between two where the user says, and how often it is started again
     /// without a new one; `move_slow`: machines are left that take so many times as long as others in so many steps.
+    /// `patience`: a process that was stopped for so many seconds is lost.
     #[new]
     #[pyo3(signature = (
         programs, *, environment, prefix, terminals, colours, shown, input, folder, output, keep_going, executors, files,
-        apart, checkpoints, move_slow
+        apart, checkpoints, move_slow, patience
     ))]
     #[expect(clippy::too_many_arguments)]
     fn new(
@@ -58,6 +60,7 @@ impl Launcher {
         apart: Option<String>,
         checkpoints: Option<(Option<u32>, u32)>,
         move_slow: Option<(f64, u32)>,
+        patience: Option<f64>,
     ) -> PyResult<Launcher> {
         let apart = apart.map(|word| word.parse::<Level>().map_err(PyValueError::new_err)).transpose()?;
         let block = |(processes, command)| Block { processes, command, folder: folder.clone() };
@@ -67,7 +70,8 @@ impl Launcher {
         let move_slow = move_slow.map(|(times, steps)| Limit { times, steps });
         let checkpoints = checkpoints.map(|(every, restarts)| Checkpoints { every, restarts, move_slow });
         let hosts = executors.map(to_hosts).transpose()?;
-        let job = Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints, input };
+        let patience = patience.map(|seconds| to_duration(seconds, "patience")).transpose()?;
+        let job = Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints, input, patience };
         match interruptibly(py, move || node::Launcher::start(job))? {
             Ok(launcher) => Ok(Launcher(launcher)),
             Err(error @ LaunchError::Start(_)) => Err(raise("LaunchError", error)),

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_hosts, read_programs
-from phalanx.cli._there import is_terminal
+from phalanx.cli._there import Seconds, is_terminal
 from phalanx.launching import PATIENCE, prepare
 
 #: They end the program; a second one does so at once. The others are passed on.
@@ -55,6 +55,9 @@ OPTIONS = [
     click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for their output too."),
     click.option("--no-prefix", is_flag=True, help="No [number] of its process before each line."),
     click.option("--keep-going", is_flag=True, help="The loss of a process does not end the others."),
+    click.option(
+        "--patience", type=Seconds(0.1), help="A process that stands still (is stopped) for so many seconds is lost."
+    ),
     click.option(
         "--transport",
         type=click.Choice(["shared", "sockets"]),
@@ -107,6 +110,7 @@ def _run(
     output: Path | None,
     no_prefix: bool,
     keep_going: bool,
+    patience: float | None,
     transport: str,
     level: str | None,
     policy: str,
@@ -142,6 +146,7 @@ def _run(
         input=True,
         output=output,
         keep_going=keep_going,
+        patience=patience,
         apart=(level or "private") if transport == "sockets" else None,
         checkpoints=None if restarts is None else (checkpoint, restarts),
         move_slow=move_slow,

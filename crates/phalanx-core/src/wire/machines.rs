@@ -6,6 +6,7 @@
 use super::ranks::{FromRank, ToRank};
 use crate::level::LevelSet;
 use core::net::IpAddr;
+use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Longest body: a piece of a file, of standard input, or of output, in bytes.
@@ -39,6 +40,8 @@ pub struct Part {
     pub secret: [u8; 32],
     /// For each program how many of the following ranks run it.
     pub programs: Vec<(u32, Program)>,
+    /// A process that stands still for so long is lost, and is ended; none: it may.
+    pub patience: Option<Duration>,
 }
 
 impl Part {

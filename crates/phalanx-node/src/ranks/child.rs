@@ -1,7 +1,7 @@
 //! One process of a program: started in a group of its own, with a control socket, and ended with all that it started.
 
 use super::shared::Shared;
-use crate::interpreter::{end_group, is_zombie};
+use crate::interpreter::{end_group, is_stopped, is_zombie};
 use phalanx_core::wire::machines::{Exit, Program};
 use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, RANK, Seat, UNIVERSE};
 use phalanx_net::socket::Socket;
@@ -42,6 +42,10 @@ pub struct Child {
     messages: Messages,
     /// What its socket had no room for yet: bytes, and a file that goes with the first of them.
     pending: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+    /// For how long it has been stopped.
+    still: Duration,
+    /// It was for too long, and was ended.
+    is_given_up: bool,
 }
 
 /// The parent's ends of its standard streams.
@@ -88,7 +92,8 @@ impl Child {
         })?;
         let (messages, pending) = (Messages::new(MOST_FROM_RANK), VecDeque::new());
         let control = Some(OwnedFd::from(control));
-        Ok((Child { rank: number, process, ended: Arc::new(ended), control, messages, pending }, pipes))
+        let (ended, still, is_given_up) = (Arc::new(ended), Duration::ZERO, false);
+        Ok((Child { rank: number, process, ended, control, messages, pending, still, is_given_up }, pipes))
     }
 
     /// The number of its process group.
@@ -155,9 +160,22 @@ impl Child {
         is_zombie(&self.process)
     }
 
+    /// Another moment has passed. One that was stopped all the time until its patience is over is ended.
+    pub fn note_still(&mut self, passed: Duration, patience: Duration) {
+        self.still = if is_stopped(&self.process) { self.still + passed } else { Duration::ZERO };
+        if self.still >= patience && !self.is_given_up {
+            self.is_given_up = true;
+            self.signal(Signal::KILL);
+        }
+    }
+
     /// Ends what is left of it and its group; how it ended.
     pub fn end(mut self) -> Exit {
         end_group(&mut self.process);
+        if self.is_given_up {
+            let _ = self.process.wait();
+            return Exit::Unseen(format!("it was stopped for {:.1} s, and was ended", self.still.as_secs_f64()));
+        }
         match self.process.wait() {
             Ok(status) => match (status.signal(), status.code()) {
                 (Some(signal), _) => Exit::Signal(signal),

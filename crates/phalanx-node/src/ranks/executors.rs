@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What an executor offers, its number, and the link with it.
 type Reached = (Offer, (usize, Host));
@@ -30,6 +31,7 @@ pub struct Executors {
     /// With how many of them it begins: these have its files.
     first: usize,
     files: Vec<Staged>,
+    patience: Option<Duration>,
     /// What each takes of links with each other, once it was asked.
     offered: Mutex<Vec<Option<Vec<[LevelSet; 3]>>>>,
     /// Worlds are started one after the other: two would write their files into one folder at once.
@@ -67,6 +69,7 @@ impl Executors {
             ips,
             first: first.len(),
             files,
+            patience: job.patience,
             offered,
             turn,
             claiming,
@@ -163,7 +166,8 @@ impl Executors {
         let mut begun = Vec::new();
         for ((number, host), count) in hosts {
             let programs = cut(&mut left, count);
-            begun.push((number, host, Part { base: ranks.start, size: ranks.len() as u32, first, secret, programs }));
+            let (base, size, patience) = (ranks.start, ranks.len() as u32, self.patience);
+            begun.push((number, host, Part { base, size, first, secret, programs, patience }));
             first += count;
         }
         let asked = at_once(&begun, |_, (number, host, part)| host.begin(part.clone(), *number, &self.ips, token));

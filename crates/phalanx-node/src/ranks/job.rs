@@ -7,6 +7,7 @@ use phalanx_net::address::Address;
 use phalanx_net::identity::Member;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 use thiserror::Error;
 
 /// A program to be started.
@@ -27,6 +28,8 @@ pub struct Job {
     pub checkpoints: Option<Checkpoints>,
     /// Whether rank 0 reads this process's standard input.
     pub input: bool,
+    /// A process that stands still for so long is lost; none: it may.
+    pub patience: Option<Duration>,
 }
 
 /// A BSP program is started again after a loss where it makes checkpoints.

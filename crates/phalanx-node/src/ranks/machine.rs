@@ -6,7 +6,7 @@ use super::shared::Shared;
 use super::streams::Stream;
 use phalanx_core::wire::machines::{Exit, Kind, Part, Program, Source};
 use phalanx_core::wire::ranks::{FromRank, Seat};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io;
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// What happens to the ranks.
 #[derive(Debug)]
@@ -25,6 +26,9 @@ pub enum Event {
     Nonsense { rank: u32 },
     Ended { rank: u32, exit: Exit },
 }
+
+/// How often it is looked whether a process stands still.
+const LOOK: Duration = Duration::from_millis(100);
 
 enum Order {
     Tell { ranks: Vec<u32>, frame: Vec<u8> },
@@ -65,7 +69,9 @@ impl Machine {
         let waking = wake.clone();
         // The children end with the thread that started them, so it is the one that stays.
         let thread = thread::Builder::new().name("phalanx-ranks".into()).spawn(move || {
-            let mut watch = Watch { children: Vec::new(), guard, wake: waking, orders: obeyed, address, on_event };
+            let (children, patience, looked) = (Vec::new(), part.patience, Instant::now());
+            let mut watch =
+                Watch { children, guard, wake: waking, orders: obeyed, address, patience, looked, on_event };
             let _ = started.send(watch.start(&part, folder.as_deref(), &shared));
             drop(shared);
             watch.run();
@@ -110,6 +116,10 @@ struct Watch<F> {
     wake: Arc<OwnedFd>,
     orders: Receiver<Order>,
     address: Option<IpAddr>,
+    /// For a process that stands still.
+    patience: Option<Duration>,
+    /// When it was looked last whether one does.
+    looked: Instant,
     on_event: F,
 }
 
@@ -166,6 +176,7 @@ impl<F: FnMut(Event)> Watch<F> {
             for index in (0..self.children.len()).rev() {
                 self.look_at(index);
             }
+            self.look_for_still();
         }
     }
 
@@ -177,10 +188,23 @@ impl<F: FnMut(Event)> Watch<F> {
             let wants = if child.has_pending() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             fds.extend(child.control.as_ref().map(|control| PollFd::new(control, wants)));
         }
-        match poll(&mut fds, None) {
+        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        match poll(&mut fds, self.patience.map(|_| &look)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Ends processes that have stood still for too long. Time in which this thread did not run does not count: who was
+    /// stopped together with it, or starves as it does, is no loss.
+    fn look_for_still(&mut self) {
+        let Some(patience) = self.patience else { return };
+        let passed = self.looked.elapsed();
+        if passed < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        self.children.iter_mut().for_each(|child| child.note_still(passed.min(LOOK * 2), patience));
     }
 
     fn obey(&mut self, order: Order) {

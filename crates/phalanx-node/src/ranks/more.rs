@@ -51,7 +51,7 @@ impl More {
         };
         let programs = (0..).zip(programs).map(program).collect();
         let (base, size) = (ranks.start, ranks.len() as u32);
-        let part = Part { base, size, first: base, secret: secret(), programs };
+        let part = Part { base, size, first: base, secret: secret(), programs, patience: self.program.patience };
         let happenings = self.happenings.clone();
         let on_event = move |event| {
             happenings.send(Happening::Event(event));

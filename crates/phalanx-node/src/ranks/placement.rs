@@ -4,6 +4,7 @@ use super::job::Block;
 use phalanx_core::wire::machines::{Part, Program};
 use phalanx_net::address::Address;
 use phalanx_net::identity::random_token;
+use std::time::Duration;
 
 /// More ranks would not fit into one message of the launcher.
 const MOST_REMOTE: u64 = 1500;
@@ -149,7 +150,13 @@ pub fn secret() -> [u8; 32] {
 }
 
 /// The parts of a program on machines with so many ranks each; one without ranks has none.
-pub fn parts(counts: &[u32], blocks: &[Block], environment: &[(Vec<u8>, Vec<u8>)], secret: [u8; 32]) -> Vec<Part> {
+pub fn parts(
+    counts: &[u32],
+    blocks: &[Block],
+    environment: &[(Vec<u8>, Vec<u8>)],
+    secret: [u8; 32],
+    patience: Option<Duration>,
+) -> Vec<Part> {
     let size = counts.iter().sum();
     let program = |(app, block): (u32, &Block)| {
         let (command, folder) = (block.command.clone(), block.folder.clone());
@@ -159,7 +166,7 @@ pub fn parts(counts: &[u32], blocks: &[Block], environment: &[(Vec<u8>, Vec<u8>)
     let mut left: Vec<(u32, Program)> = (0..).zip(blocks).map(program).collect();
     let mut first = 0;
     let part = |count: &u32| {
-        let part = Part { base: 0, size, first, secret, programs: cut(&mut left, *count) };
+        let part = Part { base: 0, size, first, secret, programs: cut(&mut left, *count), patience };
         first += count;
         part
     };
@@ -290,7 +297,7 @@ mod tests {
     fn programs_are_cut_where_machines_end() {
         let block =
             |processes, word: &str| Block { processes: Some(processes), command: vec![word.into()], folder: None };
-        let parts = parts(&[2, 0, 3], &[block(1, "a"), block(4, "b")], &[], [7; 32]);
+        let parts = parts(&[2, 0, 3], &[block(1, "a"), block(4, "b")], &[], [7; 32], None);
         let words = |part: &Part| -> Vec<(u32, String)> {
             part.ranks().map(|(rank, it)| (rank, String::from_utf8_lossy(&it.command[0]).into_owned())).collect()
         };

@@ -25,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 /// Why a program starts no further processes.
 const APART: &str = "processes are spawned by programs whose ranks share memory or are on executors: start it without \
@@ -58,6 +59,8 @@ pub struct Known {
     pub token: [u8; 16],
     /// For checkpoints on this machine.
     pub folder: Option<Folder>,
+    /// As that of its [`Job`].
+    pub patience: Option<Duration>,
     /// Once the program is there.
     pub executors: OnceLock<Executors>,
 }
@@ -71,7 +74,8 @@ impl Known {
     /// Of a program that was not started yet.
     pub fn new(job: &Job) -> io::Result<Known> {
         let here = job.hosts.is_none() && job.checkpoints.is_some();
-        Ok(Known { token: random_token(), folder: here.then(Folder::new).transpose()?, executors: OnceLock::new() })
+        let folder = here.then(Folder::new).transpose()?;
+        Ok(Known { token: random_token(), folder, patience: job.patience, executors: OnceLock::new() })
     }
 }
 
@@ -253,7 +257,7 @@ impl Starting {
     }
 
     fn parts(&self, counts: &[u32]) -> Vec<Part> {
-        parts(counts, &self.job.programs, &self.job.environment, secret())
+        parts(counts, &self.job.programs, &self.job.environment, secret(), self.job.patience)
     }
 
     fn options(&self, machines: Vec<String>, counts: &[u32], levels: Vec<Vec<Levels>>, there: bool) -> Options {
