@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import dask.array
+import numpy
 import pytest
 from api.exporters import Exporters
 from phalanx.errors import TransferError
@@ -138,7 +140,7 @@ def test_folders_are_looked_at_and_changed(place: tuple[str, Path, dict[str, Any
     with pytest.raises(PermissionError):
         system.ls("/etc")
     with pytest.raises(ValueError, match="as a whole"):
-        system.open(f"{folder}/a/copy", "ab")
+        system.open(f"{folder}/a/copy", "r+b")
 
 
 def test_a_mapping_of_chunks_as_zarr_has_it(place: tuple[str, Path, dict[str, Any]]) -> None:
@@ -253,3 +255,65 @@ def test_what_cannot_be_looked_at_is_not_left_out_in_silence(
         system.find("/etc")
     with pytest.raises(OSError, match="not in a folder that is exported"):
         system.get("/etc", str(tmp_path / "got"), recursive=True)
+
+
+def test_a_file_is_appended_to(place: tuple[str, Path, dict[str, Any]]) -> None:
+    host, folder, options = place
+    name = f"{host}{folder}/new/log.txt"
+    for line in ("one\n", "two\n", noise(3_000_000).hex()):
+        with fsspec.open(name, "a", **options) as file:
+            file.write(line)
+    assert (folder / "new" / "log.txt").read_text() == "one\ntwo\n" + noise(3_000_000).hex()
+    with suppress(KeyError), fsspec.open(name, "a", **options) as file:
+        file.write("lost")
+        raise KeyError
+    assert (folder / "new" / "log.txt").stat().st_size == 8 + 6_000_000
+
+
+def test_what_is_copied_there_does_not_come_here(
+    place: tuple[str, Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, folder, options = place
+    system, path = fsspec.url_to_fs(f"{host}{folder}/x", **options)
+    (folder / "x").write_bytes(noise(3_000_000))
+    monkeypatch.setattr(system.files, "open", lambda path: pytest.fail(f"{path} is read"))
+    system.cp_file(path, f"{folder}/new/y")
+    assert (folder / "new" / "y").read_bytes() == noise(3_000_000)
+
+
+@pytest.fixture(scope="module")
+def zarr() -> Any:
+    """The module, whose own thread has begun, which keeps two sockets to the end of the process."""
+    module: Any = pytest.importorskip("zarr")
+    assert module.zeros(1)[0] == 0
+    return module
+
+
+def test_zarr_writes_and_reads(place: tuple[str, Path, dict[str, Any]], zarr: Any) -> None:
+    host, folder, options = place
+    values = numpy.arange(10_000.0).reshape(100, 100)
+    store = {"store": f"{host}{folder}/fresh/array.zarr", "storage_options": options}
+    zarr.save_array(store["store"], values, storage_options=options)
+    assert numpy.array_equal(zarr.open_array(**store, mode="r")[:], values)
+    opened = zarr.open_array(**store, mode="r+")
+    opened[3:7] = 1
+    values[3:7] = 1
+    assert numpy.array_equal(zarr.open_array(**store, mode="r")[2:8], values[2:8])
+    lazy = dask.array.from_array(values, chunks=(30, 40))
+    lazy.to_zarr(f"{host}{folder}/dask.zarr", storage_options=options)
+    back = dask.array.from_zarr(f"{host}{folder}/dask.zarr", storage_options=options)
+    assert numpy.array_equal(back.compute(scheduler="threads"), values)
+
+
+def test_pyarrow_writes_and_reads(place: tuple[str, Path, dict[str, Any]]) -> None:
+    arrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    dataset: Any = pytest.importorskip("pyarrow.dataset")
+    host, folder, options = place
+    system, path = fsspec.url_to_fs(f"{host}{folder}/tables/one.parquet", **options)
+    table = arrow.table({"x": [*range(1000)], "part": [number % 3 for number in range(1000)]})
+    parquet.write_table(table, path, filesystem=system)
+    assert parquet.read_table(path, filesystem=system).equals(table)
+    dataset.write_dataset(table, f"{folder}/parts", filesystem=system, format="parquet", partitioning=["part"])
+    read = dataset.dataset(f"{folder}/parts", filesystem=system, format="parquet", partitioning=["part"])
+    assert sorted(read.to_table()["x"].to_pylist()) == [*range(1000)]

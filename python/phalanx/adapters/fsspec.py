@@ -44,7 +44,8 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     ``host``: ``"lab"`` or ``"lab:7400"``, from the name of the file. ``hosts``, ``identity``, ``policy``, ``trusted``
     and ``level`` as for :func:`phalanx.copy`. A file that is written has its name when it is closed, and is whole then;
-    left by an exception, there is none. ``get`` and ``put`` copy over parallel streams, as :func:`phalanx.copy` does.
+    left by an exception, there is none. The folders that it is in are made. What is appended to is written anew as a
+    whole. ``get`` and ``put`` copy over parallel streams, as :func:`phalanx.copy` does; what ``cp`` copies stays there.
     """
 
     protocol = "phalanx"
@@ -207,16 +208,33 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self.files.rename(old, new)
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Copies a file there; its bytes come here and go back."""
+        """Copies a file there. Only the bytes of a small one, which are here sooner than another copy is begun, come
+        here and go back."""
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
         with _as_usual(old):
-            if self._look(old).kind == "folder":
+            entry = self._look(old)
+        if entry.kind == "folder":
+            with _as_usual(new):
                 self.files.make_folder(new, parents=True)
-                return
-            source, target = self.files.open(old), self.files.create(new)
-            while (piece := source.next()) is not None:
-                target.write(piece)
-            target.commit()
+        elif entry.size > _PIECE:
+            with _as_usual(new):
+                self.files.make_folder(posixpath.dirname(new), parents=True)
+            self._copy(f"{self.host}:{_literally(old)}", f"{self.host}:{new}", old)
+        else:
+            with _as_usual(old):
+                source = self.files.open(old)
+            with _as_usual(new):
+                _write(source, self.created(new)).commit()
+
+    def created(self, path: str, *, new: bool = False) -> NewFile:
+        """A file to be written, in folders that are made."""
+        try:
+            return self.files.create(path, new=new)
+        except TransferError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            self.files.make_folder(posixpath.dirname(path), parents=True)
+            return self.files.create(path, new=new)
 
     def get_file(self, rpath: str, lpath: Any, **_: Any) -> None:
         """Copies a file here, over parallel streams."""
@@ -290,8 +308,10 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ) -> PhalanxFile:
         if mode == "xb" and self.exists(path):  # and when it is whole, it is looked again
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if mode not in ("rb", "wb", "xb"):
-            raise ValueError(f"files at executors are read (rb) or written as a whole (wb, xb), not {mode}")
+        if mode not in ("rb", "wb", "xb", "ab"):
+            raise ValueError(
+                f"files at executors are read (rb), written as a whole (wb, xb) or appended to, not {mode}"
+            )
         return PhalanxFile(self, path, mode, block_size or "default", autocommit=autocommit, **options)
 
 
@@ -331,7 +351,9 @@ class PhalanxFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def _initiate_upload(self) -> None:
         with _as_usual(self.path):
-            self._new = self.fs.files.create(self.path, new=self.mode == "xb")
+            self._new = self.fs.created(self.path, new=self.mode == "xb")
+            if self.mode == "ab" and self.fs.exists(self.path):
+                _write(self.fs.files.open(self.path), self._new)
 
     def _upload_chunk(self, final: bool = False) -> bool:
         with _as_usual(self.path):
@@ -377,6 +399,13 @@ class PhalanxFile(AbstractBufferedFile):  # type: ignore[misc]
             self.discard()
             self.closed = True  # nothing more is written
         self.close()
+
+
+def _write(source: OpenFile, target: NewFile) -> NewFile:
+    """All of a file into another one."""
+    while (piece := source.next()) is not None:
+        target.write(piece)
+    return target
 
 
 @contextmanager
