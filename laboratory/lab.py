@@ -15,19 +15,22 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from laboratory import namespaces
 from laboratory.cable import Cable
 from laboratory.namespaces import ip
-from laboratory.processes import Process
+from laboratory.processes import Process, until
 
+#: Seconds in which a process ends that is asked to.
+GRACE = 2.0
 GATEWAY = 254
 # Out: anything, under the gateway's address. In: only answers. The rest vanishes, as behind most firewalls.
 NAT_RULES = """
@@ -159,6 +162,11 @@ class Lab:
     def close(self, *, report: bool = True) -> None:
         """End every process, remove hosts and files."""
         self._sockets.close()
+        # Asked first: what they have made is theirs to remove.
+        for process in self.processes:
+            process.signal(signal.SIGTERM)
+        with suppress(AssertionError):
+            until(lambda: all(it.code is not None for it in self.processes), timeout=GRACE, what="the end of all")
         for process in self.processes:
             process.kill()
             if report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -92,6 +93,8 @@ def _leaves_nothing(_marked: Path) -> Iterator[None]:
     def nothing_left() -> bool:
         left.clear()
         left.update({name: pid for name, pid in belongings(_marked).items() if name not in before})
+        if left:
+            gc.collect()  # a connection whose objects know each other goes with them
         return not left
 
     with suppress(AssertionError):

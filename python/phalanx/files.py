@@ -19,7 +19,7 @@ Path = str | os.PathLike[str]
 THERE = re.compile(r"(?P<host>\[[^\]/]+\]|[^\[\]:/\s]+)(?::(?P<port>\d+))?:(?P<path>/.*|memory(?::.*)?)", re.DOTALL)
 #: What other programs call a place there, with a path from a home folder or a module.
 _ELSEWHERE = re.compile(r"(?:[^@/\s]+@)?(?P<host>\[[^\]/]+\]|[^\[\]:/\s@]{2,})::?(?P<path>[^/].*|)", re.DOTALL)
-_SCHEMES = ("file", "ftp", "gsiftp", "http", "https", "rsync", "scp", "sftp", "ssh")
+_SCHEMES = ("file", "ftp", "gsiftp", "http", "https", "phalanx", "rsync", "scp", "sftp", "ssh")
 #: As deep as folders go.
 ALL = 2**32 - 1
 _MAGIC = re.compile(r"[*?\[]|\{[^{}]*,[^{}]*\}")
@@ -276,14 +276,18 @@ def there(text: str) -> re.Match[str] | None:
         meant = place_of(match)[len(user) + 1 :] + ":" + match["path"]
         raise TransferError(f"{text}: who you are says your identity (--identity), not {user}@: write {meant}")
     if match["host"] in _SCHEMES and match["path"].startswith("//"):
-        host, _, path = match["path"][2:].partition("/")
-        raise TransferError(f"{text}: write {host.rpartition('@')[2].partition(':')[0]}:/{path}")
+        place, _, path = match["path"][2:].partition("/")
+        named = re.match(r"\[[^\]]*\]|[^:]*", place.rpartition("@")[2])
+        host = named[0] if named else ""
+        raise TransferError(f"{text}: write " + (f"{host}:/{path}" if host else f"/{path}"))
     return match
 
 
 def hint(*texts: str) -> str:
     """What a place was meant to be that has no absolute path, as part of a message; empty where there is none."""
     for match in filter(None, map(_ELSEWHERE.fullmatch, texts)):
+        if match["host"] == "memory":
+            continue
         path = match["path"].removeprefix("~").lstrip("/")
         meant = f"{match['host']}:/{path}"
         return f"; paths at an executor are absolute, in a folder that it exports: {meant}, for example"

@@ -694,6 +694,12 @@ def heard(process: subprocess.Popen[str], patience: float) -> str:
     ("words", "meant"),
     [
         (["cp", "-P", "7400", "x", "lab2:/x"], "a port stands in the address, as in lab2:7401:/path"),
+        (["sync", "-P", "x", "lab2:/x"], "progress is shown"),
+        (["sync", "-l", "x", "lab2:/x"], "links within what is copied stay links"),
+        (["sync", "-R", "x", "lab2:/x"], "No such option"),
+        (["cp", "x", "phalanx://lab2:7400/x"], "write lab2:/x"),
+        (["cp", "x", "rsync://[::1]:873/m/x"], "write [::1]:/m/x"),
+        (["cp", "file:///tmp/x", "lab2:/x"], "write /tmp/x"),
         (["cp", "-i", "key", "x", "lab2:/x"], "who you are says your identity"),
         (["cp", "-C", "x", "lab2:/x"], "nothing is compressed"),
         (["sync", "-avz", "x", "lab2:/x"], "-z: nothing is compressed"),
@@ -722,7 +728,8 @@ def test_what_scp_and_rsync_are_told_to_do_is_done_without_being_told(lab: Lab, 
     (lab.ro / "inner" / "x").write_bytes(b"x")
     (lab.ro / "inner" / "x").chmod(0o750)
     os.utime(lab.ro / "inner" / "x", (1e9, 1e9))
-    run = lab.run(command, "-avr", "-pt", "--progress", "--partial", lab.at(lab.ro), tmp_path / "copy")
+    habits = {"cp": ("-avr", "-pR"), "sync": ("-avr", "-pt", "--progress", "--partial")}[command]
+    run = lab.run(command, *habits, lab.at(lab.ro), tmp_path / "copy")
     assert run.exception is None, run.exception
     found = (tmp_path / "copy" / "inner" / "x").stat()
     assert (stat.S_IMODE(found.st_mode), found.st_mtime) == (0o750, 1e9)

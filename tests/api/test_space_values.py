@@ -9,11 +9,12 @@ import numbers
 import random
 import string
 import typing
+from abc import ABC
 from collections import namedtuple
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 import numpy
@@ -238,6 +239,9 @@ def test_a_formal_matches_the_values_of_its_type_only(space: px.Space, formal: A
     assert space.count(px.ANY) == len(everything)
 
 
+T = TypeVar("T")
+
+
 class Walks(typing.Protocol):
     """What has legs."""
 
@@ -263,7 +267,8 @@ def test_any_type_is_any_value(space: px.Space, formal: Any) -> None:
         (list[int], "write list or px.ANY"),
         (dict, "no tuple here holds a dict: .* objects=True"),
         (enum.Enum, "no tuple here holds a Enum"),
-        (int | dict, "joins plain types only"),
+        (int | dict, "no tuple here holds a dict"),
+        (int | Task, "joins plain types only"),
     ],
     ids=repr,
 )
@@ -274,6 +279,25 @@ def test_a_type_whose_values_cannot_be_told_is_refused(space: px.Space, formal: 
         space.rdp("a", (1, formal))
 
 
+@dataclass
+class Walker(Walks):
+    legs: int
+
+    def walk(self) -> None:
+        """On them."""
+
+
+class Box(ABC, Generic[T]):
+    """A class of the user's."""
+
+
+def test_a_record_of_a_protocol_matches_by_its_class(space: px.Space) -> None:
+    space.out(Walker(2))
+    assert space.rdp(Walker) == (Walker(2),)
+    with pytest.raises(px.SpaceError, match=r"write Box or px\.ANY"):
+        space.rdp(Box[int])
+
+
 def test_classes_of_pickled_objects_match_where_there_are_some() -> None:
     with px.Space(objects=True) as space:
         for value in ({"a": 1}, {1}, Decimal("1.5"), datetime(2026, 1, 1), UUID(int=3), Color.RED):
@@ -281,6 +305,8 @@ def test_classes_of_pickled_objects_match_where_there_are_some() -> None:
             assert space.rdp(type(value)) == (value,)
             assert space.rdp(value) == (value,)
         assert space.rdp(enum.Enum) == (Color.RED,)
+        with pytest.raises(px.SpaceError, match="where numbers may be objects"):
+            space.rdp(numbers.Number)
 
 
 def test_what_is_like_a_value_goes_as_that_value(space: px.Space) -> None:

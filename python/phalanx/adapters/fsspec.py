@@ -213,6 +213,8 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
         with _as_usual(old):
             entry = self._look(old)
+        if entry.kind != "folder" and self.isdir(new):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), new)
         if entry.kind == "folder":
             with _as_usual(new):
                 self.files.make_folder(new, parents=True)
@@ -225,6 +227,15 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 source = self.files.open(old)
             with _as_usual(new):
                 _write(source, self.created(new)).commit()
+
+    def there(self, path: str) -> OpenFile | None:
+        """A file to be read, if there is one."""
+        try:
+            return self.files.open(path)
+        except TransferError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
 
     def created(self, path: str, *, new: bool = False) -> NewFile:
         """A file to be written, in folders that are made."""
@@ -351,9 +362,11 @@ class PhalanxFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def _initiate_upload(self) -> None:
         with _as_usual(self.path):
-            self._new = self.fs.created(self.path, new=self.mode == "xb")
-            if self.mode == "ab" and self.fs.exists(self.path):
-                _write(self.fs.files.open(self.path), self._new)
+            before = self.fs.there(self.path) if self.mode == "ab" else None
+            new = self.fs.created(self.path, new=self.mode == "xb")
+            if before is not None:
+                _write(before, new)
+            self._new = new
 
     def _upload_chunk(self, final: bool = False) -> bool:
         with _as_usual(self.path):
@@ -402,9 +415,10 @@ class PhalanxFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 def _write(source: OpenFile, target: NewFile) -> NewFile:
-    """All of a file into another one."""
+    """All of a file into another one; an error where it was changed meanwhile."""
     while (piece := source.next()) is not None:
         target.write(piece)
+    source.settle()
     return target
 
 

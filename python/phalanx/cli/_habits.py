@@ -7,28 +7,41 @@ from typing import Any
 import click
 
 #: What a copy does without being told.
-DONE = ["-r", "-R", "--recursive", "-a", "--archive", "-p", "--perms", "-t", "--times", "-v", "--verbose"]
-DONE += ["--progress", "--partial"]
-#: What they are for, and what there is in their place.
+DONE = ["-r", "--recursive", "-p", "-v", "--verbose"]
+DONE_BY = {
+    "cp": [*DONE, "-R", "-a"],
+    "sync": [*DONE, "-a", "--archive", "--perms", "-t", "--times", "--progress", "--partial"],
+}
+_COMPRESS = "nothing is compressed on the way"
+_LIMIT = "for a limit write --limit RATE, as in --limit 10MB/s"
+_PORT = "a port stands in the address, as in lab2:7401:/path"
+#: What others are for, and what there is in their place.
 HINTS = {
-    "-P": "a port stands in the address, as in lab2:7401:/path; progress is shown, and what was cut goes on when it is "
-    "done again, without an option",
-    "-e": "no shell carries it: the link's level is by policy, see --level and --policy",
-    "-i": "who you are says your identity: --identity FILE",
-    "-F": "machines stand in a file for --hosts",
-    "-l": "for a limit write --limit RATE, as in --limit 10MB/s",
-    "--bwlimit": "for a limit write --limit RATE, as in --limit 10MB/s",
-    "-3": "between two executors the bytes go straight from one to the other",
-    "-q": "for a machine to read, write --json",
-    "-z": "nothing is compressed on the way",
-    "-C": "nothing is compressed on the way",
-    "-o": "owners and groups are not kept",
-    "-g": "owners and groups are not kept",
-    "-c": "to compare what files contain: phalanx sync --checksum",
-    "-A": "access control lists are not kept",
-    "-X": "extended attributes are not kept",
-    "-H": "of a file with several names each name becomes a file",
-    "-S": "holes stay holes without an option",
+    "cp": {
+        "-P": _PORT,
+        "-i": "who you are says your identity: --identity FILE",
+        "-F": "machines stand in a file for --hosts",
+        "-l": _LIMIT,
+        "-3": "between two executors the bytes go straight from one to the other",
+        "-q": "for a machine to read, write --json",
+        "-C": _COMPRESS,
+        "-z": _COMPRESS,
+    },
+    "sync": {
+        "-P": f"progress is shown, and what was cut goes on when it is done again, without an option; {_PORT}",
+        "-e": "no shell carries it: the link's level is by policy, see --level and --policy",
+        "--bwlimit": _LIMIT,
+        "-q": "for a machine to read, write --json",
+        "-z": _COMPRESS,
+        "-o": "owners and groups are not kept",
+        "-g": "owners and groups are not kept",
+        "-c": "to compare what files contain: --checksum",
+        "-A": "access control lists are not kept",
+        "-X": "extended attributes are not kept",
+        "-H": "of a file with several names each name becomes a file",
+        "-S": "holes stay holes without an option",
+        "-l": "links within what is copied stay links without an option",
+    },
 }
 
 
@@ -38,7 +51,7 @@ class Habitual(click.Command):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         taken = {name for parameter in self.params for name in parameter.opts}
-        names = [name for name in DONE if name not in taken]
+        names = [name for name in DONE_BY[self.name or ""] if name not in taken]
         self.params.append(click.Option(names, is_flag=True, hidden=True, expose_value=False, multiple=False))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -46,7 +59,7 @@ class Habitual(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            hint = HINTS.get(error.option_name)
+            hint = HINTS[self.name or ""].get(error.option_name)
             if hint is None:
                 raise
             raise click.UsageError(f"{error.option_name}: {hint}", ctx) from error

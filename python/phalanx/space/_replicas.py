@@ -47,6 +47,8 @@ class Replicas:
         self._registering = Lock()
         #: It was found to be gone, or not to lead any more.
         self._lost = False
+        #: Connections to leaders that were lost, where the next one may not have heard yet what arrived.
+        self._unsaid: list[RemoteSpace] = []
         self._asked = monotonic()
         self._lock = Lock()
         self._closed = False
@@ -69,10 +71,13 @@ class Replicas:
                 self._engine.look()
             if self._lost or self._engine.ended:
                 self._lost = True
-                patience = PATIENCE if until is None else min(PATIENCE, max(0.0, until - now))
-                # What was on its way here when that leader was lost is there again when the next one is asked.
-                self._engine.leave(min(SAYING, patience))
-                self._engine = self._reach(patience, self._engine)
+                end = now + PATIENCE if until is None else min(now + PATIENCE, until)
+                if self._engine not in self._unsaid:
+                    # What was on its way here when that leader was lost is there again when the next one is asked.
+                    self._unsaid = [lost for lost in self._unsaid if not lost.leave(0)]
+                    self._unsaid.append(self._engine)
+                    self._engine.leave(min(SAYING, max(0.0, end - now)))
+                self._engine = self._reach(max(0.0, end - monotonic()), self._engine)
                 self._lost = False
             self._asked = monotonic()
             return self._engine
@@ -321,5 +326,9 @@ class Replicas:
 
     def close(self) -> None:
         """Lets go of it."""
+        if self._closed:
+            return
         self._closed = True
-        self._engine.leave(LAST)
+        end = monotonic() + LAST
+        for engine in (self._engine, *self._unsaid):
+            engine.leave(max(0.0, end - monotonic()))

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -333,23 +332,25 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> list[Fields]:
-        """:meth:`in_all` for asyncio. A task that is cancelled has taken nothing; while all is being taken for good it
-        cannot be cancelled any more."""
-        if transaction is not None or not self._transacts:
-            pages = self._pages(template, True, select, where, transaction)
-            return [fields async for fields in self._spread_out(pages)]
-        whole = await self._beside(partial(Transaction, self, timeout=LONGEST))
-        try:
-            found = await self.ain_all(*template, select=select, where=where, transaction=whole)
-        except BaseException:
-            await asyncio.shield(self._beside(whole.abort))
-            raise
-        committing = asyncio.ensure_future(self._beside(whole.commit))
-        while not committing.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(committing)
-        committing.result()
-        return found
+        """:meth:`in_all` for asyncio. A task that is cancelled has taken nothing, except in Redis, which has no
+        transactions; while all is being taken for good it cannot be cancelled any more."""
+        if transaction is None and self._transacts:
+            whole = await self._beside(partial(Transaction, self, timeout=LONGEST))
+            try:
+                found = await self.ain_all(*template, select=select, where=where, transaction=whole)
+            except BaseException:
+                await self._to_its_end(whole.abort)
+                raise
+            await self._to_its_end(whole.commit)
+            return found
+        pages, found = self._pages(template, True, select, where, transaction), []
+        while True:
+            page, was_cancelled = await self._to_its_end(next, pages, None)
+            if was_cancelled:
+                raise asyncio.CancelledError
+            if page is None:
+                return found
+            found += page
 
     async def ard_all(
         self,
@@ -507,6 +508,20 @@ class Space:
         if isinstance(self._engine, _native.LocalSpace):
             return work(*arguments)
         return await asyncio.to_thread(work, *arguments)
+
+    async def _to_its_end(self, work: Callable[..., T], *arguments: Any) -> tuple[T, bool]:
+        """The same, to its end also where this task is cancelled meanwhile: and whether it was."""
+        if isinstance(self._engine, _native.LocalSpace):
+            return work(*arguments), False
+        # No task: that would be cancelled with all others at the end of the loop.
+        running = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
+        was_cancelled = False
+        while not running.done():
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                was_cancelled = True
+        return running.result(), was_cancelled
 
     async def _spread_out(self, pages: Iterator[list[Fields]]) -> AsyncGenerator[Fields, None]:
         """What is in the pages, one after the other."""

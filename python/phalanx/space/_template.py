@@ -34,8 +34,7 @@ Formal = tuple[tuple[str, ...], str | None, int | None] | str
 
 #: Types whose values stand for nothing but themselves.
 VALUES = {str, int, float, bytes, bool, list, types.NoneType}
-#: The types of :data:`typing.Any`, of plain classes, and of those that values need not have among their bases.
-_BY_BEHAVIOUR = ABCMeta
+#: The types of what is in :data:`_SEVERAL`.
 _TYPING = {type(typing.Any), type, ABCMeta}
 #: The type of what Python's ``type`` statement makes (from 3.12 on), as NDArray of numpy 2.5.
 _ALIASES: Any = getattr(typing, "TypeAliasType", ())
@@ -78,6 +77,8 @@ def formal_of(element: Any, objects: bool = True) -> Formal | None:
     if kind is type and (element in _PLAIN or _is_array(element)):
         return (_PLAIN.get(element, "array"),), None, None
     if kind in _TYPING and element in _SEVERAL:
+        if objects and element.__module__ == "numbers":
+            raise SpaceError(f"{element} is no formal where numbers may be objects: write a class, or int | float")
         return _SEVERAL[element], None, None
     origin = typing.get_origin(element)
     if isinstance(element, typing.NewType):
@@ -89,16 +90,16 @@ def formal_of(element: Any, objects: bool = True) -> Formal | None:
     if isinstance(origin, _ALIASES):
         return formal_of(origin.__value__[typing.get_args(element)], objects)
     if isinstance(element, types.UnionType) or origin is typing.Union:
-        return _union(typing.get_args(element))
+        return _union(typing.get_args(element), objects)
     if _is_array(origin):
         return _array(*typing.get_args(element))
     if origin is typing.Literal:
         raise SpaceError(f"{element} is no formal: write the value itself, or px.where().in_([…]) for several")
-    if origin and not isinstance(origin, _BY_BEHAVIOUR):
+    if origin and not _is_by_behaviour(origin):
         raise SpaceError(
             f"{element} is no formal: a template cannot look into it, so write {origin.__name__} or px.ANY"
         )
-    if origin or isinstance(element, typing.TypeVar) or _is_by_behaviour(element):
+    if origin or isinstance(element, typing.TypeVar) or typing.is_typeddict(element) or _is_by_behaviour(element):
         raise SpaceError(
             f"{element} is no formal: its values are not told by their class, so write a class, px.ANY or a union of "
             "plain types, as int | str"
@@ -117,13 +118,15 @@ def formal_of(element: Any, objects: bool = True) -> Formal | None:
 
 def _is_by_behaviour(element: Any) -> bool:
     """Whether it is a class of what behaves in some way, as ``collections.abc.Mapping`` and protocols are."""
-    return isinstance(element, _BY_BEHAVIOUR) and (
-        element.__module__ in ("collections.abc", "numbers", "typing") or "__subclasshook__" in vars(element)
-    )
+    if not isinstance(element, ABCMeta) or field_names(element) is not None:
+        return False
+    if typing.Protocol in element.__mro__:
+        return bool(vars(element).get("_is_protocol", False))
+    return element.__module__ in ("collections.abc", "numbers", "typing") or "__subclasshook__" in vars(element)
 
 
-def _union(members: tuple[Any, ...]) -> Formal:
-    formals = [formal_of(member) for member in members]
+def _union(members: tuple[Any, ...], objects: bool) -> Formal:
+    formals = [formal_of(member, objects) for member in members]
     plain = [formal[0] for formal in formals if isinstance(formal, tuple) and formal[1:] == (None, None)]
     if len(plain) < len(formals):
         raise SpaceError("a union in a template joins plain types only, as int | float: write px.ANY and where=")

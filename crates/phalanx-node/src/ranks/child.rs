@@ -162,8 +162,9 @@ impl Child {
 
     /// Another moment has passed. One that was stopped all the time until its patience is over is ended.
     pub fn note_still(&mut self, passed: Duration, patience: Duration) {
-        self.still = if is_stopped(&self.process) { self.still + passed } else { Duration::ZERO };
-        if self.still >= patience && !self.is_given_up {
+        let is_still = is_stopped(&self.process);
+        self.still = if is_still { self.still + passed } else { Duration::ZERO };
+        if is_still && self.still >= patience && !self.is_given_up {
             self.is_given_up = true;
             self.signal(Signal::KILL);
         }
@@ -172,11 +173,10 @@ impl Child {
     /// Ends what is left of it and its group; how it ended.
     pub fn end(mut self) -> Exit {
         end_group(&mut self.process);
-        if self.is_given_up {
-            let _ = self.process.wait();
-            return Exit::Unseen(format!("it was stopped for {:.1} s, and was ended", self.still.as_secs_f64()));
-        }
         match self.process.wait() {
+            Ok(status) if self.is_given_up && status.signal() == Some(libc::SIGKILL) => {
+                Exit::Unseen(format!("it was stopped for {:.1} s, and was ended", self.still.as_secs_f64()))
+            }
             Ok(status) => match (status.signal(), status.code()) {
                 (Some(signal), _) => Exit::Signal(signal),
                 (_, code) => Exit::Code(code.unwrap_or(1)),

@@ -8,7 +8,7 @@ use super::connect::{Connect, Reached, reach};
 use super::error::ClientError;
 use super::session::MOST_BODY;
 use super::silence::look_after;
-use super::takes::{Takes, wait_until_said};
+use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use super::{Place, SpaceAddress};
 use bytes::Bytes;
@@ -382,13 +382,11 @@ impl Client {
         self.end("it was closed here");
     }
 
-    /// [`Client::close`]; where several members keep the space, waits so long at most for one of them to hear what arrived
-    /// over connections of this process that have ended.
-    pub fn leave(&self, patience: Duration) {
+    /// [`Client::close`]; where several members keep the space, waits so long at most for one of them to hear what arrived.
+    /// `false`: none has yet.
+    pub fn leave(&self, patience: Duration) -> bool {
         self.close();
-        if !self.members.is_empty() {
-            wait_until_said(&self.address.name, patience);
-        }
+        self.takes.as_ref().is_none_or(|takes| self.members.is_empty() || takes.wait_until_said(patience))
     }
 
     fn next(&self) -> RequestId {
@@ -447,7 +445,10 @@ impl Client {
                 let _ = look(&mut state, Some(thread::current()));
                 parked = Some(state.park());
                 drop(state);
-                thread::park_timeout(pause);
+                match self.link.is_blocked() {
+                    true => drop(self.link.finish(pause.min(TURN))), // who reads may wait for what this one asks
+                    false => thread::park_timeout(pause),
+                }
             }
         }
     }

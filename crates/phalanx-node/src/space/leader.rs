@@ -36,7 +36,9 @@ fn find(
             match open(&place, address, connect) {
                 Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
                     is_known = true;
-                    left.extend(leader.and_then(|leader| leader.parse().ok()));
+                    // The last one may be last because it was lost: it is asked then, whoever still names it.
+                    let named = leader.and_then(|leader| leader.parse().ok());
+                    left.extend(named.filter(|named| known.len() == 1 || known.last() != Some(named)));
                 }
                 // One of several: another may know it.
                 Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),

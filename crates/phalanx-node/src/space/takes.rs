@@ -9,12 +9,15 @@ use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is tried to come back.
-const RETRY: Duration = Duration::from_millis(200);
+/// How soon, and how often at last, it is tried to come back.
+const RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+/// For one of several members to be reached, and to answer: another one may.
+const OF_SEVERAL: Duration = Duration::from_secs(2);
 /// How long. A space waits for much less, but only from when it is served again.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// For who was handed a tuple to keep it or give it back.
@@ -33,6 +36,9 @@ enum Taking {
 pub(super) struct Takes {
     client: u128,
     state: Mutex<State>,
+    /// Whether it is being said to the space what arrived, and nothing is undecided.
+    is_saying: Mutex<bool>,
+    said: Condvar,
 }
 
 #[derive(Default)]
@@ -44,7 +50,8 @@ struct State {
 
 impl Takes {
     pub fn new() -> Takes {
-        Takes { client: u128::from_le_bytes(random_token()), state: Mutex::default() }
+        let (state, is_saying, said) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Takes { client: u128::from_le_bytes(random_token()), state, is_saying, said }
     }
 
     /// How the space is to know this client.
@@ -94,18 +101,34 @@ impl Takes {
             if state.unconfirmed.is_none() && state.open.is_empty() {
                 return;
             }
+            // What the user has not looked at yet is waited for elsewhere.
+            *lock(&self.is_saying) = state.open.values().all(|taking| *taking != Taking::Arrived);
         }
-        let (address, connect) = (address.clone(), Connect { create: None, ..connect.clone() });
-        let coming = Coming::back(&address.name);
-        // Without a thread it is as if this process had ended, too.
-        let _ = thread::Builder::new().name("phalanx-space".into()).spawn(move || {
-            let _coming = coming;
-            let open = self.decided();
-            let end = Instant::now() + LONGEST;
-            while Instant::now() < end && !said(&address, &connect, self.client, &open) {
-                thread::sleep(RETRY);
+        let (address, connect) = elsewhere_first(address, connect);
+        let takes = self.clone();
+        let saying = thread::Builder::new().name("phalanx-space".into()).spawn(move || {
+            let open = takes.decided();
+            let (end, mut pause) = (Instant::now() + LONGEST, RETRY);
+            while Instant::now() < end && !said(&address, &connect, takes.client, &open) {
+                thread::sleep(pause);
+                pause = (pause * 2).min(LONGEST_RETRY);
             }
+            takes.end_saying();
         });
+        if saying.is_err() {
+            self.end_saying(); // it is as if this process had ended, too
+        }
+    }
+
+    fn end_saying(&self) {
+        *lock(&self.is_saying) = false;
+        self.said.notify_all();
+    }
+
+    /// Waits until it was said what arrived over this connection, which has ended; `false`: it was not yet.
+    pub fn wait_until_said(&self, patience: Duration) -> bool {
+        let waited = self.said.wait_timeout_while(lock(&self.is_saying), patience, |is_saying| *is_saying);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// The requests of which nothing is here, once that is clear for each.
@@ -124,34 +147,13 @@ impl Takes {
     }
 }
 
-/// How many connections of this process to each space have ended and say yet what arrived.
-static COMING: (Mutex<BTreeMap<String, usize>>, Condvar) = (Mutex::new(BTreeMap::new()), Condvar::new());
-
-/// One of them.
-struct Coming(String);
-
-impl Coming {
-    fn back(name: &str) -> Coming {
-        *lock(&COMING.0).entry(name.to_owned()).or_default() += 1;
-        Coming(name.to_owned())
-    }
-}
-
-impl Drop for Coming {
-    fn drop(&mut self) {
-        let mut coming = lock(&COMING.0);
-        if let Some(count) = coming.get_mut(&self.0) {
-            *count -= 1;
-        }
-        coming.retain(|_, count| *count > 0);
-        COMING.1.notify_all();
-    }
-}
-
-/// Waits until what arrived over connections to this space that have ended was said.
-pub(super) fn wait_until_said(name: &str, patience: Duration) {
-    let (coming, is_coming) = (lock(&COMING.0), |coming: &mut BTreeMap<String, usize>| coming.contains_key(name));
-    drop(COMING.1.wait_timeout_while(coming, patience, is_coming));
+/// Where the space is looked for: one that was just lost may be silent, so of several members it is asked last.
+fn elsewhere_first(address: &SpaceAddress, connect: &Connect) -> (SpaceAddress, Connect) {
+    let mut members = connect.members.clone();
+    members.sort_by_key(|place| *place == address.place);
+    let place = members.first().unwrap_or(&address.place).clone();
+    let patience = if members.is_empty() { connect.patience } else { connect.patience.min(OF_SEVERAL) };
+    (SpaceAddress { place, name: address.name.clone() }, Connect { create: None, members, patience, ..connect.clone() })
 }
 
 /// Whether a request was done, with all that was said before it: a member that cannot reach the others any more still refuses
@@ -181,12 +183,28 @@ fn said(address: &SpaceAddress, connect: &Connect, client: u128, open: &[Request
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::Place;
     use phalanx_core::space::Get;
     use phalanx_core::wire::space::Wait;
 
     fn take(takes: &Takes, request: RequestId) {
         let get = Get { take: true, ..Get::default() };
         takes.on_ask(request, &ToSpace::Get { request, get, wait: Wait::No, transaction: None });
+    }
+
+    #[test]
+    fn a_member_that_was_lost_is_asked_last() {
+        let places = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(|place| place.parse::<Place>().unwrap());
+        let at = |place: &Place| SpaceAddress { place: place.clone(), name: "todo".into() };
+        let (policy, member, patience) = (Default::default(), None, Duration::ZERO);
+        let connect = Connect { policy, member, create: None, members: places.to_vec(), patience };
+        let (address, reach) = elsewhere_first(&at(&places[0]), &connect);
+        assert_eq!(
+            (&address.place, reach.members),
+            (&places[1], vec![places[1].clone(), places[2].clone(), places[0].clone()])
+        );
+        let alone = Connect { members: Vec::new(), ..connect };
+        assert_eq!(elsewhere_first(&at(&places[0]), &alone).0.place, places[0]);
     }
 
     #[test]

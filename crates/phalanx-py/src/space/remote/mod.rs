@@ -442,13 +442,15 @@ impl RemoteSpace {
         }
     }
 
-    /// Closes it, and waits so many seconds at most until a space that several members keep knows what was taken.
-    fn leave(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+    /// Closes it, and waits so many seconds at most until a space that several members keep knows what was taken; False: it
+    /// does not yet.
+    fn leave(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let patience = to_duration(seconds, "seconds")?;
-        if self.forks == FORKS.load(Ordering::Relaxed) {
-            py.detach(|| self.client.leave(patience));
+        if self.forks != FORKS.load(Ordering::Relaxed) {
+            return Ok(true);
         }
-        Ok(())
+        let client = self.client.clone();
+        crate::manager::interruptibly(py, move || client.leave(patience))
     }
 }
 

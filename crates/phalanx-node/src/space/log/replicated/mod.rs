@@ -57,7 +57,7 @@ const ENTRIES_KEPT: u64 = 1000;
 /// How members find out that one is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// The leader is heard this often. A silence of four to eight beats begins an election; nothing is waited for longer than
+    /// The leader is heard this often. A silence of six to eight beats begins an election; nothing is waited for longer than
     /// twenty.
     pub beat: Duration,
 }
@@ -78,8 +78,9 @@ impl Timing {
         let config = Config {
             cluster_name: "space".into(),
             heartbeat_interval: beat,
-            election_timeout_min: beat * 4,
-            election_timeout_max: beat * 8,
+            // A leader that was heard is believed in for the longest of these, and only then another one is waited for.
+            election_timeout_min: beat * 2,
+            election_timeout_max: beat * 4,
             snapshot_policy: SnapshotPolicy::LogsSinceLast(ENTRIES_BETWEEN_SNAPSHOTS),
             max_in_snapshot_log_to_keep: ENTRIES_KEPT,
             replication_lag_threshold: ENTRIES_BETWEEN_SNAPSHOTS,
