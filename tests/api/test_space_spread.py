@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import numbers
 import threading
+import typing
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -139,6 +141,13 @@ def test_a_template_with_the_placing_fields_goes_to_one_member(members: list[px.
         assert space.rdp("hash", str(number), int) is not None
     after = space.info()
     assert after.visits - before.visits == after.requests - before.requests == 400
+
+
+def test_numbers_and_any_type_in_a_placing_field_are_looked_for_everywhere(members: list[px.Space]) -> None:
+    space = px.Space(members, placement="hash(1)")
+    space.out_many(("number", number) for number in range(40))
+    for formal in (numbers.Real, typing.Any, object):
+        assert space.count("number", formal) == 40
 
 
 def test_experience_says_who_is_asked_first(members: list[px.Space]) -> None:

@@ -63,7 +63,8 @@ class ByFields:
         placing = self._placing(template)
         if placing is None:
             return () if len(template) <= max(self._positions) else self._all
-        return self._all if any(map(_is_open, placing)) else (self._member(placing),)
+        is_open = any(_is_open(element, self._objects) for element in placing)
+        return self._all if is_open else (self._member(placing),)
 
     def _placing(self, fields: Fields) -> list[Any] | None:
         return [fields[at] for at in self._positions] if len(fields) > max(self._positions) else None
@@ -101,8 +102,8 @@ def _draw(name: str, part: int) -> bytes:
     return blake2b(f"{part} {name}".encode(), digest_size=8).digest()
 
 
-def _is_open(element: Any) -> bool:
-    """Whether an element of a template matches more than one value."""
+def _is_open(element: Any, objects: bool) -> bool:
+    """Whether an element of a template matches more than one value, in a space with pickled objects or without."""
     if isinstance(element, tuple):
-        return any(map(_is_open, element))
-    return element is ANY or isinstance(element, Query) or formal_of(element) is not None
+        return any(_is_open(part, objects) for part in element)
+    return element is ANY or isinstance(element, Query) or formal_of(element, objects) is not None

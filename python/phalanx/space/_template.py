@@ -64,7 +64,7 @@ _SEVERAL: dict[object, tuple[str, ...]] = {
 }
 
 
-def formal_of(element: Any, objects: bool = True) -> Formal | None:
+def formal_of(element: Any, objects: bool) -> Formal | None:
     """The formal that an element of a template stands for; None: it is a value. Raises SpaceError where it is a type of
     which a space cannot tell its values, or has none: ``objects`` says whether there are pickled objects in it.
 
