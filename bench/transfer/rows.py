@@ -65,6 +65,27 @@ _IPERF = {
 _RCLONE = {"rclone https, cat": rclone.cat()}
 _SSH = {"ssh, a pipe": ssh.pipe(), "scp, file to file": ssh.scp()}
 
+
+def _long_line(control: str, scp: float, where: Callable[[Path], AbstractContextManager[Site]]) -> Row:
+    """1 Gbit/s, 100 ms and 0.1 % lost. ``control``: what names tell of the congestion control; ``scp``: the GB/s that
+    are expected of it."""
+    ours, stream = f"private, long line{control}", f"one TCP stream (iperf3), long line{control}"
+    their_scp, what = f"scp, long line{control}", f"1 Gbit/s, 100 ms, 0.1 % lost{control}"
+    return Row(
+        {
+            ours: phalanx.by_time("private", times=10),
+            f"private, 1 stream, long line{control}": phalanx.by_time("private", 1, times=5),
+            stream: iperf.memory(1, times=5),
+            their_scp: ssh.scp_of(scp),
+        },
+        (
+            Claim(f"{what}: 80 % of the wire", ours, (), 0.8 * lines.LONG, False),
+            Claim(f"the same / one TCP stream, scp{control}", ours, (stream, their_scp), 1.0),
+        ),
+        where,
+    )
+
+
 ROWS: dict[str, Row] = {
     "clear": Row(
         {
@@ -219,39 +240,6 @@ ROWS: dict[str, Row] = {
         ),
         lines.ten_gigabit,
     ),
-    "long": Row(
-        {
-            "private, long line": phalanx.by_time("private", times=10),
-            "private, 1 stream, long line": phalanx.by_time("private", 1, times=5),
-            "one TCP stream (iperf3), long line": iperf.memory(1, times=5),
-            "scp, long line": ssh.scp_of(0.004),
-        },
-        (
-            Claim("1 Gbit/s, 100 ms, 0.1 % lost: 80 % of the wire", "private, long line", (), 0.8 * lines.LONG, False),
-            Claim(
-                "the same / one TCP stream, scp",
-                "private, long line",
-                ("one TCP stream (iperf3), long line", "scp, long line"),
-                1.0,
-            ),
-        ),
-        lines.long,
-    ),
-    "long-bbr": Row(
-        {
-            "private, long line, BBR": phalanx.by_time("private", times=10),
-            "private, 1 stream, long line, BBR": phalanx.by_time("private", 1, times=5),
-            "one TCP stream (iperf3), long line, BBR": iperf.memory(1, times=5),
-            "scp, long line, BBR": ssh.scp_of(0.02),
-        },
-        (
-            Claim(
-                "1 Gbit/s, 100 ms, 0.1 % lost, BBR for all",
-                "private, long line, BBR",
-                ("one TCP stream (iperf3), long line, BBR", "scp, long line, BBR"),
-                1.0,
-            ),
-        ),
-        lines.long_with_bbr,
-    ),
+    "long": _long_line("", 0.004, lines.long),
+    "long-bbr": _long_line(", BBR for all", 0.02, lines.long_with_bbr),
 }

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -43,6 +44,17 @@ class Cuts:
         """What clients there were told so far, by the kind of tuple."""
         lines = [json.loads(line) for client in self.clients[side] for line in client.lines() if line.endswith("]")]
         return [(kind, Operation(*operation)) for kind, *operation in lines]
+
+    def histories(self) -> dict[int, list[Operation]]:
+        """The same of all sides, of each kind what could be told wrongly: a tuple on its way to a taker whose leader is
+        gone is in the space again only in a moment, so that of a kind of which some are taken the answer that there was
+        none says nothing."""
+        kinds: dict[int, list[Operation]] = defaultdict(list)
+        for side in self.clients:
+            for kind, operation in self.told(side):
+                if operation.found is not False or not kind % 2:
+                    kinds[kind].append(operation)
+        return kinds
 
     def progress(self, side: str, more: int) -> None:
         """Wait for so many more answers to clients there."""

@@ -123,20 +123,13 @@ def main(minutes: float, members: int = 3, seed: int = 1) -> bool:
         trial.run(minutes * 60)
         cuts.progress("desk", 10)
         cuts.end()
-        told = {side: cuts.told(side) for side in cuts.clients}
-        kinds = sorted({kind for operations in told.values() for kind, _ in operations})
+        histories = cuts.histories()
+        kinds = sorted({kind for side in cuts.clients for kind, _ in cuts.told(side)})
+        answers = sorted(it.answered for _, it in cuts.told("desk") if it.found is not None)
         time.sleep(GRACE + 5)
-        left = drain(cuts, kinds)
-    histories: dict[int, list[Operation]] = defaultdict(list)
-    for operations in told.values():
-        for kind, operation in operations:
-            # That there was none says nothing where a tuple may be on its way to a taker whose leader is gone.
-            if operation.found is not False or not kind % 2:
-                histories[kind].append(operation)
-    for kind, operation in left:
-        histories[kind].append(operation)
+        for kind, operation in drain(cuts, kinds):
+            histories[kind].append(operation)
     wrong = {kind: history for kind, history in histories.items() if not is_linearizable(history)}
-    answers = sorted(it.answered for _, it in told["desk"] if it.found is not None)
     print(f"{members} members, {minutes} minutes, seed {seed}: {sum(map(len, histories.values()))} operations")
     print(*(f"{count} x {title}" for title, count in sorted(trial.faults.items())), sep=", ")
     report(trial.began, answers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 
 import pytest
 from cluster.grid import PATIENCE, PHALANX, Grid
@@ -36,13 +35,7 @@ def test_what_all_were_told_while_members_were_lost_could_have_happened_in_one_o
     cuts.lose(next(name for name in NAMES if name != cuts.leader()), fault)
     cuts.lose(cuts.leader(), fault)
     cuts.end()
-    kinds: dict[int, list[Operation]] = defaultdict(list)
-    for side in cuts.clients:
-        for kind, operation in cuts.told(side):
-            # A tuple on its way to a taker whose leader is gone is in the space again only in a moment: where tuples
-            # are taken, that there was none says nothing.
-            if operation.found is not False or not kind % 2:
-                kinds[kind].append(operation)
+    kinds = cuts.histories()
     assert len(kinds) > 15
     assert sum(map(len, kinds.values())) > 600
     wrong = {kind: told for kind, told in kinds.items() if not is_linearizable(told)}

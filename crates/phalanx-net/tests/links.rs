@@ -114,7 +114,7 @@ fn a_slow_reader_slows_the_writer_down() {
     }
 }
 
-/// The other end says nothing before it has everything: a writer that waited in a read meanwhile would wait in vain.
+/// The other end answers only after it has received everything, so a writer that waited in a read would never be done.
 #[test]
 fn who_waits_for_an_answer_writes_what_is_left_meanwhile() {
     let (mut one, other) = ends(Levels::all(Level::Clear));

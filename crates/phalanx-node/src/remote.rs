@@ -93,7 +93,7 @@ struct Session {
     address: SocketAddr,
     /// Set once the executor has said what it takes.
     agreed: OnceLock<Agreed>,
-    /// Interpreters that were asked for, until they have ended; nothing once the link has, and nobody answers any more.
+    /// Where answers about each interpreter go, from the request until the interpreter has ended; none once the link has ended.
     waiting: Mutex<Option<HashMap<u32, Sender<Answer>>>>,
     /// Those of them that are stopped, as the executor said last.
     stopped: Mutex<HashSet<u32>>,
@@ -450,7 +450,7 @@ pub(crate) fn printable(words: &str) -> String {
 }
 
 impl Session {
-    /// Where answers to a request come, before it is made; none: the link has ended, and whoever waited would wait in vain.
+    /// The receiver of the answers to a request that is about to be made; none: the link has ended, and no answer can come.
     fn expect(&self, request: u32) -> Option<Receiver<Answer>> {
         let (sender, answer) = channel();
         lock(&self.waiting).as_mut()?.insert(request, sender);

@@ -311,8 +311,8 @@ impl Link {
         Ok(())
     }
 
-    /// Waits up to `pause` for the socket to have room, and writes, or for something to read: whether there is some. Who has
-    /// to write before there can be an answer must not wait for that in a read: the socket has room long before.
+    /// Waits up to `pause` until the socket has room, and then writes, or until there is something to read; returns whether
+    /// there is. A thread whose request is not written yet waits here and not in a read, which no answer would end.
     #[cfg(unix)]
     pub fn finish_or_hear(&self, pause: Duration) -> io::Result<bool> {
         let (is_readable, is_writable) = self.socket.wait_either(pause)?;

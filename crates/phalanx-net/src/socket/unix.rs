@@ -139,7 +139,7 @@ pub(crate) fn wait_for_events(poller: &Poller, patience: Duration) -> io::Result
     Ok(!wait_for(poller, PollFlags::IN, patience)?.is_empty())
 }
 
-/// Which of the events there are, and those that nobody needs to ask for.
+/// The events that are there: those asked for, and errors and hang-ups, which poll always reports.
 fn wait_for(what: impl AsFd, events: PollFlags, patience: Duration) -> io::Result<PollFlags> {
     let mut interest = [PollFd::new(&what, events)];
     let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };

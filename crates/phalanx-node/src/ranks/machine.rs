@@ -195,8 +195,8 @@ impl<F: FnMut(Event)> Watch<F> {
         }
     }
 
-    /// Ends processes that have stood still for too long. Time in which this thread did not run does not count: who was
-    /// stopped together with it, or starves as it does, is no loss.
+    /// Ends processes that were stopped for longer than their patience. Time in which this thread did not run does not
+    /// count: a process that was stopped together with it, as with a whole machine, is not lost.
     fn look_for_still(&mut self) {
         let Some(patience) = self.patience else { return };
         let passed = self.looked.elapsed();

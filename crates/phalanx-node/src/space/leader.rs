@@ -36,7 +36,7 @@ fn find(
             match open(&place, address, connect) {
                 Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
                     is_known = true;
-                    // The last one may be last because it was lost: it is asked then, whoever still names it.
+                    // The last address may be that of a leader that was lost: it stays last, though others still name it.
                     let named = leader.and_then(|leader| leader.parse().ok());
                     left.extend(named.filter(|named| known.len() == 1 || known.last() != Some(named)));
                 }

@@ -44,7 +44,7 @@ pub(super) struct Takes {
 #[derive(Default)]
 struct State {
     open: BTreeMap<RequestId, Taking>,
-    /// What was said of tuples that arrived is known to the space when it does what this request asks, or a later one.
+    /// Once the space has done this request, or a later one, it knows which tuples have arrived.
     unconfirmed: Option<RequestId>,
 }
 
@@ -101,7 +101,7 @@ impl Takes {
             if state.unconfirmed.is_none() && state.open.is_empty() {
                 return;
             }
-            // What the user has not looked at yet is waited for elsewhere.
+            // A future that was not read yet would keep the caller of `leave` waiting: [`Takes::decided`] waits for it.
             *lock(&self.is_saying) = state.open.values().all(|taking| *taking != Taking::Arrived);
         }
         let (address, connect) = elsewhere_first(address, connect);
@@ -156,8 +156,8 @@ fn elsewhere_first(address: &SpaceAddress, connect: &Connect) -> (SpaceAddress, 
     (SpaceAddress { place, name: address.name.clone() }, Connect { create: None, members, patience, ..connect.clone() })
 }
 
-/// Whether a request was done, with all that was said before it: a member that cannot reach the others any more still refuses
-/// what it is asked, and tells its name.
+/// Whether the answer proves that the request, and everything said before it, was done. Refusals and names prove nothing: a
+/// member gives them also when it cannot reach the others any more.
 fn is_done(message: &FromSpace) -> bool {
     match message {
         FromSpace::Done { .. } | FromSpace::Got { .. } | FromSpace::Counted { .. } => true,
