@@ -314,6 +314,40 @@ def test_a_space_of_this_process_is_kept_in_its_directory(tmp_path: Path, script
         assert space.rdp("late") is None
 
 
+@pytest.mark.parametrize("closed", ["closed", "left open"])
+def test_a_taker_that_ends_while_its_server_is_away_tells_the_next_one(
+    served: Served, script: Script, closed: str
+) -> None:
+    server = served.start()
+    with px.Space(served.space, durable=True) as space:
+        space.out_many([("job", 1), ("job", 2)])
+    source = f"""
+        import time
+        from pathlib import Path
+        import phalanx as px
+
+        space = px.Space({served.space!r})
+        unread = space.in_future("job", 2)
+        print(*space.in_("job", 1), flush=True)
+        while not Path({str(served.folder / "killed")!r}).exists():
+            time.sleep(0.01)
+        if {closed == "closed"}:
+            space.close()
+        print("ending", flush=True)
+    """
+    taker = script(source)
+    taker.line("job 1")
+    server.kill()
+    (served.folder / "killed").touch()
+    taker.line("ending")
+    served.start()
+    assert taker.wait(timeout=PATIENCE) == 0
+    with px.Space(served.space) as space:
+        info = space.info()
+        assert (info.unacknowledged, info.tuples) == (0, 1)
+        assert space.inp("job", int) == ("job", 2)
+
+
 def test_a_taker_that_is_killed_with_its_server_gives_back(served: Served, script: Script) -> None:
     """Nobody can know whether it got the tuple that was on its way: it is there again, after a while."""
     server = served.start()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,16 @@ from phalanx.space._spread import Spread
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.space_was_forked)
+
+
+#: Seconds that the end of this process waits, at most, for durable spaces to know what was taken here.
+LAST = 5.0
+
+
+@atexit.register
+def _end_process() -> None:
+    with suppress(KeyboardInterrupt):
+        _native.end_spaces(LAST)
 
 
 class ClosedEngine:

@@ -5,6 +5,7 @@
 //! of the connection reads.
 
 use super::connect::{Connect, Reached, reach};
+use super::ending;
 use super::error::ClientError;
 use super::session::MOST_BODY;
 use super::silence::look_after;
@@ -106,6 +107,9 @@ impl Client {
             self.tell(&known);
         }
         let client = Arc::new(self);
+        if durable {
+            ending::remember(&client);
+        }
         if !client.members.is_empty() {
             look_after(&client);
         }
@@ -374,12 +378,16 @@ impl Client {
 
     /// Ends the connection, and with an error whatever waits.
     pub fn close(&self) {
-        // The space shall know that what was taken last has arrived, before nobody is there to say so.
+        self.confirm();
+        self.end("it was closed here");
+    }
+
+    /// Waits until the space knows that what was taken last has arrived: soon nobody may be there to say so.
+    pub(super) fn confirm(&self) {
         if self.takes.as_ref().is_some_and(|takes| takes.is_unconfirmed()) && !self.has_ended() {
             let back = |request| ToSpace::Back { request, client: 0, open: Vec::new() };
             let _ = self.ask(back, Vec::new()).map(|request| self.wait(request, CLOSING));
         }
-        self.end("it was closed here");
     }
 
     /// [`Client::close`]; where several members keep the space, waits so long at most for one of them to hear what arrived.

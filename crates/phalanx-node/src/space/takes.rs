@@ -2,6 +2,7 @@
 //! between a tuple's arrival and the word of it; then the client comes back and says which ones it got.
 
 use super::connect::Connect;
+use super::ending::{Saying, is_ending};
 use super::{Client, ClientError, SpaceAddress};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::RequestId;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// How soon, and how often at last, it is tried to come back.
 const RETRY: Duration = Duration::from_millis(100);
-const LONGEST_RETRY: Duration = Duration::from_secs(2);
+const LONGEST_RETRY: Duration = Duration::from_millis(500);
 /// For one of several members to be reached, and to answer: another one may.
 const OF_SEVERAL: Duration = Duration::from_secs(2);
 /// How long. A space waits for much less, but only from when it is served again.
@@ -105,7 +106,7 @@ impl Takes {
             *lock(&self.is_saying) = state.open.values().all(|taking| *taking != Taking::Arrived);
         }
         let (address, connect) = elsewhere_first(address, connect);
-        let takes = self.clone();
+        let (takes, at_work) = (self.clone(), Saying::begin());
         let saying = thread::Builder::new().name("phalanx-space".into()).spawn(move || {
             let open = takes.decided();
             let (end, mut pause) = (Instant::now() + LONGEST, RETRY);
@@ -114,6 +115,7 @@ impl Takes {
                 pause = (pause * 2).min(LONGEST_RETRY);
             }
             takes.end_saying();
+            drop(at_work);
         });
         if saying.is_err() {
             self.end_saying(); // it is as if this process had ended, too
@@ -135,10 +137,12 @@ impl Takes {
     fn decided(&self) -> Vec<RequestId> {
         let end = Instant::now() + UNDECIDED;
         loop {
+            // Then nobody reads any more what has arrived.
+            let is_ending = is_ending();
             let state = lock(&self.state);
             let undecided = state.open.values().any(|taking| *taking == Taking::Arrived);
-            if !undecided || Instant::now() >= end {
-                let lost = state.open.iter().filter(|(_, taking)| **taking != Taking::Arrived);
+            if !undecided || is_ending || Instant::now() >= end {
+                let lost = state.open.iter().filter(|(_, taking)| is_ending || **taking != Taking::Arrived);
                 return lost.map(|(request, _)| *request).collect();
             }
             drop(state);

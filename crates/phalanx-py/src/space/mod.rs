@@ -17,7 +17,7 @@ mod waiting;
 pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
 pub use options::to_duration;
-pub use remote::RemoteSpace;
+pub use remote::{RemoteSpace, end_spaces};
 pub use sealing::SealingKey;
 pub use server::{Serving, SpaceServer};
 

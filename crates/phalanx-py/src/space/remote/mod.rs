@@ -468,3 +468,11 @@ fn to_wait(timeout: Option<f64>) -> PyResult<Wait> {
         Some(seconds) => Ok(Wait::For(to_duration(seconds, "timeout=")?)),
     }
 }
+
+/// To be called when this process ends: waits so many seconds at most until durable spaces know what was taken; False: some do
+/// not.
+#[pyfunction]
+pub fn end_spaces(py: Python<'_>, seconds: f64) -> PyResult<bool> {
+    let patience = to_duration(seconds, "seconds")?;
+    crate::manager::interruptibly(py, move || phalanx_node::space::end_process(patience))
+}

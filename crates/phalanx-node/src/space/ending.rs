@@ -1,0 +1,82 @@
+//! What a process says to durable spaces before it ends: what it took from them has arrived.
+
+use super::Client;
+use phalanx_net::forks;
+use phalanx_net::sync::lock;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Of this process. A fork makes its own, since a thread that it does not have may hold a lock of its parent's.
+static OWN: AtomicPtr<Ending> = AtomicPtr::new(ptr::null_mut());
+
+struct Ending {
+    process: u32,
+    is_ending: AtomicBool,
+    clients: Mutex<Vec<Weak<Client>>>,
+    /// Threads that say to a space what arrived over a connection that has ended.
+    saying: Mutex<usize>,
+    fewer: Condvar,
+}
+
+fn own() -> &'static Ending {
+    let process = forks::process();
+    let known = OWN.load(Ordering::Acquire);
+    // SAFETY: what is stored there is never freed.
+    if let Some(known) = unsafe { known.as_ref() }.filter(|known| known.process == process) {
+        return known;
+    }
+    let (is_ending, clients) = (AtomicBool::new(false), Mutex::default());
+    let new = Box::into_raw(Box::new(Ending {
+        process,
+        is_ending,
+        clients,
+        saying: Mutex::default(),
+        fewer: Condvar::new(),
+    }));
+    let stored = OWN.compare_exchange(known, new, Ordering::AcqRel, Ordering::Acquire);
+    // SAFETY: as above. Where another thread was first, the one made here is never used.
+    unsafe { &*stored.map_or_else(|other| other, |_| new) }
+}
+
+/// Whether this process ends.
+pub(super) fn is_ending() -> bool {
+    own().is_ending.load(Ordering::Relaxed)
+}
+
+/// A client of a durable space, which may have something to say when this process ends.
+pub(super) fn remember(client: &Arc<Client>) {
+    let mut clients = lock(&own().clients);
+    clients.retain(|client| client.strong_count() > 0);
+    clients.push(Arc::downgrade(client));
+}
+
+/// Held by a thread that says to a space what arrived.
+pub(super) struct Saying(());
+
+impl Saying {
+    pub fn begin() -> Saying {
+        *lock(&own().saying) += 1;
+        Saying(())
+    }
+}
+
+impl Drop for Saying {
+    fn drop(&mut self) {
+        *lock(&own().saying) -= 1;
+        own().fewer.notify_all();
+    }
+}
+
+/// To be called when this process ends: waits so long at most until all durable spaces know what arrived here, also those
+/// that are not there at the moment. `false`: some do not. What arrived and was not read yet is in its space again.
+pub fn end_process(patience: Duration) -> bool {
+    let (own, end) = (own(), Instant::now() + patience);
+    own.is_ending.store(true, Ordering::Relaxed);
+    let clients = lock(&own.clients).clone();
+    clients.iter().filter_map(Weak::upgrade).for_each(|client| client.confirm());
+    let left = end.saturating_duration_since(Instant::now());
+    let waited = own.fewer.wait_timeout_while(lock(&own.saying), left, |saying| *saying > 0);
+    !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+}
