@@ -144,9 +144,10 @@ class Engine(Protocol):
         drawn by who begins it in several spaces; the operations of who knows it can take part."""
         ...
 
-    def prepare(self, transaction: int, /) -> None:
+    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> None:
         """The first step of a commit over several spaces: from here on only ``commit`` or ``abort`` end it, or, long
-        after its time, the space."""
+        after its time, the space. ``coordinator``: another space of the transaction, by the addresses of the servers
+        that keep it and its name there; where nobody ends it, the space asks there how it has ended."""
         ...
 
     def commit(self, transaction: int, /) -> None:

@@ -195,7 +195,7 @@ class RedisEngine:
         """Not here."""
         raise _lacking("transactions")
 
-    def prepare(self, transaction: int, /) -> NoReturn:
+    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> NoReturn:
         """Not here."""
         raise _lacking("transactions")
 

@@ -279,9 +279,18 @@ class Replicas:
         """Begins a transaction."""
         self._do(True, lambda engine: engine.begin(transaction, timeout))
 
-    def prepare(self, transaction: int, /) -> None:
+    @property
+    def coordinator(self) -> tuple[list[str], str]:
+        """Where other spaces ask it how a transaction has ended: its members, and its name there."""
+        return self._engine.coordinator
+
+    def decision(self, transaction: int, age: float, /) -> str | None:
+        """How a transaction of at most so many seconds has ended, as :meth:`RemoteSpace.decision` says."""
+        return self._engine.decision(transaction, age)
+
+    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> None:
         """From here on it outlasts the leader."""
-        self._do(True, lambda engine: engine.prepare(transaction))
+        self._do(True, lambda engine: engine.prepare(transaction, coordinator))
 
     def commit(self, transaction: int, /) -> None:
         """Raises TransactionError only where nothing has happened."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._asking import Asking
-from phalanx.space._commit import commit_all
+from phalanx.space._commit import Part, commit_parts, promise
 from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Cursor, Engine, Fields, Outcome
 from phalanx.space._members import Members
@@ -384,23 +384,23 @@ class Spread:
         except KeyError:
             raise TransactionError("the transaction has ended") from None
 
-    def prepare(self, transaction: int, /) -> None:
+    def parts(self, transaction: int) -> list[Part]:
+        """The members that take part."""
+        return [partial(self._members.__getitem__, at) for at in self._transaction(transaction)[1]]
+
+    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> None:
         """As :meth:`Engine.prepare`: at all members that take part."""
-        for at in self._transaction(transaction)[1]:
-            self._members[at].prepare(transaction)
+        for part in self.parts(transaction):
+            part().prepare(transaction, coordinator)
 
     def commit(self, transaction: int, /) -> None:
-        """As :meth:`Engine.commit`: prepared everywhere before it is committed anywhere."""
+        """As :meth:`Engine.commit`: promised by all members but one before it is committed anywhere."""
         with Uninterrupted() as ctrl_c:
-            parts = self._transaction(transaction)[1]
-            if len(parts) > 1:
-                self.prepare(transaction)
+            parts = self.parts(transaction)
+            decider = promise(transaction, parts)
             ctrl_c.check()
             del self._transactions[transaction]
-            commit_all([partial(self._commit_at, at, transaction) for at in parts])
-
-    def _commit_at(self, at: int, transaction: int) -> None:
-        self._members[at].commit(transaction)  # at a connection that is new if the old one has ended
+            commit_parts(transaction, parts, decider)
 
     def abort(self, transaction: int, /) -> None:
         """As :meth:`Engine.abort`."""
@@ -463,3 +463,10 @@ class Spread:
     def _visit(self, members: int) -> None:
         self.visits += members
         self.requests += 1
+
+
+def parts_of(engine: Engine, transaction: int) -> list[Part]:
+    """The spaces, each with an end of its own, that take part in a transaction over an engine."""
+    if isinstance(engine, Spread):
+        return engine.parts(transaction)
+    return [lambda: engine]

@@ -9,19 +9,21 @@ from functools import partial
 from types import TracebackType
 
 from phalanx.errors import SpaceError, TransactionError
-from phalanx.space._commit import commit_all
+from phalanx.space._commit import commit_parts, promise
 from phalanx.space._engine import Engine, Over
 from phalanx.space._forgotten import end_later
+from phalanx.space._spread import parts_of
 from phalanx.space._uninterrupted import Uninterrupted
 
 
 class Transaction:
     """Operations that happen together or not at all: those that are given ``transaction=``.
 
-    What was put is seen by nobody else before the commit, what was taken comes back if there is none. It is aborted
-    after ``timeout`` seconds, when the process that began it ends, and when it is thrown away. A context manager:
-    commits at its end, aborts after an exception. Raises TransactionError where it has ended before, SpaceFullError
-    where this connection, this user or all together have as many in a space as they may."""
+    What was put is seen by nobody else before the commit, what was taken comes back if there is none. What was only
+    read may be taken by others before the commit: the isolation is that of "read committed". It is aborted after
+    ``timeout`` seconds, when the process that began it ends, and when it is thrown away. A context manager: commits at
+    its end, aborts after an exception. Raises TransactionError where it has ended before, SpaceFullError where this
+    connection, this user or all together have as many in a space as they may."""
 
     _engines: Sequence[Engine] = ()
     _ended = False
@@ -51,20 +53,21 @@ class Transaction:
         return self._number
 
     def commit(self) -> None:
-        """Makes all of it happen. Raises TransactionError if it has ended before, and then nothing has happened."""
+        """Makes all of it happen. Raises TransactionError if it has ended before, and then nothing has happened;
+        SpaceLostError where the space that decides is lost meanwhile, and does not come back within ten seconds: the
+        other spaces ask it then."""
         if self._ended:
             raise TransactionError("this transaction has ended")
         with Uninterrupted() as ctrl_c:
             try:
-                if len(self._engines) > 1:
-                    for engine in self._engines:
-                        engine.prepare(self._number)
+                parts = [part for engine in self._engines for part in parts_of(engine, self._number)]
+                decider = promise(self._number, parts)
                 ctrl_c.check()
             except BaseException:
                 self.abort()
                 raise
             self._ended = True
-            commit_all([partial(engine.commit, self._number) for engine in self._engines])
+            commit_parts(self._number, parts, decider)
 
     def abort(self) -> None:
         """Undoes all of it. After the end it does nothing."""

@@ -8,7 +8,7 @@ use super::reader::{Limits, Reader};
 use super::value::Tuple;
 use crate::error::EncodingError;
 use crate::ids::TransactionId;
-use crate::wire::space::{Once, Options, RequestId};
+use crate::wire::space::{Coordinator, Once, Options, RequestId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -48,6 +48,8 @@ pub enum Change {
     Forgotten { client: u128 },
     /// A client's request was done, by the changes of this group.
     Done { once: Once, outcome: u64 },
+    /// Another space knows how a prepared transaction ends.
+    LeftTo { transaction: TransactionId, coordinator: Coordinator },
 }
 
 /// A tuple and what was said when it was put.
@@ -93,6 +95,8 @@ pub enum ChangeError {
     Encoding(#[from] EncodingError),
     #[error("a prepared transaction of more than {MOST_PREPARED} tuples")]
     TooMany,
+    #[error("a transaction without a coordinator that can be asked")]
+    Coordinator,
     #[error("a client of whom more than {MOST_OPEN} requests are remembered")]
     TooManyDone,
 }
@@ -120,6 +124,7 @@ impl Change {
             Change::Prepared { prepared, .. } => {
                 prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
             }
+            Change::LeftTo { coordinator, .. } => 32 + coordinator.size(),
             Change::Client { past, .. } => 32 + past.user.as_ref().map_or(0, String::len) + past.done.len() * 20,
             _ => 32,
         }
@@ -131,6 +136,7 @@ impl Change {
             Change::Prepared { prepared, .. } => prepared.check(limits),
             Change::Client { past, .. } if past.done.len() as u64 > MOST_OPEN => Err(ChangeError::TooManyDone),
             Change::Client { past, .. } => check_user(past.user.as_ref()),
+            Change::LeftTo { coordinator, .. } => coordinator.check().map_err(|_| ChangeError::Coordinator),
             _ => Ok(()),
         }
     }
@@ -241,6 +247,11 @@ mod tests {
                 once: Once { client, number, open_from },
                 outcome
             }),
+            (transaction(), proptest::collection::vec("[a-z:0-9]{1,20}", 1..3), "[a-z]{1,9}").prop_map(
+                |(transaction, places, space)| {
+                    Change::LeftTo { transaction, coordinator: Coordinator { places, space } }
+                }
+            ),
         ]
     }
 

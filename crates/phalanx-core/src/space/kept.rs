@@ -117,12 +117,13 @@ impl Space {
             }
             Change::Put { number, record } => self.fill_tuple(number, record),
             Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
+            Change::LeftTo { transaction, coordinator } => self.fill_coordinator(transaction, coordinator),
             Change::Client { client, past } => {
                 self.clients.add(client, past, None);
                 Ok(())
             }
             Change::HasEnded { transaction, committed } => {
-                self.ended.remember(transaction, committed);
+                self.ended.remember(Duration::ZERO, transaction, committed);
                 Ok(())
             }
             Change::Gone { .. }
@@ -181,8 +182,9 @@ impl Space {
         self.transaction_deadlines.insert((deadline, id));
         let owner = SessionId(u64::MAX);
         let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
-        let (user, prepared, put_bytes) = (None, true, 0);
-        let transaction = Transaction { owner, user, deadline, prepared, put_bytes, staged: None, taken, waiters };
+        let (user, prepared, put_bytes, doubt) = (None, true, 0, None);
+        let transaction =
+            Transaction { owner, user, deadline, prepared, put_bytes, staged: None, taken, waiters, doubt };
         self.transactions.insert(id, transaction);
         for held in staged {
             self.put_under(id, held);
@@ -201,6 +203,7 @@ impl Space {
         (kept.places, kept.users) = (Vec::new(), HashSet::default());
         kept.lost.values_mut().for_each(|lost| lost.until = now + GRACE);
         self.log.continue_after(self.next_number);
+        self.ended.filled(now);
         self.find_lost(now, HERE, |_| false);
         self.on_tick(now);
     }

@@ -5,6 +5,7 @@
 
 pub mod change;
 
+mod doubt;
 mod kept;
 mod log;
 mod number;
@@ -27,8 +28,10 @@ mod users;
 mod value;
 mod watch;
 
+pub use crate::wire::space::{Coordinator, Decision};
 pub use crate::wire::space::{Cursor, Get, Info, Joining, Keeper, Keepers, Once, Options, Order, OutOptions};
 pub use crate::wire::space::{PartitionInfo, Replica, RequestId, Seat};
+pub use doubt::InDoubt;
 pub use kept::{GRACE, HERE};
 pub use once::MOST_CLIENTS;
 pub use past::{MOST_OPEN, Past};
@@ -125,6 +128,8 @@ pub struct Space {
     session_transactions: HashMap<SessionId, u64, RandomState>,
     users: Users,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
+    /// When which coordinator is asked how a prepared transaction has ended.
+    doubts: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
     clients: Clients,
     /// What takers have not acknowledged.
@@ -168,6 +173,7 @@ impl Space {
             session_transactions: HashMap::default(),
             users: Users::default(),
             transaction_deadlines: BTreeSet::new(),
+            doubts: BTreeSet::new(),
             ended: Ended::default(),
             clients: Clients::default(),
             unacknowledged: BTreeMap::new(),

@@ -128,7 +128,8 @@ impl Space {
         self.forget_searches(session);
         let theirs = |(id, own): (&TransactionId, &super::Transaction)| own.is_lost_with(session).then_some(*id);
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
-        let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+        let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(now, id)).flatten().collect();
+        self.doubt(now, session);
         self.users.remove(session);
         self.lose(now, session);
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();
@@ -149,7 +150,7 @@ impl Space {
         if self.transaction_deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
             let over = self.transaction_deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
             let over: Vec<TransactionId> = over.map(|(_, id)| *id).collect();
-            let back = over.into_iter().filter_map(|id| self.dissolve(id)).flatten().collect();
+            let back = over.into_iter().filter_map(|id| self.dissolve(now, id)).flatten().collect();
             self.bring_back(now, back);
         }
         if self.lost_until().is_some_and(|until| until <= now) {
@@ -177,7 +178,7 @@ impl Space {
         self.expired += 1;
     }
 
-    /// When the next [`Space::on_tick`] has something to do.
+    /// When the next [`Space::on_tick`], or [`Space::in_doubt`], has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.is_behind() {
             return Some(Duration::ZERO);
@@ -185,6 +186,7 @@ impl Space {
         let lease = self.leases.first().map(|(deadline, _)| *deadline);
         let waiter = self.waiter_deadlines.first().map(|(deadline, _)| *deadline);
         let transaction = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);
-        [lease, waiter, transaction, self.lost_until()].into_iter().flatten().min()
+        let doubt = self.doubts.first().map(|(ask, _)| *ask);
+        [lease, waiter, transaction, doubt, self.lost_until()].into_iter().flatten().min()
     }
 }

@@ -1,9 +1,10 @@
 //! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
 //! one participant of a transaction over several, which are prepared before they are committed.
 
+use super::doubt::Doubt;
 use super::store::{Held, Place, Store};
 use super::taken::Taken;
-use super::{Once, Space, Tuple};
+use super::{Coordinator, Once, Space, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
 use hashbrown::HashMap;
@@ -33,6 +34,8 @@ pub struct Transaction {
     pub taken: Taken,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
+    /// Of one that is prepared: who says how it ends if its owner does not.
+    pub doubt: Option<Box<Doubt>>,
 }
 
 impl Transaction {
@@ -59,16 +62,42 @@ impl Transaction {
 #[derive(Debug, Default)]
 pub struct Ended {
     committed: HashMap<TransactionId, bool, RandomState>,
-    order: VecDeque<TransactionId>,
+    order: VecDeque<(Duration, TransactionId)>,
+    /// When the last of those ended that are forgotten.
+    forgotten: Option<Duration>,
 }
 
 impl Ended {
-    pub fn remember(&mut self, id: TransactionId, committed: bool) {
+    pub fn remember(&mut self, now: Duration, id: TransactionId, committed: bool) {
         self.committed.insert(id, committed);
-        self.order.push_back(id);
+        self.order.push_back((now, id));
         if self.order.len() > MOST_ENDED {
-            self.order.pop_front().map(|oldest| self.committed.remove(&oldest));
+            self.forget_oldest();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((ended, oldest)) = self.order.pop_front() {
+            self.committed.remove(&oldest);
+            self.forgotten = Some(ended);
+        }
+    }
+
+    /// Of others that had ended before, as many as were kept are there now.
+    pub fn filled(&mut self, now: Duration) {
+        if self.order.len() >= MOST_ENDED {
+            self.forgotten = Some(now);
+        }
+    }
+
+    /// Whether it was committed, as far as is remembered.
+    pub fn committed(&self, id: TransactionId) -> Option<bool> {
+        self.committed.get(&id).copied()
+    }
+
+    /// Whether all are remembered that have ended since then.
+    pub fn remembers_since(&self, time: Duration) -> bool {
+        self.forgotten.is_none_or(|forgotten| forgotten < time)
     }
 }
 
@@ -113,15 +142,23 @@ impl Space {
             staged: None,
             taken: Taken::default(),
             waiters: BTreeSet::new(),
+            doubt: None,
         };
         self.transactions.insert(transaction, new);
         Ok(())
     }
 
     /// Promises that a transaction can be committed. It then stays, even when its session ends, until it is committed,
-    /// aborted, or the space's longest time for transactions is over.
-    pub fn prepare(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
+    /// aborted, or the space's longest time for transactions is over. The coordinator, another space, knows how it is to
+    /// end: [`Space::in_doubt`] says when to ask it.
+    pub fn prepare(
+        &mut self,
+        now: Duration,
+        transaction: TransactionId,
+        coordinator: Option<Coordinator>,
+    ) -> Result<(), SpaceError> {
         self.on_tick(now);
+        coordinator.as_ref().map_or(Ok(()), Coordinator::check)?;
         self.check_preparable(self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?)?;
         let own = self.transactions.get_mut(&transaction).ok_or(SpaceError::NoTransaction)?;
         if !own.prepared {
@@ -132,6 +169,9 @@ impl Space {
             self.transaction_deadlines.insert((deadline, transaction));
             self.dismiss_waiters(transaction, SpaceError::Prepared);
             self.note_prepared(transaction);
+            if let Some(coordinator) = coordinator {
+                self.leave_to(now, transaction, coordinator);
+            }
         }
         Ok(())
     }
@@ -142,7 +182,7 @@ impl Space {
         if self.ended.committed.get(&transaction) == Some(&true) {
             return Ok(());
         }
-        let own = self.end(transaction, true).ok_or(SpaceError::NoTransaction)?;
+        let own = self.end(now, transaction, true).ok_or(SpaceError::NoTransaction)?;
         for held in own.taken.iter() {
             self.let_go(held);
             self.store.free_key(held);
@@ -181,14 +221,14 @@ impl Space {
 
     /// Aborts; `false`: there is no such transaction.
     fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
-        let Some(back) = self.dissolve(transaction) else { return false };
+        let Some(back) = self.dissolve(now, transaction) else { return false };
         self.bring_back(now, back);
         true
     }
 
     /// Aborts, except that what was taken is not yet back.
-    pub(super) fn dissolve(&mut self, transaction: TransactionId) -> Option<Vec<Held>> {
-        let own = self.end(transaction, false)?;
+    pub(super) fn dissolve(&mut self, now: Duration, transaction: TransactionId) -> Option<Vec<Held>> {
+        let own = self.end(now, transaction, false)?;
         for held in self.unstage(own.staged) {
             self.store.free_key(&held);
         }
@@ -212,7 +252,7 @@ impl Space {
         }
     }
 
-    fn end(&mut self, id: TransactionId, committed: bool) -> Option<Transaction> {
+    fn end(&mut self, now: Duration, id: TransactionId, committed: bool) -> Option<Transaction> {
         if !self.transactions.contains_key(&id) {
             return None;
         }
@@ -226,7 +266,10 @@ impl Space {
             }
         }
         own.user.iter().for_each(|user| self.users.transactions.drop_one(user));
-        self.ended.remember(id, committed);
+        if let Some(doubt) = &own.doubt {
+            self.doubts.remove(&(doubt.ask(), id));
+        }
+        self.ended.remember(now, id, committed);
         self.note_ended(id, &own, committed);
         Some(own)
     }

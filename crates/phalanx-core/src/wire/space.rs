@@ -218,10 +218,12 @@ pub enum ToSpace {
         transaction: TransactionId,
         timeout: Duration,
     },
-    /// Promise that it can be committed, also after this session's end. Answer: `Done`.
+    /// Promise that it can be committed, also after this session's end; then the coordinator says how it is to end. Answer:
+    /// `Done`.
     Prepare {
         request: RequestId,
         transaction: TransactionId,
+        coordinator: Option<Coordinator>,
     },
     Commit {
         request: RequestId,
@@ -281,6 +283,35 @@ pub enum ToSpace {
         add: Vec<Joining>,
         remove: Vec<String>,
     },
+    /// To a server, before `Open`, from one whose space has prepared a transaction since `age`: how did it end in this one?
+    /// Answer: `Decided`.
+    Decide {
+        request: RequestId,
+        space: String,
+        transaction: TransactionId,
+        age: Duration,
+    },
+}
+
+/// The space that decides on a transaction over several, and is asked by the others when its owner is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Coordinator {
+    /// Where its server is; several where members keep it together.
+    pub places: Vec<String>,
+    /// The space's name there.
+    pub space: String,
+}
+
+/// How a transaction ended at its coordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// Not yet.
+    Open,
+    Committed,
+    /// Or it was never there: it is not committed any more.
+    Aborted,
+    /// It may have been committed so long ago that the coordinator does not know it any more.
+    Forgotten,
 }
 
 /// A member's place among those that keep a space.
@@ -355,6 +386,10 @@ pub enum FromSpace {
     },
     /// The space lives.
     Beat,
+    Decided {
+        request: RequestId,
+        decision: Decision,
+    },
 }
 
 /// A space, counted.

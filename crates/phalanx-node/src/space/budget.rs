@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A body up to this many bytes needs no room.
 const FREE: u64 = 64 << 10;
 /// Longest that it is waited without asking whether to go on, and at all: a system whose peer reads nothing for
-/// [`super::server::SILENCE`] takes it for dead.
+/// [`super::bounds::SILENCE`] takes it for dead.
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// While others wait for the room that a message has, it must arrive with as many bytes in a second, after this time.

@@ -4,10 +4,10 @@
 //! one thread and no wake-up. Where no thread waits, for requests that were begun with a function to be called, one thread
 //! of the connection reads.
 
+use super::bounds::MOST_BODY;
 use super::connect::{Connect, Reached, reach};
 use super::ending;
 use super::error::ClientError;
-use super::session::MOST_BODY;
 use super::silence::look_after;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};

@@ -1,9 +1,8 @@
 //! From a place that the user names to a link to the server there.
 
 use super::Place;
+use super::bounds::{MOST_BODY, SILENCE};
 use super::error::ClientError;
-use super::server::SILENCE;
-use super::session::MOST_BODY;
 use crate::unreachable::why_unreachable;
 use phalanx_core::level::{Agreed, Conflict, LevelSet, Policy};
 use phalanx_core::space::Options;

@@ -3,11 +3,11 @@
 
 use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
-use phalanx_core::ids::SessionId;
-use phalanx_core::space::{Command, Joining, Keepers, Options, Space};
+use phalanx_core::ids::{SessionId, TransactionId};
+use phalanx_core::space::{Command, Decision, InDoubt, Joining, Keepers, Options, Space};
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ pub trait Outlet: Send + Sync {
     /// Something was told; the space is not locked any more.
     fn flush(&self);
 }
+
+/// Asks the coordinators of transactions in doubt what they have decided; none: they cannot be asked now.
+pub type Asks = Arc<dyn Fn(&[InDoubt]) -> Vec<Option<Decision>> + Send + Sync>;
 
 /// The engine, shared by threads.
 pub struct Hosted {
@@ -40,6 +43,8 @@ pub struct Hosted {
     sooner: Condvar,
     /// What others are to be told once what it comes from is stable, in order.
     outbox: Mutex<VecDeque<Unsaid>>,
+    asks: Mutex<Option<Asks>>,
+    is_asking: AtomicBool,
 }
 
 type Unsaid = (Position, Arc<dyn Outlet>, Command);
@@ -137,7 +142,40 @@ impl Hosted {
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
         let waiting = AtomicUsize::new(0);
-        Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox })
+        let (asks, is_asking) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox, asks, is_asking })
+    }
+
+    /// From now on other spaces are asked how transactions have ended.
+    pub fn ask_by(&self, asks: &Asks) {
+        *lock(&self.asks) = Some(asks.clone());
+    }
+
+    /// Asks in a thread of its own, and ends what is decided. What is not will be in doubt again.
+    fn ask_others(self: &Arc<Self>, doubts: Vec<InDoubt>) {
+        let Some(asks) = lock(&self.asks).clone().filter(|_| !doubts.is_empty()) else { return };
+        if self.is_asking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let space = self.clone();
+        let asking = move || {
+            for (doubt, decision) in doubts.iter().zip(asks(&doubts)) {
+                space.end_as_decided(doubt.transaction, decision);
+            }
+            space.is_asking.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("phalanx-space".into()).spawn(asking).is_err() {
+            self.is_asking.store(false, Ordering::Release);
+        }
+    }
+
+    fn end_as_decided(self: &Arc<Self>, transaction: TransactionId, decision: Option<Decision>) {
+        let (_, told) = self.with(|space, now| match decision {
+            Some(Decision::Committed) => space.commit(now, transaction),
+            Some(Decision::Aborted) => space.abort(now, transaction),
+            Some(Decision::Open | Decision::Forgotten) | None => Ok(()),
+        });
+        let _ = told.flush(); // if it was not kept, it is asked again when the space is filled
     }
 
     /// Time as the engine counts it.
@@ -288,7 +326,9 @@ impl Hosted {
                 locked.state = waited.unwrap_or_else(PoisonError::into_inner).0;
             } else {
                 locked.state.engine.on_tick(now);
+                let doubts = locked.state.engine.in_doubt(now);
                 let _ = locked.unlock().flush(); // after an error there is nothing more to look after
+                self.ask_others(doubts);
                 self.give_way();
                 locked = self.lock();
             }

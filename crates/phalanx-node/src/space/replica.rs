@@ -1,6 +1,6 @@
 //! This server's part in a space that several members keep: while it leads, it serves the space; else it knows who does.
 
-use super::hosted::Hosted;
+use super::hosted::{Asks, Hosted};
 use super::keeping::fill_from;
 use super::log::replicated::{Kept, Leader, Links, MEMBERS, MemberFile, Replicated, Timing};
 use super::log::{Log as Changes, LogError};
@@ -39,6 +39,7 @@ pub struct Taking {
     /// It did not make the space with the others, but came later.
     joined: bool,
     name: String,
+    asks: Asks,
     log: Log,
 }
 
@@ -49,6 +50,7 @@ impl Taking {
         name: &str,
         own: &Arc<Member>,
         new: Option<Seat>,
+        asks: Asks,
         log: Log,
     ) -> Result<Arc<Taking>, SpaceError> {
         let file = MemberFile::open(path, new).map_err(not_kept)?;
@@ -64,9 +66,9 @@ impl Taking {
         }
         let joined = number >= FIRST_JOINING;
         let kept = Arc::new(Kept::new(replicated, names));
+        let name = name.to_owned();
         let (leading, closed, thread) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
-        let taking =
-            Arc::new(Taking { kept, group, options, leading, closed, thread, joined, name: name.to_owned(), log });
+        let taking = Arc::new(Taking { kept, group, options, leading, closed, thread, joined, name, asks, log });
         let running = taking.clone();
         let started = thread::Builder::new().name("phalanx-member".into()).spawn(move || running.run());
         *lock(&taking.thread) = Some(started.map_err(not_kept)?);
@@ -170,6 +172,7 @@ impl Taking {
 
     /// Until another member leads, or most of them are out of reach.
     fn serve(&self, space: &Arc<Hosted>) {
+        space.ask_by(&self.asks);
         *lock(&self.leading) = Some(space.clone());
         self.log.info(format!("leads the space {}", self.name));
         while !self.is_over() && !space.has_ended() && self.replicated().leader() == Leader::Here {

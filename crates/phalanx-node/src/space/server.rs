@@ -1,5 +1,6 @@
 //! A server of spaces: who may come in, and over which levels.
 
+use super::bounds::SILENCE;
 use super::budget::Budget;
 use super::log::replicated;
 use super::session::{MOST_UNOPENED, Session, turn_away};
@@ -21,10 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-/// A client of another machine that does not answer for so long is gone, also while nothing is said.
-pub(super) const SILENCE: Duration = Duration::from_secs(12);
 /// Clients at a time that are told why there is no place for them; to more it is not said.
 const MOST_TURNED_AWAY: usize = 64;
 
@@ -91,7 +89,8 @@ impl Drop for Leaving<'_> {
 impl Service {
     pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
         let own = member.clone().map(Arc::new);
-        let spaces = Spaces::new(options.creates, options.caps.clone(), options.directory.clone(), own, log.clone());
+        let (policy, caps, directory) = (options.policy.clone(), options.caps.clone(), options.directory.clone());
+        let spaces = Spaces::new(options.creates, caps, directory, own, policy, log.clone());
         spaces.open_kept();
         let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
         let budget = Budget::new(options.unfinished, share(options.unfinished, options.caps.share));
@@ -113,12 +112,19 @@ impl Service {
             None => self.options.policy.allowed(&place, mark),
         });
         let untrusted = place.reach == Reach::Untrusted;
-        let (shaken, who) = match (shakes, &self.member) {
-            (false, _) => (None, self.check_same_user(&peer, offered)?),
+        let access = self.options.access.as_ref();
+        let (shaken, visitor) = match (shakes, &self.member) {
+            (false, _) => (None, Visitor::new(self.check_same_user(&peer, offered)?, access)),
             (true, Some(member)) => {
                 let (shaken, role, name) = peer.offer(member, offered, &[])?;
-                self.check_accepted(role, &name)?;
-                (Some(shaken), Who::Member { role, name })
+                let visitor = match role == Role::Executor && !self.is_about(role) {
+                    true => Visitor::server(name),
+                    false => {
+                        self.check_accepted(role, &name)?;
+                        Visitor::new(Who::Member { role, name }, access)
+                    }
+                };
+                (Some(shaken), visitor)
             }
             (true, None) => {
                 return Err(refused("this server has no identity: it serves this machine's processes only"));
@@ -128,7 +134,6 @@ impl Service {
         peer.socket.end_when_silent(SILENCE)?;
         let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
         let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_UNOPENED)?;
-        let visitor = Visitor::new(who, self.options.access.as_ref());
         if let Err(error) = self.add(peer.number, &link, &visitor) {
             return Err(self.turn_away(&link, reader, &visitor, error));
         }
@@ -148,10 +153,14 @@ impl Service {
         if role == Role::User {
             return check_accepted(&self.options.accepted, name);
         }
-        match self.options.access.as_ref().is_some_and(|access| access.is_about(role)) {
+        match self.is_about(role) {
             true => Ok(()),
             false => Err(refused(format!("{name} is no user but has the role {}", role.name()))),
         }
+    }
+
+    fn is_about(&self, role: Role) -> bool {
+        self.options.access.as_ref().is_some_and(|access| access.is_about(role))
     }
 
     /// A client that shows nothing is this user's own process, and clear links are allowed.

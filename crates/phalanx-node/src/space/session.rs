@@ -1,17 +1,18 @@
 //! One client's conversation with one space, in a thread of its own.
 
+use super::bounds::MOST_BODY;
 use super::budget::{Budget, Room};
 use super::hosted::{Hosted, Told};
 use super::outlet::Client;
 use super::spaces::Spaces;
 use super::visitor::Visitor;
 use super::waiting::number_of as answered_by;
-use super::{Rights, Verb};
+use super::{Place, Rights, Verb};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Asker, Get, Goal, Keeper, Limits, OutOptions, Outcome, Page, Question};
+use phalanx_core::space::{Asker, Coordinator, Get, Goal, Keeper, Limits, OutOptions, Outcome, Page, Question};
 use phalanx_core::space::{HERE, MOST_CLIENTS, Pattern, Shares, Space, Template, Tuple};
 use phalanx_core::space::{Reader as Fields, RequestId};
 use phalanx_core::wire::decode;
@@ -36,8 +37,6 @@ const MOST_PAGE: u32 = 1 << 16;
 const MOST_PAGE_BYTES: u64 = 16 << 20;
 /// Tuples put by one message: each takes memory also where it has no bytes.
 const MOST_OUT: u64 = 1 << 20;
-/// Longest body of a frame, in bytes: the longest tuple and a little. Memory for it is taken as the bytes arrive.
-pub(super) const MOST_BODY: u64 = (1 << 30) + (1 << 16);
 /// Bytes of the body of a message before a space is opened: there is none.
 pub(super) const MOST_UNOPENED: u64 = 4 << 10;
 /// Beside a tuple, what a message may have; and what several tuples may have together where one may have little.
@@ -238,7 +237,11 @@ impl<'a> Session<'a> {
                 let joined = self.spaces.join(&name, *seat, self.visitor);
                 joined.map(|()| Some((FromSpace::Done { request, number: 0 }, Vec::new())))
             }
-            (ToSpace::Open { .. } | ToSpace::Join { .. }, Some(_)) | (_, None) => {
+            (ToSpace::Decide { request, space, transaction, age }, None) => {
+                let decided = self.spaces.decide(&space, transaction, age);
+                decided.map(|decision| Some((FromSpace::Decided { request, decision }, Vec::new())))
+            }
+            (ToSpace::Open { .. } | ToSpace::Join { .. } | ToSpace::Decide { .. }, Some(_)) | (_, None) => {
                 self.client.link.close();
                 return false;
             }
@@ -356,8 +359,9 @@ impl Opened {
                 self.with(|space, now| space.begin(now, self.id, transaction, timeout))?;
                 done(request, 0)
             }
-            ToSpace::Prepare { request, transaction } => {
-                self.with(|space, now| space.prepare(now, transaction))?;
+            ToSpace::Prepare { request, transaction, coordinator } => {
+                coordinator.as_ref().map_or(Ok(()), |coordinator| self.check_coordinator(coordinator))?;
+                self.with(|space, now| space.prepare(now, transaction, coordinator))?;
                 done(request, 0)
             }
             ToSpace::Commit { request, transaction, once } => {
@@ -406,7 +410,8 @@ impl Opened {
                 self.space.change_members(&add, &remove)?;
                 done(request, 0)
             }
-            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Join { .. } | ToSpace::Beat => Ok(None),
+            ToSpace::Open { .. } | ToSpace::Name { .. } | ToSpace::Join { .. } => Ok(None),
+            ToSpace::Decide { .. } | ToSpace::Beat => Ok(None),
         }
     }
 
@@ -428,6 +433,15 @@ impl Opened {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
         self.with(|space, now| space.out_by(self.user.as_ref(), now, &tuples, options, transaction))
+    }
+
+    /// Where this server will ask. A path is only for its own user's processes.
+    fn check_coordinator(&self, coordinator: &Coordinator) -> Result<(), SpaceError> {
+        coordinator.places.iter().try_for_each(|place| match place.parse() {
+            Ok(Place::Network(_)) => Ok(()),
+            Ok(Place::Path(_)) if self.user.is_none() => Ok(()),
+            _ => Err(SpaceError::Options("no address of a coordinator that can be asked from here".into())),
+        })
     }
 
     /// A lease is its user's, and of those who may take the tuple: they could end it too.
@@ -552,6 +566,7 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Register { request, .. }
         | ToSpace::Join { request, .. }
         | ToSpace::Members { request, .. }
+        | ToSpace::Decide { request, .. }
         | ToSpace::Info { request } => *request,
         ToSpace::Known { .. } | ToSpace::Beat => 0,
     }

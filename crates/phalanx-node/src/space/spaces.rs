@@ -1,6 +1,7 @@
 //! The spaces of one server, by name.
 
-use super::hosted::Hosted;
+use super::deciding::asks;
+use super::hosted::{Asks, Hosted};
 use super::keeping::Directory;
 use super::log::replicated::Kept;
 use super::replica::{FIRST_JOINING, Taking, check, founding};
@@ -8,7 +9,9 @@ use super::visitor::{Visitor, share};
 use super::{Verb, check_name};
 use crate::log::Log;
 use phalanx_core::error::SpaceError;
-use phalanx_core::space::{Options, Seat};
+use phalanx_core::ids::TransactionId;
+use phalanx_core::level::Policy;
+use phalanx_core::space::{Decision, Options, Seat};
 use phalanx_net::identity::Member;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -52,14 +55,23 @@ pub struct Spaces {
     takings: Mutex<Takings>,
     /// This server; none: it is no member of anything.
     own: Option<Arc<Member>>,
+    asks: Asks,
     log: Log,
 }
 
 impl Spaces {
     /// None yet.
-    pub fn new(creates: bool, caps: Caps, directory: Option<Directory>, own: Option<Arc<Member>>, log: Log) -> Spaces {
+    pub fn new(
+        creates: bool,
+        caps: Caps,
+        directory: Option<Directory>,
+        own: Option<Arc<Member>>,
+        policy: Policy,
+        log: Log,
+    ) -> Spaces {
+        let asks = asks(own.as_deref().cloned(), policy);
         let (named, kept, takings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Spaces { named, creates, caps, directory, kept, takings, own, log }
+        Spaces { named, creates, caps, directory, kept, takings, own, asks, log }
     }
 
     /// So many of `most` may one user have.
@@ -115,7 +127,7 @@ impl Spaces {
         }
         let create = create.map(|options| self.capped(options.clone(), visitor)).filter(|_| self.creates);
         let new = create.clone().map(|options| founding(name, options, &own.name)).transpose()?;
-        let taking = Taking::open(&directory.replica(name)?, name, own, new, self.log.clone())?;
+        let taking = Taking::open(&directory.replica(name)?, name, own, new, self.asks.clone(), self.log.clone())?;
         takings.insert(name.to_owned(), taking.clone());
         drop(takings);
         create.map_or(Ok(()), |options| taking.check(&options))?;
@@ -147,7 +159,8 @@ impl Spaces {
         }
         self.check_room(visitor, &named, &takings)?;
         let seat = Seat { options: self.capped(seat.options, visitor), ..seat };
-        let taking = Taking::open(&directory.replica(name)?, name, own, Some(seat), self.log.clone())?;
+        let (path, asks, log) = (directory.replica(name)?, self.asks.clone(), self.log.clone());
+        let taking = Taking::open(&path, name, own, Some(seat), asks, log)?;
         takings.insert(name.to_owned(), taking);
         Ok(())
     }
@@ -222,6 +235,7 @@ impl Spaces {
         }
         let asked = create.as_ref().and_then(|options| options.group.clone());
         let (space, created) = self.find_or_make(name, create, visitor)?;
+        space.ask_by(&self.asks);
         space.group.as_ref().map_or(Ok(()), |group| visitor.check_member(name, group))?;
         match asked.filter(|asked| space.group.as_ref() != Some(asked)) {
             Some(asked) => {
@@ -230,6 +244,15 @@ impl Spaces {
             }
             None => Ok((space, created)),
         }
+    }
+
+    /// How a transaction ended of which a space here is the coordinator.
+    pub fn decide(&self, name: &str, transaction: TransactionId, age: Duration) -> Result<Decision, SpaceError> {
+        check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
+        let (space, _) = self.find_or_make(name, None, &Visitor::owner())?;
+        let (decision, told) = space.with(|space, now| Ok(space.decision(now, transaction, age)));
+        told.flush()?;
+        decision
     }
 
     fn find_or_make(

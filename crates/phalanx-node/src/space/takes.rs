@@ -166,7 +166,8 @@ fn is_done(message: &FromSpace) -> bool {
     match message {
         FromSpace::Done { .. } | FromSpace::Got { .. } | FromSpace::Counted { .. } => true,
         FromSpace::Watching { .. } | FromSpace::Event { .. } | FromSpace::Info { .. } => true,
-        FromSpace::Opened { .. } | FromSpace::Name { .. } | FromSpace::Failed { .. } | FromSpace::Beat => false,
+        FromSpace::Opened { .. } | FromSpace::Name { .. } | FromSpace::Decided { .. } => false,
+        FromSpace::Failed { .. } | FromSpace::Beat => false,
     }
 }
 

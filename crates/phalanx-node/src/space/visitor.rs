@@ -2,6 +2,7 @@
 
 use super::{Access, Rights, Who};
 use phalanx_core::error::SpaceError;
+use phalanx_net::identity::Role;
 use std::sync::Arc;
 
 /// A peer that has shown who it is.
@@ -10,12 +11,19 @@ pub struct Visitor<'a> {
     /// None: everybody may do everything, and there are no groups.
     access: Option<&'a Access>,
     user: Option<Arc<str>>,
+    /// Another server, which may ask how transactions have ended, and nothing else.
+    only_asks: bool,
 }
 
 impl<'a> Visitor<'a> {
     pub fn new(who: Who, access: Option<&'a Access>) -> Visitor<'a> {
         let user = who.whole_name().map(Arc::from);
-        Visitor { who, access, user }
+        Visitor { who, access, user, only_asks: false }
+    }
+
+    /// A server of spaces that is no user here.
+    pub fn server(name: String) -> Visitor<'a> {
+        Visitor { only_asks: true, ..Visitor::new(Who::Member { role: Role::Executor, name }, None) }
     }
 
     /// The server itself, and its user's processes.
@@ -35,7 +43,10 @@ impl<'a> Visitor<'a> {
 
     /// What they may do in a space of this name.
     pub fn rights(&self, space: &str) -> Rights {
-        self.access.map_or(Rights::Everything, |access| access.rights(&self.who, space))
+        match (self.only_asks, self.access) {
+            (true, _) => Rights::Some(Vec::new()),
+            (false, access) => access.map_or(Rights::Everything, |access| access.rights(&self.who, space)),
+        }
     }
 
     /// Only a member may open or make a space of a group, and the server's own user, from whom nothing can be kept.

@@ -171,6 +171,7 @@ pub(super) fn number_of(message: &FromSpace) -> RequestId {
         | FromSpace::Counted { request, .. }
         | FromSpace::Watching { request, .. }
         | FromSpace::Info { request, .. }
+        | FromSpace::Decided { request, .. }
         | FromSpace::Failed { request, .. } => *request,
         FromSpace::Event { watch, .. } => *watch,
         FromSpace::Beat => 0,

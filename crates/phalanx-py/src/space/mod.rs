@@ -23,7 +23,7 @@ pub use server::{Serving, SpaceServer};
 
 use crate::errors::raise;
 use phalanx_core::error::{EncodingError, SpaceError};
-use phalanx_core::space::put_record;
+use phalanx_core::space::{Coordinator, put_record};
 use pyo3::prelude::*;
 
 /// How the record of an instance of these classes with so many fields begins.
@@ -32,6 +32,11 @@ pub fn record_head(classes: Vec<String>, fields: usize) -> Vec<u8> {
     let mut head = Vec::new();
     put_record(&mut head, &classes, fields);
     head
+}
+
+/// The space that decides on a transaction.
+pub fn to_coordinator((places, space): (Vec<String>, String)) -> Coordinator {
+    Coordinator { places, space }
 }
 
 /// Bytes or values that have no place in a tuple.

@@ -16,6 +16,7 @@ struct State {
     next: u64,
     tuples: BTreeMap<u64, Record>,
     prepared: BTreeMap<u128, Prepared>,
+    left_to: BTreeMap<u128, Coordinator>,
     ended: Vec<(TransactionId, bool)>,
     clients: BTreeMap<u128, Past>,
 }
@@ -39,7 +40,12 @@ impl State {
             Change::Prepared { transaction, prepared } => {
                 assert_eq!(self.prepared.insert(transaction.0, prepared), None);
             }
+            Change::LeftTo { transaction, coordinator } => {
+                assert!(self.prepared.contains_key(&transaction.0));
+                assert_eq!(self.left_to.insert(transaction.0, coordinator), None);
+            }
             Change::Ended { transaction, committed } => {
+                self.left_to.remove(&transaction.0);
                 let own = self.prepared.remove(&transaction.0).unwrap();
                 self.ended.push((transaction, committed));
                 if committed {
@@ -63,6 +69,9 @@ impl State {
         }
         for (transaction, prepared) in self.prepared.clone() {
             space.fill(Change::Prepared { transaction: TransactionId(transaction), prepared }).unwrap();
+        }
+        for (transaction, coordinator) in self.left_to.clone() {
+            space.fill(Change::LeftTo { transaction: TransactionId(transaction), coordinator }).unwrap();
         }
         for (client, past) in self.clients.clone() {
             space.fill(Change::Client { client, past }).unwrap();

@@ -420,7 +420,7 @@ impl Pair {
                 self.model.under.entry(id).or_insert(new);
             }
             Step::Prepare { id } => {
-                let done = self.bench.space.prepare(now, self.id(Some(id)).unwrap());
+                let done = self.bench.space.prepare(now, self.id(Some(id)).unwrap(), None);
                 assert_eq!(done.is_ok(), self.model.under.contains_key(&id));
                 let now = self.model.now;
                 if let Some(own) = self.model.under.get_mut(&id).filter(|own| !own.prepared) {

@@ -101,7 +101,7 @@ fn a_commit_that_is_repeated_tells_its_outcome_also_in_the_next_engine() {
         let tuple = [Tuple::of(&[Value::Int(number as i64)])];
         bench.space.out(bench.now, &tuple, &OutOptions::default(), Some(TransactionId(number))).unwrap();
     }
-    bench.space.prepare(bench.now, TransactionId(1)).unwrap();
+    bench.space.prepare(bench.now, TransactionId(1), None).unwrap();
     bench.space.commit_once(bench.now, TransactionId(0), once(1, 1).as_ref()).unwrap();
     bench.space.commit(bench.now, TransactionId(1)).unwrap();
     // The third one is open, and ends with this engine.

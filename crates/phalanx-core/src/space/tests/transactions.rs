@@ -64,8 +64,8 @@ fn time_or_the_owners_end_abort() {
 fn what_is_prepared_outlives_its_owner() {
     let mut spaces = [begun(), begun()];
     for bench in &mut spaces {
-        bench.space.prepare(bench.now, ONE).unwrap();
-        bench.space.prepare(bench.now, ONE).unwrap();
+        bench.space.prepare(bench.now, ONE, None).unwrap();
+        bench.space.prepare(bench.now, ONE, None).unwrap();
         bench.space.end_session(bench.now, SessionId(1));
         bench.pass(61);
         let more = bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
@@ -75,6 +75,76 @@ fn what_is_prepared_outlives_its_owner() {
         bench.space.commit(bench.now, ONE).unwrap();
         assert_eq!(all(bench), [str("new")]);
     }
+}
+
+fn coordinator() -> Coordinator {
+    Coordinator { places: vec!["lab1:7400".into()], space: "jobs".into() }
+}
+
+#[test]
+fn who_decides_is_asked_soon_after_the_owners_end_and_then_ever_more_rarely() {
+    let mut bench = begun();
+    bench.space.prepare(bench.now, ONE, Some(coordinator())).unwrap();
+    assert_eq!(bench.space.in_doubt(bench.now), []);
+    bench.pass(1);
+    assert_eq!(bench.space.in_doubt(bench.now), []);
+    bench.space.end_session(bench.now, SessionId(1));
+    let asked = |bench: &mut Bench| {
+        bench.now = bench.space.next_deadline().unwrap();
+        let doubts = bench.space.in_doubt(bench.now);
+        assert!(doubts.iter().all(|doubt| doubt.coordinator == coordinator() && doubt.transaction == ONE));
+        assert_eq!(doubts.len(), 1);
+        doubts[0].age
+    };
+    let ages: Vec<u128> = (0..4).map(|_| asked(&mut bench).as_millis()).collect();
+    assert_eq!(ages, [1000, 1250, 1750, 2750]);
+    bench.space.commit(bench.now, ONE).unwrap();
+    assert_eq!(all(&mut bench), [str("new")]);
+    assert_eq!(bench.space.next_deadline(), None);
+}
+
+#[test]
+fn who_decides_is_asked_where_a_living_owner_does_not_end_it() {
+    let mut bench = begun();
+    bench.space.prepare(bench.now, ONE, Some(coordinator())).unwrap();
+    bench.pass(2);
+    assert_eq!(bench.space.in_doubt(bench.now).len(), 1);
+    bench.space.abort(bench.now, ONE).unwrap();
+    assert_eq!((all(&mut bench), bench.space.next_deadline()), (vec![str("old")], None));
+}
+
+#[test]
+fn a_coordinator_says_how_it_ended_or_that_it_cannot_know() {
+    let mut bench = begun();
+    let decision = |bench: &mut Bench, number, age| {
+        bench.space.decision(bench.now, TransactionId(number), Duration::from_secs(age))
+    };
+    assert_eq!(decision(&mut bench, 1, 9), Decision::Open);
+    bench.space.commit(bench.now, ONE).unwrap();
+    assert_eq!(decision(&mut bench, 1, 9), Decision::Committed);
+    bench.space.begin(bench.now, SessionId(2), TransactionId(2), MINUTE).unwrap();
+    bench.space.end_session(bench.now, SessionId(2));
+    assert_eq!(decision(&mut bench, 2, 9), Decision::Aborted);
+    assert_eq!(decision(&mut bench, 3, 9), Decision::Aborted);
+    bench.pass(100);
+    for number in 0..MOST_ENDED as u128 {
+        bench.space.begin(bench.now, SessionId(3), TransactionId(10 + number), MINUTE).unwrap();
+        bench.space.commit(bench.now, TransactionId(10 + number)).unwrap();
+    }
+    // Those two, a hundred seconds ago, are forgotten: it would be remembered if it had ended after that.
+    assert_eq!(decision(&mut bench, 1, 90), Decision::Aborted);
+    assert_eq!(decision(&mut bench, 1, 99), Decision::Forgotten);
+}
+
+#[test]
+fn a_coordinator_that_cannot_be_one_is_refused() {
+    let mut bench = begun();
+    for places in [vec![], vec!["a".repeat(600)], vec!["a".to_owned(); 17]] {
+        let prepared = bench.space.prepare(bench.now, ONE, Some(Coordinator { places, space: "jobs".into() }));
+        assert!(matches!(prepared, Err(SpaceError::Options(_))), "{prepared:?}");
+    }
+    assert_eq!(all(&mut bench), []);
+    bench.space.abort(bench.now, ONE).unwrap();
 }
 
 #[test]

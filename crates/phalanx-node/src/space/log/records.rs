@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 
 const TUPLES: TableDefinition<u64, &[u8]> = TableDefinition::new("tuples");
 const PREPARED: TableDefinition<u128, &[u8]> = TableDefinition::new("prepared");
+/// Which other space decides on one that is prepared.
+const LEFT_TO: TableDefinition<u128, &[u8]> = TableDefinition::new("left to");
 /// What is remembered of clients, and how the last transactions ended, in the order in which they did.
 const CLIENTS: TableDefinition<u128, &[u8]> = TableDefinition::new("clients");
 const ENDED: TableDefinition<u64, &[u8]> = TableDefinition::new("ended");
@@ -26,6 +28,7 @@ pub struct Records<'a> {
     store: &'a Store,
     tuples: Table<'a, u64, &'static [u8]>,
     prepared: Table<'a, u128, &'static [u8]>,
+    left_to: Table<'a, u128, &'static [u8]>,
     clients: Table<'a, u128, &'static [u8]>,
     ended: Table<'a, u64, &'static [u8]>,
     space: Table<'a, &'static str, &'static [u8]>,
@@ -40,9 +43,10 @@ impl<'a> Records<'a> {
         let next = next.transpose()?.unwrap_or(0);
         let tuples = writing.open_table(TUPLES).map_err(told)?;
         let prepared = writing.open_table(PREPARED).map_err(told)?;
+        let left_to = writing.open_table(LEFT_TO).map_err(told)?;
         let clients = writing.open_table(CLIENTS).map_err(told)?;
         let ended = writing.open_table(ENDED).map_err(told)?;
-        Ok(Records { store, tuples, prepared, clients, ended, space, next })
+        Ok(Records { store, tuples, prepared, left_to, clients, ended, space, next })
     }
 
     /// Applies changes in their order; after an error the whole commit must be given up.
@@ -77,6 +81,11 @@ impl<'a> Records<'a> {
                 let bytes = pack(prepared);
                 let there = self.prepared.insert(transaction.0, &bytes[..]).map_err(|error| self.store.told(error))?;
                 fits(there.is_none(), || "a transaction is prepared twice".into())
+            }
+            Change::LeftTo { transaction, coordinator } => {
+                let bytes = pack(coordinator);
+                let there = self.left_to.insert(transaction.0, &bytes[..]).map_err(|error| self.store.told(error))?;
+                fits(there.is_none(), || "a transaction is left to two".into())
             }
             Change::Ended { transaction, committed } => {
                 self.end(*transaction, *committed)?;
@@ -120,6 +129,7 @@ impl<'a> Records<'a> {
     }
 
     fn end(&mut self, transaction: TransactionId, committed: bool) -> Result<(), LogError> {
+        self.left_to.remove(transaction.0).map_err(|error| self.store.told(error))?;
         let there = self.prepared.remove(transaction.0).map_err(|error| self.store.told(error))?;
         let bytes = there.map(|bytes| bytes.value().to_vec());
         let bytes = bytes.ok_or_else(|| LogError::Misfit("a transaction ends that is not prepared".into()))?;
@@ -151,6 +161,7 @@ impl<'a> Records<'a> {
         let told = |error| self.store.told(error);
         self.tuples.retain(|_, _| false).map_err(told)?;
         self.prepared.retain(|_, _| false).map_err(told)?;
+        self.left_to.retain(|_, _| false).map_err(told)?;
         self.clients.retain(|_, _| false).map_err(told)?;
         self.ended.retain(|_, _| false).map_err(told)?;
         self.space.retain(|_, _| false).map_err(told)?;
@@ -184,6 +195,11 @@ pub fn each(
         let prepared: Prepared = unpack(store, bytes.value())?;
         prepared.check(&limits).map_err(|error| store.damaged(error))?;
         take(Change::Prepared { transaction: TransactionId(transaction.value()), prepared })?;
+    }
+    for entry in rows(store, table(store, reading.open_table(LEFT_TO))?)? {
+        let (transaction, bytes) = entry.map_err(|error| store.told(error))?;
+        let coordinator = unpack(store, bytes.value())?;
+        take(Change::LeftTo { transaction: TransactionId(transaction.value()), coordinator })?;
     }
     for entry in rows(store, table(store, reading.open_table(CLIENTS))?)? {
         let (client, bytes) = entry.map_err(|error| store.told(error))?;

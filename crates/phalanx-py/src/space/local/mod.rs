@@ -9,13 +9,14 @@ use super::encode::Encoding;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
-use super::{failed, info};
+use super::{failed, info, to_coordinator};
 use crate::errors::raise;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
+use phalanx_core::level::Policy;
 use phalanx_core::space::{Asker, Get, Goal, Outcome, Question, Template, Tuple};
 use phalanx_net::sync::lock;
-use phalanx_node::space::{Directory, Hosted, Outlet};
+use phalanx_node::space::{Directory, Hosted, Outlet, asks};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
@@ -67,7 +68,10 @@ impl LocalSpace {
     ) -> PyResult<LocalSpace> {
         let options = to_options(options)?;
         let make = || match directory {
-            Some(directory) => Directory::new(directory).open(KEPT, Some(options)),
+            Some(directory) => {
+                let opened = Directory::new(directory).open(KEPT, Some(options));
+                opened.inspect(|space| space.ask_by(&asks(None, Policy::default())))
+            }
             None => Hosted::new(options),
         };
         let hosted = py.detach(make).map_err(failed)?;
@@ -308,9 +312,10 @@ impl LocalSpace {
             .map_err(failed)
     }
 
-    #[pyo3(signature = (transaction, /))]
-    fn prepare(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
-        self.change(py, |locked, now| locked.engine().prepare(now, TransactionId(transaction)))?.map_err(failed)
+    #[pyo3(signature = (transaction, coordinator = None, /))]
+    fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<(Vec<String>, String)>) -> PyResult<()> {
+        let (transaction, coordinator) = (TransactionId(transaction), coordinator.map(to_coordinator));
+        self.change(py, |locked, now| locked.engine().prepare(now, transaction, coordinator))?.map_err(failed)
     }
 
     #[pyo3(signature = (transaction, /))]

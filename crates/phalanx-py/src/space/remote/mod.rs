@@ -10,6 +10,7 @@ use super::encode::{Encoding, encode_tuple};
 use super::info;
 use super::local::FORKS;
 use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
+use super::to_coordinator;
 use crate::errors::{identity, raise};
 use crate::grid::to_member;
 use crate::policy::Words;
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Get, Limits, OutOptions, RequestId};
+use phalanx_core::space::{Coordinator, Decision, Get, Limits, OutOptions, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
@@ -127,6 +128,29 @@ impl RemoteSpace {
     #[getter]
     fn place(&self) -> String {
         self.client.address().place.to_string()
+    }
+
+    /// Where other spaces ask it how a transaction has ended: the addresses of the servers that keep it, and its name there.
+    #[getter]
+    fn coordinator(&self) -> (Vec<String>, String) {
+        let Coordinator { places, space } = self.client.coordinator();
+        (places, space)
+    }
+
+    /// How a transaction of at most so many seconds has ended there, asked over a connection of its own: "open", "committed",
+    /// "aborted", or "forgotten"; None: the space is not there.
+    #[pyo3(signature = (transaction, age, /))]
+    fn decision(&self, py: Python<'_>, transaction: u128, age: f64) -> PyResult<Option<&'static str>> {
+        let (transaction, age) = (TransactionId(transaction), to_duration(age, "age")?);
+        self.check()?;
+        let client = self.client.clone();
+        let decision = crate::manager::interruptibly(py, move || client.decision(transaction, age))?;
+        Ok(decision.map(|decision| match decision {
+            Decision::Open => "open",
+            Decision::Committed => "committed",
+            Decision::Aborted => "aborted",
+            Decision::Forgotten => "forgotten",
+        }))
     }
 
     /// Looks whether the connection has ended meanwhile, for a millisecond.
@@ -343,9 +367,10 @@ impl RemoteSpace {
         self.order(py, |request| ToSpace::Begin { request, transaction, timeout })
     }
 
-    #[pyo3(signature = (transaction, /))]
-    fn prepare(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
-        self.order(py, |request| ToSpace::Prepare { request, transaction: TransactionId(transaction) })
+    #[pyo3(signature = (transaction, coordinator = None, /))]
+    fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<(Vec<String>, String)>) -> PyResult<()> {
+        let (transaction, coordinator) = (TransactionId(transaction), coordinator.map(to_coordinator));
+        self.order(py, |request| ToSpace::Prepare { request, transaction, coordinator })
     }
 
     #[pyo3(signature = (transaction, once = None, /))]

@@ -5,7 +5,7 @@ use super::*;
 use crate::space::log::store::Store;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::space::change::{Prepared, Taker};
-use phalanx_core::space::{MOST_ENDED, Once, Options, Past};
+use phalanx_core::space::{Coordinator, MOST_ENDED, Once, Options, Past};
 
 fn state_of(groups: Vec<Vec<Change>>) -> Vec<Change> {
     let disk = Disk::default();
@@ -70,6 +70,13 @@ fn a_prepared_transaction_waits_for_its_end() {
     let prepare = vec![vec![put(1, "old")], vec![Change::Prepared { transaction, prepared: prepared.clone() }]];
     let waiting = [put(1, "old"), Change::Prepared { transaction, prepared }, Change::Numbered { next: 9 }];
     assert_eq!(state_of(prepare.clone()), waiting);
+    let coordinator = Coordinator { places: vec!["lab1:7400".into()], space: "jobs".into() };
+    let left_to = Change::LeftTo { transaction, coordinator };
+    let [old, prepared, next] = waiting;
+    let left = [prepare.clone(), vec![vec![left_to.clone()]]].concat();
+    assert_eq!(state_of(left.clone()), [old, prepared, left_to, next]);
+    let gone = [left, vec![vec![Change::Ended { transaction, committed: false }]]].concat();
+    assert!(!state_of(gone).iter().any(|change| matches!(change, Change::LeftTo { .. })));
     let ended = |committed| [prepare.clone(), vec![vec![Change::Ended { transaction, committed }]]].concat();
     let remembered = |committed| Change::HasEnded { transaction, committed };
     assert_eq!(state_of(ended(false)), [put(1, "old"), remembered(false), Change::Numbered { next: 9 }]);
