@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 pub const SESSIONS: u64 = 3;
 
 #[derive(Debug, Clone)]
-enum Want {
+pub enum Want {
     Actual(Value),
     Any,
     Int,
@@ -22,6 +22,13 @@ pub struct Ask {
     key: Option<u8>,
     label: Option<u8>,
     take: bool,
+}
+
+impl Ask {
+    /// For any pair with such a first field.
+    pub fn pair(first: Want, take: bool) -> Ask {
+        Ask { wants: vec![first, Want::Any], order: Order::Any, key: None, label: None, take }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! Searches that are cut into steps: others come and go between these, and nothing is missed, and nothing given twice.
 
-use super::model::{Pair, SESSIONS, step};
+use super::model::{self, Ask, Pair, SESSIONS, Want, step};
 use super::*;
 use crate::space::store::scan::STEP_HERE;
 use proptest::prelude::*;
@@ -266,4 +266,32 @@ proptest! {
             pair.step(model::Step::EndSession { session });
         }
     }
+}
+
+#[test]
+fn who_waits_until_now_gets_what_comes_back_now() {
+    STEP_HERE.set(3);
+    let mut pair = Pair::new(Options::default());
+    let out = |fields: Vec<Value>| {
+        let (lease, key, label, priority, under) = (None, None, None, 0, None);
+        model::Step::Out { fields, lease, key, label, priority, under }
+    };
+    let wait = |ask, seconds, under| model::Step::Wait { ask, session: 0, seconds, under };
+    let steps = [
+        out(vec![str("a"), int(0)]),
+        out(vec![int(3), int(0)]),
+        model::Step::Begin { session: 0, id: 2, seconds: 1 },
+        model::Step::Get { ask: Ask::pair(Want::Any, true), session: 0, under: Some(2) },
+        wait(Ask::pair(Want::Actual(int(3)), true), 1, Some(2)),
+        model::Step::Prepare { id: 2 },
+        model::Step::Pass { seconds: 3 },
+        wait(Ask::pair(Want::Actual(int(3)), true), 3, None),
+        out(vec![str("a"), int(0)]),
+        out(vec![str("a"), int(0)]),
+        model::Step::Pass { seconds: 1 },
+        wait(Ask::pair(Want::Above(0), false), 2, None),
+        // The transaction's time and that of both who wait are over.
+        model::Step::Pass { seconds: 2 },
+    ];
+    steps.into_iter().for_each(|step| pair.step(step));
 }
