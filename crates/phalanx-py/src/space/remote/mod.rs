@@ -4,7 +4,7 @@ mod asking;
 mod watching;
 
 use asking::{call, nonsense, unusable};
-use watching::call_nudge;
+use watching::Nudging;
 
 use super::encode::{Encoding, encode_tuple};
 use super::info;
@@ -317,7 +317,12 @@ impl RemoteSpace {
         let get = to_get(take, select, &self.encoding)?;
         let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
         let objects = self.encoding.objects;
-        let done: Done = Box::new(move |answer| Python::attach(|py| call(py, &done, answer, objects)));
+        let done: Done = Box::new(move |answer| {
+            Python::attach(move |py| {
+                call(py, &done, answer, objects);
+                drop(done); // while attached: otherwise it is let go of only when this library is called next
+            });
+        });
         let message = move |request| ToSpace::Get { request, get, wait, transaction };
         py.detach(|| self.client.start(message, vec![template], done)).map_err(unusable)
     }
@@ -398,7 +403,10 @@ impl RemoteSpace {
         nudge: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
         let template = self.template(template, r#where)?;
-        let nudge = nudge.map(|nudge| Arc::new(move || call_nudge(&nudge)) as Nudge);
+        let nudge = nudge.map(|nudge| {
+            let nudging = Nudging::new(nudge);
+            Arc::new(move || nudging.call()) as Nudge
+        });
         let watch = self.begin_watch(py, Watch { request: 0, template, nudge, last: 0 }, since)?;
         let number = watch.request;
         lock(&self.watches).insert(number, watch);

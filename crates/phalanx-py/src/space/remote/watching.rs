@@ -70,10 +70,29 @@ impl RemoteSpace {
     }
 }
 
-pub(super) fn call_nudge(nudge: &Py<PyAny>) {
-    Python::attach(|py| {
-        if let Err(error) = nudge.call0(py) {
-            error.write_unraisable(py, Some(nudge.bind(py)));
-        }
-    });
+/// A Python function that is called when there are events. Whichever thread has it last lets go of it at once, and not when this
+/// library is called next: it may be what holds the connection.
+pub(super) struct Nudging(Option<Py<PyAny>>);
+
+impl Nudging {
+    pub fn new(nudge: Py<PyAny>) -> Nudging {
+        Nudging(Some(nudge))
+    }
+
+    pub fn call(&self) {
+        // Where the interpreter is ending there is nobody to be told.
+        let _ = Python::try_attach(|py| {
+            let Some(nudge) = &self.0 else { return };
+            if let Err(error) = nudge.call0(py) {
+                error.write_unraisable(py, Some(nudge.bind(py)));
+            }
+        });
+    }
+}
+
+impl Drop for Nudging {
+    fn drop(&mut self) {
+        let nudge = self.0.take();
+        let _ = Python::try_attach(|_| drop(nudge));
+    }
 }
