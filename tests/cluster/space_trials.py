@@ -2,10 +2,10 @@
 cables that flap; clients on all sides. Then everything heals, all that may come back has time to, the space is emptied,
 and what all were told is searched for an order in which it could have happened.
 
-    PYTHONPATH=tests python -m cluster.space_trials MINUTES [MEMBERS [SEED]]      (as root)
+    PYTHONPATH=tests python -m cluster.space_trials MINUTES [MEMBERS [SEED [FILE]]]      (as root)
 
 It prints what it did, how long nobody on the desk was served after each fault, and the verdict; its exit code is the
-verdict too.
+verdict too. FILE gets the history, for other checkers: one JSON list a line, as history_program.py prints it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import astuple
 from itertools import pairwise
+from pathlib import Path
 
 from cluster.grid import Grid
 from cluster.linear import Operation, is_linearizable
@@ -116,7 +118,7 @@ def drain(cuts: Cuts, kinds: list[int]) -> list[tuple[int, Operation]]:
     return [(kind, Operation(*operation)) for kind, *operation in map(json.loads, process.lines())]
 
 
-def main(minutes: float, members: int = 3, seed: int = 1) -> bool:
+def main(minutes: float, members: int = 3, seed: int = 1, *, file: str = "") -> bool:
     with Lab(quiet=True) as lab:
         cuts = Cuts(Grid(lab.host("desk")), tuple(f"m{number}" for number in range(members)))
         trial = Trial(cuts, seed)
@@ -129,6 +131,9 @@ def main(minutes: float, members: int = 3, seed: int = 1) -> bool:
         time.sleep(GRACE + 5)
         for kind, operation in drain(cuts, kinds):
             histories[kind].append(operation)
+    if file:
+        lines = (json.dumps([kind, *astuple(it)]) for kind, history in histories.items() for it in history)
+        Path(file).write_text("\n".join(lines))
     wrong = {kind: history for kind, history in histories.items() if not is_linearizable(history)}
     print(f"{members} members, {minutes} minutes, seed {seed}: {sum(map(len, histories.values()))} operations")
     print(*(f"{count} x {title}" for title, count in sorted(trial.faults.items())), sep=", ")
@@ -157,4 +162,5 @@ def report(faults: list[tuple[float, str]], answers: list[float]) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    sys.exit(not main(float(sys.argv[1]), *map(int, sys.argv[2:4])))
+    minutes, *more = sys.argv[1:]
+    sys.exit(not main(float(minutes), *[int(word) for word in more[:2]], file="".join(more[2:])))
