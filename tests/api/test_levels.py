@@ -71,7 +71,8 @@ def test_the_bill_has_what_this_computation_cost(manager: px.Manager, level: str
         bill = results.bill
         [line] = bill.lines
         assert line.level == level
-        assert 2 * count << 18 < line.bytes < (2 * count << 18) * 1.1 + 50_000
+        # There and back; and there once more where a busy machine holds up an interpreter, and another one takes over.
+        assert 2 * count << 18 < line.bytes < (3 * count << 18) * 1.1 + 50_000
         assert bill.wall > 0
         assert (line.protection > 0) == (level != "clear")
         assert (bill.cost > 0) == (level != "clear")
