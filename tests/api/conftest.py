@@ -12,6 +12,7 @@ from textwrap import dedent
 import phalanx as px
 import pytest
 
+from laboratory.grid import PHALANX
 from laboratory.processes import Process, until
 
 Script = Callable[..., Process]
@@ -76,3 +77,34 @@ def script(tmp_path: Path) -> Iterator[Script]:
     for process in started:
         with suppress(ProcessLookupError):
             process.kill()
+
+
+class Servers:
+    """Servers of spaces of one machine, each with a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running: dict[str, Process] = {}
+        self.started = 0
+
+    def address(self, name: str) -> str:
+        return f"unix:{self.folder / name}/jobs"
+
+    def start(self, name: str) -> str:
+        self.started += 1
+        files = self.folder / f"out-{self.started}"
+        files.mkdir()
+        command = [str(PHALANX), "space", "serve", "--address", f"unix:{self.folder / name}"]
+        env = {**os.environ, "PHALANX_HOME": str(self.folder / "home")}
+        self.running[name] = Process(command, title=f"server {name}", files=files, cwd=self.folder, env=env)
+        self.running[name].line("listening on ", timeout=60)
+        return self.address(name)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    """Servers of spaces, which are killed at the end."""
+    started = Servers(tmp_path)
+    yield started
+    for process in started.running.values():
+        process.kill()

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import sys
+import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import phalanx as px
 import pytest
-from api.conftest import Script
+from api.conftest import Script, Servers
 from conftest import Eventually
 from phalanx import _native
 from phalanx.space import _serve
 
-from laboratory.processes import Process
-
-PHALANX = str(Path(sys.executable).with_name("phalanx"))
 PATIENCE = 60
 #: Moves a tuple from one space to another, and is killed behind a step of the commit, together with other processes.
 STEPS = """
@@ -58,36 +53,6 @@ MOVES = """
             if token := source.inp("token", int, transaction=transaction):
                 target.out(*token, transaction=transaction)
 """
-
-
-class Servers:
-    """Servers of spaces of one machine, each with a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.running: dict[str, Process] = {}
-        self.started = 0
-
-    def address(self, name: str) -> str:
-        return f"unix:{self.folder / name}/jobs"
-
-    def start(self, name: str) -> str:
-        self.started += 1
-        files = self.folder / f"out-{self.started}"
-        files.mkdir()
-        command = [PHALANX, "space", "serve", "--address", f"unix:{self.folder / name}"]
-        env = {**os.environ, "PHALANX_HOME": str(self.folder / "home")}
-        self.running[name] = Process(command, title=f"server {name}", files=files, cwd=self.folder, env=env)
-        self.running[name].line("listening on ", timeout=PATIENCE)
-        return self.address(name)
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
-    both = Servers(tmp_path)
-    yield both
-    for process in both.running.values():
-        process.kill()
 
 
 def settled(spaces: tuple[px.Space, px.Space]) -> bool:
@@ -167,12 +132,13 @@ def test_servers_of_a_grid_ask_each_other_as_themselves_and_may_do_nothing_else(
             space = px.Space(f"{server.address}/jobs", identity=tmp_path / "ada.pem", policy=links)
             spaces.append(opened.enter_context(space))
         one, other = spaces
+        assert isinstance(one.engine, _native.RemoteSpace)
         owner = px.Space(f"{places[1]}/jobs", identity=tmp_path / "ada.pem", policy=links)
         for number, commits in ((1, True), (2, False)):
             one.engine.begin(number, 60)
             owner.engine.begin(number, 60)
             owner.engine.out((number,), None, None, None, None, number)
-            owner.engine.prepare(number, (places[:1], "jobs"))
+            owner.engine.prepare(number, one.engine.coordinator)
             if commits:
                 one.engine.commit(number)
             else:
@@ -190,9 +156,17 @@ def test_a_user_cannot_make_a_server_open_sockets_of_its_own_user(tmp_path: Path
     for role, name in (("user", "ada"), ("executor", "lab1")):
         (tmp_path / f"{name}.pem").write_text(_native.issue_member(authority, role, name))
     server = _serve.start(f"unix:{tmp_path / 's'}", identity=tmp_path / "lab1.pem", policy=links)
-    with px.Space(f"{server.address}/jobs", identity=tmp_path / "ada.pem", policy=links) as space:
-        space.engine.begin(1, 60)
-        with pytest.raises(px.SpaceError, match="no address of a coordinator"):
-            space.engine.prepare(1, (["unix:/run/other"], "jobs"))
-        space.engine.abort(1)
+    with socket.socket(socket.AF_UNIX) as other, socket.create_server(("127.0.0.1", 0)) as network:
+        other.bind(str(tmp_path / "other"))
+        other.listen()
+        other.setblocking(False)
+        places = f"unix:{tmp_path / 'other'}", f"127.0.0.1:{network.getsockname()[1]}"
+        with px.Space(f"{server.address}/jobs", identity=tmp_path / "ada.pem", policy=links) as space:
+            for number, place in enumerate(places):
+                space.engine.begin(number, 60)
+                space.engine.prepare(number, ([place], "jobs", 1, False))
+        network.settimeout(60)
+        network.accept()[0].close()  # this one is asked, and the other one would have been before
+        with pytest.raises(BlockingIOError):
+            other.accept()
     server.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import numbers
+import signal
 import threading
 import typing
 from collections import Counter
@@ -14,6 +16,9 @@ from typing import Any
 
 import phalanx as px
 import pytest
+from api.conftest import Servers
+from phalanx.space import _spread
+from phalanx.space._placement import placement
 
 from laboratory.processes import until
 
@@ -113,6 +118,7 @@ def test_transactions_over_members(space: px.Space) -> None:
             space.out("account", number, money + 1, transaction=transaction)
         assert space.count("account", int, 10) == 0
     assert space.count("account", int, 11) == 8
+    assert getattr(space.engine, "_transactions", None) == {}  # nothing is left of it
     transaction = px.Transaction(space)
     assert len(space.in_all("account", int, int, transaction=transaction)) == 8
     assert space.count("account", int, 11) == 0
@@ -324,3 +330,113 @@ def test_a_part_that_does_not_commit_does_not_stop_the_others() -> None:
     with pytest.raises(KeyboardInterrupt):
         commit_all([lambda: commit(1), lambda: commit(2), lambda: commit(3)])
     assert committed == [1, 2, 3]
+
+
+def test_a_frozen_member_holds_up_who_asks_no_longer_than_he_said(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_spread, "ANSWER", 3.0)
+    addresses = [servers.start(name) for name in ("one", "other")]
+    with px.Space(addresses, placement="hash(0)") as space:
+        space.out("x", 1)
+        at = next(name for name in ("one", "other") if px.Space(servers.address(name)).count(str, int) == 0)
+        frozen = servers.running[at]
+        frozen.signal(signal.SIGSTOP)
+        assert space.rdp(str, int) == ("x", 1)
+        # Each of these would wait until the member goes on.
+        with pytest.raises(px.SpaceTimeoutError):
+            space.in_(str, str, timeout=0.2)
+        with pytest.raises(px.SpaceLostError, match=f"no answer came .* from {servers.address(at)}"):
+            space.rdp(str, str)
+        frozen.signal(signal.SIGCONT)
+        monkeypatch.undo()
+        assert space.in_(str, int) == ("x", 1)
+        assert space.rdp(str, str) is None
+
+
+class Late:
+    """A member that answers when it is not waited for any more."""
+
+    def __init__(self) -> None:
+        self.settled: list[bool] = []
+
+    def begin_wait(self, *request: Any) -> int:
+        self.done = request[-1]
+        return 1
+
+    def cancel(self, request: int) -> bool:
+        self.done(("x", 1))
+        return False
+
+    def settle(self, request: int, kept: bool) -> None:
+        self.settled.append(kept)
+
+
+def test_what_a_late_member_gives_is_ours_or_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_spread, "ANSWER", 0.05)
+    members: Any = [Late(), Late()]
+    engine = _spread.Spread(members, ["one", "other"], placement("owner", ["one", "other"], 0, None, False))
+    assert engine.get((str, int), True, (), None, None) == ("x", 1)
+    assert [member.settled for member in members] == [[True], [False]]
+
+
+def test_who_names_other_members_or_another_placement_is_refused(servers: Servers) -> None:
+    one, two, three = (servers.start(name) for name in ("one", "two", "three"))
+    with px.Space([one, two], placement="hash(0)") as space:
+        space.out_many((f"x{number}", number) for number in range(50))
+        with px.Space([two, one], placement="hash( 0 )") as same:
+            assert same.count(str, int) == 50
+        for members, placement in [
+            ([one, two], "hash(1)"),
+            ([one, two], "hash(0,1)"),
+            ([one, two], "local"),
+            ([one], "hash(0)"),
+            ([one, two, three], "hash(0)"),
+            ([one, three], "hash(0)"),
+        ]:
+            with pytest.raises(px.SpaceError, match=r"is a member of a space with placement hash\(0\) over unix:"):
+                px.Space(members, placement=placement)
+        assert px.Space(two).info().tuples + px.Space(one).info().tuples == 50
+    with px.Space([three], placement="hash(1)") as apart:
+        apart.out("a", 1)
+        assert apart.rdp(str, 1) == ("a", 1)
+    with pytest.raises(px.SpaceError, match="is for a space that is spread"):
+        px.Space(one, new_members=True)
+
+
+def test_new_members_are_told_to_all_who_go_by_the_old_ones(servers: Servers, eventually: Any) -> None:
+    one, two, three = (servers.start(name) for name in ("one", "two", "three"))
+    old = px.Space([one, two], placement="hash(0)")
+    old.out_many((f"x{number}", number) for number in range(50))
+    waiting = old.in_future(str, str)
+    with ThreadPoolExecutor(1) as threads, px.Space([one, three], placement="hash(0)", new_members=True) as new:
+        with pytest.raises(px.SpaceError, match="open the space again"):
+            old.out_many([(f"y{number}", number) for number in range(50)])
+        with pytest.raises(px.SpaceError, match="open the space again"):
+            waiting.result(timeout=60)
+        with px.Space(two) as former, px.Space(one) as kept:
+            for member in (former, kept):
+                for fields in member.in_all(str, int):
+                    new.out(*fields)
+            assert former.info().tuples == 0
+        moved = threads.submit(lambda: [new.rdp(f"x{number}", int) for number in range(50)]).result(timeout=60)
+        assert moved == [(f"x{number}", number) for number in range(50)]
+    with px.Space([two], placement="hash(1)"):
+        pass  # it is a member of nothing else any more
+    old.close()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_member_that_was_away_goes_by_the_same(servers: Servers, durable: bool) -> None:
+    addresses = one, two = [servers.start(name) for name in ("one", "two")]
+    with px.Space(addresses, placement="hash(0)", durable=durable) as space:
+        servers.running["two"].kill()
+        servers.start("two")
+        for number in range(20):
+            with contextlib.suppress(px.SpaceError):
+                space.out(f"x{number}", number)  # a connection that has ended may be heard of by an out
+        assert space.count(str, int) > 10
+        with pytest.raises(px.SpaceError, match="is a member of a space with placement"):
+            px.Space([two], placement="hash(1)")
+        with pytest.raises(px.SpaceError, match="is a member of a space with placement"):
+            px.Space([one], placement="hash(1)")

@@ -79,4 +79,7 @@ pub enum SpaceError {
     /// Nothing was done here.
     #[error("this client is not known here, or not any more: what it asked before is forgotten")]
     UnknownClient,
+    /// Of a member of a spread space.
+    #[error("the members of the space, or its placement, were changed: open the space again")]
+    OtherMembers,
 }

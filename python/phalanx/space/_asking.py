@@ -81,6 +81,11 @@ class Asking:
             while not self.is_over() and left(until) != 0:
                 self._news.wait(left(until))
 
+    def silent(self) -> list[int]:
+        """The members that have not answered yet."""
+        with self._news:
+            return [number for number in self._begun if number not in self._outcomes]
+
     def first(self) -> tuple[int, Fields] | None:
         """Who had a tuple first, and the tuple."""
         if self._first is None:

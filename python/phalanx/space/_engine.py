@@ -23,6 +23,9 @@ from phalanx.space._select import Selector
 from phalanx.space._where import Query
 
 Fields: TypeAlias = tuple[Any, ...]
+#: Of a space that decides on a transaction: the addresses of the servers that keep it, its name there, its identity,
+#: and whether it is durable.
+Coordinator: TypeAlias = tuple[list[str], str, int, bool]
 #: The place where a page ended, which only the engine understands.
 Cursor: TypeAlias = tuple[int, ...]
 #: What a request that was begun ends with: the tuple, None when its time passed, or what went wrong.
@@ -144,10 +147,10 @@ class Engine(Protocol):
         drawn by who begins it in several spaces; the operations of who knows it can take part."""
         ...
 
-    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> None:
+    def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
         """The first step of a commit over several spaces: from here on only ``commit`` or ``abort`` end it, or, long
-        after its time, the space. ``coordinator``: another space of the transaction, by the addresses of the servers
-        that keep it and its name there; where nobody ends it, the space asks there how it has ended."""
+        after its time, the space. ``coordinator``: another space of the transaction; where nobody ends it, the space
+        asks that one how it has ended."""
         ...
 
     def commit(self, transaction: int, /) -> None:

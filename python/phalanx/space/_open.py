@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from phalanx._native import LocalSpace
 from phalanx.errors import SpaceError
 from phalanx.hosts import Hosts, own_identity, read_identity
 from phalanx.security import policy_words
+from phalanx.space._card import Card
 from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
 from phalanx.space._options import check_options
@@ -82,7 +84,10 @@ def _here(objects: bool, options: dict[str, Any]) -> Engine:
     own = {name: value for name, value in options.items() if name != "durable"}
     if not durable:
         return _native.LocalSpace(own, objects)
-    return _as_asked(_native.LocalSpace(own, objects, os.fspath(durable)), f"in {os.fspath(durable)}", own)
+    # With it other spaces are asked how a transaction over them and this one has ended.
+    identity = own_identity("user.pem")
+    kept = _native.LocalSpace(own, objects, os.fspath(durable), identity_file=identity)
+    return _as_asked(kept, f"in {os.fspath(durable)}", own)
 
 
 def _as_asked(engine: Engine, name: str, options: dict[str, Any]) -> Engine:
@@ -176,11 +181,28 @@ def _named(address: str) -> list[str] | None:
     return Hosts(file).addresses if file and Path(file).is_file() else None
 
 
-def open_members(members: Sequence[str | Over], where: str, objects: bool, options: dict[str, Any]) -> Spread:
+def open_former(address: str, options: dict[str, Any]) -> Engine:
+    """A member of a spread space, as long as it is there."""
+    links = {word: options[word] for word in ("identity", "policy", "trusted") if word in options}
+    return reach(address, False, create=False, **links)
+
+
+def open_members(
+    members: Sequence[str | Over], where: str, objects: bool, new_members: bool, options: dict[str, Any]
+) -> Spread:
     """One space over the spaces with these addresses. Those that are open already stay so when it is closed."""
 
     def reach(address: str) -> Engine:
         return open_engine(address, objects, options)
+
+    def reach_again(address: str) -> Engine:
+        engine = reach(address)
+        try:
+            card.go_by(engine, address)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
 
     names = [member if isinstance(member, str) else member.name for member in members]
     if len(set(names)) < len(names):
@@ -192,7 +214,10 @@ def open_members(members: Sequence[str | Over], where: str, objects: bool, optio
             engines.append(reach(member) if isinstance(member, str) else member.engine)
         own = next((at for at, engine in enumerate(engines) if isinstance(engine, LocalSpace)), None)
         here = next((at for at, name in enumerate(names) if name.startswith(_HERE)), None)
-        return Spread(Members(engines, addresses, reach), names, placement(where, names, own, here, objects))
+        placed = placement(where, names, own, here, objects)
+        card = Card(names, where)
+        card.agree(engines, names, anew=new_members, reach=partial(open_former, options=options))
+        return Spread(Members(engines, addresses, reach_again), names, placed)
     except BaseException:
         Members(engines, addresses[: len(engines)], reach).close()
         raise

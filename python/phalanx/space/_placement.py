@@ -84,11 +84,17 @@ class ByFields:
 Placement = AtOne | ByFields
 
 
+def placing_positions(text: str) -> list[int] | None:
+    """Of ``"hash(0,1)"`` the positions; None of other placements, and of what is none."""
+    match = _HASH.fullmatch(text)
+    return match and [int(position) for position in match[1].split(",")]
+
+
 def placement(text: str, names: Sequence[str], own: int | None, local: int | None, objects: bool) -> Placement:
     """Reads ``"owner"``, ``"local"`` or ``"hash(0,1)"``; ``own`` and ``local``: the member of this process, and one on
     this machine. Raises SpaceError."""
-    if match := _HASH.fullmatch(text):
-        return ByFields([int(position) for position in match[1].split(",")], names, objects)
+    if (positions := placing_positions(text)) is not None:
+        return ByFields(positions, names, objects)
     if text not in ("owner", "local"):
         raise SpaceError(f'placement is "owner", "local" or like "hash(0,1)", not {text!r}')
     member = own if text == "owner" else local if own is None else own

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from phalanx import _native
 from phalanx.errors import SpaceError
-from phalanx.space._engine import Cursor, Fields, Outcome
+from phalanx.space._engine import Coordinator, Cursor, Fields, Outcome
 from phalanx.space._redis_store import Store
 from phalanx.space._redis_wait import Request
 from phalanx.space._select import Selector
@@ -195,7 +195,7 @@ class RedisEngine:
         """Not here."""
         raise _lacking("transactions")
 
-    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> NoReturn:
+    def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> NoReturn:
         """Not here."""
         raise _lacking("transactions")
 

@@ -12,7 +12,7 @@ from phalanx._native import RemoteSpace
 from phalanx.errors import SpaceError, SpaceForgottenError, SpaceLostError, SpaceMovedError
 from phalanx.space._begun import Begun
 from phalanx.space._deadline import deadline, is_over, left
-from phalanx.space._engine import Cursor, Fields, Outcome
+from phalanx.space._engine import Coordinator, Cursor, Fields, Outcome
 from phalanx.space._once import Numbered, Numbers
 from phalanx.space._select import Selector
 from phalanx.space._where import Query
@@ -280,15 +280,15 @@ class Replicas:
         self._do(True, lambda engine: engine.begin(transaction, timeout))
 
     @property
-    def coordinator(self) -> tuple[list[str], str]:
-        """Where other spaces ask it how a transaction has ended: its members, and its name there."""
+    def coordinator(self) -> Coordinator:
+        """What other spaces need to know to ask it how a transaction has ended."""
         return self._engine.coordinator
 
     def decision(self, transaction: int, age: float, /) -> str | None:
         """How a transaction of at most so many seconds has ended, as :meth:`RemoteSpace.decision` says."""
         return self._engine.decision(transaction, age)
 
-    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> None:
+    def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
         """From here on it outlasts the leader."""
         self._do(True, lambda engine: engine.prepare(transaction, coordinator))
 

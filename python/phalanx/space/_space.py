@@ -67,7 +67,9 @@ class Space:
     ``group``: of a served space, which its members alone may open: the name that they have in its server's access
     rules. It travels as with ``secure``; others get an AccessError. ``replicas``: so many servers keep the space
     together, and it goes on while most of them are there: that of the address and ``members``, others at
-    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. Further options are those that
+    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. ``new_members``: of a space that is spread:
+    the members, or the placement, are these from now on. Without it SpaceError is raised where the members know others:
+    tuples would not be found. Further options are those that
     :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
@@ -92,6 +94,7 @@ class Space:
         group: str | None = None,
         replicas: int | None = None,
         members: Iterable[str] = (),
+        new_members: bool = False,
         **options: Any,
     ) -> None:
         given = {
@@ -118,10 +121,12 @@ class Space:
             address, given["members"] = replicas_of(address, replicas, others)
         elif isinstance(address, str):
             address = members_of(address) or address
+        if new_members and not isinstance(address, (tuple, list)):
+            raise SpaceError("new_members=True is for a space that is spread over several members")
         if address is None or isinstance(address, str):
             self._engine: Engine = open_engine(address, objects, given)
         else:
-            self._engine = open_members(list(address), placement, objects, given)
+            self._engine = open_members(list(address), placement, objects, new_members, given)
         self._server: _native.SpaceServer | None = None
         self._served: str | None = None
 

@@ -15,11 +15,11 @@ from itertools import count
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
-from phalanx.errors import SpaceError, TransactionError
+from phalanx.errors import SpaceError, SpaceLostError, TransactionError
 from phalanx.space._asking import Asking
 from phalanx.space._commit import Part, commit_parts, promise
 from phalanx.space._deadline import deadline, left
-from phalanx.space._engine import Cursor, Engine, Fields, Outcome
+from phalanx.space._engine import Coordinator, Cursor, Engine, Fields, Outcome
 from phalanx.space._members import Members
 from phalanx.space._merged import MergedEvents
 from phalanx.space._placement import Placement
@@ -30,8 +30,13 @@ from phalanx.space._where import Query
 
 #: A member's part of a number that names a tuple.
 MOST_MEMBERS = 1 << 16
-#: A request is given up so many seconds after the members should have ended it.
-GRACE = 30.0
+#: Seconds after its time within which a member should have ended a request that waits. One that is later is not waited
+#: for: what it still finds goes back.
+GRACE = 1.0
+#: Seconds within which tuples are put that go to several members.
+PUTTING = 30.0
+#: Seconds within which it should have answered a request that does not wait.
+ANSWER = 10.0
 
 
 class Request(NamedTuple):
@@ -111,7 +116,7 @@ class Spread:
         with Uninterrupted() as ctrl_c:
             own = secrets.randbits(128)
             try:
-                self.begin(own, GRACE)
+                self.begin(own, PUTTING)
                 for at in of:
                     ctrl_c.let(put, at, own)
                 ctrl_c.check()
@@ -233,13 +238,19 @@ class Spread:
         self._waiting.add(asking)
         try:
             self._begin(asking, request, members)
-            ctrl_c.let(asking.wait, None if request.timeout is None else request.timeout + GRACE)
+            grace = GRACE if request.timeout else ANSWER
+            ctrl_c.let(asking.wait, None if request.timeout is None else request.timeout + grace)
             ctrl_c.check()
             keep = True
         finally:
             self._waiting.discard(asking)
+            silent = [] if asking.is_over() else asking.silent()
             asking.end(take=request.take, keep=keep)
-        return self._outcome(request.template, members, asking)
+        found = self._outcome(request.template, members, asking)
+        if found is None and silent and not request.timeout:
+            names = ", ".join(self._names[at] for at in silent)
+            raise SpaceLostError(f"nobody else has a match, and no answer came within {ANSWER:.0f} s from {names}")
+        return found
 
     def _begin(self, asking: Asking, request: Request, members: Iterable[int]) -> None:
         template, take, select, where, transaction, timeout = request
@@ -388,7 +399,7 @@ class Spread:
         """The members that take part."""
         return [partial(self._members.__getitem__, at) for at in self._transaction(transaction)[1]]
 
-    def prepare(self, transaction: int, coordinator: tuple[list[str], str] | None = None, /) -> None:
+    def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
         """As :meth:`Engine.prepare`: at all members that take part."""
         for part in self.parts(transaction):
             part().prepare(transaction, coordinator)
@@ -396,11 +407,14 @@ class Spread:
     def commit(self, transaction: int, /) -> None:
         """As :meth:`Engine.commit`: promised by all members but one before it is committed anywhere."""
         with Uninterrupted() as ctrl_c:
-            parts = self.parts(transaction)
-            decider = promise(transaction, parts)
+            promises = promise(transaction, self.parts(transaction))
             ctrl_c.check()
-            del self._transactions[transaction]
-            commit_parts(transaction, parts, decider)
+            self.forget(transaction)
+            commit_parts(transaction, promises)
+
+    def forget(self, transaction: int) -> None:
+        """Its members end it without this engine."""
+        self._transactions.pop(transaction, None)
 
     def abort(self, transaction: int, /) -> None:
         """As :meth:`Engine.abort`."""
@@ -470,3 +484,9 @@ def parts_of(engine: Engine, transaction: int) -> list[Part]:
     if isinstance(engine, Spread):
         return engine.parts(transaction)
     return [lambda: engine]
+
+
+def forget(engine: Engine, transaction: int) -> None:
+    """What takes part ends it without the engine."""
+    if isinstance(engine, Spread):
+        engine.forget(transaction)

@@ -12,7 +12,7 @@ from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._commit import commit_parts, promise
 from phalanx.space._engine import Engine, Over
 from phalanx.space._forgotten import end_later
-from phalanx.space._spread import parts_of
+from phalanx.space._spread import forget, parts_of
 from phalanx.space._uninterrupted import Uninterrupted
 
 
@@ -61,13 +61,15 @@ class Transaction:
         with Uninterrupted() as ctrl_c:
             try:
                 parts = [part for engine in self._engines for part in parts_of(engine, self._number)]
-                decider = promise(self._number, parts)
+                promises = promise(self._number, parts)
                 ctrl_c.check()
             except BaseException:
                 self.abort()
                 raise
             self._ended = True
-            commit_parts(self._number, parts, decider)
+            for engine in self._engines:
+                forget(engine, self._number)
+            commit_parts(self._number, promises)
 
     def abort(self) -> None:
         """Undoes all of it. After the end it does nothing."""

@@ -15,6 +15,8 @@ use thiserror::Error;
 
 /// Tuples that one prepared transaction puts and takes, at most.
 pub const MOST_PREPARED: usize = 1 << 20;
+/// Bytes of a card, which members of a spread space have.
+pub const MOST_CARD: usize = 1 << 16;
 /// Bytes of a user's name: a certificate has at most 63 for it.
 const MOST_USER: usize = 256;
 
@@ -48,8 +50,12 @@ pub enum Change {
     Forgotten { client: u128 },
     /// A client's request was done, by the changes of this group.
     Done { once: Once, outcome: u64 },
-    /// Another space knows how a prepared transaction ends.
-    LeftTo { transaction: TransactionId, coordinator: Coordinator },
+    /// Another space knows how a transaction ends that is prepared since then.
+    LeftTo { transaction: TransactionId, coordinator: Coordinator, since: u64 },
+    /// What the users of a spread space agree on that this one is a member of; empty: of none.
+    Card { card: Bytes },
+    /// The space is known by this number, drawn by chance, which no other one has.
+    Identity { identity: u128 },
 }
 
 /// A tuple and what was said when it was put.
@@ -95,6 +101,8 @@ pub enum ChangeError {
     Encoding(#[from] EncodingError),
     #[error("a prepared transaction of more than {MOST_PREPARED} tuples")]
     TooMany,
+    #[error("what members know of each other is longer than {MOST_CARD} bytes")]
+    Card,
     #[error("a transaction without a coordinator that can be asked")]
     Coordinator,
     #[error("a client of whom more than {MOST_OPEN} requests are remembered")]
@@ -124,6 +132,7 @@ impl Change {
             Change::Prepared { prepared, .. } => {
                 prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
             }
+            Change::Card { card } => 32 + card.len(),
             Change::LeftTo { coordinator, .. } => 32 + coordinator.size(),
             Change::Client { past, .. } => 32 + past.user.as_ref().map_or(0, String::len) + past.done.len() * 20,
             _ => 32,
@@ -136,6 +145,7 @@ impl Change {
             Change::Prepared { prepared, .. } => prepared.check(limits),
             Change::Client { past, .. } if past.done.len() as u64 > MOST_OPEN => Err(ChangeError::TooManyDone),
             Change::Client { past, .. } => check_user(past.user.as_ref()),
+            Change::Card { card } if card.len() > MOST_CARD => Err(ChangeError::Card),
             Change::LeftTo { coordinator, .. } => coordinator.check().map_err(|_| ChangeError::Coordinator),
             _ => Ok(()),
         }
@@ -247,11 +257,13 @@ mod tests {
                 once: Once { client, number, open_from },
                 outcome
             }),
-            (transaction(), proptest::collection::vec("[a-z:0-9]{1,20}", 1..3), "[a-z]{1,9}").prop_map(
-                |(transaction, places, space)| {
-                    Change::LeftTo { transaction, coordinator: Coordinator { places, space } }
-                }
-            ),
+            any::<Vec<u8>>().prop_map(|card| Change::Card { card: card.into() }),
+            any::<u128>().prop_map(|identity| Change::Identity { identity }),
+            (transaction(), proptest::collection::vec("[a-z:0-9]{1,20}", 1..3), "[a-z]{1,9}", any::<(u64, bool)>())
+                .prop_map(|(transaction, places, space, (since, durable))| {
+                    let coordinator = Coordinator { places, space, identity: 5, durable };
+                    Change::LeftTo { transaction, coordinator, since }
+                }),
         ]
     }
 

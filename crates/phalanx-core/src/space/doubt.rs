@@ -8,15 +8,17 @@ use crate::ids::{SessionId, TransactionId};
 use crate::wire::space::{Coordinator, Decision};
 use std::time::Duration;
 
-/// After this time somebody should have ended what is prepared.
+/// After this time the owner should have ended what is prepared.
 const FIRST: Duration = Duration::from_secs(2);
 /// Between two questions: twice as long each time.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(30);
+/// A promise is kept so long at least while a coordinator that keeps what it decides cannot be asked.
+const KEPT: Duration = Duration::from_secs(3600);
 /// What a question takes on its way, at most.
 const ON_THE_WAY: Duration = Duration::from_secs(5);
 /// Places of one coordinator, and bytes of each and of its name.
-const MOST_PLACES: usize = 16;
+const MOST_PLACES: usize = 8;
 const MOST_WORD: usize = 512;
 
 /// Who decides on a prepared transaction, and when it is asked next.
@@ -25,6 +27,9 @@ pub(super) struct Doubt {
     coordinator: Coordinator,
     ask: Duration,
     pause: Duration,
+    /// When it was prepared; and for how long it had been at the time zero, where a log kept it.
+    prepared: Duration,
+    before: Duration,
 }
 
 /// A question for the coordinator of a transaction.
@@ -48,7 +53,7 @@ impl Coordinator {
         let words = || self.places.iter().chain([&self.space]);
         match (1..=MOST_PLACES).contains(&self.places.len()) && words().all(|word| word.len() <= MOST_WORD) {
             true => Ok(()),
-            false => Err(SpaceError::Options("a coordinator has 1 to 16 addresses, of up to 512 bytes".into())),
+            false => Err(SpaceError::Options("a coordinator has 1 to 8 addresses, of up to 512 bytes".into())),
         }
     }
 
@@ -60,8 +65,10 @@ impl Coordinator {
 impl Space {
     /// Another space decides on a prepared transaction.
     pub(super) fn leave_to(&mut self, now: Duration, transaction: TransactionId, coordinator: Coordinator) {
-        self.note(|_| Change::LeftTo { transaction, coordinator: coordinator.clone() });
-        self.ask_at(now.saturating_add(FIRST), transaction, coordinator);
+        let left = coordinator.clone();
+        self.note(|kept| Change::LeftTo { transaction, coordinator: left, since: kept.since_epoch(now) });
+        let (ask, pause, before) = (now.saturating_add(FIRST), SHORTEST, Duration::ZERO);
+        self.doubt_it(transaction, Doubt { coordinator, ask, pause, prepared: now, before });
     }
 
     /// A log kept this; its owner is not there any more.
@@ -69,20 +76,29 @@ impl Space {
         &mut self,
         transaction: TransactionId,
         coordinator: Coordinator,
+        since: u64,
     ) -> Result<(), SpaceError> {
         match self.transactions.get(&transaction).is_some_and(|own| own.prepared) {
             true => {
-                self.ask_at(Duration::ZERO, transaction, coordinator);
+                let before = self.kept.as_ref().map_or(Duration::ZERO, |kept| kept.age_at_zero(since));
+                let (ask, pause, prepared) = (Duration::ZERO, SHORTEST, Duration::ZERO);
+                self.doubt_it(transaction, Doubt { coordinator, ask, pause, prepared, before });
                 Ok(())
             }
             false => Err(SpaceError::NotKept("a coordinator of a transaction that is not prepared was kept".into())),
         }
     }
 
-    fn ask_at(&mut self, ask: Duration, transaction: TransactionId, coordinator: Coordinator) {
+    /// The coordinator is to be asked. Until it can be, the promise is kept for longer than others.
+    fn doubt_it(&mut self, transaction: TransactionId, doubt: Doubt) {
         let Some(own) = self.transactions.get_mut(&transaction) else { return };
-        own.doubt = Some(Box::new(Doubt { coordinator, ask, pause: SHORTEST }));
-        self.doubts.insert((ask, transaction));
+        let longest = self.options.longest_transaction;
+        let kept = if doubt.coordinator.durable { longest.max(KEPT) } else { longest };
+        self.transaction_deadlines.remove(&(own.deadline, transaction));
+        own.deadline = own.deadline.max(doubt.prepared.saturating_add(kept));
+        self.transaction_deadlines.insert((own.deadline, transaction));
+        self.doubts.insert((doubt.ask, transaction));
+        own.doubt = Some(Box::new(doubt));
     }
 
     /// A session has ended: what it has prepared is asked for now.
@@ -102,9 +118,9 @@ impl Space {
         while let Some((ask, transaction)) = self.doubts.first().copied().filter(|(ask, _)| *ask <= now) {
             self.doubts.remove(&(ask, transaction));
             let Some(own) = self.transactions.get_mut(&transaction) else { continue };
-            let prepared = own.deadline.saturating_sub(self.options.longest_transaction);
             let Some(doubt) = &mut own.doubt else { continue };
-            let (coordinator, age) = (doubt.coordinator.clone(), now.saturating_sub(prepared));
+            let age = now.saturating_sub(doubt.prepared).saturating_add(doubt.before);
+            let coordinator = doubt.coordinator.clone();
             found.push(InDoubt { transaction, coordinator, age });
             doubt.ask = now.saturating_add(doubt.pause);
             doubt.pause = (doubt.pause * 2).min(LONGEST);

@@ -49,7 +49,12 @@ impl Kept {
         Kept { epoch, most_bytes: u64::MAX, changes, clients, lost, last_lost: 0, places, users }
     }
 
-    fn since_epoch(&self, time: Duration) -> u64 {
+    /// How long it is ago, at the time zero.
+    pub(super) fn age_at_zero(&self, time: u64) -> Duration {
+        Duration::from_millis(self.epoch.saturating_sub(time))
+    }
+
+    pub(super) fn since_epoch(&self, time: Duration) -> u64 {
         self.epoch.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
@@ -117,7 +122,17 @@ impl Space {
             }
             Change::Put { number, record } => self.fill_tuple(number, record),
             Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
-            Change::LeftTo { transaction, coordinator } => self.fill_coordinator(transaction, coordinator),
+            Change::Card { card } => {
+                self.fill_card(card);
+                Ok(())
+            }
+            Change::LeftTo { transaction, coordinator, since } => {
+                self.fill_coordinator(transaction, coordinator, since)
+            }
+            Change::Identity { identity } => {
+                self.identity = identity;
+                Ok(())
+            }
             Change::Client { client, past } => {
                 self.clients.add(client, past, None);
                 Ok(())

@@ -5,6 +5,7 @@
 
 pub mod change;
 
+mod card;
 mod doubt;
 mod kept;
 mod log;
@@ -47,6 +48,8 @@ pub use value::{
 
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
+use bytes::Bytes;
+use change::Change;
 use hashbrown::HashMap;
 use kept::Kept;
 use log::Log;
@@ -144,6 +147,13 @@ pub struct Space {
     /// For how much of that there is time in this call.
     work: u64,
     log: Log,
+    /// What users of a spread space that it is a member of agree on, how often that was changed, and which sessions go by
+    /// which.
+    card: Bytes,
+    cards: u64,
+    going_by: HashMap<SessionId, u64, RandomState>,
+    /// A number drawn by chance; 0: not yet.
+    identity: u128,
     next_number: u64,
     next_interest: u64,
     commands: VecDeque<Command>,
@@ -183,6 +193,10 @@ impl Space {
             offers: VecDeque::new(),
             work: 0,
             log: Log::new(options.log_events, options.log_bytes),
+            card: Bytes::new(),
+            cards: 0,
+            identity: 0,
+            going_by: HashMap::default(),
             next_number: 1,
             next_interest: 0,
             commands: VecDeque::new(),
@@ -194,6 +208,19 @@ impl Space {
             // What is a group's is read by nobody on the way.
             options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
+    }
+
+    /// By which this very space is known.
+    pub fn identity(&self) -> u128 {
+        self.identity
+    }
+
+    /// Gives it an identity, drawn by chance, if it has none.
+    pub fn identify(&mut self, identity: u128) {
+        if self.identity == 0 {
+            self.identity = identity;
+            self.note(|_| Change::Identity { identity });
+        }
     }
 
     /// What it was made with.

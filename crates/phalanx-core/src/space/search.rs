@@ -90,6 +90,7 @@ impl Space {
     /// Begins to look for an answer.
     pub fn ask(&mut self, now: Duration, question: &Question) -> Result<Outcome, SpaceError> {
         self.on_tick(now);
+        self.check_card(question.asker.session)?;
         self.open_transaction(question.transaction)?;
         let takes = question.get.take && question.transaction.is_none() && question.goal != Goal::Count;
         self.check_unanswered(question.asker, takes)?;

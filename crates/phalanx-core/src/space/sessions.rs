@@ -130,6 +130,7 @@ impl Space {
         let lost: Vec<TransactionId> = self.transactions.iter().filter_map(theirs).collect();
         let mut back: Vec<Held> = lost.into_iter().filter_map(|id| self.dissolve(now, id)).flatten().collect();
         self.doubt(now, session);
+        self.going_by.remove(&session);
         self.users.remove(session);
         self.lose(now, session);
         let unanswered: Vec<RequestId> = self.unacknowledged.range(all).map(|((_, request), _)| *request).collect();

@@ -62,30 +62,28 @@ impl Transaction {
 #[derive(Debug, Default)]
 pub struct Ended {
     committed: HashMap<TransactionId, bool, RandomState>,
-    order: VecDeque<(Duration, TransactionId)>,
-    /// When the last of those ended that are forgotten.
+    /// In their order, those that were committed apart: of the others it is known, too, that they are not.
+    order: [VecDeque<(Duration, TransactionId)>; 2],
+    /// When the last of those was committed that are forgotten.
     forgotten: Option<Duration>,
 }
 
 impl Ended {
     pub fn remember(&mut self, now: Duration, id: TransactionId, committed: bool) {
         self.committed.insert(id, committed);
-        self.order.push_back((now, id));
-        if self.order.len() > MOST_ENDED {
-            self.forget_oldest();
-        }
-    }
-
-    fn forget_oldest(&mut self) {
-        if let Some((ended, oldest)) = self.order.pop_front() {
+        let order = &mut self.order[usize::from(committed)];
+        order.push_back((now, id));
+        if let Some((ended, oldest)) = if order.len() > MOST_ENDED { order.pop_front() } else { None } {
             self.committed.remove(&oldest);
-            self.forgotten = Some(ended);
+            if committed {
+                self.forgotten = Some(ended);
+            }
         }
     }
 
     /// Of others that had ended before, as many as were kept are there now.
     pub fn filled(&mut self, now: Duration) {
-        if self.order.len() >= MOST_ENDED {
+        if self.committed.len() >= MOST_ENDED {
             self.forgotten = Some(now);
         }
     }
@@ -220,7 +218,7 @@ impl Space {
     }
 
     /// Aborts; `false`: there is no such transaction.
-    fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
+    pub(super) fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
         let Some(back) = self.dissolve(now, transaction) else { return false };
         self.bring_back(now, back);
         true

@@ -283,11 +283,19 @@ pub enum ToSpace {
         add: Vec<Joining>,
         remove: Vec<String>,
     },
+    /// The members of a spread space, and how tuples are placed, are as `card` says: from here on where that is so, or was
+    /// `replaces` until now. Answer: `Card`, the one that the space has, if it is another one.
+    GoBy {
+        request: RequestId,
+        card: Vec<u8>,
+        replaces: Option<Vec<u8>>,
+    },
     /// To a server, before `Open`, from one whose space has prepared a transaction since `age`: how did it end in this one?
     /// Answer: `Decided`.
     Decide {
         request: RequestId,
         space: String,
+        identity: u128,
         transaction: TransactionId,
         age: Duration,
     },
@@ -300,6 +308,10 @@ pub struct Coordinator {
     pub places: Vec<String>,
     /// The space's name there.
     pub space: String,
+    /// By which that very space is known.
+    pub identity: u128,
+    /// Whether it is kept on a disk.
+    pub durable: bool,
 }
 
 /// How a transaction ended at its coordinator.
@@ -337,7 +349,7 @@ pub struct Joining {
 pub enum FromSpace {
     /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does. `durable`: the
     /// client is to say how it is [`ToSpace::Known`]. `most_body`: bytes of a message's body beyond which the space hangs
-    /// up. `members`: the addresses of those that keep the space together.
+    /// up. `members`: the addresses of those that keep the space together. `identity`: no other space has it.
     Opened {
         request: RequestId,
         created: bool,
@@ -345,6 +357,7 @@ pub enum FromSpace {
         durable: bool,
         most_body: u64,
         members: Vec<String>,
+        identity: u128,
     },
     /// Empty: the server has no certificate.
     Name {
@@ -389,6 +402,11 @@ pub enum FromSpace {
     Decided {
         request: RequestId,
         decision: Decision,
+    },
+    /// `None`: the session goes by the card that it has named.
+    Card {
+        request: RequestId,
+        other: Option<Vec<u8>>,
     },
 }
 

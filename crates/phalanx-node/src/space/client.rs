@@ -8,7 +8,6 @@ use super::bounds::MOST_BODY;
 use super::connect::{Connect, Reached, reach};
 use super::ending;
 use super::error::ClientError;
-use super::silence::look_after;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use super::{Place, SpaceAddress};
@@ -49,6 +48,7 @@ pub struct Client {
     mark: Mark,
     created: bool,
     members: Vec<String>,
+    identity: u128,
     /// Bytes of a message's body beyond which the space would hang up.
     most_body: u64,
     address: SpaceAddress,
@@ -60,6 +60,7 @@ pub struct Client {
     is_slow: AtomicBool,
     /// Of a durable space.
     takes: Option<Arc<Takes>>,
+    pub(super) is_looked_after: AtomicBool,
 }
 
 impl Client {
@@ -67,9 +68,25 @@ impl Client {
     pub(super) fn reach(address: SpaceAddress, connect: &Connect) -> Result<Client, ClientError> {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
-        let (connect, takes, is_slow) = (connect.clone(), None, AtomicBool::new(false));
+        let (connect, takes) = (connect.clone(), None);
+        let (is_slow, is_looked_after) = (AtomicBool::new(false), AtomicBool::new(false));
         let (mark, created, most_body, members) = (Mark::Data, false, MOST_BODY, Vec::new());
-        Ok(Client { link, mark, created, most_body, members, address, agreed, state, next, connect, is_slow, takes })
+        Ok(Client {
+            link,
+            mark,
+            created,
+            most_body,
+            members,
+            identity: 0,
+            address,
+            agreed,
+            state,
+            next,
+            connect,
+            is_slow,
+            takes,
+            is_looked_after,
+        })
     }
 
     /// The name in the certificate of the server that was reached; empty: it has none.
@@ -84,7 +101,7 @@ impl Client {
     pub(super) fn open(mut self, create: Option<Options>) -> Result<Arc<Client>, ClientError> {
         let name = self.address.name.clone();
         let asked = create.clone().unwrap_or_default();
-        let FromSpace::Opened { secure, created, durable, most_body, members, .. } =
+        let FromSpace::Opened { secure, created, durable, most_body, members, identity, .. } =
             self.ask_first(|request| ToSpace::Open { request, name, create })?
         else {
             return Err(self.ended("it does not speak this protocol"));
@@ -96,7 +113,7 @@ impl Client {
         if asked.durable && !durable {
             return Err(is_not("durable").into());
         }
-        (self.created, self.most_body) = (created, most_body);
+        (self.created, self.most_body, self.identity) = (created, most_body, identity);
         self.mark = if secure { Mark::Data } else { Mark::None };
         let places: Result<Vec<Place>, _> = members.iter().map(|address| address.parse()).collect();
         self.connect.members = places.map_err(|_| self.ended("it does not speak this protocol"))?;
@@ -111,7 +128,7 @@ impl Client {
             ending::remember(&client);
         }
         if !client.members.is_empty() {
-            look_after(&client);
+            client.look_after();
         }
         Ok(client)
     }
@@ -132,6 +149,16 @@ impl Client {
     /// The addresses of the members that keep the space together; none: its server alone does.
     pub fn members(&self) -> &[String] {
         &self.members
+    }
+
+    /// By which that very space is known.
+    pub fn identity(&self) -> u128 {
+        self.identity
+    }
+
+    /// Whether what it answers is on a disk.
+    pub fn is_durable(&self) -> bool {
+        self.takes.is_some()
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -378,16 +405,19 @@ impl Client {
 
     /// Ends the connection, and with an error whatever waits.
     pub fn close(&self) {
-        self.confirm();
+        self.confirm(CLOSING);
         self.end("it was closed here");
     }
 
-    /// Waits until the space knows that what was taken last has arrived: soon nobody may be there to say so.
-    pub(super) fn confirm(&self) {
-        if self.takes.as_ref().is_some_and(|takes| takes.is_unconfirmed()) && !self.has_ended() {
+    /// Waits so long at most until the space knows that what was taken last has arrived: soon nobody may be there to say so.
+    /// `false`: it does not yet.
+    pub(super) fn confirm(&self, patience: Duration) -> bool {
+        let is_unconfirmed = || self.takes.as_ref().is_some_and(|takes| takes.is_unconfirmed());
+        if is_unconfirmed() && !self.has_ended() {
             let back = |request| ToSpace::Back { request, client: 0, open: Vec::new() };
-            let _ = self.ask(back, Vec::new()).map(|request| self.wait(request, CLOSING));
+            let _ = self.ask(back, Vec::new()).map(|request| self.wait(request, patience));
         }
+        !is_unconfirmed()
     }
 
     /// [`Client::close`]; where several members keep the space, waits so long at most for one of them to hear what arrived.
@@ -575,6 +605,9 @@ impl Client {
             });
             if lock(&client.state).ended.is_some() {
                 return;
+            }
+            if idle.is_none() {
+                client.look_after();
             }
             drop(client);
             if idle.is_some() {

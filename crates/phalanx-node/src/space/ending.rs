@@ -75,8 +75,11 @@ pub fn end_process(patience: Duration) -> bool {
     let (own, end) = (own(), Instant::now() + patience);
     own.is_ending.store(true, Ordering::Relaxed);
     let clients = lock(&own.clients).clone();
-    clients.iter().filter_map(Weak::upgrade).for_each(|client| client.confirm());
-    let left = end.saturating_duration_since(Instant::now());
-    let waited = own.fewer.wait_timeout_while(lock(&own.saying), left, |saying| *saying > 0);
-    !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    let left = || end.saturating_duration_since(Instant::now());
+    // Of connections that have ended, and of those that end now, threads say it.
+    let silent =
+        clients.iter().filter_map(Weak::upgrade).filter(|client| !client.confirm(left()) && !client.has_ended());
+    let all_answer = silent.count() == 0;
+    let waited = own.fewer.wait_timeout_while(lock(&own.saying), left(), |saying| *saying > 0);
+    all_answer && !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
 }

@@ -4,15 +4,18 @@
 use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
-use phalanx_core::space::{Command, Decision, InDoubt, Joining, Keepers, Options, Space};
+use phalanx_core::space::{Command, Coordinator, Decision, InDoubt, Joining, Keepers, Options, Space};
+use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// For how long others have the space between two steps of a search.
 const TURN: Duration = Duration::from_millis(1);
+/// Coordinators that are asked at a time: each has a thread.
+const MOST_ASKED: usize = 32;
 
 /// Where a session's commands go.
 pub trait Outlet: Send + Sync {
@@ -22,8 +25,8 @@ pub trait Outlet: Send + Sync {
     fn flush(&self);
 }
 
-/// Asks the coordinators of transactions in doubt what they have decided; none: they cannot be asked now.
-pub type Asks = Arc<dyn Fn(&[InDoubt]) -> Vec<Option<Decision>> + Send + Sync>;
+/// Asks the coordinator of transactions in doubt what it has decided; none: it cannot be asked now.
+pub type Asks = Arc<dyn Fn(&Coordinator, &[InDoubt]) -> Vec<Option<Decision>> + Send + Sync>;
 
 /// The engine, shared by threads.
 pub struct Hosted {
@@ -44,7 +47,8 @@ pub struct Hosted {
     /// What others are to be told once what it comes from is stable, in order.
     outbox: Mutex<VecDeque<Unsaid>>,
     asks: Mutex<Option<Asks>>,
-    is_asking: AtomicBool,
+    /// Coordinators that are being asked.
+    asked: Mutex<HashSet<Coordinator>>,
 }
 
 type Unsaid = (Position, Arc<dyn Outlet>, Command);
@@ -132,7 +136,9 @@ pub struct Locked<'a> {
 impl Hosted {
     /// An empty space.
     pub fn new(options: Options) -> Result<Arc<Hosted>, SpaceError> {
-        Ok(Hosted::of(Space::new(options)?, None, Instant::now()))
+        let mut engine = Space::new(options)?;
+        engine.identify(u128::from_le_bytes(random_token()));
+        Ok(Hosted::of(engine, None, Instant::now()))
     }
 
     /// A space that is there, with the log of its changes; `began`: its time zero.
@@ -142,8 +148,8 @@ impl Hosted {
         let state = State { engine, log, outlets: HashMap::new(), sessions: 0, ticks: None, ended: None };
         let (state, sooner, outbox) = (Mutex::new(state), Condvar::new(), Mutex::default());
         let waiting = AtomicUsize::new(0);
-        let (asks, is_asking) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox, asks, is_asking })
+        let (asks, asked) = (Mutex::default(), Mutex::default());
+        Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox, asks, asked })
     }
 
     /// From now on other spaces are asked how transactions have ended.
@@ -151,21 +157,29 @@ impl Hosted {
         *lock(&self.asks) = Some(asks.clone());
     }
 
-    /// Asks in a thread of its own, and ends what is decided. What is not will be in doubt again.
-    fn ask_others(self: &Arc<Self>, doubts: Vec<InDoubt>) {
-        let Some(asks) = lock(&self.asks).clone().filter(|_| !doubts.is_empty()) else { return };
-        if self.is_asking.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let space = self.clone();
-        let asking = move || {
-            for (doubt, decision) in doubts.iter().zip(asks(&doubts)) {
-                space.end_as_decided(doubt.transaction, decision);
+    /// Asks each coordinator in a thread of its own, and ends what is decided. What is not will be in doubt again.
+    fn ask_others(self: &Arc<Self>, mut doubts: Vec<InDoubt>) {
+        let Some(asks) = lock(&self.asks).clone() else { return };
+        while let Some(first) = doubts.pop() {
+            let coordinator = first.coordinator.clone();
+            let (mut same, others) = doubts.into_iter().partition::<Vec<_>, _>(|it| it.coordinator == coordinator);
+            same.push(first);
+            doubts = others;
+            let mut asked = lock(&self.asked);
+            if asked.len() >= MOST_ASKED || !asked.insert(coordinator.clone()) {
+                continue;
             }
-            space.is_asking.store(false, Ordering::Release);
-        };
-        if std::thread::Builder::new().name("phalanx-space".into()).spawn(asking).is_err() {
-            self.is_asking.store(false, Ordering::Release);
+            drop(asked);
+            let (space, asks, known) = (self.clone(), asks.clone(), coordinator.clone());
+            let asking = move || {
+                for (doubt, decision) in same.iter().zip(asks(&known, &same)) {
+                    space.end_as_decided(doubt.transaction, decision);
+                }
+                lock(&space.asked).remove(&known);
+            };
+            if std::thread::Builder::new().name("phalanx-space".into()).spawn(asking).is_err() {
+                lock(&self.asked).remove(&coordinator);
+            }
         }
     }
 

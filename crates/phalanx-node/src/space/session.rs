@@ -43,6 +43,8 @@ pub(super) const MOST_UNOPENED: u64 = 4 << 10;
 const MOST_BESIDE: u64 = 64 << 20;
 /// A message that has begun and of which nothing more comes for so long ends the connection.
 const UNFINISHED: Duration = Duration::from_secs(60);
+/// How often a client hears that its question is still being answered.
+const BEAT: Duration = Duration::from_secs(5);
 /// For a client that is not served to ask something, so that it can be told why.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -68,6 +70,7 @@ struct Opened {
     user: Option<Arc<str>>,
     limits: Limits,
     most_tuples: u64,
+    client: Arc<Client>,
     /// What is to be waited for before anything is answered, where the space is kept.
     unstable: Cell<Option<Told>>,
 }
@@ -237,8 +240,8 @@ impl<'a> Session<'a> {
                 let joined = self.spaces.join(&name, *seat, self.visitor);
                 joined.map(|()| Some((FromSpace::Done { request, number: 0 }, Vec::new())))
             }
-            (ToSpace::Decide { request, space, transaction, age }, None) => {
-                let decided = self.spaces.decide(&space, transaction, age);
+            (ToSpace::Decide { request, space, identity, transaction, age }, None) => {
+                let decided = self.spaces.decide(&space, identity, transaction, age);
                 decided.map(|decision| Some((FromSpace::Decided { request, decision }, Vec::new())))
             }
             (ToSpace::Open { .. } | ToSpace::Join { .. } | ToSpace::Decide { .. }, Some(_)) | (_, None) => {
@@ -262,7 +265,7 @@ impl<'a> Session<'a> {
         }
         let secure = space.secure;
         let _ = self.client.mark.set(if secure { Mark::Data } else { Mark::None });
-        let (id, limits, durable, members, most_tuples) = {
+        let (id, limits, durable, members, most_tuples, identity) = {
             let mut locked = space.lock();
             locked.check()?;
             let id = locked.open(self.client.clone());
@@ -276,12 +279,13 @@ impl<'a> Session<'a> {
                 let most = Shares { waiters, transactions, clients: share(MOST_CLIENTS as u64) };
                 locked.engine().add_user(id, user.clone(), most);
             }
-            (id, locked.engine().limits(), durable, members, most_tuples)
+            (id, locked.engine().limits(), durable, members, most_tuples, locked.engine().identity())
         };
         let unstable = Cell::default();
-        self.opened = Some(Opened { space, id, rights, user, limits, most_tuples, unstable });
+        let client = self.client.clone();
+        self.opened = Some(Opened { space, id, rights, user, limits, most_tuples, client, unstable });
         let most_body = self.most_body();
-        Ok(Some((FromSpace::Opened { request, created, secure, durable, most_body, members }, Vec::new())))
+        Ok(Some((FromSpace::Opened { request, created, secure, durable, most_body, members, identity }, Vec::new())))
     }
 }
 
@@ -291,8 +295,18 @@ impl Opened {
         self.done(self.space.with(work))
     }
 
+    /// Asks, and lets the client know meanwhile that it is being looked for.
     fn ask(&self, question: &Question) -> Result<Outcome, SpaceError> {
-        self.done(self.space.ask(question))
+        let (mut asked, mut told) = self.space.with(|space, now| space.ask(now, question));
+        while asked == Ok(Outcome::GoesOn) {
+            let (outcome, more) = self.space.go_on(question.asker, BEAT);
+            (asked, told) = (outcome, told.and(more));
+            if asked == Ok(Outcome::GoesOn) {
+                self.client.say(&FromSpace::Beat, Vec::new());
+                self.client.write();
+            }
+        }
+        self.done((asked, told))
     }
 
     fn done<T>(&self, (done, told): (Result<T, SpaceError>, Told)) -> Result<T, SpaceError> {
@@ -360,7 +374,7 @@ impl Opened {
                 done(request, 0)
             }
             ToSpace::Prepare { request, transaction, coordinator } => {
-                coordinator.as_ref().map_or(Ok(()), |coordinator| self.check_coordinator(coordinator))?;
+                let coordinator = coordinator.filter(|coordinator| self.may_ask(coordinator));
                 self.with(|space, now| space.prepare(now, transaction, coordinator))?;
                 done(request, 0)
             }
@@ -405,6 +419,7 @@ impl Opened {
                 self.order(|space, _| space.remember_client(self.id, client))?;
                 done(request, 0)
             }
+            ToSpace::GoBy { request, card, replaces } => self.go_by(request, card.into(), replaces),
             ToSpace::Members { request, add, remove } => {
                 self.check(Verb::Create, None)?;
                 self.space.change_members(&add, &remove)?;
@@ -432,16 +447,38 @@ impl Opened {
         if !self.rights.are_everything() {
             tuples.iter().try_for_each(|tuple| self.check(Verb::Out, first_of(tuple)))?;
         }
-        self.with(|space, now| space.out_by(self.user.as_ref(), now, &tuples, options, transaction))
+        self.with(|space, now| {
+            space.check_card(self.id)?;
+            space.out_by(self.user.as_ref(), now, &tuples, options, transaction)
+        })
     }
 
-    /// Where this server will ask. A path is only for its own user's processes.
-    fn check_coordinator(&self, coordinator: &Coordinator) -> Result<(), SpaceError> {
-        coordinator.places.iter().try_for_each(|place| match place.parse() {
-            Ok(Place::Network(_)) => Ok(()),
-            Ok(Place::Path(_)) if self.user.is_none() => Ok(()),
-            _ => Err(SpaceError::Options("no address of a coordinator that can be asked from here".into())),
-        })
+    fn go_by(&self, request: RequestId, card: Bytes, replaces: Option<Vec<u8>>) -> Answered {
+        match replaces.as_deref() {
+            None => {}
+            Some([]) => self.check_some(Verb::Out)?,
+            Some(_) => self.check(Verb::Create, None)?, // others go by it
+        }
+        let other = self.with(|space, now| {
+            if let Some(replaces) = replaces {
+                space.replace_card(now, card.clone(), &replaces)?;
+            }
+            let is_so = space.go_by_card(self.id, &card);
+            Ok((!is_so).then(|| space.card().to_vec()))
+        })?;
+        Ok(Some((FromSpace::Card { request, other }, Vec::new())))
+    }
+
+    /// Whether this server will ask there; otherwise the promise is kept without asking. A path is only for its own user's
+    /// processes, and who may change nothing here has nothing that could be decided.
+    fn may_ask(&self, coordinator: &Coordinator) -> bool {
+        let may_change = self.rights.allow_some(Verb::In) || self.rights.allow_some(Verb::Out);
+        let asks_there = |place: &String| match place.parse() {
+            Ok(Place::Network(_)) => true,
+            Ok(Place::Path(_)) => self.user.is_none(),
+            Err(_) => false,
+        };
+        may_change && coordinator.places.iter().all(asks_there)
     }
 
     /// A lease is its user's, and of those who may take the tuple: they could end it too.
@@ -567,6 +604,7 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Join { request, .. }
         | ToSpace::Members { request, .. }
         | ToSpace::Decide { request, .. }
+        | ToSpace::GoBy { request, .. }
         | ToSpace::Info { request } => *request,
         ToSpace::Known { .. } | ToSpace::Beat => 0,
     }

@@ -247,10 +247,20 @@ impl Spaces {
     }
 
     /// How a transaction ended of which a space here is the coordinator.
-    pub fn decide(&self, name: &str, transaction: TransactionId, age: Duration) -> Result<Decision, SpaceError> {
+    pub fn decide(
+        &self,
+        name: &str,
+        identity: u128,
+        transaction: TransactionId,
+        age: Duration,
+    ) -> Result<Decision, SpaceError> {
+        let none = || SpaceError::NoSpace("there is none of this name".into());
         check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
         let (space, _) = self.find_or_make(name, None, &Visitor::owner())?;
-        let (decision, told) = space.with(|space, now| Ok(space.decision(now, transaction, age)));
+        let (decision, told) = space.with(|space, now| match space.identity() == identity {
+            true => Ok(space.decision(now, transaction, age)),
+            false => Err(none()),
+        });
         told.flush()?;
         decision
     }

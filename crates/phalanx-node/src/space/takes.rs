@@ -167,6 +167,7 @@ fn is_done(message: &FromSpace) -> bool {
         FromSpace::Done { .. } | FromSpace::Got { .. } | FromSpace::Counted { .. } => true,
         FromSpace::Watching { .. } | FromSpace::Event { .. } | FromSpace::Info { .. } => true,
         FromSpace::Opened { .. } | FromSpace::Name { .. } | FromSpace::Decided { .. } => false,
+        FromSpace::Card { .. } => false,
         FromSpace::Failed { .. } | FromSpace::Beat => false,
     }
 }

@@ -172,6 +172,7 @@ pub(super) fn number_of(message: &FromSpace) -> RequestId {
         | FromSpace::Watching { request, .. }
         | FromSpace::Info { request, .. }
         | FromSpace::Decided { request, .. }
+        | FromSpace::Card { request, .. }
         | FromSpace::Failed { request, .. } => *request,
         FromSpace::Event { watch, .. } => *watch,
         FromSpace::Beat => 0,

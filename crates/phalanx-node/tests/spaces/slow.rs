@@ -2,17 +2,19 @@
 
 use super::common::*;
 use bytes::Bytes;
-use phalanx_core::level::Mark;
+use phalanx_core::level::{Mark, Policy};
 use phalanx_core::space::{Get, OutOptions, Tuple, Value};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::link::Link;
+use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
-use phalanx_node::space::ServerOptions;
+use phalanx_node::space::{Client, ClientError, Connect, Place, ServerOptions, SpaceAddress};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 #[test]
 fn who_floods_does_not_starve_others() {
@@ -38,7 +40,7 @@ fn who_floods_does_not_starve_others() {
 }
 
 /// A link to the space `todo` that nobody reads.
-fn deaf(at: &AtPath) -> std::sync::Arc<Link> {
+fn deaf(at: &AtPath) -> Arc<Link> {
     let mut socket = Socket::dial_path(&at.socket()).unwrap();
     Preamble::Space { shakes: false }.write(&mut socket).unwrap();
     let (link, reader) = Link::direct(socket, None, 1 << 20).unwrap();
@@ -58,12 +60,12 @@ fn large(number: i64) -> Bytes {
     Tuple::of(&[Value::Str("large".into()), Value::Int(number), Value::Bytes(vec![7; 1 << 20])]).into_bytes()
 }
 
-#[test]
-fn what_was_told_has_left_only_when_all_before_it_has() {
+/// A client that waits so long for first answers, and what reads at the server, which has opened its space.
+fn opened(patience: Duration) -> (Arc<Client>, Reader) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("left");
-    let listener = Listener::bind_path(&path).unwrap();
-    let (there, deaf) = thread::scope(|scope| {
+    let place = Place::Path(folder.path().join("server"));
+    let listener = Listener::bind_path(&folder.path().join("server")).unwrap();
+    thread::scope(|scope| {
         let accepted = scope.spawn(|| {
             let (mut socket, _) = listener.accept().unwrap();
             Preamble::read(&mut socket).unwrap();
@@ -73,28 +75,50 @@ fn what_was_told_has_left_only_when_all_before_it_has() {
                 reader.receive(PATIENCE, &mut |_| opened = true).unwrap();
             }
             let (secure, created, durable) = (false, false, false);
-            let opened =
-                FromSpace::Opened { request: 1, secure, created, durable, most_body: 1 << 30, members: Vec::new() };
+            let opened = FromSpace::Opened {
+                request: 1,
+                secure,
+                created,
+                durable,
+                most_body: 1 << 30,
+                members: Vec::new(),
+                identity: 7,
+            };
             link.queue(Mark::None, encode(&opened, 0), vec![]);
             link.flush();
             reader
         });
-        let client = reach(&format!("unix:{}/todo", path.display()), None, Default::default(), None).unwrap();
+        let (policy, member, create, members) = (Policy::default(), None, None, Vec::new());
+        let connect = Connect { policy, member, create, members, patience };
+        let client = Client::connect(SpaceAddress { place, name: "todo".into() }, &connect).unwrap();
         (client, accepted.join().unwrap())
-    });
-    let client = there;
+    })
+}
+
+#[test]
+fn a_server_that_is_frozen_is_not_waited_for_for_ever() {
+    let (client, _reader) = opened(Duration::from_millis(500));
+    let message = |request| ToSpace::Out { request, tuples: 1, options: OutOptions::default(), transaction: None };
+    let request = client.ask(message, vec![tuple("a", 1)]).unwrap();
+    client.look_after();
+    let answer = client.wait(request, PATIENCE).unwrap().map(drop);
+    assert!(matches!(&answer, Err(ClientError::Ended { why, .. }) if why.contains("it is frozen")), "{answer:?}");
+}
+
+#[test]
+fn what_was_told_has_left_only_when_all_before_it_has() {
+    let (client, mut reader) = opened(PATIENCE);
     let first = client.tell(&ToSpace::Ack { request: 1 });
     assert!(client.has_left(first, PATIENCE));
     let message = |request| ToSpace::Out { request, tuples: 1, options: OutOptions::default(), transaction: None };
     client.ask(message, vec![large(1), large(2), large(3)]).unwrap();
     let told = client.tell(&ToSpace::Ack { request: 2 });
-    assert!(!client.has_left(told, std::time::Duration::from_millis(20)), "the socket is full of what is before it");
-    let mut reader = deaf;
+    assert!(!client.has_left(told, Duration::from_millis(20)), "the socket is full of what is before it");
     let mut acknowledged = false;
     until("the ack", || {
-        let _ = client.has_left(told, std::time::Duration::from_millis(1));
+        let _ = client.has_left(told, Duration::from_millis(1));
         let is_ack = |frame: Frame| matches!(decode(&frame.header), Ok(ToSpace::Ack { request: 2 }));
-        reader.receive(std::time::Duration::from_millis(1), &mut |frame| acknowledged |= is_ack(frame)).unwrap();
+        reader.receive(Duration::from_millis(1), &mut |frame| acknowledged |= is_ack(frame)).unwrap();
         acknowledged
     });
     assert!(client.has_left(told, PATIENCE));

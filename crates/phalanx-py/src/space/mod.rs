@@ -34,9 +34,13 @@ pub fn record_head(classes: Vec<String>, fields: usize) -> Vec<u8> {
     head
 }
 
-/// The space that decides on a transaction.
-pub fn to_coordinator((places, space): (Vec<String>, String)) -> Coordinator {
-    Coordinator { places, space }
+/// The space that decides on a transaction: the addresses of its servers, its name there, its identity, and whether it is
+/// durable.
+pub type Decider = (Vec<String>, String, u128, bool);
+
+/// The same for the engine.
+pub fn to_coordinator((places, space, identity, durable): Decider) -> Coordinator {
+    Coordinator { places, space, identity, durable }
 }
 
 /// Bytes or values that have no place in a tuple.

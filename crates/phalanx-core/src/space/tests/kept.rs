@@ -16,7 +16,9 @@ struct State {
     next: u64,
     tuples: BTreeMap<u64, Record>,
     prepared: BTreeMap<u128, Prepared>,
-    left_to: BTreeMap<u128, Coordinator>,
+    left_to: BTreeMap<u128, (Coordinator, u64)>,
+    identity: u128,
+    card: Bytes,
     ended: Vec<(TransactionId, bool)>,
     clients: BTreeMap<u128, Past>,
 }
@@ -40,9 +42,11 @@ impl State {
             Change::Prepared { transaction, prepared } => {
                 assert_eq!(self.prepared.insert(transaction.0, prepared), None);
             }
-            Change::LeftTo { transaction, coordinator } => {
+            Change::Card { card } => self.card = card,
+            Change::Identity { identity } => self.identity = identity,
+            Change::LeftTo { transaction, coordinator, since } => {
                 assert!(self.prepared.contains_key(&transaction.0));
-                assert_eq!(self.left_to.insert(transaction.0, coordinator), None);
+                assert_eq!(self.left_to.insert(transaction.0, (coordinator, since)), None);
             }
             Change::Ended { transaction, committed } => {
                 self.left_to.remove(&transaction.0);
@@ -70,8 +74,9 @@ impl State {
         for (transaction, prepared) in self.prepared.clone() {
             space.fill(Change::Prepared { transaction: TransactionId(transaction), prepared }).unwrap();
         }
-        for (transaction, coordinator) in self.left_to.clone() {
-            space.fill(Change::LeftTo { transaction: TransactionId(transaction), coordinator }).unwrap();
+        space.fill(Change::Card { card: self.card.clone() }).unwrap();
+        for (transaction, (coordinator, since)) in self.left_to.clone() {
+            space.fill(Change::LeftTo { transaction: TransactionId(transaction), coordinator, since }).unwrap();
         }
         for (client, past) in self.clients.clone() {
             space.fill(Change::Client { client, past }).unwrap();

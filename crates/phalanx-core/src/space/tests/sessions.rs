@@ -63,3 +63,36 @@ fn the_key_of_what_is_on_its_way_is_still_taken() {
     bench.space.acknowledge(SessionId(1), 1);
     bench.out_with(&[int(2)], keyed()).unwrap();
 }
+
+#[test]
+fn who_goes_by_another_card_is_told_so_and_waits_no_longer() {
+    let mut bench = Bench::new();
+    let card = |text: &'static str| Bytes::from_static(text.as_bytes());
+    assert!(!bench.space.go_by_card(SessionId(1), b"a"));
+    let now = bench.now;
+    assert_eq!(bench.space.replace_card(now, card("a"), b"b"), Ok(false));
+    assert_eq!(bench.space.replace_card(now, card("a"), b""), Ok(true));
+    assert!(bench.space.go_by_card(SessionId(1), b"a"));
+    assert!(bench.space.go_by_card(SessionId(2), b"a"));
+    bench.wait(asker(1, 1), &like(&[Some(int(1))]), &taking(), 9);
+    bench.wait(asker(3, 1), &like(&[Some(int(2))]), &taking(), 9);
+    for session in [1, 3] {
+        let (transaction, minute) = (TransactionId(session.into()), Duration::from_secs(60));
+        bench.space.begin(now, SessionId(session), transaction, minute).unwrap();
+        bench.space.out(now, &[Tuple::of(&[int(9)])], &OutOptions::default(), Some(transaction)).unwrap();
+    }
+    assert_eq!(bench.space.replace_card(now, card("b"), b"a"), Ok(true));
+    assert_eq!(bench.space.commit(now, TransactionId(1)), Err(SpaceError::NoTransaction));
+    assert_eq!(bench.space.commit(now, TransactionId(3)), Ok(()));
+    assert!(bench.space.go_by_card(SessionId(2), b"b"));
+    assert_eq!(bench.answers(), [(1, 1, Err(SpaceError::OtherMembers))]);
+    let ask = |session, bench: &mut Bench| {
+        bench.space.find(bench.now, asker(session, 5), &like(&[None]), &Get::default(), None).map(drop)
+    };
+    assert_eq!(ask(1, &mut bench), Err(SpaceError::OtherMembers));
+    assert_eq!((ask(2, &mut bench), ask(3, &mut bench)), (Ok(()), Ok(())));
+    bench.space.end_session(bench.now, SessionId(1));
+    assert_eq!(bench.space.check_card(SessionId(1)), Ok(()));
+    let long = bench.space.replace_card(now, vec![0; change::MOST_CARD + 1].into(), b"b");
+    assert!(matches!(long, Err(SpaceError::Full { .. })));
+}

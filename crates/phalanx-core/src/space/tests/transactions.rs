@@ -78,7 +78,7 @@ fn what_is_prepared_outlives_its_owner() {
 }
 
 fn coordinator() -> Coordinator {
-    Coordinator { places: vec!["lab1:7400".into()], space: "jobs".into() }
+    Coordinator { places: vec!["lab1:7400".into()], space: "jobs".into(), identity: 7, durable: true }
 }
 
 #[test]
@@ -131,16 +131,39 @@ fn a_coordinator_says_how_it_ended_or_that_it_cannot_know() {
         bench.space.begin(bench.now, SessionId(3), TransactionId(10 + number), MINUTE).unwrap();
         bench.space.commit(bench.now, TransactionId(10 + number)).unwrap();
     }
-    // Those two, a hundred seconds ago, are forgotten: it would be remembered if it had ended after that.
+    // Those, a hundred seconds ago, are forgotten: it would be remembered if it had ended after that.
     assert_eq!(decision(&mut bench, 1, 90), Decision::Aborted);
     assert_eq!(decision(&mut bench, 1, 99), Decision::Forgotten);
+}
+
+#[test]
+fn a_promise_is_kept_for_an_hour_while_who_decides_cannot_be_asked_and_says_how_old_it_is_after_a_restart() {
+    let mut bench = Bench::new();
+    bench.space.keep_changes(1_000_000_000, u64::MAX);
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.out(bench.now, &[Tuple::of(&[str("new")])], &OutOptions::default(), Some(ONE)).unwrap();
+    bench.space.prepare(bench.now, ONE, Some(coordinator())).unwrap();
+    let kept = bench.space.take_changes();
+    // It was away for twenty minutes.
+    let away = Duration::from_secs(1200);
+    let mut space = Space::new(Options::default()).unwrap();
+    space.keep_changes(1_000_000_000 + (bench.now + away).as_millis() as u64, u64::MAX);
+    kept.into_iter().for_each(|change| space.fill(change).unwrap());
+    space.filled(Duration::ZERO);
+    let doubts = space.in_doubt(Duration::from_secs(1));
+    assert_eq!(doubts.len(), 1);
+    assert_eq!(doubts[0].age, away + Duration::from_secs(1));
+    space.on_tick(Duration::from_secs(3599));
+    assert_eq!(space.info().transactions, 1);
+    space.on_tick(Duration::from_secs(3600));
+    assert_eq!(space.info().transactions, 0);
 }
 
 #[test]
 fn a_coordinator_that_cannot_be_one_is_refused() {
     let mut bench = begun();
     for places in [vec![], vec!["a".repeat(600)], vec!["a".to_owned(); 17]] {
-        let prepared = bench.space.prepare(bench.now, ONE, Some(Coordinator { places, space: "jobs".into() }));
+        let prepared = bench.space.prepare(bench.now, ONE, Some(Coordinator { places, ..coordinator() }));
         assert!(matches!(prepared, Err(SpaceError::Options(_))), "{prepared:?}");
     }
     assert_eq!(all(&mut bench), []);

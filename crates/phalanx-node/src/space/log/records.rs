@@ -2,6 +2,7 @@
 
 use super::LogError;
 use super::store::Store;
+use bytes::Bytes;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::space::change::{Change, Prepared, Record};
 use phalanx_core::space::{Limits, MOST_ENDED, Options, Past};
@@ -22,6 +23,8 @@ const ENDED: TableDefinition<u64, &[u8]> = TableDefinition::new("ended");
 const SPACE: TableDefinition<&str, &[u8]> = TableDefinition::new("space");
 const OPTIONS: &str = "options";
 const NEXT: &str = "next";
+const CARD: &str = "card";
+const IDENTITY: &str = "identity";
 
 /// The tables while they are changed.
 pub struct Records<'a> {
@@ -82,8 +85,15 @@ impl<'a> Records<'a> {
                 let there = self.prepared.insert(transaction.0, &bytes[..]).map_err(|error| self.store.told(error))?;
                 fits(there.is_none(), || "a transaction is prepared twice".into())
             }
-            Change::LeftTo { transaction, coordinator } => {
-                let bytes = pack(coordinator);
+            Change::Card { card } => {
+                self.space.insert(CARD, &card[..]).map(drop).map_err(|error| self.store.told(error))
+            }
+            Change::Identity { identity } => {
+                let bytes = pack(identity);
+                self.space.insert(IDENTITY, &bytes[..]).map(drop).map_err(|error| self.store.told(error))
+            }
+            Change::LeftTo { transaction, coordinator, since } => {
+                let bytes = pack(&(coordinator, since));
                 let there = self.left_to.insert(transaction.0, &bytes[..]).map_err(|error| self.store.told(error))?;
                 fits(there.is_none(), || "a transaction is left to two".into())
             }
@@ -184,6 +194,12 @@ pub fn each(
         limits = Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
         take(Change::Opened { options })?;
     }
+    if let Some(identity) = fact(IDENTITY)? {
+        take(Change::Identity { identity: unpack(store, identity.value())? })?;
+    }
+    if let Some(card) = fact(CARD)? {
+        take(Change::Card { card: Bytes::copy_from_slice(card.value()) })?;
+    }
     for entry in rows(store, table(store, reading.open_table(TUPLES))?)? {
         let (number, bytes) = entry.map_err(|error| store.told(error))?;
         let record: Record = unpack(store, bytes.value())?;
@@ -198,8 +214,8 @@ pub fn each(
     }
     for entry in rows(store, table(store, reading.open_table(LEFT_TO))?)? {
         let (transaction, bytes) = entry.map_err(|error| store.told(error))?;
-        let coordinator = unpack(store, bytes.value())?;
-        take(Change::LeftTo { transaction: TransactionId(transaction.value()), coordinator })?;
+        let (coordinator, since) = unpack(store, bytes.value())?;
+        take(Change::LeftTo { transaction: TransactionId(transaction.value()), coordinator, since })?;
     }
     for entry in rows(store, table(store, reading.open_table(CLIENTS))?)? {
         let (client, bytes) = entry.map_err(|error| store.told(error))?;

@@ -9,8 +9,9 @@ use super::encode::Encoding;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
-use super::{failed, info, to_coordinator};
-use crate::errors::raise;
+use super::{Decider, failed, info, to_coordinator};
+use crate::errors::{identity, raise};
+use crate::grid::to_member;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Policy;
@@ -59,18 +60,20 @@ struct Watch {
 impl LocalSpace {
     /// `directory`: where it is kept; none: it ends with this process.
     #[new]
-    #[pyo3(signature = (options, objects, directory = None))]
+    #[pyo3(signature = (options, objects, directory = None, *, identity_file = None))]
     fn new(
         py: Python<'_>,
         options: &Bound<'_, PyDict>,
         objects: bool,
         directory: Option<PathBuf>,
+        identity_file: Option<&str>,
     ) -> PyResult<LocalSpace> {
         let options = to_options(options)?;
+        let member = identity_file.map(to_member).transpose().map_err(identity)?;
         let make = || match directory {
             Some(directory) => {
                 let opened = Directory::new(directory).open(KEPT, Some(options));
-                opened.inspect(|space| space.ask_by(&asks(None, Policy::default())))
+                opened.inspect(|space| space.ask_by(&asks(member, Policy::default())))
             }
             None => Hosted::new(options),
         };
@@ -313,9 +316,24 @@ impl LocalSpace {
     }
 
     #[pyo3(signature = (transaction, coordinator = None, /))]
-    fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<(Vec<String>, String)>) -> PyResult<()> {
+    fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<Decider>) -> PyResult<()> {
         let (transaction, coordinator) = (TransactionId(transaction), coordinator.map(to_coordinator));
         self.change(py, |locked, now| locked.engine().prepare(now, transaction, coordinator))?.map_err(failed)
+    }
+
+    /// The members of a spread space, and where they keep tuples, are as the card says, where it was `replaces` until now;
+    /// otherwise, the card that the space has.
+    #[pyo3(signature = (card, replaces = None, /))]
+    fn go_by(&self, py: Python<'_>, card: Vec<u8>, replaces: Option<Vec<u8>>) -> PyResult<Option<Vec<u8>>> {
+        let changed = self.change(py, |locked, now| {
+            let space = locked.engine();
+            if let Some(replaces) = replaces {
+                space.replace_card(now, card.clone().into(), &replaces)?;
+            }
+            let is_so = space.go_by_card(self.session, &card);
+            Ok((!is_so).then(|| space.card().to_vec()))
+        });
+        changed?.map_err(failed)
     }
 
     #[pyo3(signature = (transaction, /))]

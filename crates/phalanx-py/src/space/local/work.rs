@@ -70,8 +70,11 @@ impl LocalSpace {
         options: &OutOptions,
         transaction: Option<u128>,
     ) -> PyResult<u64> {
-        self.change(py, |locked, now| locked.engine().out(now, tuples, options, transaction.map(TransactionId)))?
-            .map_err(failed)
+        let put = |locked: &mut Locked<'_>, now| {
+            locked.engine().check_card(self.session)?;
+            locked.engine().out(now, tuples, options, transaction.map(TransactionId))
+        };
+        self.change(py, put)?.map_err(failed)
     }
 
     /// Does something to the engine, and tells whom it concerns.

@@ -59,6 +59,7 @@ impl RemoteSpace {
                 py.detach(|| self.give_up(request, cancels));
                 return Err(interrupted);
             }
+            self.client.look_after();
             answer = py.detach(|| self.client.wait(request, SIGNALS));
         }
     }

@@ -10,7 +10,7 @@ use super::encode::{Encoding, encode_tuple};
 use super::info;
 use super::local::FORKS;
 use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
-use super::to_coordinator;
+use super::{Decider, to_coordinator};
 use crate::errors::{identity, raise};
 use crate::grid::to_member;
 use crate::policy::Words;
@@ -130,11 +130,12 @@ impl RemoteSpace {
         self.client.address().place.to_string()
     }
 
-    /// Where other spaces ask it how a transaction has ended: the addresses of the servers that keep it, and its name there.
+    /// What other spaces need to know to ask it how a transaction has ended: the addresses of the servers that keep it, its name
+    /// there, its identity, and whether it is durable.
     #[getter]
-    fn coordinator(&self) -> (Vec<String>, String) {
-        let Coordinator { places, space } = self.client.coordinator();
-        (places, space)
+    fn coordinator(&self) -> Decider {
+        let Coordinator { places, space, identity, durable } = self.client.coordinator();
+        (places, space, identity, durable)
     }
 
     /// How a transaction of at most so many seconds has ended there, asked over a connection of its own: "open", "committed",
@@ -373,9 +374,20 @@ impl RemoteSpace {
     }
 
     #[pyo3(signature = (transaction, coordinator = None, /))]
-    fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<(Vec<String>, String)>) -> PyResult<()> {
+    fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<Decider>) -> PyResult<()> {
         let (transaction, coordinator) = (TransactionId(transaction), coordinator.map(to_coordinator));
         self.order(py, |request| ToSpace::Prepare { request, transaction, coordinator })
+    }
+
+    /// From now on this goes by what the card says of the members of a spread space, and where they keep tuples, if the space
+    /// has that card, or had the one that it `replaces`; otherwise, the card that the space has.
+    #[pyo3(signature = (card, replaces = None, /))]
+    fn go_by(&self, py: Python<'_>, card: Vec<u8>, replaces: Option<Vec<u8>>) -> PyResult<Option<Vec<u8>>> {
+        let answer = self.ask(py, false, Bytes::new(), |request| ToSpace::GoBy { request, card, replaces })?;
+        match answer.map_err(unusable)?.message {
+            FromSpace::Card { other, .. } => Ok(other),
+            _ => Err(nonsense()),
+        }
     }
 
     #[pyo3(signature = (transaction, once = None, /))]
@@ -431,7 +443,10 @@ impl RemoteSpace {
                 Some(Ok(events)) => return self.came(py, watch, events),
                 Some(Err(ClientError::Space(SpaceError::Full { .. }))) => self.watch_again(py, watch, current)?,
                 Some(Err(error)) => return Err(unusable(error)),
-                None => py.check_signals()?,
+                None => {
+                    self.client.look_after();
+                    py.check_signals()?;
+                }
             }
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(Vec::new());

@@ -70,8 +70,9 @@ fn a_prepared_transaction_waits_for_its_end() {
     let prepare = vec![vec![put(1, "old")], vec![Change::Prepared { transaction, prepared: prepared.clone() }]];
     let waiting = [put(1, "old"), Change::Prepared { transaction, prepared }, Change::Numbered { next: 9 }];
     assert_eq!(state_of(prepare.clone()), waiting);
-    let coordinator = Coordinator { places: vec!["lab1:7400".into()], space: "jobs".into() };
-    let left_to = Change::LeftTo { transaction, coordinator };
+    let (places, space) = (vec!["lab1:7400".into()], "jobs".into());
+    let coordinator = Coordinator { places, space, identity: 7, durable: true };
+    let left_to = Change::LeftTo { transaction, coordinator, since: 5 };
     let [old, prepared, next] = waiting;
     let left = [prepare.clone(), vec![vec![left_to.clone()]]].concat();
     assert_eq!(state_of(left.clone()), [old, prepared, left_to, next]);
@@ -121,4 +122,12 @@ fn sessions_that_wait_at_the_same_time_share_a_commit() {
         }
     });
     assert!(syncs() - before < 800, "{} syncs for 800 groups", syncs() - before);
+}
+
+#[test]
+fn the_identity_and_the_last_card_are_kept() {
+    let card = |text: &'static str| Change::Card { card: text.as_bytes().into() };
+    let known = Change::Identity { identity: 7 };
+    let state = state_of(vec![vec![card("one"), known.clone()], vec![put(1, "a")], vec![card("other")]]);
+    assert_eq!(state, [known, card("other"), put(1, "a"), Change::Numbered { next: 2 }]);
 }

@@ -1,0 +1,103 @@
+"""What all who use a spread space must agree on: its members, and where they keep tuples. Each member that others reach
+has it on a card. Who names others would not find tuples that are there, and is refused."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from phalanx._native import LocalSpace, RemoteSpace
+from phalanx.errors import AccessError, SpaceError
+from phalanx.space._engine import Engine
+from phalanx.space._placement import placing_positions
+
+#: Spaces that have a card; those of several members of their own, and those at Redis, have none.
+CARRIERS = (LocalSpace, RemoteSpace)
+#: How spaces are called that only this process knows.
+HIDDEN = "in-process:"
+
+
+class Card:
+    """The card of a spread space, as this process names it."""
+
+    def __init__(self, names: Sequence[str], placement: str) -> None:
+        positions = placing_positions(placement)
+        # Where tuples may be anywhere it makes no difference who is called what.
+        said: dict[str, Any] = {"placement": "anywhere"}
+        if positions is not None:
+            said = {"placement": f"hash({','.join(map(str, positions))})", "members": sorted(names)}
+        self._text = json.dumps(said, sort_keys=True).encode()
+        self._shared = not any(name.startswith(HIDDEN) for name in names)
+
+    def agree(
+        self, engines: Sequence[Engine], names: Sequence[str], *, anew: bool, reach: Callable[[str], Engine]
+    ) -> None:
+        """Goes by it at all members; where they have none yet, they have this one. ``anew``: also in place of another
+        one, and who was a member before is none any more. Raises SpaceError where members know it otherwise."""
+        found = {at: other for at, engine in enumerate(engines) if (other := self._other(engine)) is not None}
+        wrong = {at: other for at, other in found.items() if other}
+        if wrong and not anew:
+            at, other = next(iter(wrong.items()))
+            known = f"{names[at]} is a member of a space {_words(other)}, not of one {_words(self._text)}"
+            raise SpaceError(f"{known}: tuples would not be found (new_members=True makes this the space from now on)")
+        if self._shared:
+            for at, other in found.items():
+                self._set(engines[at], names[at], other)
+            former = {name: card for card in wrong.values() for name in _members(card) if name not in names}
+            for name, card in former.items():
+                _dismiss(name, card, reach)
+
+    def go_by(self, engine: Engine, name: str) -> None:
+        """At a connection that is new. Raises SpaceError where the member knows it otherwise."""
+        other = self._other(engine)
+        if other:
+            raise SpaceError(f"{name} is a member of a space {_words(other)} now: open the space again")
+        if other is not None and self._shared:
+            self._set(engine, name, other)
+
+    def _other(self, engine: Engine) -> bytes | None:
+        """Another card that a member has, empty where it has none; None: it has this one."""
+        return engine.go_by(self._text) if isinstance(engine, CARRIERS) else None
+
+    def _set(self, engine: Engine, name: str, other: bytes) -> None:
+        if not isinstance(engine, CARRIERS):
+            return
+        try:
+            now = engine.go_by(self._text, other)
+        except AccessError:
+            return  # who may put nothing there loses nothing
+        if now is not None:
+            raise SpaceError(f"somebody else has just made {name} a member of a space {_words(now)}")
+
+
+def _dismiss(name: str, card: bytes, reach: Callable[[str], Engine]) -> None:
+    """A member that has this card has none any more, if it is there."""
+    try:
+        engine = reach(name)
+    except SpaceError as error:
+        warnings.warn(f"a former member was not told that it is none any more: {error}", RuntimeWarning, stacklevel=5)
+        return
+    try:
+        if isinstance(engine, CARRIERS):
+            engine.go_by(b"", card)
+    finally:
+        engine.close()
+
+
+def _members(card: bytes) -> list[str]:
+    """The addresses that a card names, which anybody may have written who may replace it."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        return [name for name in json.loads(card)["members"] if isinstance(name, str) and not name.startswith("redis")]
+    return []
+
+
+def _words(card: bytes) -> str:
+    try:
+        said = json.loads(card)
+        members = f" over {', '.join(said['members'])}" if "members" in said else ""
+        return f"with placement {said['placement']}{members}"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "of another version of phalanx"
