@@ -79,6 +79,14 @@ def script(tmp_path: Path) -> Iterator[Script]:
             process.kill()
 
 
+@pytest.fixture
+def links(tmp_path: Path) -> px.Rules:
+    """Every link is private, also on this machine, so that users are told apart."""
+    rules = tmp_path / "links.toml"
+    rules.write_text('[[rule]]\nrequired = "private"\n')
+    return px.Rules(rules)
+
+
 class Servers:
     """Servers of spaces of one machine, each with a folder of its own."""
 

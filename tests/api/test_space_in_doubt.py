@@ -109,14 +109,6 @@ def test_who_is_killed_at_any_moment_loses_and_doubles_nothing(
             assert one.count("token", int) + other.count("token", int) == 1
 
 
-@pytest.fixture
-def links(tmp_path: Path) -> px.Rules:
-    """Every link is private, also on this machine, so that everybody must prove who it is."""
-    rules = tmp_path / "links.toml"
-    rules.write_text('[[rule]]\nrequired = "private"\n')
-    return px.Rules(rules)
-
-
 def test_servers_of_a_grid_ask_each_other_as_themselves_and_may_do_nothing_else(
     tmp_path: Path, links: px.Rules, eventually: Eventually
 ) -> None:

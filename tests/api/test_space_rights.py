@@ -50,14 +50,6 @@ def authority() -> str:
 
 
 @pytest.fixture
-def links(tmp_path: Path) -> px.Rules:
-    """Every link is private, also on this machine, so that users are told apart."""
-    rules = tmp_path / "links.toml"
-    rules.write_text('[[rule]]\nrequired = "private"\n')
-    return px.Rules(rules)
-
-
-@pytest.fixture
 def reach(authority: str, links: px.Rules, tmp_path: Path) -> Iterator[Reach]:
     """Opens a space as a user; what was opened is closed at the end."""
     with ExitStack() as opened:

@@ -1,5 +1,5 @@
-//! A space that is a member of a spread one has a card: what all members and everybody who uses them must agree on, as bytes
-//! that only the users understand.
+//! A space that is a member of a spread space has a card. The card says who the members are and where tuples are placed; all
+//! clients of the spread space must agree on it. To this space it is bytes that only the clients understand.
 
 use super::Space;
 use super::change::{Change, MOST_CARD};
@@ -9,18 +9,13 @@ use bytes::Bytes;
 use std::time::Duration;
 
 impl Space {
-    /// A log kept this card.
-    pub(super) fn fill_card(&mut self, card: Bytes) {
-        self.card = card;
-    }
-
     /// The space's card; empty: it has none.
     pub fn card(&self) -> &Bytes {
         &self.card
     }
 
-    /// Where the card is `replaces`, the space has another one from now on. Sessions that go by the old one are told so at
-    /// their next request; those that wait, at once.
+    /// Replaces the card, if it is `replaces`; `false`: it is another one. Sessions that go by the old card get an error at their
+    /// next request; requests of theirs that wait get it at once.
     pub fn replace_card(&mut self, now: Duration, card: Bytes, replaces: &[u8]) -> Result<bool, SpaceError> {
         if card.len() > MOST_CARD {
             return Err(SpaceError::Full {
@@ -39,7 +34,7 @@ impl Space {
             for (session, request) in waiting.collect::<Vec<_>>() {
                 self.disappoint(session, request, SpaceError::OtherMembers);
             }
-            // What they have put where nobody will look is not committed any more.
+            // Open transactions of these sessions end: their tuples would lie where nobody looks for them.
             let open = self.transactions.iter().filter(|(_, own)| !own.prepared && self.check_card(own.owner).is_err());
             for transaction in open.map(|(id, _)| *id).collect::<Vec<_>>() {
                 self.undo(now, transaction);
@@ -57,7 +52,7 @@ impl Space {
         is_so
     }
 
-    /// Whether a session goes by what is true.
+    /// An error where the session goes by a card that was replaced.
     pub fn check_card(&self, session: SessionId) -> Result<(), SpaceError> {
         match self.going_by.get(&session) {
             Some(card) if *card != self.cards => Err(SpaceError::OtherMembers),

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// Tuples that one prepared transaction puts and takes, at most.
 pub const MOST_PREPARED: usize = 1 << 20;
-/// Bytes of a card, which members of a spread space have.
+/// Bytes of the card of a member of a spread space.
 pub const MOST_CARD: usize = 1 << 16;
 /// Bytes of a user's name: a certificate has at most 63 for it.
 const MOST_USER: usize = 256;
@@ -50,11 +50,11 @@ pub enum Change {
     Forgotten { client: u128 },
     /// A client's request was done, by the changes of this group.
     Done { once: Once, outcome: u64 },
-    /// Another space knows how a transaction ends that is prepared since then.
+    /// Another space, the coordinator, decides on a transaction that was prepared at this time.
     LeftTo { transaction: TransactionId, coordinator: Coordinator, since: u64 },
-    /// What the users of a spread space agree on that this one is a member of; empty: of none.
+    /// The card of a member of a spread space; empty: the space is a member of none.
     Card { card: Bytes },
-    /// The space is known by this number, drawn by chance, which no other one has.
+    /// The space's number, drawn by chance, which no other space has.
     Identity { identity: u128 },
 }
 

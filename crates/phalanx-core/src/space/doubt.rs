@@ -15,19 +15,20 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(30);
 /// A promise is kept so long at least while a coordinator that keeps what it decides cannot be asked.
 const KEPT: Duration = Duration::from_secs(3600);
-/// What a question takes on its way, at most.
+/// The longest that a question is on its way to the coordinator.
 const ON_THE_WAY: Duration = Duration::from_secs(5);
 /// Places of one coordinator, and bytes of each and of its name.
 const MOST_PLACES: usize = 8;
 const MOST_WORD: usize = 512;
 
-/// Who decides on a prepared transaction, and when it is asked next.
+/// The coordinator of a prepared transaction, and when it is asked next.
 #[derive(Debug)]
 pub(super) struct Doubt {
     coordinator: Coordinator,
-    ask: Duration,
+    /// When the coordinator is asked next, and after which pause once more.
+    pub(super) ask: Duration,
     pause: Duration,
-    /// When it was prepared; and for how long it had been at the time zero, where a log kept it.
+    /// When the transaction was prepared. Where a log kept it: zero, and how old the promise was at the time zero.
     prepared: Duration,
     before: Duration,
 }
@@ -37,15 +38,8 @@ pub(super) struct Doubt {
 pub struct InDoubt {
     pub transaction: TransactionId,
     pub coordinator: Coordinator,
-    /// Since when it is prepared here: it was not decided before.
+    /// How long ago the transaction was prepared here: it was not decided before that.
     pub age: Duration,
-}
-
-impl Doubt {
-    /// When the coordinator is asked next.
-    pub fn ask(&self) -> Duration {
-        self.ask
-    }
 }
 
 impl Coordinator {
@@ -71,7 +65,7 @@ impl Space {
         self.doubt_it(transaction, Doubt { coordinator, ask, pause, prepared: now, before });
     }
 
-    /// A log kept this; its owner is not there any more.
+    /// A log kept this coordinator of a transaction, whose owner is not there any more.
     pub(super) fn fill_coordinator(
         &mut self,
         transaction: TransactionId,
@@ -101,7 +95,7 @@ impl Space {
         own.doubt = Some(Box::new(doubt));
     }
 
-    /// A session has ended: what it has prepared is asked for now.
+    /// A session has ended: the coordinators of the transactions that it has prepared are asked now.
     pub(super) fn doubt(&mut self, now: Duration, session: SessionId) {
         for (id, own) in &mut self.transactions {
             if let Some(doubt) = own.doubt.as_mut().filter(|_| own.owner == session) {
@@ -112,7 +106,7 @@ impl Space {
         }
     }
 
-    /// What is to be asked now; [`Space::commit`] or [`Space::abort`] is to follow where there is a decision.
+    /// The questions whose time has come. Where a coordinator has decided, [`Space::commit`] or [`Space::abort`] must follow.
     pub fn in_doubt(&mut self, now: Duration) -> Vec<InDoubt> {
         let mut found = Vec::new();
         while let Some((ask, transaction)) = self.doubts.first().copied().filter(|(ask, _)| *ask <= now) {
@@ -138,7 +132,7 @@ impl Space {
         match self.ended.committed(transaction) {
             Some(true) => Decision::Committed,
             Some(false) => Decision::Aborted,
-            // It would have been committed since it was prepared there, and be remembered.
+            // A commit would have come after the promise, and would be remembered.
             None if self.ended.remembers_since(now.saturating_sub(age.saturating_add(ON_THE_WAY))) => Decision::Aborted,
             None => Decision::Forgotten,
         }

@@ -123,7 +123,7 @@ impl Space {
             Change::Put { number, record } => self.fill_tuple(number, record),
             Change::Prepared { transaction, prepared } => self.fill_prepared(transaction, prepared),
             Change::Card { card } => {
-                self.fill_card(card);
+                self.card = card;
                 Ok(())
             }
             Change::LeftTo { transaction, coordinator, since } => {

@@ -147,8 +147,7 @@ pub struct Space {
     /// For how much of that there is time in this call.
     work: u64,
     log: Log,
-    /// What users of a spread space that it is a member of agree on, how often that was changed, and which sessions go by
-    /// which.
+    /// The card of a member of a spread space; how often it was replaced; and how often it had been when a session took it up.
     card: Bytes,
     cards: u64,
     going_by: HashMap<SessionId, u64, RandomState>,
@@ -210,7 +209,7 @@ impl Space {
         })
     }
 
-    /// By which this very space is known.
+    /// The space's number: a space that is made anew at the same address has another one. 0: it has none yet.
     pub fn identity(&self) -> u128 {
         self.identity
     }

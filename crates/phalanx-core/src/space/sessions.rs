@@ -157,7 +157,7 @@ impl Space {
         if self.lost_until().is_some_and(|until| until <= now) {
             self.give_up_lost(now);
         }
-        // What has just come back is offered first, in as many steps as it takes, to those whose time is over now, too.
+        // Waiters whose time is over now are told so only when the tuples that have just come back were offered to all.
         let waits = |space: &Space| space.waiter_deadlines.first().copied().filter(|(deadline, _)| *deadline <= now);
         while let Some((_, number)) = waits(self).filter(|_| !self.is_behind()) {
             let interest = self.takers.get(number).or_else(|| self.readers.get(number));

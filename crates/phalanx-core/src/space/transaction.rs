@@ -34,7 +34,7 @@ pub struct Transaction {
     pub taken: Taken,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
-    /// Of one that is prepared: who says how it ends if its owner does not.
+    /// Whether, and when, a coordinator is asked how the prepared transaction ends.
     pub doubt: Option<Box<Doubt>>,
 }
 
@@ -62,9 +62,9 @@ impl Transaction {
 #[derive(Debug, Default)]
 pub struct Ended {
     committed: HashMap<TransactionId, bool, RandomState>,
-    /// In their order, those that were committed apart: of the others it is known, too, that they are not.
+    /// In the order of their ends: first those that were aborted, then those that were committed.
     order: [VecDeque<(Duration, TransactionId)>; 2],
-    /// When the last of those was committed that are forgotten.
+    /// When the newest of the forgotten commits happened.
     forgotten: Option<Duration>,
 }
 
@@ -81,7 +81,7 @@ impl Ended {
         }
     }
 
-    /// Of others that had ended before, as many as were kept are there now.
+    /// All ends that a log kept were told. Where there are as many as are kept at most, older ones may have been forgotten.
     pub fn filled(&mut self, now: Duration) {
         if self.committed.len() >= MOST_ENDED {
             self.forgotten = Some(now);
@@ -265,7 +265,7 @@ impl Space {
         }
         own.user.iter().for_each(|user| self.users.transactions.drop_one(user));
         if let Some(doubt) = &own.doubt {
-            self.doubts.remove(&(doubt.ask(), id));
+            self.doubts.remove(&(doubt.ask, id));
         }
         self.ended.remember(now, id, committed);
         self.note_ended(id, &own, committed);

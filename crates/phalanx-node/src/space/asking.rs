@@ -6,16 +6,26 @@ use phalanx_core::space::{Asker, Outcome, Question};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How often who asks is told that the answer is still being looked for.
+const BEAT: Duration = Duration::from_secs(5);
+
 impl Hosted {
-    /// Asks, until there is an answer. What is told must be flushed before what was found is said.
-    pub fn ask(self: &Arc<Self>, question: &Question) -> (Result<Outcome, SpaceError>, Told) {
-        match self.with(|space, now| space.ask(now, question)) {
-            (Ok(Outcome::GoesOn), told) => {
-                let (outcome, more) = self.go_on(question.asker, Duration::MAX);
-                (outcome, told.and(more))
+    /// Asks, until there is an answer; `meanwhile` is called every few seconds until then. What is told must be flushed before
+    /// what was found is said.
+    pub fn ask(
+        self: &Arc<Self>,
+        question: &Question,
+        mut meanwhile: impl FnMut(),
+    ) -> (Result<Outcome, SpaceError>, Told) {
+        let (mut outcome, mut told) = self.with(|space, now| space.ask(now, question));
+        while outcome == Ok(Outcome::GoesOn) {
+            let (next, more) = self.go_on(question.asker, BEAT);
+            (outcome, told) = (next, told.and(more));
+            if outcome == Ok(Outcome::GoesOn) {
+                meanwhile();
             }
-            asked => asked,
         }
+        (outcome, told)
     }
 
     /// Goes on with a question that is not answered yet; [`Outcome::GoesOn`]: that was not all, and `patience` is over.

@@ -151,7 +151,7 @@ impl Client {
         &self.members
     }
 
-    /// By which that very space is known.
+    /// The space's number, drawn by chance: a space that is made anew at the same address has another one.
     pub fn identity(&self) -> u128 {
         self.identity
     }
@@ -409,8 +409,8 @@ impl Client {
         self.end("it was closed here");
     }
 
-    /// Waits so long at most until the space knows that what was taken last has arrived: soon nobody may be there to say so.
-    /// `false`: it does not yet.
+    /// Waits until the space knows that the tuples taken last have arrived, for `patience` at most: this process may be about to
+    /// end. `false`: the space does not know it yet.
     pub(super) fn confirm(&self, patience: Duration) -> bool {
         let is_unconfirmed = || self.takes.as_ref().is_some_and(|takes| takes.is_unconfirmed());
         if is_unconfirmed() && !self.has_ended() {

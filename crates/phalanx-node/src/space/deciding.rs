@@ -20,11 +20,15 @@ pub fn asks(member: Option<Member>, policy: Policy) -> Asks {
     Arc::new(move |coordinator, doubts| ask(coordinator, doubts, &connect))
 }
 
-/// Several questions over one connection. No place is tried after the time for one: others are asked later.
+/// Several questions over one connection, at the first place that answers them. No further place is tried when the time for
+/// one is over: the transactions stay in doubt.
 fn ask(coordinator: &Coordinator, doubts: &[InDoubt], connect: &Connect) -> Vec<Option<Decision>> {
     let began = Instant::now();
     let mut decisions = vec![None; doubts.len()];
-    for place in coordinator.places.iter().take_while(|_| began.elapsed() < PATIENCE) {
+    for place in &coordinator.places {
+        if decisions.iter().all(Option::is_some) || began.elapsed() >= PATIENCE {
+            break;
+        }
         let Ok(place) = place.parse() else { continue };
         let address = SpaceAddress { place, name: coordinator.space.clone() };
         let Ok(client) = Client::reach(address, connect) else { continue };

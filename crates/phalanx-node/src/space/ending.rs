@@ -1,4 +1,4 @@
-//! What a process says to durable spaces before it ends: what it took from them has arrived.
+//! Before a process ends, it tells durable spaces which of the tuples that it took have arrived.
 
 use super::Client;
 use phalanx_net::forks;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Of this process. A fork makes its own, since a thread that it does not have may hold a lock of its parent's.
+/// The one of this process. A fork makes its own, since a thread that it does not have may hold a lock of its parent's.
 static OWN: AtomicPtr<Ending> = AtomicPtr::new(ptr::null_mut());
 
 struct Ending {
@@ -40,7 +40,7 @@ fn own() -> &'static Ending {
     unsafe { &*stored.map_or_else(|other| other, |_| new) }
 }
 
-/// Whether this process ends.
+/// Whether this process is about to end.
 pub(super) fn is_ending() -> bool {
     own().is_ending.load(Ordering::Relaxed)
 }
@@ -52,7 +52,7 @@ pub(super) fn remember(client: &Arc<Client>) {
     clients.push(Arc::downgrade(client));
 }
 
-/// Held by a thread that says to a space what arrived.
+/// Held by a thread as long as it tells a space what has arrived.
 pub(super) struct Saying(());
 
 impl Saying {
@@ -69,14 +69,14 @@ impl Drop for Saying {
     }
 }
 
-/// To be called when this process ends: waits so long at most until all durable spaces know what arrived here, also those
-/// that are not there at the moment. `false`: some do not. What arrived and was not read yet is in its space again.
+/// To be called when this process ends: waits until all durable spaces know which tuples have arrived, for `patience` at most,
+/// also for spaces whose server is away. `false`: some do not know. Tuples that nobody has read yet go back to their space.
 pub fn end_process(patience: Duration) -> bool {
     let (own, end) = (own(), Instant::now() + patience);
     own.is_ending.store(true, Ordering::Relaxed);
     let clients = lock(&own.clients).clone();
     let left = || end.saturating_duration_since(Instant::now());
-    // Of connections that have ended, and of those that end now, threads say it.
+    // A connection that has ended, or ends now, has a thread that tells the space.
     let silent =
         clients.iter().filter_map(Weak::upgrade).filter(|client| !client.confirm(left()) && !client.has_ended());
     let all_answer = silent.count() == 0;

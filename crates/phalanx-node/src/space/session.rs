@@ -43,8 +43,6 @@ pub(super) const MOST_UNOPENED: u64 = 4 << 10;
 const MOST_BESIDE: u64 = 64 << 20;
 /// A message that has begun and of which nothing more comes for so long ends the connection.
 const UNFINISHED: Duration = Duration::from_secs(60);
-/// How often a client hears that its question is still being answered.
-const BEAT: Duration = Duration::from_secs(5);
 /// For a client that is not served to ask something, so that it can be told why.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -295,18 +293,12 @@ impl Opened {
         self.done(self.space.with(work))
     }
 
-    /// Asks, and lets the client know meanwhile that it is being looked for.
+    /// Asks, and tells the client now and then that its answer is still being looked for.
     fn ask(&self, question: &Question) -> Result<Outcome, SpaceError> {
-        let (mut asked, mut told) = self.space.with(|space, now| space.ask(now, question));
-        while asked == Ok(Outcome::GoesOn) {
-            let (outcome, more) = self.space.go_on(question.asker, BEAT);
-            (asked, told) = (outcome, told.and(more));
-            if asked == Ok(Outcome::GoesOn) {
-                self.client.say(&FromSpace::Beat, Vec::new());
-                self.client.write();
-            }
-        }
-        self.done((asked, told))
+        self.done(self.space.ask(question, || {
+            self.client.say(&FromSpace::Beat, Vec::new());
+            self.client.write();
+        }))
     }
 
     fn done<T>(&self, (done, told): (Result<T, SpaceError>, Told)) -> Result<T, SpaceError> {
@@ -470,7 +462,7 @@ impl Opened {
     }
 
     /// Whether this server will ask there; otherwise the promise is kept without asking. A path is only for its own user's
-    /// processes, and who may change nothing here has nothing that could be decided.
+    /// processes; a session that may change nothing here has nothing to be decided.
     fn may_ask(&self, coordinator: &Coordinator) -> bool {
         let may_change = self.rights.allow_some(Verb::In) || self.rights.allow_some(Verb::Out);
         let asks_there = |place: &String| match place.parse() {
