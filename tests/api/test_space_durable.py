@@ -148,7 +148,7 @@ def test_a_commit_that_is_made_again_after_a_restart_says_how_it_ended(served: S
     numbers = {"alone": 1 << 100, "prepared": 2, "aborted": 3, "open": 4}
     with px.Space(served.space, durable=True) as space:
         for what, number in numbers.items():
-            space.engine.begin(number, 60)
+            space.engine.begin(number, 60, False)
             space.engine.out((what,), None, None, None, None, number)
         space.engine.prepare(numbers["prepared"])
         space.engine.prepare(numbers["aborted"])

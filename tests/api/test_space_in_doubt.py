@@ -127,8 +127,8 @@ def test_servers_of_a_grid_ask_each_other_as_themselves_and_may_do_nothing_else(
         assert isinstance(one.engine, _native.RemoteSpace)
         owner = px.Space(f"{places[1]}/jobs", identity=tmp_path / "ada.pem", policy=links)
         for number, commits in ((1, True), (2, False)):
-            one.engine.begin(number, 60)
-            owner.engine.begin(number, 60)
+            one.engine.begin(number, 60, False)
+            owner.engine.begin(number, 60, False)
             owner.engine.out((number,), None, None, None, None, number)
             owner.engine.prepare(number, one.engine.coordinator)
             if commits:
@@ -155,7 +155,7 @@ def test_a_user_cannot_make_a_server_open_sockets_of_its_own_user(tmp_path: Path
         places = f"unix:{tmp_path / 'other'}", f"127.0.0.1:{network.getsockname()[1]}"
         with px.Space(f"{server.address}/jobs", identity=tmp_path / "ada.pem", policy=links) as space:
             for number, place in enumerate(places):
-                space.engine.begin(number, 60)
+                space.engine.begin(number, 60, False)
                 space.engine.prepare(number, ([place], "jobs", 1, False))
         network.settimeout(60)
         network.accept()[0].close()  # this one is asked, and the other one would have been before

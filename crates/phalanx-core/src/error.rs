@@ -52,6 +52,9 @@ pub enum SpaceError {
     NoTransaction,
     #[error("the transaction is prepared: it can only be committed or aborted")]
     Prepared,
+    /// Of a transaction with repeatable reads, which is still open.
+    #[error("a tuple that the transaction has read was taken meanwhile: begin it again")]
+    ReadChanged,
     #[error("a transaction, request or watch of this number is already there")]
     NumberTaken,
     #[error("nothing matching came in time")]

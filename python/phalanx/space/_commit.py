@@ -72,13 +72,23 @@ def commit_parts(number: int, promises: Promises) -> None:
         try:
             interrupt = _decide(number, decider, began)
         except (TransactionError, SpaceFullError):
-            for part in others:
-                with suppress(SpaceError):  # it will ask
-                    part().abort(number)
+            _abort(number, parts)
             raise
-    commit_all([partial(_commit, part, number) for part in others], decided=decider is not None)
+    try:
+        commit_all([partial(_commit, part, number) for part in others], decided=decider is not None)
+    except (TransactionError, SpaceFullError):
+        if len(parts) == 1:
+            _abort(number, parts)
+        raise
     if interrupt is not None:
         raise interrupt
+
+
+def _abort(number: int, parts: Sequence[Part]) -> None:
+    """Ends what does not commit: now, and not only when its time is over."""
+    for part in parts:
+        with suppress(SpaceError):  # it will ask
+            part().abort(number)
 
 
 def _commit(part: Part, number: int) -> None:

@@ -142,19 +142,21 @@ class Engine(Protocol):
         """Gives the tuple with this number ``lease`` seconds from now on (None: for ever); False if it is gone."""
         ...
 
-    def begin(self, transaction: int, timeout: float, /) -> None:
+    def begin(self, transaction: int, timeout: float, repeatable: bool, /) -> None:
         """Begins a transaction, which is aborted if it has not ended after so many seconds. Its number, 128 bits, is
-        drawn by who begins it in several spaces; the operations of who knows it can take part."""
+        drawn by who begins it in several spaces; the operations of who knows it can take part. ``repeatable``: it
+        commits only if all that it has read is still there, or was taken by itself."""
         ...
 
     def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
         """The first step of a commit over several spaces: from here on only ``commit`` or ``abort`` end it, or, long
-        after its time, the space. ``coordinator``: another space of the transaction; where nobody ends it, the space
-        asks that one how it has ended."""
+        after its time, the space. Raises TransactionError where what it has read is gone. ``coordinator``: another
+        space of the transaction; where nobody ends it, the space asks that one how it has ended."""
         ...
 
     def commit(self, transaction: int, /) -> None:
-        """What was put is there for all, what was taken is gone."""
+        """What was put is there for all, what was taken is gone. Raises TransactionError where the transaction has
+        ended, or where what it has read is gone: then it is still to be aborted."""
         ...
 
     def abort(self, transaction: int, /) -> None:

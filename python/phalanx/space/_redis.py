@@ -191,7 +191,7 @@ class RedisEngine:
         """Another lease."""
         return bool(self._store.call(b"renew", number, _milliseconds(lease)))
 
-    def begin(self, transaction: int, timeout: float, /) -> NoReturn:
+    def begin(self, transaction: int, timeout: float, repeatable: bool, /) -> NoReturn:
         """Not here."""
         raise _lacking("transactions")
 

@@ -275,9 +275,9 @@ class Replicas:
         """Twice is as once."""
         return self._do(True, lambda engine: engine.renew(number, lease))
 
-    def begin(self, transaction: int, timeout: float, /) -> None:
+    def begin(self, transaction: int, timeout: float, repeatable: bool, /) -> None:
         """Begins a transaction."""
-        self._do(True, lambda engine: engine.begin(transaction, timeout))
+        self._do(True, lambda engine: engine.begin(transaction, timeout, repeatable))
 
     @property
     def coordinator(self) -> Coordinator:

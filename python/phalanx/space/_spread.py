@@ -50,6 +50,14 @@ class Request(NamedTuple):
     timeout: float | None
 
 
+class Begun(NamedTuple):
+    """A transaction: for how many seconds, whether its reads are repeatable, and the members that take part."""
+
+    timeout: float
+    repeatable: bool
+    parts: list[int]
+
+
 class Spread:
     """An engine (:class:`phalanx.space._engine.Engine`) over the engines of several members. An order that is asked for
     holds among the tuples of each member. ``visits``: how many members were asked so far, and for how many requests."""
@@ -66,7 +74,7 @@ class Spread:
         self._askings: dict[int, tuple[Asking, bool]] = {}
         #: Those that a thread waits for.
         self._waiting: set[Asking] = set()
-        self._transactions: dict[int, tuple[float, list[int]]] = {}
+        self._transactions: dict[int, Begun] = {}
         self._watches: dict[int, MergedEvents] = {}
         self.visits = 0
         self.requests = 0
@@ -116,7 +124,7 @@ class Spread:
         with Uninterrupted() as ctrl_c:
             own = secrets.randbits(128)
             try:
-                self.begin(own, PUTTING)
+                self.begin(own, PUTTING, False)
                 for at in of:
                     ctrl_c.let(put, at, own)
                 ctrl_c.check()
@@ -372,24 +380,24 @@ class Spread:
 
     # Transactions: each member takes part from the first operation on that is done there.
 
-    def begin(self, number: int, timeout: float, /) -> None:
+    def begin(self, number: int, timeout: float, repeatable: bool, /) -> None:
         """As :meth:`Engine.begin`."""
         with self._lock:
             if number in self._transactions:
                 raise TransactionError("this transaction was begun before")
-            self._transactions[number] = timeout, []
+            self._transactions[number] = Begun(timeout, repeatable, [])
 
     def _part(self, transaction: int | None, at: int) -> int | None:
         """The transaction, which this member takes part in from now on."""
         if transaction is not None:
-            timeout, parts = self._transaction(transaction)
+            timeout, repeatable, parts = self._transaction(transaction)
             with Uninterrupted(), self._lock:
                 if at not in parts:
-                    self._members[at].begin(transaction, timeout)
+                    self._members[at].begin(transaction, timeout, repeatable)
                     parts.append(at)
         return transaction
 
-    def _transaction(self, number: int) -> tuple[float, list[int]]:
+    def _transaction(self, number: int) -> Begun:
         try:
             return self._transactions[number]
         except KeyError:
@@ -397,7 +405,7 @@ class Spread:
 
     def parts(self, transaction: int) -> list[Part]:
         """The members that take part."""
-        return [partial(self._members.__getitem__, at) for at in self._transaction(transaction)[1]]
+        return [partial(self._members.__getitem__, at) for at in self._transaction(transaction).parts]
 
     def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
         """As :meth:`Engine.prepare`: at all members that take part."""
@@ -419,8 +427,8 @@ class Spread:
     def abort(self, transaction: int, /) -> None:
         """As :meth:`Engine.abort`."""
         with Uninterrupted():
-            _, parts = self._transactions.pop(transaction, (0.0, []))
-            for at in parts:
+            begun = self._transactions.pop(transaction, None)
+            for at in begun.parts if begun else ():
                 with suppress(SpaceError):  # who is gone has aborted its part, or will when its time is over
                     self._members[at].abort(transaction)
 

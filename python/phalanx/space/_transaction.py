@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
+from typing import Literal, TypeAlias
 
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._commit import commit_parts, promise
@@ -15,20 +16,55 @@ from phalanx.space._forgotten import end_later
 from phalanx.space._spread import forget, parts_of
 from phalanx.space._uninterrupted import Uninterrupted
 
+#: What a transaction that commits can rely on, in the words of SQL.
+Isolation: TypeAlias = Literal["read committed", "repeatable read"]
+ISOLATIONS = ("read committed", "repeatable read")
+
 
 class Transaction:
     """Operations that happen together or not at all: those that are given ``transaction=``.
 
-    What was put is seen by nobody else before the commit, what was taken comes back if there is none. What was only
-    read may be taken by others before the commit: the isolation is that of "read committed". It is aborted after
-    ``timeout`` seconds, when the process that began it ends, and when it is thrown away. A context manager: commits at
-    its end, aborts after an exception. Raises TransactionError where it has ended before, SpaceFullError where this
-    connection, this user or all together have as many in a space as they may."""
+    Nobody else sees what it has put before the commit. What it has taken comes back if there is none. It is aborted
+    after its time, when the process that began it ends, and when it is thrown away. A context manager: commits at its
+    end, aborts after an exception.
+
+    Parameters
+    ----------
+    spaces : Space, or anything that has an engine
+        At least one. Spaces at Redis have no transactions.
+    timeout : float
+        Seconds after which it is aborted.
+    isolation : {"read committed", "repeatable read"}
+        "read committed": others may take what it has only read. "repeatable read": it commits only if every tuple that
+        it has read is still there, or was taken by the transaction itself. Otherwise :meth:`commit` raises
+        TransactionError, and the transaction is to be made again from its beginning. No lock is held, so no two
+        transactions wait for each other. With either one, a tuple may be put that it has looked for in vain.
+
+    Raises
+    ------
+    TransactionError
+        A transaction has ended before, or is over no space.
+    SpaceFullError
+        This connection, this user or all together have as many transactions in a space as they may.
+    ValueError
+        No such isolation.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> space.out("limit", 10)
+    >>> with px.Transaction(space, isolation="repeatable read") as transaction:
+    ...     _, limit = space.rd("limit", int, transaction=transaction)
+    ...     space.out("order", limit, transaction=transaction)  # commits only while ("limit", 10) is there
+    """
 
     _engines: Sequence[Engine] = ()
     _ended = False
 
-    def __init__(self, *spaces: Over, timeout: float = 60.0) -> None:
+    def __init__(self, *spaces: Over, timeout: float = 60.0, isolation: Isolation = "read committed") -> None:
+        if isolation not in ISOLATIONS:
+            raise ValueError(f"isolation= is one of {', '.join(map(repr, ISOLATIONS))}, not {isolation!r}")
         if not spaces:
             raise TransactionError("a transaction is over one space or several: px.Transaction(space)")
         self._number = secrets.randbits(128)
@@ -37,7 +73,7 @@ class Transaction:
         with Uninterrupted() as ctrl_c:
             try:
                 for space in spaces:
-                    space.engine.begin(self._number, timeout)
+                    space.engine.begin(self._number, timeout, isolation == "repeatable read")
                     engines.append(space.engine)
                     ctrl_c.check()
             except BaseException:
@@ -53,7 +89,8 @@ class Transaction:
         return self._number
 
     def commit(self) -> None:
-        """Makes all of it happen. Raises TransactionError if it has ended before, and then nothing has happened;
+        """Makes all of it happen. Raises TransactionError if it has ended before, or if what it has read was taken
+        (see ``isolation``), and then nothing has happened;
         SpaceLostError where the space that decides is lost meanwhile, and does not come back within ten seconds: the
         other spaces ask it then."""
         if self._ended:

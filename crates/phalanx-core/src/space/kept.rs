@@ -199,7 +199,7 @@ impl Space {
         let (taken, waiters) = (taken.into_iter().collect(), BTreeSet::new());
         let (user, prepared, put_bytes, doubt) = (None, true, 0, None);
         let transaction =
-            Transaction { owner, user, deadline, prepared, put_bytes, staged: None, taken, waiters, doubt };
+            Transaction { owner, user, deadline, prepared, put_bytes, staged: None, taken, read: None, waiters, doubt };
         self.transactions.insert(id, transaction);
         for held in staged {
             self.put_under(id, held);

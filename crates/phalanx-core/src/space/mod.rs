@@ -15,6 +15,7 @@ mod once;
 mod past;
 mod query;
 mod reader;
+mod reads;
 mod register;
 mod search;
 mod sessions;
@@ -30,7 +31,9 @@ mod value;
 mod watch;
 
 pub use crate::wire::space::{Coordinator, Decision};
-pub use crate::wire::space::{Cursor, Get, Info, Joining, Keeper, Keepers, Once, Options, Order, OutOptions};
+pub use crate::wire::space::{
+    Cursor, Get, Info, Isolation, Joining, Keeper, Keepers, Once, Options, Order, OutOptions,
+};
 pub use crate::wire::space::{PartitionInfo, Replica, RequestId, Seat};
 pub use doubt::InDoubt;
 pub use kept::{GRACE, HERE};
@@ -55,6 +58,7 @@ use kept::Kept;
 use log::Log;
 use offers::Offer;
 use once::Clients;
+use reads::Reads;
 use register::{Interest, Kind, Register};
 use search::Search;
 use signature::POSITIONS;
@@ -128,6 +132,7 @@ pub struct Space {
     leases: BTreeSet<(Duration, u64)>,
     leased: HashMap<u64, Place, RandomState>,
     transactions: HashMap<TransactionId, Transaction, RandomState>,
+    reads_of: Reads,
     session_transactions: HashMap<SessionId, u64, RandomState>,
     users: Users,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
@@ -179,6 +184,7 @@ impl Space {
             leases: BTreeSet::new(),
             leased: HashMap::default(),
             transactions: HashMap::default(),
+            reads_of: Reads::default(),
             session_transactions: HashMap::default(),
             users: Users::default(),
             transaction_deadlines: BTreeSet::new(),
@@ -366,6 +372,7 @@ impl Space {
         let number = held.number;
         let deadline = held.extra.as_ref().and_then(|extra| extra.deadline);
         let place = self.store.insert(held);
+        self.reads_of.on_kept(number);
         if let Some(deadline) = deadline {
             self.leases.insert((deadline, number));
             self.leased.insert(number, place);
@@ -375,6 +382,7 @@ impl Space {
 
     fn withdraw(&mut self, place: Place) -> Held {
         let held = self.store.remove(place);
+        self.reads_of.on_withdrawn(held.number);
         if let Some(deadline) = held.extra.as_ref().and_then(|extra| extra.deadline) {
             self.leases.remove(&(deadline, held.number));
             self.leased.remove(&held.number);

@@ -93,7 +93,7 @@ impl Space {
                 (None, Kind::Reader) => (offer.kind, offer.from) = (Kind::Taker, 0),
                 (taker, Kind::Taker) => return Looked::Done(taker),
                 (Some(watch), Kind::Watch) => self.notify(watch, offer),
-                (Some(reader), Kind::Reader) => self.read_out(reader, &offer.held),
+                (Some(reader), Kind::Reader) => self.read_out(reader, offer),
             }
         }
     }
@@ -138,11 +138,15 @@ impl Space {
     }
 
     /// Who waits to read a tuple gets it.
-    fn read_out(&mut self, reader: u64, held: &Held) {
-        let Some(asker) = self.readers.get(reader).map(|interest| interest.asker) else { return };
+    fn read_out(&mut self, reader: u64, offer: &Offer) {
+        let Some(interest) = self.readers.get(reader) else { return };
+        let (asker, transaction) = (interest.asker, interest.transaction);
+        if offer.by.is_none() {
+            self.note_read(transaction, offer.held.number, offer.place.is_some());
+        }
         self.leave(asker.session, asker.request);
         self.reads += 1;
-        let answer = Ok(held.tuple.clone());
+        let answer = Ok(offer.held.tuple.clone());
         self.commands.push_back(Command::Answer { session: asker.session, request: asker.request, answer });
     }
 }

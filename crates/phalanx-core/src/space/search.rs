@@ -92,6 +92,7 @@ impl Space {
         self.on_tick(now);
         self.check_card(question.asker.session)?;
         self.open_transaction(question.transaction)?;
+        self.check_reads(question.transaction)?;
         let takes = question.get.take && question.transaction.is_none() && question.goal != Goal::Count;
         self.check_unanswered(question.asker, takes)?;
         let get = question.get;
@@ -322,6 +323,8 @@ impl Space {
     fn give(&mut self, place: Place, asker: Asker, take: bool, transaction: Option<TransactionId>) -> Tuple {
         if !take {
             self.reads += 1;
+            let number = self.store.number(place);
+            self.note_read(transaction, number, true);
             return self.store.tuple(place);
         }
         let held = self.withdraw(place);

@@ -16,6 +16,11 @@ impl Taken {
         self.tuples.len()
     }
 
+    /// Whether it took the tuple of a number.
+    pub fn has(&self, number: u64) -> bool {
+        self.tuples.contains_key(&number)
+    }
+
     pub fn push(&mut self, held: Held) {
         self.keys.extend(held.key().map(Box::from));
         self.tuples.insert(held.number, held);

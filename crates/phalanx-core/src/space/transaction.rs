@@ -4,10 +4,10 @@
 use super::doubt::Doubt;
 use super::store::{Held, Place, Store};
 use super::taken::Taken;
-use super::{Coordinator, Once, Space, Tuple};
+use super::{Coordinator, Isolation, Once, Space, Tuple};
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Transaction {
     pub staged: Option<Box<Store>>,
     /// What it took of what was there before.
     pub taken: Taken,
+    /// Numbers of the tuples that it read and others put, where reads are repeatable.
+    pub read: Option<HashSet<u64, RandomState>>,
     /// Who waits under it.
     pub waiters: BTreeSet<u64>,
     /// Whether, and when, a coordinator is asked how the prepared transaction ends.
@@ -108,6 +110,7 @@ impl Space {
         session: SessionId,
         transaction: TransactionId,
         timeout: Duration,
+        isolation: Isolation,
     ) -> Result<(), SpaceError> {
         self.on_tick(now);
         if self.transactions.contains_key(&transaction) || self.ended.committed.contains_key(&transaction) {
@@ -139,6 +142,7 @@ impl Space {
             put_bytes: 0,
             staged: None,
             taken: Taken::default(),
+            read: (isolation == Isolation::RepeatableRead).then(HashSet::default),
             waiters: BTreeSet::new(),
             doubt: None,
         };
@@ -157,7 +161,9 @@ impl Space {
     ) -> Result<(), SpaceError> {
         self.on_tick(now);
         coordinator.as_ref().map_or(Ok(()), Coordinator::check)?;
-        self.check_preparable(self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?)?;
+        let own = self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?;
+        self.check_unchanged(own)?;
+        self.check_preparable(own)?;
         let own = self.transactions.get_mut(&transaction).ok_or(SpaceError::NoTransaction)?;
         if !own.prepared {
             own.prepared = true;
@@ -180,6 +186,7 @@ impl Space {
         if self.ended.committed.get(&transaction) == Some(&true) {
             return Ok(());
         }
+        self.check_unchanged(self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?)?;
         let own = self.end(now, transaction, true).ok_or(SpaceError::NoTransaction)?;
         for held in own.taken.iter() {
             self.let_go(held);
@@ -255,7 +262,7 @@ impl Space {
             return None;
         }
         self.dismiss_waiters(id, SpaceError::NoTransaction);
-        let own = self.transactions.remove(&id)?;
+        let mut own = self.transactions.remove(&id)?;
         self.transaction_deadlines.remove(&(own.deadline, id));
         if let Some(count) = self.session_transactions.get_mut(&own.owner) {
             *count -= 1;
@@ -264,6 +271,9 @@ impl Space {
             }
         }
         own.user.iter().for_each(|user| self.users.transactions.drop_one(user));
+        if let Some(read) = own.read.take() {
+            self.reads_of.forget(read);
+        }
         if let Some(doubt) = &own.doubt {
             self.doubts.remove(&(doubt.ask, id));
         }

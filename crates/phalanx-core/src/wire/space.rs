@@ -113,6 +113,16 @@ pub struct Once {
     pub open_from: u64,
 }
 
+/// What a transaction that commits can rely on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Isolation {
+    /// It has read what was committed.
+    #[default]
+    ReadCommitted,
+    /// Every tuple that it has read is still there, or it took it itself.
+    RepeatableRead,
+}
+
 /// Which of several matching tuples is the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
@@ -217,6 +227,7 @@ pub enum ToSpace {
         request: RequestId,
         transaction: TransactionId,
         timeout: Duration,
+        isolation: Isolation,
     },
     /// Promise that it can be committed, also after this session's end; then the coordinator says how it is to end. Answer:
     /// `Done`.

@@ -361,8 +361,8 @@ impl Opened {
                 self.with(|space, now| space.renew_if(now, number, lease, allows))?;
                 done(request, number)
             }
-            ToSpace::Begin { request, transaction, timeout } => {
-                self.with(|space, now| space.begin(now, self.id, transaction, timeout))?;
+            ToSpace::Begin { request, transaction, timeout, isolation } => {
+                self.with(|space, now| space.begin(now, self.id, transaction, timeout, isolation))?;
                 done(request, 0)
             }
             ToSpace::Prepare { request, transaction, coordinator } => {

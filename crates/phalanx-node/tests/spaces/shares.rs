@@ -4,7 +4,7 @@ use super::common::*;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::{Conflict, Mark};
-use phalanx_core::space::{Options, OutOptions, Pattern, Replica, Seat};
+use phalanx_core::space::{Isolation, Options, OutOptions, Pattern, Replica, Seat};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
@@ -52,7 +52,8 @@ fn one_user_makes_a_share_of_the_spaces() {
 
 fn begin(client: &Client, number: u128) -> Result<(), phalanx_node::space::ClientError> {
     let (transaction, timeout) = (TransactionId(number), Duration::from_secs(600));
-    let asked = client.ask(|request| ToSpace::Begin { request, transaction, timeout }, vec![])?;
+    let isolation = Isolation::ReadCommitted;
+    let asked = client.ask(|request| ToSpace::Begin { request, transaction, timeout, isolation }, vec![])?;
     finish(client, asked).map(drop)
 }
 

@@ -23,7 +23,7 @@ pub use server::{Serving, SpaceServer};
 
 use crate::errors::raise;
 use phalanx_core::error::{EncodingError, SpaceError};
-use phalanx_core::space::{Coordinator, put_record};
+use phalanx_core::space::{Coordinator, Isolation, put_record};
 use pyo3::prelude::*;
 
 /// How the record of an instance of these classes with so many fields begins.
@@ -43,6 +43,11 @@ pub fn to_coordinator((places, space, identity, durable): Decider) -> Coordinato
     Coordinator { places, space, identity, durable }
 }
 
+/// What a transaction can rely on.
+pub fn to_isolation(repeatable: bool) -> Isolation {
+    if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted }
+}
+
 /// Bytes or values that have no place in a tuple.
 pub fn wrong(error: EncodingError) -> PyErr {
     raise("SpaceError", error)
@@ -52,7 +57,7 @@ pub fn wrong(error: EncodingError) -> PyErr {
 pub fn failed(error: SpaceError) -> PyErr {
     let class = match &error {
         SpaceError::Full { .. } => "SpaceFullError",
-        SpaceError::NoTransaction | SpaceError::Prepared => "TransactionError",
+        SpaceError::NoTransaction | SpaceError::Prepared | SpaceError::ReadChanged => "TransactionError",
         SpaceError::TimedOut => "SpaceTimeoutError",
         SpaceError::Forbidden(_) => "AccessError",
         SpaceError::Uncertain(_) => "SpaceLostError",

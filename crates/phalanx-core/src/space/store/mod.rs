@@ -208,6 +208,11 @@ impl Store {
         self.partitions[place.partition as usize].slab().tuple(place.slot)
     }
 
+    /// The number of the tuple at a place.
+    pub fn number(&self, place: Place) -> u64 {
+        self.partitions[place.partition as usize].slab().number(place.slot)
+    }
+
     /// What the tuple at a place has beside its fields, if it has something.
     pub fn extra_mut(&mut self, place: Place) -> Option<&mut Extra> {
         self.partitions[place.partition as usize].extra_mut(place.slot)

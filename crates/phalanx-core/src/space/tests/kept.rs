@@ -271,7 +271,7 @@ fn no_more_is_put_at_once_than_a_log_takes() {
     bench.space.keep_changes(EPOCH, 4000);
     let (now, long) = (bench.now, str(&"x".repeat(900)));
     let id = TransactionId(1);
-    bench.space.begin(now, SessionId(1), id, Duration::from_secs(5)).unwrap();
+    bench.space.begin(now, SessionId(1), id, Duration::from_secs(5), Isolation::ReadCommitted).unwrap();
     let mut out = |number: usize, id| {
         let tuples = vec![Tuple::of(std::slice::from_ref(&long)); number];
         bench.space.out(now, &tuples, &OutOptions::default(), id)

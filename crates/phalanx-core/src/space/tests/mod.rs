@@ -3,6 +3,7 @@
 mod kept;
 mod model;
 mod once;
+mod reads;
 mod sessions;
 mod steps;
 mod store;

@@ -420,7 +420,13 @@ impl Pair {
                     self.model.ended.remove(&id);
                 }
                 let id_there = TransactionId(self.begun[&id]);
-                let done = self.bench.space.begin(now, SessionId(session), id_there, Duration::from_secs(seconds));
+                let done = self.bench.space.begin(
+                    now,
+                    SessionId(session),
+                    id_there,
+                    Duration::from_secs(seconds),
+                    Isolation::ReadCommitted,
+                );
                 assert_eq!(done.is_ok(), !self.model.under.contains_key(&id));
                 let deadline = self.model.now + seconds;
                 let new = Under { session, deadline, prepared: false, staged: vec![], taken: vec![] };

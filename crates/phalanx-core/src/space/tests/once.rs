@@ -97,7 +97,7 @@ fn a_commit_that_is_repeated_tells_its_outcome_also_in_the_next_engine() {
     bench.space.remember_client(SESSION, CLIENT);
     let (session, second) = (SessionId(1), Duration::from_secs(1));
     for number in 0..3 {
-        bench.space.begin(bench.now, session, TransactionId(number), second).unwrap();
+        bench.space.begin(bench.now, session, TransactionId(number), second, Isolation::ReadCommitted).unwrap();
         let tuple = [Tuple::of(&[Value::Int(number as i64)])];
         bench.space.out(bench.now, &tuple, &OutOptions::default(), Some(TransactionId(number))).unwrap();
     }

@@ -78,7 +78,7 @@ fn who_goes_by_another_card_is_told_so_and_waits_no_longer() {
     bench.wait(asker(3, 1), &like(&[Some(int(2))]), &taking(), 9);
     for session in [1, 3] {
         let (transaction, minute) = (TransactionId(session.into()), Duration::from_secs(60));
-        bench.space.begin(now, SessionId(session), transaction, minute).unwrap();
+        bench.space.begin(now, SessionId(session), transaction, minute, Isolation::ReadCommitted).unwrap();
         bench.space.out(now, &[Tuple::of(&[int(9)])], &OutOptions::default(), Some(transaction)).unwrap();
     }
     assert_eq!(bench.space.replace_card(now, card("b"), b"a"), Ok(true));

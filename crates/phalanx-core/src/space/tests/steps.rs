@@ -188,7 +188,7 @@ fn a_search_ends_with_its_time_its_session_and_its_transaction() {
     bench.space.end_session(bench.now, SessionId(2));
     assert_eq!((bench.count(&like(&[None])), bench.space.searches.len()), (40, 0));
     let one = TransactionId(1);
-    bench.space.begin(bench.now, SessionId(3), one, Duration::from_secs(9)).unwrap();
+    bench.space.begin(bench.now, SessionId(3), one, Duration::from_secs(9), Isolation::ReadCommitted).unwrap();
     (0..40).for_each(|number| {
         bench.space.out(bench.now, &[Tuple::of(&[int(number)])], &OutOptions::default(), Some(one)).unwrap();
     });

@@ -166,7 +166,10 @@ fn who_puts_what_it_reads_comes_to_an_end() {
         for under in [None, Some(TransactionId(1))] {
             let mut bench = Bench::new();
             (0..10).for_each(|number| bench.out(&[int(number)]));
-            bench.space.begin(bench.now, SessionId(1), TransactionId(1), Duration::from_secs(9)).unwrap();
+            bench
+                .space
+                .begin(bench.now, SessionId(1), TransactionId(1), Duration::from_secs(9), Isolation::ReadCommitted)
+                .unwrap();
             bench.space.out(bench.now, &[Tuple::of(&[int(10)])], &OutOptions::default(), under).unwrap();
             let mut get = Get { limit: 2, order: Some(order), ..Get::default() };
             let mut found = 0;

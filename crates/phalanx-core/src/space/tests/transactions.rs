@@ -9,7 +9,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn begun() -> Bench {
     let mut bench = Bench::new();
     bench.out(&[str("old")]);
-    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
     bench.space.out(bench.now, &[Tuple::of(&[str("new")])], &OutOptions::default(), Some(ONE)).unwrap();
     let taken = bench.space.find(bench.now, local(), &like(&[Some(str("old"))]), &taking(), Some(ONE)).unwrap();
     assert!(taken.is_some());
@@ -122,13 +122,16 @@ fn a_coordinator_says_how_it_ended_or_that_it_cannot_know() {
     assert_eq!(decision(&mut bench, 1, 9), Decision::Open);
     bench.space.commit(bench.now, ONE).unwrap();
     assert_eq!(decision(&mut bench, 1, 9), Decision::Committed);
-    bench.space.begin(bench.now, SessionId(2), TransactionId(2), MINUTE).unwrap();
+    bench.space.begin(bench.now, SessionId(2), TransactionId(2), MINUTE, Isolation::ReadCommitted).unwrap();
     bench.space.end_session(bench.now, SessionId(2));
     assert_eq!(decision(&mut bench, 2, 9), Decision::Aborted);
     assert_eq!(decision(&mut bench, 3, 9), Decision::Aborted);
     bench.pass(100);
     for number in 0..MOST_ENDED as u128 {
-        bench.space.begin(bench.now, SessionId(3), TransactionId(10 + number), MINUTE).unwrap();
+        bench
+            .space
+            .begin(bench.now, SessionId(3), TransactionId(10 + number), MINUTE, Isolation::ReadCommitted)
+            .unwrap();
         bench.space.commit(bench.now, TransactionId(10 + number)).unwrap();
     }
     // Those, a hundred seconds ago, are forgotten: it would be remembered if it had ended after that.
@@ -140,7 +143,7 @@ fn a_coordinator_says_how_it_ended_or_that_it_cannot_know() {
 fn a_promise_is_kept_for_an_hour_while_who_decides_cannot_be_asked_and_says_how_old_it_is_after_a_restart() {
     let mut bench = Bench::new();
     bench.space.keep_changes(1_000_000_000, u64::MAX);
-    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
     bench.space.out(bench.now, &[Tuple::of(&[str("new")])], &OutOptions::default(), Some(ONE)).unwrap();
     bench.space.prepare(bench.now, ONE, Some(coordinator())).unwrap();
     let kept = bench.space.take_changes();
@@ -176,7 +179,7 @@ fn the_key_of_a_tuple_can_be_given_to_another_one() {
     for commits in [true, false] {
         let mut bench = Bench::new();
         bench.out_with(&[int(1)], keyed()).unwrap();
-        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
         bench.space.find(bench.now, local(), &like(&[None]), &taking(), Some(ONE)).unwrap().unwrap();
         bench.space.out(bench.now, &[Tuple::of(&[int(2)])], &keyed(), Some(ONE)).unwrap();
         let again = bench.space.out(bench.now, &[Tuple::of(&[int(3)])], &keyed(), Some(ONE));
@@ -195,7 +198,7 @@ fn the_key_of_a_tuple_can_be_given_to_another_one() {
 #[test]
 fn who_waits_under_a_transaction_gets_what_it_puts_or_its_end() {
     let mut bench = Bench::new();
-    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
     let wait = |bench: &mut Bench, request, name: &str| {
         let template = like(&[Some(str(name))]);
         bench.space.wait(bench.now, asker(1, request), &template, &taking(), None, Some(ONE))
@@ -215,7 +218,7 @@ fn who_waits_under_a_transaction_gets_what_it_puts_or_its_end() {
 fn pages_of_a_transaction_begin_with_what_it_put() {
     let mut bench = Bench::new();
     (0..5).for_each(|number| bench.out(&[int(number)]));
-    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
     for number in 5..10 {
         bench.space.out(bench.now, &[Tuple::of(&[int(number)])], &OutOptions::default(), Some(ONE)).unwrap();
     }
@@ -239,9 +242,12 @@ fn pages_of_a_transaction_begin_with_what_it_put() {
 #[test]
 fn transactions_count_against_the_limits() {
     let mut bench = Bench::with(Options { most_tuples: 2, most_transactions: 1, ..Options::default() });
-    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
-    assert_eq!(bench.space.begin(bench.now, SessionId(1), ONE, MINUTE), Err(SpaceError::NumberTaken));
-    let second = bench.space.begin(bench.now, SessionId(1), TransactionId(2), MINUTE);
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
+    assert_eq!(
+        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted),
+        Err(SpaceError::NumberTaken)
+    );
+    let second = bench.space.begin(bench.now, SessionId(1), TransactionId(2), MINUTE, Isolation::ReadCommitted);
     assert!(matches!(second, Err(SpaceError::Full { most: 1, .. })));
     let put =
         |bench: &mut Bench| bench.space.out(bench.now, &[Tuple::of(&[int(1)])], &OutOptions::default(), Some(ONE));
@@ -256,7 +262,7 @@ fn what_an_abort_brings_back_finds_its_places_in_a_few_steps() {
     const MANY: i64 = 30_000;
     let mut bench = Bench::with(Options { indexes: vec![vec![0]], ..Options::default() });
     (0..MANY).for_each(|number| bench.out(&[int(number % 7), int(number), int(number % 3)]));
-    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+    bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
     // All between others that stay, in lists of the index too.
     let template = like(&[None, None, Some(int(1))]);
     let fifo = Get { order: Some(Order::Fifo), limit: MANY as u32, page_bytes: u64::MAX, ..taking() };
@@ -282,7 +288,7 @@ fn a_transaction_takes_what_it_put_in_every_order() {
     const MANY: i64 = 50_000;
     for (order, first) in [(Order::Any, 0), (Order::Fifo, 0), (Order::Lifo, MANY - 1), (Order::Priority, MANY / 2)] {
         let mut bench = Bench::new();
-        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE).unwrap();
+        bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
         let tuples: Vec<Tuple> = (0..MANY).map(|number| Tuple::of(&[int(number)])).collect();
         let (lower, upper) = tuples.split_at(MANY as usize / 2);
         for (tuples, priority) in [(lower, 1), (upper, 2)] {
@@ -300,15 +306,21 @@ fn a_transaction_takes_what_it_put_in_every_order() {
 #[test]
 fn one_session_leaves_transactions_for_others() {
     let mut bench = Bench::with(Options { most_transactions: 80, ..Options::default() });
-    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    let mut begin = |session, id| {
+        bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE, Isolation::ReadCommitted)
+    };
     (0..10).for_each(|id| begin(1, id).unwrap());
     assert!(matches!(begin(1, 10), Err(SpaceError::Full { most: 10, .. })));
     assert_eq!(begin(2, 10), Ok(()));
     bench.space.abort(bench.now, TransactionId(3)).unwrap();
-    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    let mut begin = |session, id| {
+        bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE, Isolation::ReadCommitted)
+    };
     assert_eq!(begin(1, 11), Ok(()));
     assert!(begin(1, 12).is_err());
     bench.space.end_session(bench.now, SessionId(1));
-    let mut begin = |session, id| bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE);
+    let mut begin = |session, id| {
+        bench.space.begin(bench.now, SessionId(session), TransactionId(id), MINUTE, Isolation::ReadCommitted)
+    };
     (20..30).for_each(|id| begin(1, id).unwrap());
 }

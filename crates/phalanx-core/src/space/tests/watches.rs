@@ -98,7 +98,7 @@ fn a_commit_is_an_event_and_a_return_is_none() {
     bench.out(&[str("a"), int(1)]);
     watch(&mut bench, 1, "a", None);
     let id = TransactionId(1);
-    bench.space.begin(bench.now, SessionId(2), id, Duration::from_secs(9)).unwrap();
+    bench.space.begin(bench.now, SessionId(2), id, Duration::from_secs(9), Isolation::ReadCommitted).unwrap();
     bench.space.out(bench.now, &[Tuple::of(&[str("a"), int(2)])], &OutOptions::default(), Some(id)).unwrap();
     assert_eq!(events(&mut bench), []);
     bench.space.commit(bench.now, id).unwrap();

@@ -9,7 +9,7 @@ use super::encode::Encoding;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
-use super::{Decider, failed, info, to_coordinator};
+use super::{Decider, failed, info, to_coordinator, to_isolation};
 use crate::errors::{identity, raise};
 use crate::grid::to_member;
 use phalanx_core::error::SpaceError;
@@ -307,11 +307,11 @@ impl LocalSpace {
         }
     }
 
-    #[pyo3(signature = (transaction, timeout, /))]
-    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64) -> PyResult<()> {
-        let timeout = to_duration(timeout, "timeout=")?;
-        let session = self.session;
-        self.change(py, |locked, now| locked.engine().begin(now, session, TransactionId(transaction), timeout))?
+    #[pyo3(signature = (transaction, timeout, repeatable, /))]
+    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64, repeatable: bool) -> PyResult<()> {
+        let (timeout, isolation) = (to_duration(timeout, "timeout=")?, to_isolation(repeatable));
+        let (session, transaction) = (self.session, TransactionId(transaction));
+        self.change(py, |locked, now| locked.engine().begin(now, session, transaction, timeout, isolation))?
             .map_err(failed)
     }
 

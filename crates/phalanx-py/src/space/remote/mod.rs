@@ -10,7 +10,7 @@ use super::encode::{Encoding, encode_tuple};
 use super::info;
 use super::local::FORKS;
 use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
-use super::{Decider, to_coordinator};
+use super::{Decider, to_coordinator, to_isolation};
 use crate::errors::{identity, raise};
 use crate::grid::to_member;
 use crate::policy::Words;
@@ -367,10 +367,11 @@ impl RemoteSpace {
         }
     }
 
-    #[pyo3(signature = (transaction, timeout, /))]
-    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64) -> PyResult<()> {
+    #[pyo3(signature = (transaction, timeout, repeatable, /))]
+    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64, repeatable: bool) -> PyResult<()> {
         let (timeout, transaction) = (to_duration(timeout, "timeout=")?, TransactionId(transaction));
-        self.order(py, |request| ToSpace::Begin { request, transaction, timeout })
+        let isolation = to_isolation(repeatable);
+        self.order(py, |request| ToSpace::Begin { request, transaction, timeout, isolation })
     }
 
     #[pyo3(signature = (transaction, coordinator = None, /))]
