@@ -31,21 +31,37 @@ mod with_eventfd {
             let _ = write(&self.counter, &1u64.to_ne_bytes()); // full: it was woken often enough
         }
 
+        /// Waits up to `patience` to be woken.
+        pub fn wait(&self, patience: Duration) {
+            let mut places = [PollFd::new(&self.counter, PollFlags::IN)];
+            if poll(&mut places, Some(&timespec(patience))).is_ok_and(|ready| ready > 0) {
+                self.forget();
+            }
+        }
+
         /// Waits up to `patience` for something to read or to be woken; whether there is something to read.
         pub(crate) fn wait_beside(&self, socket: &Socket, patience: Duration) -> io::Result<bool> {
-            let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
             let mut places = [PollFd::new(&socket.raw, PollFlags::IN), PollFd::new(&self.counter, PollFlags::IN)];
-            match poll(&mut places, Some(&patience)) {
+            match poll(&mut places, Some(&timespec(patience))) {
                 Ok(_) => {}
                 Err(Errno::INTR) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
             let [is_readable, is_woken] = places.map(|place| !place.revents().is_empty());
             if is_woken {
-                let _ = read(&self.counter, &mut [0; 8]);
+                self.forget();
             }
             Ok(is_readable)
         }
+
+        /// The wake-ups so far end no wait any more.
+        fn forget(&self) {
+            let _ = read(&self.counter, &mut [0; 8]);
+        }
+    }
+
+    fn timespec(time: Duration) -> Timespec {
+        Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() }
     }
 
     #[cfg(test)]
@@ -65,6 +81,16 @@ mod with_eventfd {
                 waker.wake();
                 assert!(!waiting.join().unwrap());
             });
+        }
+
+        #[test]
+        fn a_wait_without_a_socket_ends_once_too() {
+            let waker = Waker::new().unwrap();
+            waker.wake();
+            waker.wait(LONG);
+            let began = std::time::Instant::now();
+            waker.wait(Duration::from_millis(5));
+            assert!(began.elapsed() >= Duration::from_millis(5));
         }
 
         #[test]

@@ -21,6 +21,10 @@ const QUIET: u32 = 5;
 /// Between two looks of the control thread while another thread reads and the link is not deaf yet, or not any more.
 const A_MOMENT: Duration = Duration::from_micros(50);
 
+/// Between two looks of a reader of the mailbox while the control thread reads something long.
+#[cfg(target_os = "linux")]
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
 /// A recruited interpreter's link and hold.
 pub(super) struct Seat {
     pub id: InterpreterId,
@@ -100,9 +104,17 @@ impl Seat {
     /// control thread tells of the end.
     #[cfg(target_os = "linux")]
     pub fn read_for(&self, mailbox: &Mailbox, patience: Duration, mut on_frame: impl FnMut(Frame)) {
-        let Some(mut reading) = try_lock(&self.reading) else { return };
         let Some(waker) = mailbox.begin_reading() else { return };
         let end = Instant::now() + patience;
+        let mut pause = A_MOMENT;
+        let mut reading = loop {
+            match try_lock(&self.reading) {
+                Some(reading) => break reading,
+                None if mailbox.calls_reader() || Instant::now() >= end => return mailbox.end_reading(),
+                None => waker.wait(pause), // the control thread may have the outcome, or have read something before it
+            }
+            pause = LONGEST_PAUSE.min(2 * pause);
+        };
         // Bytes wake this thread only.
         self.read(&mut reading, |_| self.link.listen(false).map_err(LinkError::from));
         while !mailbox.calls_reader() && !self.link.is_closed() {
@@ -164,5 +176,46 @@ impl Seat {
             (None, LinkError::Failed(error)) => Cause::Died { how: error.to_string() },
             (None, LinkError::Ended | LinkError::Closed) => cause,
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::manager::tests::Held;
+    use phalanx_core::level::{Levels, Mark};
+    use phalanx_core::wire::{FromInterpreter, encode};
+    use phalanx_net::socket::Socket;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_reader_waits_for_the_control_thread_to_let_go_of_the_link() {
+        let (ours, theirs) = Socket::pair().unwrap();
+        let (link, reader) = Link::new(ours, None, 1 << 20).unwrap();
+        let (far, _far_reader) = Link::new(theirs, None, 1 << 20).unwrap();
+        let agreed = Agreed { levels: Levels::all(Level::Clear), why: Default::default(), weaker: [false; 3] };
+        let (name, machine) = ("here/1".into(), "here".into());
+        let recruit = Recruit { link, reader, name, machine, agreed, hold: Box::new(Held) };
+        let (seat, mailbox) = (Seat::new(InterpreterId(1), recruit), Mailbox::default());
+        let control = lock(&seat.reading); // reads something just now
+        thread::scope(|scope| {
+            let taking = scope.spawn(|| {
+                let mut read = 0;
+                seat.read_for(&mailbox, LONG, |_| {
+                    read += 1;
+                    mailbox.nudge();
+                });
+                read
+            });
+            let began = Instant::now();
+            while !mailbox.has_reader() && !taking.is_finished() {
+                assert!(began.elapsed() < LONG, "no reader waits in the link");
+                thread::yield_now();
+            }
+            drop(control);
+            far.send(Mark::None, encode(&FromInterpreter::Beat, 0), Vec::new()).expect("is sent");
+            assert_eq!(taking.join().unwrap(), 1);
+        });
     }
 }

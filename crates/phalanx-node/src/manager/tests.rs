@@ -47,7 +47,7 @@ impl Source for Threads {
     }
 }
 
-struct Held;
+pub(super) struct Held;
 
 impl Hold for Held {
     fn end(&mut self) {}
