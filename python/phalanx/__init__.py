@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SpaceLostError,
         SpaceTimeoutError,
         StagingError,
+        TransactionConflictError,
         TransactionError,
         TransferError,
     )
@@ -70,8 +71,8 @@ _HOMES = {
     "errors": (
         "AccessError ContractError ContractWarning CulpritError IdentityError InitializerError LaunchError LostError "
         "PhalanxError PolicyError ProfileError ProgramError RanksError RanksTimeoutError RecruitError RemoteError "
-        "RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError StagingError TransactionError "
-        "TransferError"
+        "RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError StagingError "
+        "TransactionConflictError TransactionError TransferError"
     ),
     "files": "Files",
     "hosts": "Hosts",
@@ -143,6 +144,7 @@ __all__ = [
     "SyncReport",
     "Throughput",
     "Transaction",
+    "TransactionConflictError",
     "TransactionError",
     "TransferError",
     "bsprun",

@@ -176,3 +176,7 @@ class SpaceTimeoutError(SpaceError, TimeoutError):
 
 class TransactionError(SpaceError):
     """The transaction has ended: by its timeout, by the end of its owner, or because it was committed or aborted."""
+
+
+class TransactionConflictError(TransactionError):
+    """Others have changed what the transaction relies on, and nothing of it has happened: begin it again."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import phalanx as px
 import pytest
@@ -30,6 +32,13 @@ def pair(request: pytest.FixtureRequest, servers: Servers) -> Iterator[tuple[px.
         yield one, other
 
 
+def until_is(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def both_read_and_each_takes_one(pair: tuple[px.Space, px.Space], isolation: px.space.Isolation) -> list[bool]:
     """Whether the first one, and then the second one, has committed."""
     one, other = pair
@@ -45,7 +54,7 @@ def both_read_and_each_takes_one(pair: tuple[px.Space, px.Space], isolation: px.
     for transaction in transactions:
         try:
             transaction.commit()
-        except px.TransactionError:
+        except px.TransactionConflictError:
             committed.append(False)
         else:
             committed.append(True)
@@ -70,7 +79,7 @@ def test_a_refused_transaction_has_done_nothing(pair: tuple[px.Space, px.Space])
     assert other.in_("taken", int, transaction=transaction)
     other.out("put", 3, transaction=transaction)
     assert one.in_("read", int) == ("read", 1)  # somebody else
-    with pytest.raises(px.TransactionError, match="has read was taken meanwhile: begin it again"):
+    with pytest.raises(px.TransactionConflictError, match="is not there any more: begin it again"):
         transaction.commit()
     assert other.rdp("taken", int) == ("taken", 2)
     assert other.rdp("put", int) is None
@@ -97,13 +106,14 @@ def test_of_many_at_once_one_stays(pair: tuple[px.Space, px.Space]) -> None:
                     there = [who for who in places if places[who].rdp(who, str, transaction=transaction)]
                     if len(there) == 2 and places[name].inp(name, str, transaction=transaction):
                         away = name
-            except px.TransactionError:
+            except px.TransactionConflictError:
                 continue
             if away:
                 committed.append(seed)
                 gone.add(away)
                 if len(gone) == 2:
                     both_gone.append(seed)
+                time.sleep(0.001)  # so that others could see it
                 gone.remove(away)
                 places[away].out(away, "on call")
 
@@ -116,6 +126,42 @@ def test_of_many_at_once_one_stays(pair: tuple[px.Space, px.Space]) -> None:
     assert committed
     assert not both_gone
     assert [one.count("ada", str), other.count("bob", str)] == [1, 1]
+
+
+def test_who_counts_has_read(pair: tuple[px.Space, px.Space]) -> None:
+    one, other = pair
+    one.out("ada", "on call")
+    other.out("bob", "on call")
+    transaction = px.Transaction(*{one, other}, isolation="repeatable read")
+    assert one.count("ada", str, transaction=transaction) == 1
+    other.out("alone", transaction=transaction)
+    assert one.in_("ada", str)  # somebody else
+    with pytest.raises(px.TransactionConflictError):
+        transaction.commit()
+    assert other.rdp("alone") is None
+
+
+def have_waiters(space: px.Space, threads: int) -> bool:
+    """Whether so many threads wait at both members."""
+    info = space.info()
+    return info.takers + info.readers == 2 * threads
+
+
+def test_who_waits_for_a_tuple_to_take_relies_on_no_other(servers: Servers) -> None:
+    with px.Space([servers.start(name) for name in "ab"], placement="hash(0)") as space:
+        transaction = px.Transaction(space, isolation="repeatable read")
+        taken: list[object] = []
+        for waiting, own in enumerate((None, transaction)):
+            taking = partial(space.in_, str, 1, timeout=PATIENCE, transaction=own)
+            thread = threading.Thread(target=lambda taking=taking: taken.append(taking()))
+            thread.start()
+            until_is(partial(have_waiters, space, waiting + 1))
+        space.out("first", 1)  # both see it, and one of them gets it
+        until_is(lambda: taken == [("first", 1)])
+        space.out("second", 1)
+        thread.join(PATIENCE)
+        assert taken == [("first", 1), ("second", 1)]
+        transaction.commit()
 
 
 def test_an_unknown_isolation_is_refused() -> None:

@@ -52,8 +52,8 @@ pub enum SpaceError {
     NoTransaction,
     #[error("the transaction is prepared: it can only be committed or aborted")]
     Prepared,
-    /// Of a transaction with repeatable reads, which is still open.
-    #[error("a tuple that the transaction has read was taken meanwhile: begin it again")]
+    /// Of a transaction with repeatable reads.
+    #[error("a tuple that the transaction has read is not there any more: begin it again")]
     ReadChanged,
     #[error("a transaction, request or watch of this number is already there")]
     NumberTaken,

@@ -24,6 +24,10 @@ lifo = Selector("lifo")
 priority = Selector("priority")
 
 
+#: For our own use: a transaction does not rely on what is found.
+peek = Selector("peek")
+
+
 def key(value: Any) -> Selector:
     """The one tuple that was put with ``key=value``."""
     return Selector("key", value)

@@ -23,7 +23,7 @@ from phalanx.space._engine import Coordinator, Cursor, Engine, Fields, Outcome
 from phalanx.space._members import Members
 from phalanx.space._merged import MergedEvents
 from phalanx.space._placement import Placement
-from phalanx.space._select import Selector
+from phalanx.space._select import Selector, peek
 from phalanx.space._success import Success
 from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
@@ -234,7 +234,8 @@ class Spread:
             rest = left(until)
             if found is not None or rest == 0:
                 return found
-            seen = self._ask(request._replace(take=False, timeout=rest), members, ctrl_c)
+            look = request._replace(take=False, select=(*request.select, peek), timeout=rest)
+            seen = self._ask(look, members, ctrl_c)
             if seen is None:
                 return None
             members = [seen[0], *(at for at in members if at != seen[0])]

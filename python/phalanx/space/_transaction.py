@@ -36,8 +36,8 @@ class Transaction:
         Seconds after which it is aborted.
     isolation : {"read committed", "repeatable read"}
         "read committed": others may take what it has only read. "repeatable read": it commits only if every tuple that
-        it has read is still there, or was taken by the transaction itself. Otherwise :meth:`commit` raises
-        TransactionError, and the transaction is to be made again from its beginning. No lock is held, so no two
+        it has read or counted is still there, or was taken by the transaction itself. Otherwise :meth:`commit` raises
+        TransactionConflictError, and the transaction is to be made again from its beginning. No lock is held, so no two
         transactions wait for each other. With either one, a tuple may be put that it has looked for in vain.
 
     Raises
@@ -89,10 +89,10 @@ class Transaction:
         return self._number
 
     def commit(self) -> None:
-        """Makes all of it happen. Raises TransactionError if it has ended before, or if what it has read was taken
-        (see ``isolation``), and then nothing has happened;
-        SpaceLostError where the space that decides is lost meanwhile, and does not come back within ten seconds: the
-        other spaces ask it then."""
+        """Makes all of it happen. Raises TransactionError if it has ended before; TransactionConflictError if what it
+        has read is not there any more (see ``isolation``), and then nothing has happened; SpaceLostError where the
+        space that decides is lost meanwhile, and does not come back within ten seconds: the other spaces ask it then.
+        """
         if self._ended:
             raise TransactionError("this transaction has ended")
         with Uninterrupted() as ctrl_c:

@@ -141,7 +141,7 @@ impl Space {
     fn read_out(&mut self, reader: u64, offer: &Offer) {
         let Some(interest) = self.readers.get(reader) else { return };
         let (asker, transaction) = (interest.asker, interest.transaction);
-        if offer.by.is_none() {
+        if offer.by.is_none() && !interest.peeks {
             self.note_read(transaction, offer.held.number, offer.place.is_some());
         }
         self.leave(asker.session, asker.request);

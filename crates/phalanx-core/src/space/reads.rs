@@ -9,10 +9,16 @@ use crate::error::SpaceError;
 use crate::ids::TransactionId;
 use hashbrown::{HashMap, HashSet};
 use std::hash::RandomState;
+use std::sync::Arc;
 
-/// Tuples that one transaction can read, and all together: each takes some 50 bytes here until the transactions end.
+/// Tuples that one transaction can read, all of one user, and all together: each takes some 50 bytes here until the
+/// transactions end.
 const MOST_READ: usize = 1 << 16;
+const MOST_READ_BY_ONE: usize = 1 << 18;
 const MOST_READ_BY_ALL: usize = 1 << 20;
+
+/// A server knows its users; all others are one.
+type User = Option<Arc<str>>;
 
 /// Tuples that open transactions have read, by number.
 #[derive(Debug, Default)]
@@ -21,7 +27,8 @@ pub(super) struct Reads {
     readers: HashMap<u64, u32, RandomState>,
     /// Those of them that all may not see now: they were taken, or their lease has ended.
     absent: HashSet<u64, RandomState>,
-    /// The sum over the transactions.
+    /// The sum over the transactions of each user, and of all.
+    of_user: HashMap<User, usize, RandomState>,
     count: usize,
 }
 
@@ -45,14 +52,28 @@ impl Reads {
         self.readers.is_empty() && self.absent.is_empty() && self.count == 0
     }
 
-    fn add(&mut self, number: u64) {
+    fn add(&mut self, user: &User, number: u64) {
         *self.readers.entry(number).or_default() += 1;
         self.count += 1;
+        match self.of_user.get_mut(user) {
+            Some(count) => *count += 1,
+            None => drop(self.of_user.insert(user.clone(), 1)),
+        }
     }
 
     /// A transaction has ended that had read these tuples.
-    pub fn forget(&mut self, numbers: HashSet<u64, RandomState>) {
+    pub fn forget(&mut self, user: &User, numbers: HashSet<u64, RandomState>) {
         self.count -= numbers.len();
+        if self.count == 0 {
+            *self = Reads::default(); // also the memory that many took
+            return;
+        }
+        if let Some(count) = self.of_user.get_mut(user) {
+            *count -= numbers.len();
+            if *count == 0 {
+                self.of_user.remove(user);
+            }
+        }
         for number in numbers {
             let Some(readers) = self.readers.get_mut(&number) else { continue };
             *readers -= 1;
@@ -67,34 +88,43 @@ impl Reads {
 impl Space {
     /// A transaction has read a tuple that others may take; `is_stored`: it is where all can see it.
     pub(super) fn note_read(&mut self, transaction: Option<TransactionId>, number: u64, is_stored: bool) {
-        let own = transaction.and_then(|id| self.transactions.get_mut(&id));
-        let Some(read) = own.and_then(|own| own.read.as_mut()) else { return };
+        let Some(own) = transaction.and_then(|id| self.transactions.get_mut(&id)) else { return };
+        let Some(read) = &mut own.read else { return };
         if read.insert(number) {
-            self.reads_of.add(number);
+            self.reads_of.add(&own.user, number);
         }
         if !is_stored {
             self.reads_of.on_withdrawn(number);
         }
     }
 
-    /// Whether a transaction may read more. A page that is begun may go beyond the limit.
+    /// Whether a transaction relies on what it reads.
+    pub(super) fn keeps_reads(&self, transaction: Option<TransactionId>) -> bool {
+        transaction.and_then(|id| self.transactions.get(&id)).is_some_and(|own| own.read.is_some())
+    }
+
+    /// Whether a transaction may read more. A page, or a step of a count, that is begun may go beyond the limit.
     pub(super) fn check_reads(&self, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
-        let own = transaction.and_then(|id| self.transactions.get(&id));
-        let Some(read) = own.and_then(|own| own.read.as_ref()) else { return Ok(()) };
-        let full = |what: &str, most: usize| Err(SpaceError::Full { what: what.into(), most: most as u64 });
-        if read.len() >= MOST_READ {
-            return full("tuples read in one transaction with repeatable reads", MOST_READ);
-        }
-        match self.reads_of.count >= MOST_READ_BY_ALL {
-            true => full("tuples read in transactions with repeatable reads", MOST_READ_BY_ALL),
-            false => Ok(()),
+        let Some(own) = transaction.and_then(|id| self.transactions.get(&id)) else { return Ok(()) };
+        let Some(read) = &own.read else { return Ok(()) };
+        let of_user = self.reads_of.of_user.get(&own.user).copied().unwrap_or_default();
+        let shares = [
+            (read.len(), "tuples read in one transaction with repeatable reads", MOST_READ),
+            (of_user, "tuples read in one user's transactions with repeatable reads", MOST_READ_BY_ONE),
+            (self.reads_of.count, "tuples read in transactions with repeatable reads", MOST_READ_BY_ALL),
+        ];
+        match shares.into_iter().find(|(count, _, most)| count >= most) {
+            Some((_, what, most)) => Err(SpaceError::Full { what: what.into(), most: most as u64 }),
+            None => Ok(()),
         }
     }
 
     /// Fails where something that a transaction has read is not there any more, and was not taken by the transaction itself.
     pub(super) fn check_unchanged(&self, own: &Transaction) -> Result<(), SpaceError> {
-        let is_gone = |number: &u64| self.reads_of.absent.contains(number) && !own.taken.has(*number);
-        match !own.prepared && own.read.iter().flatten().any(is_gone) {
+        let Some(read) = own.read.as_ref().filter(|_| !own.prepared) else { return Ok(()) };
+        let absent = &self.reads_of.absent;
+        let (fewer, more) = if read.len() < absent.len() { (read, absent) } else { (absent, read) };
+        match fewer.iter().any(|number| more.contains(number) && !own.taken.has(*number)) {
             true => Err(SpaceError::ReadChanged),
             false => Ok(()),
         }

@@ -31,6 +31,8 @@ pub struct Interest {
     /// What this transaction put is of interest too.
     pub transaction: Option<TransactionId>,
     pub deadline: Option<Duration>,
+    /// The transaction does not rely on what is found.
+    pub peeks: bool,
 }
 
 impl Interest {

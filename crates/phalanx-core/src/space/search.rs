@@ -92,7 +92,9 @@ impl Space {
         self.on_tick(now);
         self.check_card(question.asker.session)?;
         self.open_transaction(question.transaction)?;
-        self.check_reads(question.transaction)?;
+        if !question.get.take {
+            self.check_reads(question.transaction)?;
+        }
         let takes = question.get.take && question.transaction.is_none() && question.goal != Goal::Count;
         self.check_unanswered(question.asker, takes)?;
         let get = question.get;
@@ -106,10 +108,14 @@ impl Space {
             count: 0,
         };
         match self.step(question, &mut progress) {
-            Some(Outcome::Waits) if question.is_over(now) => Err(SpaceError::TimedOut),
-            Some(Outcome::Waits) => self.begin_waiting(question).map(|()| Outcome::Waits),
-            Some(outcome) => Ok(outcome),
-            None => self.put_off(now, question, progress),
+            Ok(Some(Outcome::Waits)) if question.is_over(now) => Err(SpaceError::TimedOut),
+            Ok(Some(Outcome::Waits)) => self.begin_waiting(question).map(|()| Outcome::Waits),
+            Ok(Some(outcome)) => Ok(outcome),
+            Ok(None) => self.put_off(now, question, progress),
+            Err(error) => {
+                self.forget(question.transaction, progress);
+                Err(error)
+            }
         }
     }
 
@@ -140,9 +146,16 @@ impl Space {
         }
         let Search { template, get, transaction, goal, progress, .. } = &mut search;
         let question = Question { asker, template, get, transaction: *transaction, goal: *goal };
-        let Some(outcome) = self.step(&question, progress) else {
-            self.searches.insert(asked, search);
-            return Ok(Outcome::GoesOn);
+        let outcome = match self.step(&question, progress) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => {
+                self.searches.insert(asked, search);
+                return Ok(Outcome::GoesOn);
+            }
+            Err(error) => {
+                self.forget(search.transaction, search.progress);
+                return Err(error);
+            }
         };
         match outcome {
             Outcome::Waits if !search.waits => return Err(SpaceError::TimedOut),
@@ -173,22 +186,24 @@ impl Space {
     }
 
     /// Looks at a bounded number of tuples; none: there is more to look at.
-    fn step(&mut self, question: &Question, progress: &mut Progress) -> Option<Outcome> {
+    fn step(&mut self, question: &Question, progress: &mut Progress) -> Result<Option<Outcome>, SpaceError> {
         progress.scan.refresh();
         let wanted = self.wanted(question);
         match question.goal {
-            Goal::Count => self.step_of_count(&wanted, progress).then_some(Outcome::Counted(progress.count)),
+            Goal::Count => {
+                let ends = self.step_of_count(question, &wanted, progress)?;
+                Ok(ends.then_some(Outcome::Counted(progress.count)))
+            }
             Goal::Page if question.get.limit > 1 || question.get.after.is_some() => {
                 let ends = self.step_of_page(question, &wanted, progress);
-                ends.then(|| Outcome::Found(std::mem::take(&mut progress.page)))
+                Ok(ends.then(|| Outcome::Found(std::mem::take(&mut progress.page))))
             }
             goal => {
-                let found = self.step_to_first(&wanted, question.transaction, progress)?;
-                let tuple = found.and_then(|found| self.give_found(found, question));
-                Some(match (tuple, goal) {
+                let found = self.step_to_first(&wanted, question.transaction, progress);
+                Ok(found.map(|found| match (found.and_then(|found| self.give_found(found, question)), goal) {
                     (None, Goal::Wait(_)) => Outcome::Waits,
                     (tuple, _) => Outcome::One(tuple),
-                })
+                }))
             }
         }
     }
@@ -228,7 +243,7 @@ impl Space {
     fn give_found(&mut self, found: Found, question: &Question) -> Option<Tuple> {
         let Question { asker, get, transaction, .. } = *question;
         match found {
-            Found::Stored(place) => Some(self.give(place, asker, get.take, transaction)),
+            Found::Stored(place) => Some(self.give(place, asker, get, transaction)),
             Found::Staged(id, place) => self.give_staged(id, place, get.take),
         }
     }
@@ -259,7 +274,7 @@ impl Space {
         let after = get.after.filter(|cursor| cursor.partition & STAGED == 0);
         let (places, looked) = self.store.page(wanted, &mut progress.room, after, progress.end, &mut progress.scan);
         for place in places {
-            let tuple = self.give(place, asker, get.take, transaction);
+            let tuple = self.give(place, asker, get, transaction);
             progress.page.tuples.push(tuple);
         }
         match looked {
@@ -271,16 +286,30 @@ impl Space {
         }
     }
 
-    /// Adds to a count. Whether it is done.
-    fn step_of_count(&mut self, wanted: &Wanted, progress: &mut Progress) -> bool {
+    /// Adds to a count. Whether it is done. Who counts tuples has read them.
+    fn step_of_count(
+        &mut self,
+        question: &Question,
+        wanted: &Wanted,
+        progress: &mut Progress,
+    ) -> Result<bool, SpaceError> {
+        let (scan, count) = (&mut progress.scan, &mut progress.count);
         if let Some(id) = progress.under {
-            let (scan, count) = (&mut progress.scan, &mut progress.count);
-            if self.staged_by(id).is_some_and(|store| store.count(wanted, scan, count) == Looked::Tired) {
-                return false;
+            if self.staged_by(id).is_some_and(|store| store.count(wanted, scan, |_| *count += 1) == Looked::Tired) {
+                return Ok(false);
             }
             progress.leave_staged();
         }
-        self.store.count(wanted, &mut progress.scan, &mut progress.count) == Looked::Done(())
+        let (scan, count) = (&mut progress.scan, &mut progress.count);
+        if !self.keeps_reads(question.transaction) {
+            return Ok(self.store.count(wanted, scan, |_| *count += 1) == Looked::Done(()));
+        }
+        self.check_reads(question.transaction)?; // at each step, which has an end
+        let mut seen = Vec::new();
+        let looked = self.store.count(wanted, scan, |number| seen.push(number));
+        *count += seen.len() as u64;
+        seen.into_iter().for_each(|number| self.note_read(question.transaction, number, true));
+        Ok(looked == Looked::Done(()))
     }
 
     fn wanted<'a>(&self, question: &Question<'a>) -> Wanted<'a> {
@@ -309,7 +338,7 @@ impl Space {
         let template = Arc::new(question.template.clone());
         let (key, label) = (get.key.clone(), get.label.clone());
         let deadline = if let Goal::Wait(deadline) = goal { deadline } else { None };
-        self.enrol(kind, Interest { asker, template, key, label, transaction, deadline })
+        self.enrol(kind, Interest { asker, template, key, label, transaction, deadline, peeks: get.peeks })
     }
 
     /// Ends the waiting of a request, which is not answered any more; `false`: it does not wait (it was answered).
@@ -320,11 +349,12 @@ impl Space {
         }
     }
 
-    fn give(&mut self, place: Place, asker: Asker, take: bool, transaction: Option<TransactionId>) -> Tuple {
-        if !take {
+    fn give(&mut self, place: Place, asker: Asker, get: &Get, transaction: Option<TransactionId>) -> Tuple {
+        if !get.take {
             self.reads += 1;
-            let number = self.store.number(place);
-            self.note_read(transaction, number, true);
+            if !get.peeks {
+                self.note_read(transaction, self.store.number(place), true);
+            }
             return self.store.tuple(place);
         }
         let held = self.withdraw(place);

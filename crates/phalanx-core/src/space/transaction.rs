@@ -180,13 +180,18 @@ impl Space {
         Ok(())
     }
 
-    /// Makes what a transaction did visible. Once more, it does nothing.
+    /// Makes what a transaction did visible. Once more, it does nothing. Where what it has read is gone, it ends without
+    /// having done anything.
     pub fn commit(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
         self.on_tick(now);
         if self.ended.committed.get(&transaction) == Some(&true) {
             return Ok(());
         }
-        self.check_unchanged(self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?)?;
+        let own = self.transactions.get(&transaction).ok_or(SpaceError::NoTransaction)?;
+        if let Err(changed) = self.check_unchanged(own) {
+            self.undo(now, transaction);
+            return Err(changed);
+        }
         let own = self.end(now, transaction, true).ok_or(SpaceError::NoTransaction)?;
         for held in own.taken.iter() {
             self.let_go(held);
@@ -272,7 +277,7 @@ impl Space {
         }
         own.user.iter().for_each(|user| self.users.transactions.drop_one(user));
         if let Some(read) = own.read.take() {
-            self.reads_of.forget(read);
+            self.reads_of.forget(&own.user, read);
         }
         if let Some(doubt) = &own.doubt {
             self.doubts.remove(&(doubt.ask, id));

@@ -18,7 +18,7 @@ impl Space {
     ) -> Result<Watching, SpaceError> {
         let asker = Asker { session, request: watch, acknowledges: false };
         let (key, label, transaction, deadline) = (None, None, None, None);
-        let interest = Interest { asker, template: template.clone(), key, label, transaction, deadline };
+        let interest = Interest { asker, template: template.clone(), key, label, transaction, deadline, peeks: false };
         let last = self.log.last();
         if let Some(since) = since.filter(|since| *since > last) {
             return Err(SpaceError::NoEvent { since, last });

@@ -154,6 +154,8 @@ pub struct Get {
     pub page_bytes: u64,
     /// Where the page before ended. What comes or goes between two pages may be in a later one, or not.
     pub after: Option<Cursor>,
+    /// A transaction with repeatable reads does not rely on what is found: it only looks where it can take something.
+    pub peeks: bool,
 }
 
 /// A place between two pages; to be given back as it was.

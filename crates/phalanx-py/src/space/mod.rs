@@ -57,7 +57,8 @@ pub fn wrong(error: EncodingError) -> PyErr {
 pub fn failed(error: SpaceError) -> PyErr {
     let class = match &error {
         SpaceError::Full { .. } => "SpaceFullError",
-        SpaceError::NoTransaction | SpaceError::Prepared | SpaceError::ReadChanged => "TransactionError",
+        SpaceError::NoTransaction | SpaceError::Prepared => "TransactionError",
+        SpaceError::ReadChanged => "TransactionConflictError",
         SpaceError::TimedOut => "SpaceTimeoutError",
         SpaceError::Forbidden(_) => "AccessError",
         SpaceError::Uncertain(_) => "SpaceLostError",

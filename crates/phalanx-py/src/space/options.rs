@@ -91,6 +91,7 @@ pub fn to_get(take: bool, select: &Bound<'_, PyTuple>, encoding: &Encoding) -> P
     for selector in select.iter_borrowed() {
         let (kind, value) = selector.extract::<(String, Bound<'_, PyAny>)>().map_err(|_| no_selector(&selector))?;
         let twice = match kind.as_str() {
+            "peek" => std::mem::replace(&mut get.peeks, true),
             "key" => get.key.replace(to_field(&value, encoding)?).is_some(),
             "label" => get.label.replace(to_field(&value, encoding)?).is_some(),
             order => get.order.replace(to_order(order)?).is_some(),

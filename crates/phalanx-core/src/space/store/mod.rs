@@ -467,17 +467,17 @@ impl Store {
         Cursor { partition: place.partition, slot: place.slot, number, priority, end }
     }
 
-    /// Adds those that are wanted to a count.
-    pub fn count(&mut self, wanted: &Wanted, scan: &mut Scan, count: &mut u64) -> Looked<()> {
+    /// Sees the numbers of those that are wanted.
+    pub fn count(&mut self, wanted: &Wanted, scan: &mut Scan, mut see: impl FnMut(u64)) -> Looked<()> {
         self.searches += 1;
         if let Some(key) = wanted.key {
-            *count += u64::from(self.find_key(key, wanted).is_some());
+            self.find_key(key, wanted).into_iter().for_each(|place| see(self.number(place)));
             return Looked::Done(());
         }
         let wanted = &Wanted { order: Order::Fifo, ..*wanted };
         while let Some(number) = self.next_partition(wanted.template, scan.partition) {
-            let looked = self.look(number, wanted, None, scan, |_, _| {
-                *count += 1;
+            let looked = self.look(number, wanted, None, scan, |entries, slot| {
+                see(entries.slab.number(slot));
                 true
             });
             if looked == Looked::Tired {

@@ -39,9 +39,9 @@ fn write_skew_is_refused() {
         assert!(read(&mut bench, id, 1) && read(&mut bench, id, 2));
     }
     assert!(take(&mut bench, Some(ONE), 1) && take(&mut bench, Some(TWO), 2));
-    assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::ReadChanged));
     assert_eq!(bench.space.prepare(bench.now, ONE, None), Err(SpaceError::ReadChanged));
-    bench.space.abort(bench.now, ONE).unwrap(); // so the other one finds what it has read
+    assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::ReadChanged));
+    assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::NoTransaction)); // so the other one finds what it has read
     assert_eq!(bench.space.commit(bench.now, TWO), Ok(()));
     assert!(take(&mut bench, None, 1) && !take(&mut bench, None, 2) && is_forgotten(&bench));
 }
@@ -105,6 +105,55 @@ fn a_lease_that_ends_changes_what_was_read() {
 }
 
 #[test]
+fn what_was_counted_was_read() {
+    let mut bench = begun(&[1, 2]);
+    let count =
+        |bench: &mut Bench, number| bench.space.count(bench.now, &like(&[number]), &Get::default(), Some(ONE)).unwrap();
+    assert_eq!(count(&mut bench, None), 2);
+    assert!(take(&mut bench, Some(TWO), 2));
+    assert_eq!(bench.space.prepare(bench.now, ONE, None), Err(SpaceError::ReadChanged));
+    bench.space.abort(bench.now, TWO).unwrap();
+    assert_eq!(bench.space.commit(bench.now, ONE), Ok(()));
+    assert!(is_forgotten(&bench));
+}
+
+#[test]
+fn who_only_looks_where_something_is_does_not_rely_on_it() {
+    let mut bench = begun(&[1]);
+    let peeking = Get { peeks: true, ..Get::default() };
+    let (one, two) = (like(&[Some(int(1))]), like(&[Some(int(2))]));
+    assert!(bench.space.find(bench.now, local(), &one, &peeking, Some(ONE)).unwrap().is_some());
+    let found = bench.space.wait(bench.now, asker(1, 1), &two, &peeking, None, Some(ONE));
+    assert_eq!(found, Ok(None));
+    bench.out(&[int(2)]);
+    assert_eq!(bench.answers().len(), 1);
+    assert!(take(&mut bench, None, 1) && take(&mut bench, None, 2));
+    assert_eq!(bench.space.commit(bench.now, ONE), Ok(()));
+}
+
+#[test]
+fn one_user_leaves_room_for_others() {
+    let mut bench = Bench::new();
+    let shares = Shares { waiters: 9, transactions: 99, clients: 9 };
+    for session in 1..=9 {
+        let user = if session < 9 { "ada" } else { "bob" };
+        bench.space.users.add(SessionId(session), user.into(), shares);
+        begin(&mut bench, TransactionId(session.into()), Isolation::RepeatableRead);
+    }
+    for number in 0..60 {
+        let tuples: Vec<Tuple> = (0..1000).map(|at| Tuple::of(&[int(1000 * number + at)])).collect();
+        bench.space.out(bench.now, &tuples, &OutOptions::default(), None).unwrap();
+    }
+    let mut count = |id: u128| bench.space.count(bench.now, &like(&[None]), &Get::default(), Some(TransactionId(id)));
+    assert!((1..=4).all(|id| count(id) == Ok(60_000)));
+    let Err(SpaceError::Full { what, most }) = count(5) else { panic!("ada reads more") };
+    assert_eq!((&what[..], most), ("tuples read in one user's transactions with repeatable reads", 1 << 18));
+    assert_eq!(count(9), Ok(60_000));
+    (1..=9).for_each(|id| bench.space.abort(bench.now, TransactionId(id)).unwrap());
+    assert!(is_forgotten(&bench));
+}
+
+#[test]
 fn reads_have_a_limit() {
     let mut bench = begun(&[]);
     for number in 0..66 {
@@ -120,6 +169,8 @@ fn reads_have_a_limit() {
     };
     let SpaceError::Full { what, most } = refused else { panic!("{refused}") };
     assert_eq!((&what[..], most), ("tuples read in one transaction with repeatable reads", 1 << 16));
+    assert!(bench.space.count(bench.now, &like(&[None]), &Get::default(), Some(ONE)).is_err());
+    assert!(take(&mut bench, Some(ONE), 1)); // it takes without relying on more
     bench.space.abort(bench.now, ONE).unwrap();
     assert!(is_forgotten(&bench));
 }
@@ -197,7 +248,10 @@ proptest! {
                     };
                     prop_assert_eq!(done, if may { Ok(()) } else { Err(SpaceError::ReadChanged) });
                     own[which].prepared |= may;
-                    if commits && may {
+                    if commits {
+                        if !may {
+                            there.append(&mut own[which].taken);
+                        }
                         own[which] = Own { id: next, ..Own::default() };
                         begin(&mut bench, TransactionId(next), Isolation::RepeatableRead);
                         next += 1;
