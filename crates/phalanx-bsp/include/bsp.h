@@ -15,6 +15,11 @@
 extern "C" {
 #endif
 
+/* Other libraries have names for these. */
+typedef int bsp_pid_t;
+typedef int bsp_nprocs_t;
+typedef int bsp_size_t;
+
 /* The program. It runs between bsp_begin and bsp_end, on at most `maxprocs` processes: as many as were started.
  * Where bsp_begin is not the first thing that main does, main calls bsp_init first, with the function that calls
  * bsp_begin; `maxprocs` counts at process 0. */
@@ -33,12 +38,13 @@ double bsp_time(void);
 void bsp_sync(void);
 
 /* Memory that others may write and read from the next superstep on. All processes register in the same order, each its own
- * memory, of its own size; NULL and 0 for none. The other functions name it by its address here. */
+ * memory, of its own size; NULL and 0 for none. The other functions name it by its address here. All remove the same; NULL is
+ * whatever the others remove. */
 void bsp_push_reg(const void *area, int nbytes);
 void bsp_pop_reg(const void *area);
 
 /* Writes to and reads from memory of process `pid`, at the end of the superstep. Reads see what is there before anything
- * is written. */
+ * is written, and what was put lies over what was read. */
 void bsp_put(int pid, const void *source, void *area, int offset, int nbytes);
 void bsp_get(int pid, const void *area, int offset, void *destination, int nbytes);
 /* The same at any time until the end of the superstep, without copies of what is long. */
@@ -46,7 +52,7 @@ void bsp_hpput(int pid, const void *source, void *area, int offset, int nbytes);
 void bsp_hpget(int pid, const void *area, int offset, void *destination, int nbytes);
 
 /* Messages. They are in the receiver's queue in the superstep that follows, in the order of senders and of their calls. */
-/* The length of tags from the next superstep on; gives back what it is until then. */
+/* The length of tags from the next superstep on; gives back what was set before. */
 void bsp_set_tagsize(int *nbytes);
 void bsp_send(int pid, const void *tag, const void *payload, int nbytes);
 /* How many messages are left, and the bytes of their payloads. */

@@ -241,10 +241,9 @@ impl Bsp {
         self.tagsize
     }
 
-    /// The length of tags from the next superstep on, said by all processes; what it is until then.
+    /// The length of tags from the next superstep on, said by all processes; what was set before.
     pub fn set_tagsize(&mut self, bytes: u64) -> u64 {
-        self.next_tagsize = Some(bytes);
-        self.tagsize
+        self.next_tagsize.replace(bytes).unwrap_or(self.tagsize)
     }
 
     /// Sends a copy of a message, which is in the queue of its receiver in the next superstep, and only then.

@@ -88,7 +88,8 @@ impl Bsp {
         received += receives.iter().map(others).sum::<u64>();
         call.transfer(sends, receives).await;
         call.outcome()?;
-        write(parcels, &got);
+        write_got(parcels, &got);
+        self.write_put(&inbox)?;
         if met.any(ANNOUNCES) {
             self.announce(call).await?;
         }
@@ -113,22 +114,15 @@ impl Bsp {
         parcels.iter().map(answer).collect()
     }
 
-    /// Writes what was put, and finds the messages of the queue; the bytes that came from others.
+    /// Finds the messages of the queue; the bytes that came from others.
     fn unpack(&self, inbox: &mut Inbox) -> Result<u64> {
         let (mut letters, mut received) = (Vec::new(), 0);
         for (pid, parcel) in inbox.parcels().iter().enumerate() {
             for entry in entries(parcel) {
                 let entry = entry?;
-                let data = &parcel[entry.data.clone()];
-                received += if pid == self.pid() { 0 } else { data.len() as u64 };
-                match entry.kind {
-                    Kind::Put => {
-                        let memory = self.areas.memory(entry.slot, entry.offset, entry.length)?;
-                        // SAFETY: the program lends its areas, and the parcel is none of them.
-                        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), memory.start(), data.len()) };
-                    }
-                    Kind::Send => letters.push((pid, entry.slot as usize, entry.data)),
-                    Kind::HpPut | Kind::Get | Kind::HpGet => {}
+                received += if pid == self.pid() { 0 } else { entry.data.len() as u64 };
+                if entry.kind == Kind::Send {
+                    letters.push((pid, entry.slot as usize, entry.data));
                 }
             }
         }
@@ -136,6 +130,22 @@ impl Bsp {
             inbox.add(pid, tag, data);
         }
         Ok(received)
+    }
+
+    /// Writes what was put, over what was got.
+    fn write_put(&self, inbox: &Inbox) -> Result<()> {
+        for parcel in inbox.parcels() {
+            for entry in entries(parcel) {
+                let entry = entry?;
+                if entry.kind == Kind::Put {
+                    let (data, memory) =
+                        (&parcel[entry.data], self.areas.memory(entry.slot, entry.offset, entry.length)?);
+                    // SAFETY: the program lends its areas, and the parcel is none of them.
+                    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), memory.start(), data.len()) };
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The messages that follow the parcels. Between two processes they are, in this order: the answer to gets, what was
@@ -238,7 +248,7 @@ async fn hand_over(call: &Call, parcels: &[Parcel], lengths: &[usize]) -> Result
 }
 
 /// Writes what this process got.
-fn write(parcels: &[Parcel], got: &[Vec<u8>]) {
+fn write_got(parcels: &[Parcel], got: &[Vec<u8>]) {
     for (parcel, got) in parcels.iter().zip(got) {
         let mut at = 0;
         for into in &parcel.gets {

@@ -147,6 +147,55 @@ fn the_latest_registration_of_an_address_counts() {
 }
 
 #[test]
+fn what_is_put_lies_over_what_is_got() {
+    together(2, |bsp| {
+        let (me, other) = (bsp.pid() as u8, 1 - bsp.pid());
+        let mut memory = [me; 4];
+        let area = register(bsp, &mut memory);
+        bsp.put(other as i64, &[9, 9], area, 1).expect("it is there");
+        // SAFETY: the memory outlives the superstep.
+        unsafe { bsp.get(other as i64, area, 0, Span::of(&mut memory), None) }.expect("it is there");
+        bsp.sync().expect("all sync");
+        assert_eq!(memory, [1 - me, 9, 9, 1 - me]);
+    });
+}
+
+#[test]
+fn null_stands_for_what_others_end() {
+    together(3, |bsp| {
+        let mut memory = [0; 4];
+        let (first, second) = (register_or_null(bsp, &mut memory, 0), register_or_null(bsp, &mut memory, 1));
+        bsp.pop_reg(second).expect("it is registered"); // pid 1: NULL, of which the first is one too
+        bsp.sync().expect("process 1 removes what the others do");
+        bsp.pop_reg(first).expect("it is there still");
+        bsp.sync().expect("process 0 removes what the others do");
+        // SAFETY: nothing is there to be kept.
+        unsafe { bsp.push_reg(0, Span::EMPTY, None) };
+        bsp.pop_reg(0).expect("it is registered");
+        bsp.sync().expect("all remove NULL");
+        assert_eq!(bsp.pop_reg(0).expect_err("it has ended").text, "the area is not registered");
+    });
+    let errors = together(2, |bsp| {
+        let mut memory = [0; 4];
+        register_or_null(bsp, &mut memory, 0);
+        register_or_null(bsp, &mut memory, 1);
+        bsp.pop_reg(0).expect("NULL is registered here");
+        bsp.sync().expect_err("but by nobody else at the same place").text
+    });
+    assert_eq!(errors[0], "all processes removed NULL, and nothing is registered as NULL by all");
+}
+
+/// Registers memory, except that one process registers NULL.
+fn register_or_null(bsp: &mut Bsp, memory: &mut [u8], null_at: usize) -> usize {
+    let (address, span) =
+        if bsp.pid() == null_at { (0, Span::EMPTY) } else { (memory.as_ptr() as usize, Span::of(memory)) };
+    // SAFETY: the memory outlives the program.
+    unsafe { bsp.push_reg(address, span, None) };
+    bsp.sync().expect("all register");
+    address
+}
+
+#[test]
 fn what_processes_do_differently_is_said_to_all_of_them() {
     let differ = |act: fn(&mut Bsp)| {
         together(3, |bsp| {
@@ -226,7 +275,7 @@ fn walk(bsp: &mut Bsp, until: u8) -> (Vec<u8>, Option<u8>) {
             Point::TakenUp(state) => (step, taken_up) = (state[0], Some(state[0])),
         }
         while let Some((tag, payload)) = bsp.take() {
-            memory[2] = memory[2].wrapping_mul(31).wrapping_add(tag.len() as u8 + payload[0]);
+            memory[2] = memory[2].wrapping_mul(31).wrapping_add(tag.len() as u8).wrapping_add(payload[0]);
         }
         if step == until {
             return (memory, taken_up);
