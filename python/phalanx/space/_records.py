@@ -72,6 +72,10 @@ class Sealed(NamedTuple):
     fingerprint: bytes
     ciphertext: bytes
 
+    def __repr__(self) -> str:
+        """Which value it is, in the first 8 digits of its fingerprint, and how many bytes it has."""
+        return f"Sealed({bytes(self.fingerprint).hex()[:8]}…, {len(self.ciphertext)} bytes)"
+
 
 def class_name(class_: type) -> str:
     """What a space knows a class by."""
@@ -154,7 +158,8 @@ def open_object(classes: tuple[str, ...], pickled: bytes, objects: bool) -> Any:
     is to run what its sender wrote."""
     if not objects:
         raise SpaceError(
-            f"a tuple holds a pickled {classes[0]}: open the space with objects=True if you trust its users"
+            f"a tuple holds a pickled {classes[0]}: open the space with objects=True if you trust its users, and "
+            "so the SealingKey of a sealed one"
         )
     try:
         return pickle.loads(pickled)  # who opened the space said that its users are trusted
