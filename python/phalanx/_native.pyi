@@ -446,6 +446,7 @@ class RemoteSpace:
         select: tuple[Any, ...],
         where: Any,
         transaction: int | None,
+        patience: float | None = None,
         /,
     ) -> _Fields | None: ...
     def get_many(

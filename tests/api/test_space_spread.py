@@ -354,6 +354,57 @@ def test_a_frozen_member_holds_up_who_asks_no_longer_than_he_said(
         assert space.rdp(str, str) is None
 
 
+def test_a_frozen_member_that_is_asked_alone_holds_up_nobody_longer(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template that names the placing field goes to one member. Without a bound each of these would wait for two
+    minutes, and then say that the server was silent."""
+    monkeypatch.setattr(_spread, "ANSWER", 2.0)
+    addresses = [servers.start(name) for name in ("one", "other")]
+    with px.Space(addresses, placement="hash(0)") as space:
+        space.out("x", 1)
+        at = next(name for name in ("one", "other") if px.Space(servers.address(name)).count(str, int) == 1)
+        frozen = servers.running[at]
+        frozen.signal(signal.SIGSTOP)
+        for ask in (space.in_, space.rd):
+            with pytest.raises(px.SpaceTimeoutError):
+                ask("x", int, timeout=0.2)
+        for look in (space.inp, space.rdp):
+            with pytest.raises(px.SpaceLostError, match=r"no answer came within 2(\.0)? s from unix:"):
+                look("x", int)
+        frozen.signal(signal.SIGCONT)
+        monkeypatch.undo()
+        assert space.in_("x", int, timeout=60) == ("x", 1), "what was given up took nothing"
+        assert space.rdp("x", int) is None
+        assert space.info().unacknowledged == 0
+
+
+def test_a_frozen_member_that_is_the_likeliest_does_not_hide_the_others(servers: Servers) -> None:
+    addresses = one, other = [servers.start(name) for name in ("one", "other")]
+    with px.Space(addresses, placement="local") as space, px.Space(one) as likely, px.Space(other) as beside:
+        for number in range(20):
+            likely.out("found", number)
+            assert space.inp("found", int) == ("found", number)
+        beside.out_many([("found", 100 + number) for number in range(3)])
+        servers.running["one"].signal(signal.SIGSTOP)
+        assert space.inp("found", int) in {("found", 100 + number) for number in range(3)}
+        assert space.in_("found", int, timeout=0.5) in {("found", 100 + number) for number in range(3)}
+        assert space.rd("found", int, timeout=60) in {("found", 100 + number) for number in range(3)}
+        servers.running["one"].signal(signal.SIGCONT)
+        assert space.in_("found", int, timeout=60)[1] >= 100
+        assert space.rdp("found", int) is None
+
+
+def test_a_frozen_server_lets_go_of_who_has_waited_long_enough(servers: Servers) -> None:
+    with px.Space(servers.start("one")) as space:
+        space.out("x", 1)
+        servers.running["one"].signal(signal.SIGSTOP)
+        with pytest.raises(px.SpaceTimeoutError):
+            space.in_("x", int, timeout=0.1)
+        servers.running["one"].signal(signal.SIGCONT)
+        assert space.in_("x", int, timeout=60) == ("x", 1), "what was given up took nothing"
+
+
 class Late:
     """A member that answers when it is not waited for any more."""
 

@@ -15,6 +15,7 @@ from itertools import count
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
+from phalanx._native import RemoteSpace
 from phalanx.errors import SpaceError, SpaceLostError, TransactionError
 from phalanx.space._asking import Asking
 from phalanx.space._commit import Part, commit_parts, promise
@@ -33,6 +34,8 @@ MOST_MEMBERS = 1 << 16
 #: Seconds after its time within which a member should have ended a request that waits. One that is later is not waited
 #: for: what it still finds goes back.
 GRACE = 1.0
+#: For those that are asked when the likeliest one has let the time pass: what is there now they still tell.
+LEAST = 0.001
 #: Seconds within which tuples are put that go to several members.
 PUTTING = 30.0
 #: Seconds within which it should have answered a request that does not wait.
@@ -151,12 +154,12 @@ class Spread:
     ) -> Fields | None:
         """As :meth:`Engine.get`."""
         members = self._likely(template)
+        request = Request(template, take, select, where, transaction, 0.0)
         if len(members) == 1:
             self._visit(1)
-            (at,) = members
-            return self._members[at].get(template, take, select, where, self._part(transaction, at))
+            return self._get_from(members[0], request, ANSWER)
         with Uninterrupted() as ctrl_c:
-            return self._get(Request(template, take, select, where, transaction, 0.0), members, ctrl_c)
+            return self._get(request, members, ctrl_c)
 
     def _get(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
         """Asks the likeliest alone first, where that is clear; and then the others, or all if it cannot be asked."""
@@ -164,7 +167,7 @@ class Spread:
         if self._success.is_clear(request.template, members):
             first, *others = members
             try:
-                found = self._get_at(first, request)
+                found = self._get_at(first, request, GRACE)
             except SpaceError:
                 others = members
             else:
@@ -175,12 +178,19 @@ class Spread:
         found_at = self._ask(request, others, ctrl_c)
         return found_at and found_at[1]
 
-    def _get_at(self, at: int, request: Request) -> Fields | None:
-        template, take, select, where, transaction, _ = request
+    def _get_at(self, at: int, request: Request, patience: float = ANSWER) -> Fields | None:
         self._visit(1)
-        found = self._members[at].get(template, take, select, where, self._part(transaction, at))
-        self._success.note(template, [at], None if found is None else at)
+        found = self._get_from(at, request, patience)
+        self._success.note(request.template, [at], None if found is None else at)
         return found
+
+    def _get_from(self, at: int, request: Request, patience: float) -> Fields | None:
+        """Raises SpaceLostError where the member has not answered after so many seconds."""
+        template, take, select, where, transaction, _ = request
+        member, inside = self._members[at], self._part(transaction, at)
+        if isinstance(member, RemoteSpace):  # others are of this process, or look for another server by themselves
+            return member.get(template, take, select, where, inside, patience)
+        return member.get(template, take, select, where, inside)
 
     def _take_in_turn(self, request: Request, members: list[int]) -> Fields | None:
         """What was taken in a transaction is given back by nothing but its end. So nobody is asked who may not be
@@ -218,12 +228,16 @@ class Spread:
     def _wait(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
         if request.take and request.transaction is not None:
             return self._wait_in_turn(request, members, ctrl_c)
+        until = deadline(request.timeout)
         if self._success.is_clear(request.template, members):
             with suppress(SpaceError):
-                found = self._get_at(members[0], request)
+                found = self._get_at(members[0], request, GRACE)
                 if found is not None:
                     return found
-        found_at = self._ask(request, members, ctrl_c)
+        rest = left(until)
+        if rest == 0 and request.timeout:
+            rest = LEAST
+        found_at = self._ask(request._replace(timeout=rest), members, ctrl_c)
         return found_at and found_at[1]
 
     def _wait_in_turn(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:

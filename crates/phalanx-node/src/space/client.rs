@@ -271,6 +271,12 @@ impl Client {
         self.cancel_within(request, CANCEL_PATIENCE)
     }
 
+    /// The same without waiting long for a space that is slow.
+    pub fn cancel_soon(self: &Arc<Self>, request: RequestId) -> Result<Answer, ClientError> {
+        let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { SOON };
+        self.cancel_within(request, patience)
+    }
+
     /// What a space that is slow sends later is given back then.
     fn cancel_within(self: &Arc<Self>, request: RequestId, patience: Duration) -> Result<Answer, ClientError> {
         self.tell(&ToSpace::Cancel { request });
@@ -333,8 +339,7 @@ impl Client {
             }
         };
         // Whoever cancels may be an event loop, which waits for a slow space once at most.
-        let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { SOON };
-        match self.cancel_within(request, patience) {
+        match self.cancel_soon(request) {
             Err(ClientError::Space(SpaceError::Cancelled) | ClientError::Ended { .. }) => true,
             answer => {
                 done(answer);

@@ -16,7 +16,7 @@ use phalanx_node::space::{Answer, ClientError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl RemoteSpace {
     pub(super) fn check(&self) -> PyResult<()> {
@@ -41,7 +41,21 @@ impl RemoteSpace {
         body: Bytes,
         message: impl FnOnce(RequestId) -> ToSpace + Send,
     ) -> PyResult<Asked> {
+        let asked = self.ask_within(py, None, cancels, body, message)?;
+        Ok(asked.unwrap_or(Err(ClientError::Space(SpaceError::TimedOut)))) // which without an end it does not
+    }
+
+    /// The same for `patience` at most: none, if no answer has come by then. What it takes later goes back.
+    pub(super) fn ask_within(
+        &self,
+        py: Python<'_>,
+        patience: Option<Duration>,
+        cancels: bool,
+        body: Bytes,
+        message: impl FnOnce(RequestId) -> ToSpace + Send,
+    ) -> PyResult<Option<Asked>> {
         self.check()?;
+        let end = patience.and_then(|patience| Instant::now().checked_add(patience));
         let body = if body.is_empty() { Vec::new() } else { vec![body] };
         let asked = py.detach(|| {
             let request = self.client.ask(message, body)?;
@@ -49,11 +63,14 @@ impl RemoteSpace {
         });
         let (request, mut answer) = match asked {
             Ok(asked) => asked,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Some(Err(error))),
         };
         loop {
-            if let Some(answer) = answer {
+            if answer.is_some() {
                 return Ok(answer);
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(py.detach(|| self.give_up_late(request, cancels)));
             }
             if let Err(interrupted) = py.check_signals() {
                 py.detach(|| self.give_up(request, cancels));
@@ -68,6 +85,18 @@ impl RemoteSpace {
         match cancels {
             true => drop(self.client.cancel(request).map(|_| self.client.tell(&ToSpace::GiveBack { request }))),
             false => self.client.abandon(request),
+        }
+    }
+
+    /// Gives up a request that the server should have answered by now; what came in its place.
+    fn give_up_late(&self, request: RequestId, cancels: bool) -> Option<Asked> {
+        if !cancels {
+            self.client.abandon(request);
+            return None;
+        }
+        match self.client.cancel_soon(request) {
+            Err(ClientError::Space(SpaceError::Cancelled)) => None,
+            answer => Some(answer),
         }
     }
 

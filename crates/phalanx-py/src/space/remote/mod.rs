@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 const PAGE: u64 = 16 << 20;
 /// How often a wait looks whether somebody pressed Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
+/// After its time, within which a server should have ended a request that waits. One that is later is not waited for.
+const GRACE: Duration = Duration::from_secs(1);
 /// For a server to be reached, and to answer first.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -219,7 +221,10 @@ impl RemoteSpace {
         self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
-    #[pyo3(signature = (template, take, select, r#where, transaction, /))]
+    /// `patience`: seconds within which the answer should come. What is taken under a transaction is waited for without an
+    /// end: nothing would give it back.
+    #[pyo3(signature = (template, take, select, r#where, transaction, patience = None, /))]
+    #[expect(clippy::too_many_arguments)]
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -228,15 +233,25 @@ impl RemoteSpace {
         select: &Bound<'py, PyTuple>,
         r#where: Option<&Bound<'py, PyAny>>,
         transaction: Option<u128>,
+        patience: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let template = self.template(template, r#where)?;
         let get = to_get(take, select, &self.encoding)?;
-        let answer = self.ask(py, false, template, |request| ToSpace::Get {
+        let patience = patience.map(|seconds| to_duration(seconds, "patience")).transpose()?;
+        let within = patience.filter(|_| !take || transaction.is_none());
+        let answer = self.ask_within(py, within, false, template, |request| ToSpace::Get {
             request,
             get,
             wait: Wait::No,
             transaction: transaction.map(TransactionId),
         })?;
+        let Some(answer) = answer else {
+            let seconds = within.unwrap_or_default().as_secs_f64();
+            return Err(raise(
+                "SpaceLostError",
+                format!("no answer came within {seconds} s from {}", self.client.address()),
+            ));
+        };
         self.found(py, answer.map_err(unusable)?, take && transaction.is_none())
     }
 
@@ -288,15 +303,13 @@ impl RemoteSpace {
         let template = self.template(template, r#where)?;
         let get = to_get(take, select, &self.encoding)?;
         let wait = to_wait(timeout)?;
-        let answer = self.ask(py, true, template, |request| ToSpace::Get {
-            request,
-            get,
-            wait,
-            transaction: transaction.map(TransactionId),
-        })?;
+        let answer =
+            self.ask_within(py, self.within(wait, take && transaction.is_some()), true, template, |request| {
+                ToSpace::Get { request, get, wait, transaction: transaction.map(TransactionId) }
+            })?;
         match answer {
-            Err(ClientError::Space(SpaceError::TimedOut)) => Ok(None),
-            answer => self.found(py, answer.map_err(unusable)?, take && transaction.is_none()),
+            None | Some(Err(ClientError::Space(SpaceError::TimedOut))) => Ok(None),
+            Some(answer) => self.found(py, answer.map_err(unusable)?, take && transaction.is_none()),
         }
     }
 
@@ -507,6 +520,19 @@ impl Drop for RemoteSpace {
     fn drop(&mut self) {
         if self.forks == FORKS.load(Ordering::Relaxed) {
             self.client.close();
+        }
+    }
+}
+
+impl RemoteSpace {
+    /// Within which time a request that waits should have an answer; none: it may come whenever it comes, as from members that
+    /// keep the space together, of which another one may answer.
+    fn within(&self, wait: Wait, is_bound: bool) -> Option<Duration> {
+        match wait {
+            Wait::For(timeout) if !timeout.is_zero() && !is_bound && self.client.members().is_empty() => {
+                Some(timeout.saturating_add(GRACE))
+            }
+            _ => None,
         }
     }
 }
