@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         key,
         label,
         lifo,
+        move_tuples,
         priority,
         where,
     )
@@ -80,7 +81,10 @@ _HOMES = {
     "manager": "Manager",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
-    "space": "ANY Event Lease Record Sealed SealingKey Space SpaceInfo Transaction fifo key label lifo priority where",
+    "space": (
+        "ANY Event Lease Record Sealed SealingKey Space SpaceInfo Transaction fifo key label lifo move_tuples priority "
+        "where"
+    ),
     "syncing": "SyncReport sync",
     "transfer": "CopyReport copy",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
@@ -153,6 +157,7 @@ __all__ = [
     "key",
     "label",
     "lifo",
+    "move_tuples",
     "mpirun",
     "priority",
     "profile",

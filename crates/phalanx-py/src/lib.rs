@@ -46,6 +46,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
     module.add_function(wrap_pyfunction!(space::decode_fields, module)?)?;
     module.add_function(wrap_pyfunction!(space::encode_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(space::split_fields, module)?)?;
     module.add_function(wrap_pyfunction!(space::record_head, module)?)?;
     module.add_function(wrap_pyfunction!(space::end_spaces, module)?)?;
     module.add_function(wrap_pyfunction!(space::space_was_forked, module)?)?;

@@ -19,7 +19,7 @@ from phalanx import _native
 from phalanx.cli._there import Seconds
 from phalanx.errors import PhalanxError, SpaceError
 from phalanx.security import Rules, policy_words, read_policy
-from phalanx.space import Replica, SpaceInfo, _open, _serve
+from phalanx.space import Replica, SpaceInfo, _moving, _open, _serve
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -264,6 +264,47 @@ def members(
         return
     for one in told.replicas:
         click.echo(f"{one.address} {one.name} {_standing(one)}")
+
+
+@space.command()
+@click.argument("members", nargs=-1, required=True, metavar="MEMBER...")
+@_reaching
+@click.option(
+    "--placement", required=True, metavar="hash(0,1)|local|owner", help="Where the space's programs look for tuples."
+)
+@click.option(
+    "--former", multiple=True, metavar="ADDRESS", help="Leaves, and is on no member's card (may be repeated)."
+)
+@click.option("--gone", multiple=True, metavar="ADDRESS", help="Is lost with its tuples (may be repeated).")
+@click.option(
+    "--wait",
+    type=Seconds(0),
+    default=_moving.WAITING,
+    show_default=True,
+    metavar="SECONDS",
+    help="For tuples in transactions, or on their way.",
+)
+def move(
+    members: tuple[str, ...],
+    as_json: bool,
+    trusted: tuple[str, ...],
+    policy: str,
+    identity: Path | None,
+    placement: str,
+    former: tuple[str, ...],
+    gone: tuple[str, ...],
+    wait: float,
+) -> None:
+    """Make each MEMBER (HOST:PORT/NAME, or HOSTS_FILE/NAME for all) a member of one spread space, and no others.
+
+    Tuples are moved to where programs that name these members look for them. Members that leave are found by
+    themselves. Meanwhile no program can use the space. After a Ctrl-C or a kill, run it again: nothing is lost, and
+    nothing there twice.
+    """
+    links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
+    listed: str | tuple[str, ...] = members[0] if len(members) == 1 else members
+    moved = _moving.move_tuples(listed, placement=placement, former=former, gone=gone, timeout=wait, **links)
+    click.echo(json.dumps({"moved": moved}) if as_json else f"{moved} tuples moved")
 
 
 def _standing(replica: Replica) -> str:

@@ -2,6 +2,7 @@
 
 from phalanx.space._events import Event, Events
 from phalanx.space._info import Partition, Replica, SpaceInfo
+from phalanx.space._moving import move_tuples
 from phalanx.space._records import Record, Sealed
 from phalanx.space._sealing import SealingKey
 from phalanx.space._select import Selector, fifo, key, label, lifo, priority
@@ -30,6 +31,7 @@ __all__ = [
     "key",
     "label",
     "lifo",
+    "move_tuples",
     "priority",
     "where",
 ]

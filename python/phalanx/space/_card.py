@@ -4,6 +4,7 @@ has it on a card. Who names others would not find tuples that are there, and is 
 from __future__ import annotations
 
 import json
+import secrets
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,18 +19,42 @@ from phalanx.space._placement import placing_positions
 CARRIERS = (LocalSpace, RemoteSpace)
 #: How spaces are called that only this process knows.
 HIDDEN = "in-process:"
+#: A placement that says nothing of where a tuple is.
+ANYWHERE = "anywhere"
+
+
+def text_of(names: Sequence[str], placement: str) -> bytes:
+    """The card of each member of a space."""
+    placed = _placement(placement)
+    # Where tuples may be anywhere it makes no difference who is called what.
+    return _text({"placement": placed} if placed == ANYWHERE else {"placement": placed, "members": sorted(names)})
+
+
+def moving_text(names: Sequence[str], placement: str, former: Sequence[str]) -> bytes:
+    """The card of all former and future members while tuples are moved; of each move another one."""
+    said = {"placement": _placement(placement), "members": sorted(names), "former": sorted(former)}
+    return _text({**said, "move": secrets.token_hex(8)})
+
+
+def moved_text(names: Sequence[str], placement: str) -> bytes:
+    """The card of a former member: who still counts on it is told where the tuples are."""
+    return _text({"placement": _placement(placement), "moved": sorted(names)})
+
+
+def _placement(placement: str) -> str:
+    positions = placing_positions(placement)
+    return ANYWHERE if positions is None else f"hash({','.join(map(str, positions))})"
+
+
+def _text(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, sort_keys=True).encode()
 
 
 class Card:
     """The card of a spread space, as this process names it."""
 
     def __init__(self, names: Sequence[str], placement: str) -> None:
-        positions = placing_positions(placement)
-        # Where tuples may be anywhere it makes no difference who is called what.
-        said: dict[str, Any] = {"placement": "anywhere"}
-        if positions is not None:
-            said = {"placement": f"hash({','.join(map(str, positions))})", "members": sorted(names)}
-        self._text = json.dumps(said, sort_keys=True).encode()
+        self._text = text_of(names, placement)
         self._shared = not any(name.startswith(HIDDEN) for name in names)
 
     def agree(
@@ -39,10 +64,15 @@ class Card:
         one, and who was a member before is none any more. Raises SpaceError where members know it otherwise."""
         found = {at: other for at, engine in enumerate(engines) if (other := self._other(engine)) is not None}
         wrong = {at: other for at, other in found.items() if other}
+        for at, other in wrong.items():
+            _check_rests(names[at], other)
         if wrong and not anew:
             at, other = next(iter(wrong.items()))
             known = f"{names[at]} is a member of a space {_words(other)}, not of one {_words(self._text)}"
-            raise SpaceError(f"{known}: tuples would not be found (new_members=True makes this the space from now on)")
+            raise SpaceError(
+                f"{known}: tuples would not be found (phalanx space move makes this the space, and moves them; "
+                "new_members=True moves nothing)"
+            )
         if self._shared:
             for at, other in found.items():
                 self._set(engines[at], names[at], other)
@@ -54,6 +84,7 @@ class Card:
         """At a connection that is new. Raises SpaceError where the member knows it otherwise."""
         other = self._other(engine)
         if other:
+            _check_rests(name, other)
             raise SpaceError(f"{name} is a member of a space {_words(other)} now: open the space again")
         if other is not None and self._shared:
             self._set(engine, name, other)
@@ -87,16 +118,44 @@ def _dismiss(name: str, card: bytes, reach: Callable[[str], Engine]) -> None:
         engine.close()
 
 
-def _members(card: bytes) -> list[str]:
+def _check_rests(name: str, card: bytes) -> None:
+    """Raises SpaceError where the card is that of a space whose tuples are being moved."""
+    if is_moving(card):
+        raise SpaceError(
+            f"{name} is to be a member of a space {_words(card)}: its tuples are being moved there now. Open it when "
+            "they are; if the move was ended before, run it again"
+        )
+
+
+def is_moving(card: bytes) -> bool:
+    """Whether it is the card of a space whose tuples are being moved."""
+    with suppress(ValueError, TypeError, RecursionError):
+        return "move" in json.loads(card)
+    return False
+
+
+def addresses_on(card: bytes) -> list[str]:
+    """All that a card names as present, former or future members."""
+    return [*_members(card), *_members(card, "former")]
+
+
+def moved_to(card: bytes) -> list[str]:
+    """Of a former member's card: where the space has moved to."""
+    return _members(card, "moved")
+
+
+def _members(card: bytes, which: str = "members") -> list[str]:
     """The addresses that a card names, which anybody may have written who may replace it."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return [name for name in json.loads(card)["members"] if isinstance(name, str) and not name.startswith("redis")]
+        return [name for name in json.loads(card)[which] if isinstance(name, str) and not name.startswith("redis")]
     return []
 
 
 def _words(card: bytes) -> str:
     try:
         said = json.loads(card)
+        if "moved" in said:
+            return f"that has moved to {', '.join(said['moved'])}"
         members = f" over {', '.join(said['members'])}" if "members" in said else ""
         return f"with placement {said['placement']}{members}"
     except (ValueError, KeyError, TypeError, RecursionError):

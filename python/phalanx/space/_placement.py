@@ -69,8 +69,19 @@ class ByFields:
     def _placing(self, fields: Fields) -> list[Any] | None:
         return [fields[at] for at in self._positions] if len(fields) > max(self._positions) else None
 
+    def member_of(self, encoded: Sequence[bytes]) -> int:
+        """The same for a tuple whose fields are encoded already. Raises SpaceError for one that is too short."""
+        if len(encoded) <= max(self._positions):
+            raise SpaceError(
+                f"a tuple of {len(encoded)} fields has not all that its place depends on: {self._positions}"
+            )
+        return self._member_at([encoded[at] for at in self._positions])
+
     def _member(self, placing: list[Any]) -> int:
-        encoded = b"".join(encode_fields(tuple(placing), self._objects))
+        return self._member_at(encode_fields(tuple(placing), self._objects))
+
+    def _member_at(self, placing: Sequence[bytes]) -> int:
+        encoded = b"".join(placing)
         part = int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") % PARTS
         member = self._parts.get(part)
         if member is None:

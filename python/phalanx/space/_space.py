@@ -68,9 +68,9 @@ class Space:
     rules. It travels as with ``secure``; others get an AccessError. ``replicas``: so many servers keep the space
     together, and it goes on while most of them are there: that of the address and ``members``, others at
     ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. ``new_members``: of a space that is spread:
-    the members, or the placement, are these from now on. Without it SpaceError is raised where the members know others:
-    tuples would not be found. Further options are those that
-    :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
+    the members, or the placement, are these from now on, and no tuple is moved (:func:`phalanx.move_tuples` does both).
+    Without it SpaceError is raised where the members know others: tuples would not be found. Further options are those
+    that :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
 
     In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
     0.0), a type matches its values (``bool`` is no ``int``; a class matches also those of its subclasses),

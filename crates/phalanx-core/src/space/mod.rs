@@ -29,8 +29,9 @@ mod transaction;
 mod users;
 mod value;
 mod watch;
+mod whole;
 
-pub use crate::wire::space::{Coordinator, Decision};
+pub use crate::wire::space::{Beside, Coordinator, Decision, Spot};
 pub use crate::wire::space::{
     Cursor, Get, Info, Isolation, Joining, Keeper, Keepers, Once, Options, Order, OutOptions,
 };
@@ -48,6 +49,7 @@ pub use value::{
     Tuple, Value, put_array, put_big, put_bool, put_bytes, put_float, put_int, put_names, put_number, put_record,
     put_sealed, put_str, put_string,
 };
+pub use whole::{MOST_WHOLE, Whole};
 
 use crate::error::SpaceError;
 use crate::ids::{SessionId, TransactionId};

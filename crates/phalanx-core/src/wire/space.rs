@@ -1,6 +1,6 @@
 //! The messages between a client and a space: one link is one session with one space.
 //!
-//! Bodies: of `Out` and `Got`, tuples one behind the other; of `Event`, one tuple; of `Get`, `Count` and `Watch`, a template.
+//! Bodies: of `Out`, `Got` and `Whole`, tuples one behind the other; of `Event`, one tuple; of `Get`, `Count` and `Watch`, a template.
 //! Requests are numbered by the client, each once while it is open; every one is answered once.
 
 use crate::error::SpaceError;
@@ -312,6 +312,37 @@ pub enum ToSpace {
         transaction: TransactionId,
         age: Duration,
     },
+    /// A page of all tuples, whatever they look like, behind that one that ended with `after`. Answer: `Whole`.
+    Browse {
+        request: RequestId,
+        after: Option<Spot>,
+    },
+    /// Those tuples are taken, under a transaction, that are still at these spots. Answer: `Whole`.
+    Withdraw {
+        request: RequestId,
+        spots: Vec<Spot>,
+        transaction: TransactionId,
+    },
+}
+
+/// Where a tuple was, and its number; to be given back as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spot {
+    pub partition: u32,
+    pub slot: u32,
+    pub number: u64,
+}
+
+/// What a tuple has beside its fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    pub spot: Spot,
+    /// What is left of it.
+    pub lease: Option<Duration>,
+    /// Encoded fields.
+    pub key: Option<Vec<u8>>,
+    pub label: Option<Vec<u8>>,
+    pub priority: i64,
 }
 
 /// The space that decides on a transaction over several, and is asked by the others when its owner is gone.
@@ -420,6 +451,12 @@ pub enum FromSpace {
     Card {
         request: RequestId,
         other: Option<Vec<u8>>,
+    },
+    /// The tuples are the body, one behind the other. `next`: there may be more.
+    Whole {
+        request: RequestId,
+        tuples: Vec<Beside>,
+        next: Option<Spot>,
     },
 }
 

@@ -13,7 +13,7 @@ use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Mark;
 use phalanx_core::space::{Asker, Coordinator, Get, Goal, Keeper, Limits, OutOptions, Outcome, Page, Question};
-use phalanx_core::space::{HERE, MOST_CLIENTS, Pattern, Shares, Space, Template, Tuple};
+use phalanx_core::space::{HERE, MOST_CLIENTS, Pattern, Shares, Space, Spot, Template, Tuple, Whole};
 use phalanx_core::space::{Reader as Fields, RequestId};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
@@ -412,6 +412,17 @@ impl Opened {
                 done(request, 0)
             }
             ToSpace::GoBy { request, card, replaces } => self.go_by(request, card.into(), replaces),
+            ToSpace::Browse { request, after } => {
+                self.check(Verb::Rd, None)?;
+                let (all, next) = self.with(|space, now| space.browse(now, self.id, after))?;
+                Ok(Some(whole(request, all, next)))
+            }
+            ToSpace::Withdraw { request, spots, transaction } => {
+                self.check(Verb::In, None)?;
+                let asker = self.asker(request, Some(transaction));
+                let all = self.with(|space, now| space.withdraw_whole(now, asker, &spots, transaction))?;
+                Ok(Some(whole(request, all, None)))
+            }
             ToSpace::Members { request, add, remove } => {
                 self.check(Verb::Create, None)?;
                 self.space.change_members(&add, &remove)?;
@@ -569,6 +580,12 @@ fn got(request: RequestId, page: Page) -> (FromSpace, Vec<Bytes>) {
     (FromSpace::Got { request, tuples: count, next: page.next }, body)
 }
 
+fn whole(request: RequestId, all: Vec<Whole>, next: Option<Spot>) -> Said {
+    let body = all.iter().flat_map(|whole| whole.tuple.bytes().iter().copied()).collect();
+    let tuples = all.into_iter().map(|whole| whole.beside).collect();
+    (FromSpace::Whole { request, tuples, next }, vec![body])
+}
+
 fn first_of(tuple: &Tuple) -> Option<&[u8]> {
     let mut fields = Fields::new(tuple.bytes());
     (fields.varint().ok()? > 0).then(|| fields.field().ok()).flatten()
@@ -597,6 +614,8 @@ fn number_of(message: &ToSpace) -> RequestId {
         | ToSpace::Members { request, .. }
         | ToSpace::Decide { request, .. }
         | ToSpace::GoBy { request, .. }
+        | ToSpace::Browse { request, .. }
+        | ToSpace::Withdraw { request, .. }
         | ToSpace::Info { request } => *request,
         ToSpace::Known { .. } | ToSpace::Beat => 0,
     }

@@ -165,7 +165,7 @@ fn elsewhere_first(address: &SpaceAddress, connect: &Connect) -> (SpaceAddress, 
 fn is_done(message: &FromSpace) -> bool {
     match message {
         FromSpace::Done { .. } | FromSpace::Got { .. } | FromSpace::Counted { .. } => true,
-        FromSpace::Watching { .. } | FromSpace::Event { .. } | FromSpace::Info { .. } => true,
+        FromSpace::Watching { .. } | FromSpace::Event { .. } | FromSpace::Info { .. } | FromSpace::Whole { .. } => true,
         FromSpace::Opened { .. } | FromSpace::Name { .. } | FromSpace::Decided { .. } => false,
         FromSpace::Card { .. } => false,
         FromSpace::Failed { .. } | FromSpace::Beat => false,

@@ -173,6 +173,7 @@ pub(super) fn number_of(message: &FromSpace) -> RequestId {
         | FromSpace::Info { request, .. }
         | FromSpace::Decided { request, .. }
         | FromSpace::Card { request, .. }
+        | FromSpace::Whole { request, .. }
         | FromSpace::Failed { request, .. } => *request,
         FromSpace::Event { watch, .. } => *watch,
         FromSpace::Beat => 0,

@@ -13,6 +13,7 @@ mod sealing;
 mod server;
 mod template;
 mod waiting;
+mod whole;
 
 pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
@@ -20,6 +21,7 @@ pub use options::to_duration;
 pub use remote::{RemoteSpace, end_spaces};
 pub use sealing::SealingKey;
 pub use server::{Serving, SpaceServer};
+pub use whole::split_fields;
 
 use crate::errors::raise;
 use phalanx_core::error::{EncodingError, SpaceError};

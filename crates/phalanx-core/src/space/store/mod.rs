@@ -30,6 +30,9 @@ use std::hash::RandomState;
 /// Signatures that have a partition of their own. What comes when all are in use goes into the first one.
 const MOST_PARTITIONS: usize = 256;
 
+/// Slots that are looked at for a page of all tuples: most may be free.
+const MOST_SLOTS: u32 = 1 << 16;
+
 /// Where a tuple lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -201,6 +204,33 @@ impl Store {
         let mut all: Vec<Held> = self.partitions.iter().flat_map(of).collect();
         all.sort_unstable_by_key(|held| held.number);
         all
+    }
+
+    /// Every tuple behind a place, as many as there is room for and as a bounded look finds, and the last place that was looked
+    /// at, if there may be more.
+    pub fn behind(&self, after: Option<Place>, mut room: Room) -> (Vec<(Place, Held)>, Option<Place>) {
+        let (start, mut first) = after.map_or((0, 0), |after| (after.partition, after.slot.saturating_add(1)));
+        let (mut found, mut left) = (Vec::new(), MOST_SLOTS);
+        for (partition, it) in (0u32..).zip(&self.partitions).skip(start as usize) {
+            let entries = it.entries();
+            for slot in std::mem::take(&mut first)..entries.slab.end() {
+                left -= 1;
+                if !entries.slab.is_used(slot) {
+                    if left == 0 {
+                        return (found, Some(Place { partition, slot }));
+                    }
+                    continue;
+                }
+                let (number, tuple) = (entries.slab.number(slot), entries.slab.tuple(slot));
+                let more = room.has_more_after(tuple.bytes());
+                let place = Place { partition, slot };
+                found.push((place, Held { number, tuple, extra: entries.extra(slot).cloned().map(Box::new) }));
+                if !more || left == 0 {
+                    return (found, Some(place));
+                }
+            }
+        }
+        (found, None)
     }
 
     /// A copy of the tuple at a place.

@@ -141,11 +141,18 @@ impl Slab {
 
     /// The slots that are in use.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
-        let slots = 0..(self.chunks.len() * CHUNK) as u32;
-        slots.filter(|slot| {
-            let chunk = &self.chunks[*slot as usize / CHUNK];
-            !chunk.memory.is_empty() && chunk.free & 1 << (slot % CHUNK as u32) == 0
-        })
+        (0..self.end()).filter(|slot| self.is_used(*slot))
+    }
+
+    /// All slots are below.
+    pub fn end(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
+    /// Whether there is a tuple in a slot below the end.
+    pub fn is_used(&self, slot: u32) -> bool {
+        let chunk = &self.chunks[slot as usize / CHUNK];
+        !chunk.memory.is_empty() && chunk.free & 1 << (slot % CHUNK as u32) == 0
     }
 
     /// Whether there is a tuple of this number in a slot.

@@ -11,6 +11,7 @@ mod transactions;
 mod values;
 mod waiting;
 mod watches;
+mod whole;
 
 use super::*;
 use std::sync::Arc;

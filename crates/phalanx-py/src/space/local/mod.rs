@@ -9,7 +9,8 @@ use super::encode::Encoding;
 use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
 use super::template::to_template;
 use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
-use super::{Decider, failed, info, to_coordinator, to_isolation};
+use super::whole::{self, At, Item, Items, to_at, to_items, to_spot};
+use super::{Decider, failed, info, to_coordinator, to_isolation, wrong};
 use crate::errors::{identity, raise};
 use crate::grid::to_member;
 use phalanx_core::error::SpaceError;
@@ -334,6 +335,43 @@ impl LocalSpace {
             Ok((!is_so).then(|| space.card().to_vec()))
         });
         changed?.map_err(failed)
+    }
+
+    /// A page of all tuples, whatever they look like, and where the next one begins.
+    #[pyo3(signature = (after, /))]
+    fn browse<'py>(&self, py: Python<'py>, after: Option<At>) -> PyResult<Items<'py>> {
+        let session = self.session;
+        let found = self.change(py, |locked, now| locked.engine().browse(now, session, after.map(to_spot)))?;
+        let (all, next) = found.map_err(failed)?;
+        Ok((to_items(py, all), next.map(to_at)))
+    }
+
+    /// Takes those under a transaction that are still where they were.
+    #[pyo3(signature = (spots, transaction, /))]
+    fn withdraw<'py>(&self, py: Python<'py>, spots: Vec<At>, transaction: u128) -> PyResult<Vec<Item<'py>>> {
+        let spots: Vec<_> = spots.into_iter().map(to_spot).collect();
+        let asker = Asker { session: self.session, request: 0, acknowledges: false };
+        let taken = self
+            .change(py, |locked, now| locked.engine().withdraw_whole(now, asker, &spots, TransactionId(transaction)))?;
+        Ok(to_items(py, taken.map_err(failed)?))
+    }
+
+    /// Puts tuples that are given as their bytes.
+    #[pyo3(signature = (tuples, lease, key, label, priority, transaction, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn put_whole(
+        &self,
+        py: Python<'_>,
+        tuples: Vec<Vec<u8>>,
+        lease: Option<f64>,
+        key: Option<Vec<u8>>,
+        label: Option<Vec<u8>>,
+        priority: i64,
+        transaction: Option<u128>,
+    ) -> PyResult<()> {
+        let check = |bytes: Vec<u8>| Tuple::check(bytes.into(), &self.encoding.limits).map_err(wrong);
+        let tuples: PyResult<Vec<_>> = tuples.into_iter().map(check).collect();
+        self.put(py, &tuples?, &whole::to_options(lease, key, label, priority)?, transaction).map(drop)
     }
 
     #[pyo3(signature = (transaction, /))]

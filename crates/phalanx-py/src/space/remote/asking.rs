@@ -6,6 +6,7 @@ use crate::space::decode::{FOREIGN, decode_foreign, decode_tuple};
 use crate::space::local::FORKS;
 use crate::space::template::to_template;
 use crate::space::waiting::uninterrupted;
+use crate::space::whole::{Items, to_at, to_item};
 use crate::space::{failed, wrong};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
@@ -163,6 +164,19 @@ impl RemoteSpace {
             py.check_signals()?;
         }
         Ok(())
+    }
+
+    /// A question whose answer is tuples whole.
+    pub(super) fn whole<'py>(
+        &self,
+        py: Python<'py>,
+        message: impl FnOnce(RequestId) -> ToSpace + Send,
+    ) -> PyResult<Items<'py>> {
+        let answer = self.ask(py, false, Bytes::new(), message)?.map_err(unusable)?;
+        let FromSpace::Whole { tuples: beside, next, .. } = answer.message else { return Err(nonsense()) };
+        let tuples = Tuple::check_all(&answer.body, beside.len() as u64, &FOREIGN).map_err(wrong)?;
+        let items = tuples.iter().zip(beside).map(|(tuple, beside)| to_item(py, tuple, beside)).collect();
+        Ok((items, next.map(to_at)))
     }
 
     pub(super) fn decode_many<'py>(

@@ -10,6 +10,7 @@ use super::encode::{Encoding, encode_tuple};
 use super::info;
 use super::local::FORKS;
 use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
+use super::whole::{self, At, Item, Items, to_spot};
 use super::{Decider, to_coordinator, to_isolation};
 use crate::errors::{identity, raise};
 use crate::grid::to_member;
@@ -23,6 +24,7 @@ use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -402,6 +404,38 @@ impl RemoteSpace {
             FromSpace::Card { other, .. } => Ok(other),
             _ => Err(nonsense()),
         }
+    }
+
+    /// A page of all tuples, whatever they look like, and where the next one begins.
+    #[pyo3(signature = (after, /))]
+    fn browse<'py>(&self, py: Python<'py>, after: Option<At>) -> PyResult<Items<'py>> {
+        self.whole(py, |request| ToSpace::Browse { request, after: after.map(to_spot) })
+    }
+
+    /// Takes those under a transaction that are still where they were.
+    #[pyo3(signature = (spots, transaction, /))]
+    fn withdraw<'py>(&self, py: Python<'py>, spots: Vec<At>, transaction: u128) -> PyResult<Vec<Item<'py>>> {
+        let (spots, transaction) = (spots.into_iter().map(to_spot).collect(), TransactionId(transaction));
+        Ok(self.whole(py, |request| ToSpace::Withdraw { request, spots, transaction })?.0)
+    }
+
+    /// Puts tuples that are given as their bytes.
+    #[pyo3(signature = (tuples, lease, key, label, priority, transaction, /))]
+    #[expect(clippy::too_many_arguments)]
+    fn put_whole(
+        &self,
+        py: Python<'_>,
+        tuples: Vec<PyBackedBytes>,
+        lease: Option<f64>,
+        key: Option<Vec<u8>>,
+        label: Option<Vec<u8>>,
+        priority: i64,
+        transaction: Option<u128>,
+    ) -> PyResult<()> {
+        let options = whole::to_options(lease, key, label, priority)?;
+        let mut bytes = Vec::with_capacity(tuples.iter().map(|tuple| tuple.len()).sum());
+        tuples.iter().for_each(|tuple| bytes.extend_from_slice(tuple));
+        self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
     #[pyo3(signature = (transaction, once = None, /))]

@@ -1,0 +1,77 @@
+//! Tuples whole, with all that was said when they were put, whatever they look like: for who moves them to another space.
+
+use super::store::{Held, Place, Room};
+use super::{Asker, Space, Tuple};
+use crate::error::SpaceError;
+use crate::ids::{SessionId, TransactionId};
+use crate::wire::space::{Beside, Spot};
+use std::time::Duration;
+
+/// Tuples in a page, and spots that are withdrawn at once, at most; and bytes of a page, about. Small enough that others have the
+/// space again after about a millisecond.
+pub const MOST_WHOLE: usize = 1 << 12;
+const MOST_BYTES: u64 = 4 << 20;
+
+/// A tuple and what it has beside its fields.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Whole {
+    pub tuple: Tuple,
+    pub beside: Beside,
+}
+
+impl Space {
+    /// Tuples that all may see, behind a place, and where the next page begins, if there may be one. What comes meanwhile may be on
+    /// a page or not; what stays all the time is on one.
+    pub fn browse(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        after: Option<Spot>,
+    ) -> Result<(Vec<Whole>, Option<Spot>), SpaceError> {
+        self.on_tick(now);
+        self.check_card(session)?;
+        let after = after.map(|spot| Place { partition: spot.partition, slot: spot.slot });
+        let (all, next) = self.store.behind(after, Room::new(MOST_WHOLE as u32, MOST_BYTES));
+        let next = next.map(|place| Spot { partition: place.partition, slot: place.slot, number: 0 });
+        Ok((all.iter().map(|(place, held)| whole(now, *place, held)).collect(), next))
+    }
+
+    /// Takes those tuples under a transaction that are still at these spots.
+    pub fn withdraw_whole(
+        &mut self,
+        now: Duration,
+        asker: Asker,
+        spots: &[Spot],
+        transaction: TransactionId,
+    ) -> Result<Vec<Whole>, SpaceError> {
+        self.on_tick(now);
+        self.check_card(asker.session)?;
+        self.open_transaction(Some(transaction))?;
+        if spots.len() > MOST_WHOLE {
+            return Err(SpaceError::Full { what: "tuples withdrawn at once".into(), most: MOST_WHOLE as u64 });
+        }
+        let mut all = Vec::with_capacity(spots.len());
+        for spot in spots {
+            let place = Place { partition: spot.partition, slot: spot.slot };
+            if self.store.has(place, spot.number) {
+                let held = self.withdraw(place);
+                all.push(whole(now, place, &held));
+                self.hand_over(held, asker, Some(transaction));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn whole(now: Duration, place: Place, held: &Held) -> Whole {
+    let spot = Spot { partition: place.partition, slot: place.slot, number: held.number };
+    let extra = held.extra.as_deref();
+    let beside = Beside {
+        spot,
+        lease: extra.and_then(|extra| extra.deadline).map(|deadline| deadline.saturating_sub(now)),
+        key: extra.and_then(|extra| extra.key.as_ref()).map(|key| key.to_vec()),
+        label: extra.and_then(|extra| extra.label.as_ref()).map(|label| label.to_vec()),
+        priority: extra.map_or(0, |extra| extra.priority),
+    };
+    Whole { tuple: held.tuple.clone(), beside }
+}
