@@ -30,6 +30,7 @@ mod sieve;
 mod sink;
 mod source;
 mod system;
+mod written;
 
 pub use client::Copy;
 pub use ending::Failure;

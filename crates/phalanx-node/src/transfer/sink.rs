@@ -6,6 +6,7 @@
 use super::partial::{self, Part, beside};
 use super::sieve::Sieve;
 use super::system;
+use super::written::Written;
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, DirBuilder};
 use phalanx_core::transfer::{Outcome, Ranges, SPLIT};
@@ -65,6 +66,8 @@ pub struct Tree {
     folders: Mutex<HashMap<u32, Folder>>,
     open: Mutex<HashMap<u32, Arc<Dir>>>,
     coming: Mutex<HashMap<u32, Arc<Coming>>>,
+    /// What is to be on the disk at the end.
+    written: Written,
     /// Bits that new files of this process do not get, where that is known.
     mask: Option<u32>,
 }
@@ -94,6 +97,8 @@ struct Coming {
     writing: Mutex<()>,
     /// It is no more what is kept; held by who keeps it.
     ended: Mutex<bool>,
+    /// A state file says what is there of it, or did.
+    has_state: AtomicBool,
     /// It will not be whole: who keeps it just now removes it after.
     given_up: AtomicBool,
 }
@@ -103,7 +108,7 @@ impl Sink {
     pub fn tree(base: Dir, target: PathBuf, into: bool, anew: bool) -> Sink {
         let (home, folders, open, coming) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (token, mask) = (u128::from_le_bytes(random_token()) as u64, system::mask());
-        let (name, sieve, share, fresh) = (None, Sieve::default(), None, false);
+        let (name, sieve, share, fresh, written) = (None, Sieve::default(), None, false, Written::default());
         Sink::Tree(Box::new(Tree {
             base,
             target,
@@ -118,6 +123,7 @@ impl Sink {
             folders,
             open,
             coming,
+            written,
             mask,
         }))
     }
@@ -210,8 +216,8 @@ impl Sink {
         }
         let folder = tree.folder_of(coming.parent)?;
         let file = tree.file(&coming)?;
-        if coming.size >= LARGE {
-            file.sync_all()?;
+        if coming.size >= LARGE || coming.has_state.load(Ordering::SeqCst) {
+            file.sync_all()?; // before its state is forgotten: without both, all of it would come again after a power cut
         }
         *lock(&coming.ended) = true;
         let part = beside(&coming.name, "part");
@@ -267,8 +273,12 @@ impl Sink {
                 partial::keep(&folder, &coming.name, &file, source, Some(share), real)
             }
         };
+        coming.has_state.store(true, Ordering::SeqCst);
         *ended = is_last && kept.is_ok();
         drop(ended);
+        if is_last {
+            tree.written.on_folder(coming.parent, &folder)?; // nothing else says that this share is there
+        }
         tree.remove_given_up(&coming);
         kept
     }
@@ -317,7 +327,13 @@ impl Tree {
         match &entry.kind {
             Kind::Folder => self.make_folder(number, entry, &folder, name),
             Kind::Link { target } => match entry.parent {
-                Some(parent) => put_link(&folder, &name, &self.small_part(number), target, self.depth(parent)),
+                Some(parent) => {
+                    let step = put_link(&folder, &name, &self.small_part(number), target, self.depth(parent))?;
+                    if matches!(step, Step::Copied) {
+                        self.written.on_folder(Some(parent), &folder)?;
+                    }
+                    Ok(step)
+                }
                 None => Err(io::Error::other("a link alone is not copied")),
             },
             Kind::File { size } => self.begin_file(number, entry, &folder, name, *size),
@@ -392,7 +408,10 @@ impl Tree {
         let is_new = match name.is_empty() {
             true => false, // the exported folder itself
             false => match create_folder(within, &name, entry.mode) {
-                Ok(()) => true,
+                Ok(()) => {
+                    self.written.on_folder(entry.parent, within)?;
+                    true
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     match entry.parent {
                         None => within.open_dir(&name)?,
@@ -420,7 +439,7 @@ impl Tree {
                 Ok(found)
                     if !self.anew
                         && is_same(&found, size, entry.modified)
-                        && system::fit_mode(folder, &name, &found, entry.mode).is_ok() =>
+                        && self.fits_mode(entry, folder, &name, &found) =>
                 {
                     return Ok(Step::Kept);
                 }
@@ -433,8 +452,20 @@ impl Tree {
             false => Ranges::default(),
         };
         let (parent, writing, given_up) = (entry.parent, Mutex::default(), AtomicBool::new(false));
-        let coming =
-            Coming { parent, name, size, mode, modified, there: there.clone(), file, writing, ended, given_up };
+        let (has_state, there) = (AtomicBool::new(there.bytes() > 0), there);
+        let coming = Coming {
+            parent,
+            name,
+            size,
+            mode,
+            modified,
+            there: there.clone(),
+            file,
+            writing,
+            ended,
+            has_state,
+            given_up,
+        };
         if size == 0 {
             let part = self.small_part(number);
             let file = partial::create_new(folder, &part, coming.mode())?;
@@ -444,6 +475,15 @@ impl Tree {
         }
         lock(&self.coming).insert(number, Arc::new(coming));
         Ok(Step::Wanted(there))
+    }
+
+    /// Whether a file that is there has the mode of its source, maybe from now on.
+    fn fits_mode(&self, entry: &Entry, folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata) -> bool {
+        let is_fitted = system::fit_mode(folder, name, found, entry.mode).is_ok();
+        if is_fitted && entry.mode.is_some_and(|wanted| system::mode(found) != Some(wanted & 0o777)) {
+            self.written.on_mode(entry.parent, folder, name, found);
+        }
+        is_fitted
     }
 
     /// What an entry is called while it is not whole, where nobody goes on from that.
@@ -527,7 +567,8 @@ impl Tree {
             system::set_mode(file, coming.mode())?;
         }
         file.set_modified(system::from_time(coming.modified))?;
-        folder.rename(part, folder, &coming.name)
+        folder.rename(part, folder, &coming.name)?;
+        self.written.on_file(coming.parent, folder, &coming.name, file)
     }
 
     fn end(&self) -> Vec<(PathBuf, String)> {
@@ -540,15 +581,31 @@ impl Tree {
         numbers.sort_unstable_by(|one, other| other.cmp(one)); // what is inside first
         let Ok(home) = self.home() else { return failed };
         for (number, folder) in numbers.iter().filter_map(|number| folders.get_key_value(number)) {
-            let described = describe(&home, folder);
+            let described = self.describe(&home, *number, folder);
             let described = if is_made(number, folder) { described } else { Ok(()) }; // somebody else's stays as it is
             failed.extend(described.err().map(|error| (folder.path.clone(), error.to_string())));
         }
         drop(folders);
-        if let Err(error) = sync(&home) {
-            failed.push((PathBuf::from("."), error.to_string()));
-        }
+        failed.extend(self.written.sync(&|number| self.folder_of(number)).into_iter().map(|(number, name, error)| {
+            let folder = number.and_then(|number| lock(&self.folders).get(&number).map(|folder| folder.path.clone()));
+            let path = folder.unwrap_or_default().join(name.unwrap_or_default());
+            (if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }, error.to_string())
+        }));
         failed
+    }
+
+    /// A folder gets its time and its mode, if it has others.
+    fn describe(&self, home: &Dir, number: u32, folder: &Folder) -> io::Result<()> {
+        let path = if folder.path.as_os_str().is_empty() { Path::new(".") } else { &folder.path };
+        let found = home.metadata(path)?;
+        let time = found.modified().map(|time| system::to_time(time.into_std()));
+        let has_mode = folder.mode.is_none_or(|mode| system::mode(&found).is_none_or(|is| is == mode & 0o777));
+        if has_mode && time.is_ok_and(|time| time == folder.modified) {
+            return Ok(());
+        }
+        let opened = home.open_dir(path)?; // before it may not be entered any more
+        describe(home, folder)?;
+        self.written.on_folder(Some(number), &opened)
     }
 }
 
@@ -635,17 +692,6 @@ fn set_time(home: &Dir, folder: &Folder) -> io::Result<()> {
     let Some(name) = name else { return Ok(()) };
     let within = if within.as_os_str().is_empty() { home.try_clone()? } else { home.open_dir(within)? };
     system::set_time(&within, Path::new(name), folder.modified)
-}
-
-/// What was written is on the disk.
-#[cfg(target_os = "linux")]
-fn sync(home: &Dir) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(home.open(".")?)?) // the folder itself is opened for finding names only
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync(_: &Dir) -> io::Result<()> {
-    Ok(()) // there is no call for a whole file system that says what became of it
 }
 
 #[cfg(all(test, unix))]
