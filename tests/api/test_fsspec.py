@@ -6,6 +6,7 @@ import csv
 import os
 import pickle
 import random
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -279,6 +280,34 @@ def test_what_is_copied_there_does_not_come_here(
     monkeypatch.setattr(system.files, "open", lambda path: pytest.fail(f"{path} is read"))
     system.cp_file(path, f"{folder}/new/y")
     assert (folder / "new" / "y").read_bytes() == noise(3_000_000)
+
+
+def test_a_copy_to_another_executor_does_not_come_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    kind = fsspec.get_filesystem_class("phalanx")
+    with Exporters(tmp_path) as grid:
+        one, other = grid.start("labpc", f"{here}:rw"), grid.start("farpc", f"{there}:rw")
+        system = fsspec.filesystem("phalanx", host=one, identity=str(grid.identity))
+        for name, size in [("small[1]", 10), ("large", 3_000_000), ("empty", 0)]:
+            (here / name).write_bytes(noise(size))
+            (here / name).chmod(0o640)
+            os.utime(here / name, ns=(1_500_000_000_123_456_789,) * 2)
+            monkeypatch.setattr(system.files, "open", lambda path: pytest.fail(f"{path} is read"))
+            system.cp_file(f"{here}/{name}", f"phalanx://{other}{there}/new/{name}")
+            copied = (there / "new" / name).stat()
+            assert (there / "new" / name).read_bytes() == noise(size)
+            assert (stat.S_IMODE(copied.st_mode), copied.st_mtime_ns) == (0o640, 1_500_000_000_123_456_789)
+        system.copy(f"{here}/large", f"phalanx://{other}{there}/new/")
+        system.cp_file(f"phalanx://{other}{there}/new/large", f"{here}/back")
+        assert (here / "back").read_bytes() == noise(3_000_000)
+        with pytest.raises(IsADirectoryError):
+            system.cp_file(f"{here}/large", f"phalanx://{other}{there}/new")
+        for each in [*kind._cache.values()]:
+            each.files.close()
+        kind.clear_instance_cache()
+    assert sorted(path.name for path in here.iterdir()) == ["back", "empty", "large", "small[1]"]
 
 
 @pytest.fixture(scope="module")

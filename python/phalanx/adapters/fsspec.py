@@ -45,7 +45,8 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ``host``: ``"lab"`` or ``"lab:7400"``, from the name of the file. ``hosts``, ``identity``, ``policy``, ``trusted``
     and ``level`` as for :func:`phalanx.copy`. A file that is written has its name when it is closed, and is whole then;
     left by an exception, there is none. The folders that it is in are made. What is appended to is written anew as a
-    whole. ``get`` and ``put`` copy over parallel streams, as :func:`phalanx.copy` does; what ``cp`` copies stays there.
+    whole. ``get`` and ``put`` copy over parallel streams, as :func:`phalanx.copy` does; what ``cp`` copies stays
+    there, or goes straight to another executor.
     """
 
     protocol = "phalanx"
@@ -208,25 +209,41 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self.files.rename(old, new)
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Copies a file there. Only the bytes of a small one, which are here sooner than another copy is begun, come
-        here and go back."""
-        old, new = self._strip_protocol(path1), self._strip_protocol(path2)
+        """Copies a file there, or to another executor that ``path2`` names (``phalanx://other:7400/x``).
+
+        Between executors the bytes go straight from one to the other, and the copy has the permissions and the time.
+
+        Only the bytes of a small one that stays at its executor, which are here sooner than another copy is begun, come
+        here and go back.
+        """
+        (source, old), (target, new) = self._at(path1), self._at(path2)
         with _as_usual(old):
-            entry = self._look(old)
-        if entry.kind != "folder" and self.isdir(new):
+            entry = source._look(old)
+        if entry.kind != "folder" and target.isdir(new):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), new)
         if entry.kind == "folder":
             with _as_usual(new):
-                self.files.make_folder(new, parents=True)
-        elif entry.size > _PIECE:
+                target.files.make_folder(new, parents=True)
+        elif source.host != target.host or entry.size > _PIECE:
             with _as_usual(new):
-                self.files.make_folder(posixpath.dirname(new), parents=True)
-            self._copy(f"{self.host}:{_literally(old)}", f"{self.host}:{new}", old)
+                target.files.make_folder(posixpath.dirname(new), parents=True)
+            self._copy(f"{source.host}:{_literally(old)}", f"{target.host}:{new}", old)
         else:
             with _as_usual(old):
-                source = self.files.open(old)
+                opened = source.files.open(old)
             with _as_usual(new):
-                _write(source, self.created(new)).commit()
+                _write(opened, target.created(new)).commit()
+
+    def isdir(self, path: str) -> bool:
+        """Whether a folder is there, also at another executor that the name is of."""
+        system, there = self._at(path)
+        return bool(AbstractFileSystem.isdir(system, there))
+
+    def _at(self, path: str) -> tuple[PhalanxFileSystem, str]:
+        """A path, and the file system of it: another executor's, where the name is of one."""
+        host = self._get_kwargs_from_urls(os.fspath(path)).get("host", self.host)
+        system = self if host == self.host else type(self)(host, **self._reach)
+        return system, self._strip_protocol(path)
 
     def there(self, path: str) -> OpenFile | None:
         """A file to be read, if there is one."""
