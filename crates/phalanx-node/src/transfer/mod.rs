@@ -17,6 +17,7 @@ mod ending;
 mod exports;
 pub mod files;
 mod going;
+mod holes;
 mod job;
 mod pace;
 mod partial;

@@ -1,5 +1,6 @@
 //! What is copied: a file, a folder with all in it, or bytes that are made up.
 
+use super::holes;
 use super::partial;
 use super::sieve::Sieve;
 use super::system::{self, Identity};
@@ -12,7 +13,7 @@ use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// Folders, and files that are read in parts, that are kept open.
 const MOST_OPEN: usize = 64;
@@ -33,7 +34,7 @@ pub struct Tree {
     file: Option<OsString>,
     items: RwLock<Vec<Item>>,
     folders: Mutex<HashMap<u32, Arc<Dir>>>,
-    files: Mutex<HashMap<u32, Arc<File>>>,
+    files: Mutex<HashMap<u32, Arc<Opened>>>,
     /// What of a folder is copied.
     sieve: Sieve,
 }
@@ -48,6 +49,13 @@ struct Item {
     sparse: bool,
     modified: (i64, u32),
     identity: Identity,
+}
+
+/// A file that is read in parts.
+struct Opened {
+    file: File,
+    /// Whether its holes are known without reading them; looked at once, for a file that may have some.
+    knows_holes: OnceLock<bool>,
 }
 
 /// What was read.
@@ -116,7 +124,7 @@ impl Source {
         let Source::Tree(tree) = self else { return Ok(()) };
         let file = tree.file(entry)?;
         lock(&tree.files).remove(&entry);
-        tree.check(entry, &file.metadata()?)
+        tree.check(entry, &file.file.metadata()?)
     }
 
     /// The path of an entry within the copy, for people.
@@ -245,11 +253,11 @@ impl Tree {
     }
 
     /// A file that is read in parts, kept open meanwhile.
-    fn file(&self, entry: u32) -> io::Result<Arc<File>> {
+    fn file(&self, entry: u32) -> io::Result<Arc<Opened>> {
         if let Some(file) = lock(&self.files).get(&entry) {
             return Ok(file.clone());
         }
-        let file = Arc::new(self.open(entry)?);
+        let file = Arc::new(Opened { file: self.open(entry)?, knows_holes: OnceLock::new() });
         let mut files = lock(&self.files);
         if files.len() >= MOST_OPEN {
             files.clear();
@@ -260,10 +268,16 @@ impl Tree {
 
     /// Part of a large file. Where the file has holes, zeros are one: also those that somebody has written.
     fn read_part(&self, entry: u32, buffer: &mut [u8], offset: u64) -> io::Result<Content> {
-        let file = self.file(entry)?;
+        let opened = self.file(entry)?;
+        let Opened { file, knows_holes } = &*opened;
         let sparse = self.items.read().unwrap_or_else(std::sync::PoisonError::into_inner)[entry as usize].sparse;
-        // Some file systems call a hole what they have not written yet: what is read counts.
-        system::read_at(&file, buffer, offset).map_err(shorter)?;
+        if sparse
+            && *knows_holes.get_or_init(|| holes::are_known(file))
+            && holes::is_hole(file, offset, buffer.len() as u64)
+        {
+            return Ok(Content::Hole);
+        }
+        system::read_at(file, buffer, offset).map_err(shorter)?;
         Ok(if sparse && buffer.iter().all(|byte| *byte == 0) { Content::Hole } else { Content::Data })
     }
 
