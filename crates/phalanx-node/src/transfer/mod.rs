@@ -5,6 +5,7 @@
 //! thread that gets a stream reads from the disk, seals and sends, or receives, opens and writes, without handing a
 //! block to another. The engines of `phalanx_core::transfer` decide which block is next.
 
+mod abandoned;
 mod between;
 mod braces;
 mod calling;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::ops::Deref;
@@ -94,6 +94,25 @@ pub fn is_reserved(name: &OsStr) -> bool {
     name.starts_with(b".") && (name.ends_with(PART) || is_state())
 }
 
+/// The file's own name, where a name is exactly what [`beside`] makes of one; of a long one, what stands for it.
+pub fn of_name(beside: &OsStr, suffix: &str) -> Option<OsString> {
+    let name = system::to_bytes(beside);
+    let of = name.strip_prefix(b".")?.strip_suffix(format!(".phalanx-{suffix}").as_bytes())?;
+    if of.is_empty() { None } else { system::from_bytes(of.to_vec()).ok() }
+}
+
+/// Whether a name was drawn for a file that no copy goes on with: `sixteen digits-number`, or 32 digits.
+pub fn is_drawn(of: &OsStr) -> bool {
+    let of = of.as_encoded_bytes();
+    let are_digits = |part: &[u8]| part.iter().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(it));
+    match of.split_at_checked(16) {
+        Some((token, [b'-', number @ ..])) => {
+            are_digits(token) && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+        }
+        _ => of.len() == 32 && are_digits(of),
+    }
+}
+
 /// Makes a file that nobody else has. `mode`: as far as the process's mask allows.
 pub fn create_new(folder: &Dir, name: &OsStr, mode: u32) -> io::Result<File> {
     let mut how = OpenOptions::new();
@@ -110,7 +129,7 @@ fn set_mode(how: &mut OpenOptions, mode: u32) {
 }
 
 /// Opens a file beside its place: of this user, with no other name, and never one that a link leads to.
-fn open_own(folder: &Dir, name: &OsStr, how: &mut OpenOptions) -> io::Result<File> {
+pub fn open_own(folder: &Dir, name: &OsStr, how: &mut OpenOptions) -> io::Result<File> {
     how.follow(FollowSymlinks::No);
     system::at_once(how);
     let file = folder.open_with(name, how)?.into_std();
@@ -258,11 +277,22 @@ fn read_state(folder: &Dir, name: &OsStr, suffix: &str, source: Source) -> Optio
 }
 
 fn read_any(folder: &Dir, name: &OsStr, suffix: &str) -> Option<State> {
+    read_with_file(folder, name, suffix).map(|(state, _)| state)
+}
+
+fn read_with_file(folder: &Dir, name: &OsStr, suffix: &str) -> Option<(State, File)> {
     let file = open_own(folder, &beside(name, suffix), OpenOptions::new().read(true)).ok()?;
     let mut bytes = Vec::new();
-    file.take(MOST_STATE).read_to_end(&mut bytes).ok()?;
+    (&file).take(MOST_STATE).read_to_end(&mut bytes).ok()?;
     let state: State = postcard::from_bytes(&bytes).ok()?;
-    (state.version == VERSION && state.ranges.len() <= MOST_RANGES).then_some(state)
+    (state.version == VERSION && state.ranges.len() <= MOST_RANGES).then_some((state, file))
+}
+
+/// How long the partial file is at least of which the state of the whole tells, whatever its source, and that state's file.
+pub fn read_end(folder: &Dir, name: &OsStr) -> Option<(u64, Metadata)> {
+    let (state, file) = read_with_file(folder, name, "state")?;
+    let ranges = Ranges::from_pairs(&state.ranges, state.size)?;
+    Some((ranges.pairs().last().map_or(0, |(_, to)| *to), file.metadata().ok()?))
 }
 
 /// The longest of some ranges, in order, those that reach into `own` before others: of what is left out the other end sends

@@ -3,6 +3,7 @@
 //! Names are resolved beneath the folder that was opened, by the system, also while somebody puts links in the way. A file
 //! appears under its name when it is whole.
 
+use super::abandoned::sweep_beneath;
 use super::partial::{self, Part, beside};
 use super::sieve::Sieve;
 use super::system;
@@ -20,11 +21,15 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Folders that are kept open.
 const MOST_OPEN: usize = 64;
 /// Files from this size on are on the disk before they have their name; of smaller ones, all at the end.
 const LARGE: u64 = 8 << 20;
+
+/// For looking for partial files that were abandoned, at the end of a copy.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Where entries are put.
 pub enum Sink {
@@ -286,6 +291,7 @@ impl Sink {
     /// Everything is in its place: folders get their times, and all is on the disk. What a folder could not get.
     pub fn end(&self) -> Vec<(PathBuf, String)> {
         let Sink::Tree(tree) = self else { return Vec::new() };
+        tree.sweep(SystemTime::now()); // before folders get their times
         tree.end()
     }
 
@@ -571,6 +577,19 @@ impl Tree {
         self.written.on_file(coming.parent, folder, &coming.name, file)
     }
 
+    /// Removes partial files that nobody goes on with, in folders that were there before.
+    fn sweep(&self, now: SystemTime) {
+        let Ok(home) = self.home() else { return };
+        let until = Instant::now() + LONGEST;
+        let folders = lock(&self.folders);
+        if folders.is_empty() {
+            return sweep_beneath(&home, Path::new(""), now, until); // a file came
+        }
+        for folder in folders.values().filter(|folder| !folder.is_new) {
+            sweep_beneath(&home, &folder.path, now, until);
+        }
+    }
+
     fn end(&self) -> Vec<(PathBuf, String)> {
         let (folders, mut failed) = (lock(&self.folders), Vec::new());
         let is_made = |number: &u32, folder: &Folder| folder.is_new || (self.fresh && *number == 0);
@@ -854,6 +873,25 @@ mod tests {
         sink.whole(1, b"x").expect("is put there");
         assert_eq!(std::fs::read(folder.path().join(".a.phalanx-part")).expect("is there"), b"other");
         assert_eq!(names(folder.path()), [".a.phalanx-part", "a"]);
+    }
+
+    #[test]
+    fn a_copy_removes_what_was_abandoned_in_its_folders_and_nothing_beside_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let part = ".0123456789abcdef-7.phalanx-part";
+        for name in ["there", "other"] {
+            std::fs::create_dir(folder.path().join(name)).expect("is made");
+            std::fs::write(folder.path().join(name).join(part), "x").expect("is written");
+        }
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "there", Kind::Folder)).expect("begins");
+        assert_eq!(sink.end(), []);
+        assert_eq!(names(&folder.path().join("there")), [part], "it is new");
+        let Sink::Tree(tree) = &sink else { unreachable!() };
+        tree.sweep(SystemTime::now() + Duration::from_secs(2 * 24 * 60 * 60));
+        assert_eq!(names(&folder.path().join("there")), [""; 0]);
+        assert_eq!(names(&folder.path().join("other")), [part]);
     }
 
     #[test]

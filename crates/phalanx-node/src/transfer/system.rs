@@ -214,6 +214,16 @@ mod unix {
         file.is_file() && file.nlink() == 1 && file.uid() == rustix::process::geteuid().as_raw()
     }
 
+    /// Whether nobody but its owner may read, write or run a file.
+    pub fn is_private(file: &Metadata) -> bool {
+        file.mode() & 0o777 == 0o600
+    }
+
+    /// When anything of a file, also its name or mode, was last changed.
+    pub fn changed(file: &Metadata) -> Option<SystemTime> {
+        Some(from_time((file.ctime(), u32::try_from(file.ctime_nsec()).ok()?)))
+    }
+
     /// Whether a file takes less room than it is long: it has holes, or is compressed.
     pub fn may_be_sparse(file: &cap_std::fs::Metadata) -> bool {
         file.blocks().saturating_mul(512) < file.len()
@@ -300,6 +310,15 @@ mod portable {
 
     pub fn is_own(file: &Metadata) -> bool {
         file.is_file()
+    }
+
+    /// Not known here: only what has a state is told to be a copy's.
+    pub fn is_private(_: &Metadata) -> bool {
+        false
+    }
+
+    pub fn changed(_: &Metadata) -> Option<SystemTime> {
+        None
     }
 
     pub fn at_once(_: &mut OpenOptions) {}

@@ -111,6 +111,7 @@ impl Writing {
         let usual = system::mask().map(|mask| MODE & !mask);
         let mode = there.as_ref().and_then(system::mode).or(usual);
         let file = partial::create_new(&folder, &part, if mode.is_some() { PART_MODE } else { MODE })?;
+        let _ = system::lock(&file); // so that it counts as written, also while nothing comes for days
         Ok(Writing { folder, name, part, file, hasher: Hasher::new(), length: 0, mode, new, is_whole: false })
     }
 

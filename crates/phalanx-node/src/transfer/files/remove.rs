@@ -2,6 +2,7 @@
 //! folders are open at a time.
 
 use super::beneath::{Beneath, MOST_DEEP, why};
+use crate::transfer::abandoned::sweep_beneath;
 use crate::transfer::system;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
@@ -10,7 +11,10 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
+/// For looking for partial files in one folder.
+const LONGEST: Duration = Duration::from_secs(1);
 /// Names of a folder that are read at once.
 const BATCH: usize = 1024;
 /// Things that stay in one folder after which the rest of it stays too.
@@ -72,7 +76,7 @@ impl Removing<'_> {
     fn entry(&mut self, path: &Path, depth: usize) -> bool {
         let outcome = match self.is_folder(path) {
             Ok(true) if self.all && !self.content(path, depth) => return false, // why is told of what is still in it
-            Ok(true) => self.at(path, |folder, name| folder.remove_dir(name)),
+            Ok(true) => self.at(path, remove_folder),
             Ok(false) => self.at(path, |folder, name| folder.remove_file_or_symlink(name)),
             Err(error) => Err(error),
         };
@@ -132,6 +136,16 @@ impl Removing<'_> {
         let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
         names.filter(|name| name.as_ref().map_or(true, |name| !kept.contains(name))).take(BATCH).collect()
     }
+}
+
+/// An empty folder. Partial files that nobody goes on with do not keep it: no listing shows them.
+fn remove_folder(folder: &Dir, name: &Path) -> io::Result<()> {
+    let removed = folder.remove_dir(name);
+    if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+        return removed;
+    }
+    sweep_beneath(folder, name, SystemTime::now(), Instant::now() + LONGEST);
+    folder.remove_dir(name)
 }
 
 #[cfg(all(test, unix))]
