@@ -7,11 +7,15 @@ import signal
 import sys
 import time
 import unittest
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 from mpi4py import MPI
 from phalanx.adapters.mpi4py import ERR_PROC_FAILED, ERR_REVOKED, Intercomm, Intracomm
+
+#: Numbers whose sum takes some milliseconds.
+LONG = 1 << 20
 
 
 def die() -> None:
@@ -63,10 +67,17 @@ def fails(name: str, call: Callable[[], object]) -> None:
         print(name, error.Get_error_class() == ERR_PROC_FAILED, "was killed by signal 9" in str(error), flush=True)
 
 
-def windows() -> None:
-    """Rank 1 dies with a lock, and while the others wait for its memory."""
-    world = MPI.COMM_WORLD
-    window, memory = MPI.Win.Allocate(8, comm=world), bytearray(8)
+def put_on(window: MPI.Win, memory: bytearray) -> None:
+    """Needs no message where memory is shared, and hears of the loss all the same."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        window.Put(memory, 1)
+
+
+def windows(flavor: str) -> None:
+    """Rank 1 dies with a lock, and while the others wait for its memory, unless they have mapped that."""
+    world, memory = MPI.COMM_WORLD, bytearray(8)
+    window = MPI.Win.Allocate(8, comm=world) if flavor == "allocate" else MPI.Win.Create(bytearray(8), comm=world)
     others, pid = world.Split(world.rank == 1), world.bcast(os.getpid(), root=1)
     window.Lock_all()
     world.Barrier()
@@ -83,7 +94,7 @@ def windows() -> None:
     if others.rank == 0:
         os.kill(pid, signal.SIGKILL)
     fails("request", request.Wait)
-    fails("put", lambda: window.Put(memory, 1))
+    fails("put", lambda: put_on(window, memory))
     fails("unlock all", window.Unlock_all)
     victim, other = world.group.Incl([1]), 2 - world.rank
     window.Lock(2)  # which rank 1 had locked
@@ -101,6 +112,45 @@ def windows() -> None:
     window.Unlock(other)
     others.Barrier()
     print("done", flush=True)
+
+
+def guards() -> None:
+    """Ranks die while they add numbers in shared memory, and while they hold or want its lock: those left go on."""
+    world = MPI.COMM_WORLD
+    world.Set_errhandler(MPI.ERRORS_RETURN)
+    window = MPI.Win.Allocate(8 * LONG, comm=world)
+    window.Set_errhandler(MPI.ERRORS_RETURN)
+    own, one, seen = array("d", [1]) * LONG, array("q", [1]), array("q", [0])
+    pids, last = world.allgather(os.getpid()), world.size - 1
+    left = world.Split(world.rank in (0, last))
+    if world.rank not in (0, last):
+        world.Barrier()
+        while True:
+            window.Lock(0, MPI.LOCK_SHARED if world.rank == 1 else MPI.LOCK_EXCLUSIVE)
+            window.Accumulate(own, 0)
+            window.Unlock(0)
+    world.Barrier()
+    if world.rank == 0:
+        numbers, deadline = window.tomemory().cast("d"), time.monotonic() + 30
+        while numbers[0] < 10 and time.monotonic() < deadline:
+            world.Iprobe()  # moves messages
+        for pid in pids[1:last]:
+            os.kill(pid, signal.SIGKILL)
+    left.Barrier()
+    window.Lock(0)
+    window.Accumulate(own, 0)
+    window.Flush(0)
+    window.Unlock(0)
+    fails("lock all", window.Lock_all)  # but for those that are left
+    window.Fetch_and_op(one, seen, last, op=MPI.SUM)
+    window.Flush(last)
+    left.Barrier()
+    fails("unlock all", window.Unlock_all)
+    window.Lock(last)
+    window.Get(seen, last)
+    window.Unlock(last)
+    left.Barrier()
+    print("sum", seen[0], flush=True)
 
 
 def suite(folder: str) -> None:
@@ -126,7 +176,7 @@ def suite(folder: str) -> None:
     sys.exit(not done.wasSuccessful() or bool(done.skipped))
 
 
-WHAT: dict[str, Callable[..., None]] = {"dwindle": dwindle, "suite": suite, "windows": windows}
+WHAT: dict[str, Callable[..., None]] = {"dwindle": dwindle, "suite": suite, "windows": windows, "guards": guards}
 
 if __name__ == "__main__":
     WHAT[sys.argv[1]](*sys.argv[2:])

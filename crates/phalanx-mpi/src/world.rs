@@ -224,7 +224,7 @@ impl World {
         let worlds = crate::engine::tests::engines(size).into_iter().enumerate().map(|(rank, engine)| World {
             rank,
             size,
-            local: 0..size,
+            local: neighbours(rank, size, machines),
             machines: machines.to_vec(),
             engine: Turn::new(engine),
             ..World::alone()
@@ -509,6 +509,14 @@ impl Drop for Hold<'_> {
             self.world.tell_sleepers(0);
         }
     }
+}
+
+/// The processes beside one, without another machine's in between.
+#[cfg(test)]
+fn neighbours(rank: usize, size: usize, machines: &[u32]) -> std::ops::Range<usize> {
+    let is_beside = |other: &usize| machines.get(*other) == machines.get(rank);
+    let before = (0..rank).rev().take_while(is_beside).count();
+    rank - before..rank + (rank..size).take_while(is_beside).count()
 }
 
 #[cfg(test)]

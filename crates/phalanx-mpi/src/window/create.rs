@@ -1,6 +1,6 @@
 //! Making windows and ending them (MPI 5.0, 12.2).
 
-use super::memory::{self, Memory};
+use super::memory::{self, Memory, Spacing};
 use super::state::State;
 use super::{Flavor, Part, Shown, Window, lock};
 use crate::collective::{Call, barrier, everyone};
@@ -8,7 +8,7 @@ use crate::comm::{asks_for_protection, create::duplicate};
 use crate::error::{Class, Result, fail};
 use crate::info::Info;
 use crate::memory::allocate as allocate_memory;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 /// Bytes that displacements of a window count; positive.
@@ -35,22 +35,35 @@ pub async fn create(call: Call, base: *mut u8, size: usize, unit: Unit, hints: &
     open(call, Flavor::Create, parts, Memory::Lent, hints).await
 }
 
-/// MPI_Win_allocate.
+/// MPI_Win_allocate: in memory that the ranks of each machine share, where the system has that.
 pub async fn allocate(call: Call, size: usize, unit: Unit, hints: &Info) -> Result<Arc<Window>> {
     check_size(size)?;
-    let base = allocate_memory(size)?;
-    let part = Part { base: base.expose_provenance(), size, unit: unit.0 };
-    let parts = everybody(&call, part).await?;
-    open(call, Flavor::Allocate, parts, Memory::Allocated(part.base), hints).await
+    let mut parts = everybody(&call, Part { base: 0, size, unit: unit.0 }).await?;
+    let memory = match memory::share(&call, &mut parts, Spacing::Page).await? {
+        Ok(mapping) => Memory::Mapped(mapping),
+        Err(_) => {
+            let base = allocate_memory(size)?.expose_provenance();
+            parts[call.rank()].base = base;
+            Memory::Allocated(base)
+        }
+    };
+    open(call, Flavor::Allocate, parts, memory, hints).await
 }
 
 /// MPI_Win_allocate_shared: the parts lie one after the other in memory that all can load and store.
 pub async fn allocate_shared(call: Call, size: usize, unit: Unit, hints: &Info) -> Result<Arc<Window>> {
     check_size(size)?;
     let mut parts = everybody(&call, Part { base: 0, size, unit: unit.0 }).await?;
+    let is_here = |process: &u32| call.world.local.contains(&(*process as usize));
+    if !call.comm.group.processes.iter().all(is_here) {
+        return fail(Class::RmaShared, "the processes of comm are not on one machine");
+    }
     let apart = hints.get("alloc_shared_noncontig").as_deref() == Some("true");
-    let memory = memory::share(&call, &mut parts, apart).await?;
-    open(call, Flavor::Shared, parts, memory, hints).await
+    let spacing = if apart { Spacing::Line } else { Spacing::None };
+    match memory::share(&call, &mut parts, spacing).await? {
+        Ok(mapping) => open(call, Flavor::Shared, parts, Memory::Mapped(mapping), hints).await,
+        Err(error) => fail(Class::RmaShared, format!("there is no shared memory: {error}")),
+    }
 }
 
 /// MPI_Win_create_dynamic.
@@ -93,13 +106,17 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
         flavor,
         state: Mutex::new(State::new(comm.size())),
         parts,
-        memory: Mutex::new(memory),
+        memory,
+        calls: AtomicU32::new(0),
         shown,
         name: Mutex::default(),
         hints: Mutex::new(hints.pairs()),
         comm,
     });
     world.services.open(window.context(), window.clone());
+    let is_lost = |rank: &usize| world.engine().is_lost(window.comm.group.processes[*rank]);
+    let lost = window.mapping().map(|mapping| (mapping, (0..window.comm.size()).filter(is_lost)));
+    lost.into_iter().for_each(|(mapping, ranks)| ranks.for_each(|rank| mapping.lose(rank)));
     // Nobody's word comes before everybody serves.
     let met = barrier(&Call::new(world, window.comm.clone())).await;
     met.inspect_err(|_| window.end())?; // the program has no window, and may free the memory
@@ -116,8 +133,8 @@ impl Window {
         }
     }
 
-    /// MPI_Win_free, but for its handle: nobody uses it any more. Its own memory is gone then. Of a revoked window, nobody's
-    /// words are heard any more, so that nobody is waited for.
+    /// MPI_Win_free, but for its handle: nobody uses it any more. Its own memory goes with the last call that uses the window. Of a
+    /// revoked window, nobody's words are heard any more, so that nobody is waited for.
     pub async fn close(&self) -> Result<()> {
         self.check_close()?;
         let call = Call::new(self.world, self.comm.clone());
@@ -134,7 +151,6 @@ impl Window {
     fn end(&self) {
         self.world.services.close(self.context());
         lock(&self.state).ended = true;
-        *lock(&self.memory) = Memory::Lent;
     }
 
     /// MPI_Win_attach.

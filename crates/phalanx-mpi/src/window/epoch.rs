@@ -1,5 +1,7 @@
 //! When operations may begin, and when they are done (MPI 5.0, 12.5).
 
+use super::desk::{Lock, MOST_LOCKERS};
+use super::memory::Mapping;
 use super::word::Word;
 use super::{Window, lock};
 use crate::collective::{Call, barrier};
@@ -124,8 +126,8 @@ impl Window {
         .await
     }
 
-    /// That an operation on this target may begin now.
-    pub(super) async fn enter(&self, target: usize, has_request: bool) -> Result<()> {
+    /// Waits until an operation on this target may begin.
+    pub(super) async fn enter_epoch(&self, target: usize, has_request: bool) -> Result<()> {
         let waits = {
             let epochs = &lock(&self.state).epochs;
             let posted = epochs.started.as_ref().and_then(|started| started.get(&target).copied());
@@ -156,10 +158,13 @@ impl Window {
             epochs.fenced = false;
             epochs.locked.insert(target);
         }
-        let mut granted = self.tell(target, &Word::Lock { exclusive }, &[]);
-        if granted.is_ok() {
-            granted = self.hear_grant(target).await;
-        }
+        let granted = match self.shared_lock(target) {
+            Some(its) => self.take_shared(target, its, exclusive).await,
+            None => match self.tell(target, &Word::Lock { exclusive }, &[]) {
+                Ok(()) => self.hear_grant(target).await,
+                told => told,
+            },
+        };
         if granted.is_err() {
             lock(&self.state).epochs.locked.remove(&target);
         }
@@ -178,6 +183,52 @@ impl Window {
         .await
     }
 
+    /// The lock of a target in shared memory; None where it is asked for by message: where ranks of several machines may want it, or
+    /// more ranks than it has bits for.
+    fn shared_lock(&self, target: usize) -> Option<&Lock> {
+        let mapping = self.mapping().filter(|mapping| mapping.has_all() && self.comm.size() <= MOST_LOCKERS)?;
+        Some(&mapping.desk(target)?.lock)
+    }
+
+    /// Waits for a lock in shared memory. Numbers of desks are ranks, because all have one.
+    async fn take_shared(&self, target: usize, its: &Lock, exclusive: bool) -> Result<()> {
+        let own = self.comm.rank as u32;
+        let taken = poll_fn(|_| {
+            let lives = self.comm.check_revoked().and_then(|()| self.reaches(target));
+            let lost = self.mapping().map_or(0, Mapping::first_lost);
+            match lives {
+                Err(error) => Poll::Ready(Err(error)),
+                Ok(_) if its.try_take(own, exclusive, lost) => Poll::Ready(Ok(())),
+                Ok(_) => Poll::Pending,
+            }
+        })
+        .await;
+        if taken.is_err() {
+            its.give_up(own);
+        }
+        if taken.is_err() || !exclusive {
+            self.wake_next(target); // who can share it, or had waited for this one's turn
+        }
+        self.note_direct();
+        taken
+    }
+
+    /// Gives a target's lock back; fails when the target was lost.
+    fn give_back(&self, target: usize) -> Result<()> {
+        let Some(its) = self.shared_lock(target) else { return self.tell(target, &Word::Unlock, &[]) };
+        its.leave(self.comm.rank as u32);
+        self.wake_next(target);
+        self.reaches(target).map(drop)
+    }
+
+    /// Wakes the rank whose turn it is to take a target's lock in shared memory.
+    pub(super) fn wake_next(&self, target: usize) {
+        let lost = self.mapping().map_or(0, Mapping::first_lost);
+        if let Some(next) = self.shared_lock(target).and_then(|its| its.next(lost, 0)) {
+            let _ = self.tell(next as usize, &Word::Look, &[]); // who is gone wants it no more
+        }
+    }
+
     /// MPI_Win_unlock.
     pub async fn unlock(&self, rank: i32) -> Result<()> {
         let Some(target) = self.rank(rank)? else { return Ok(()) };
@@ -186,7 +237,7 @@ impl Window {
         }
         let settled = self.settle(Some(target)).await;
         lock(&self.state).epochs.locked.remove(&target);
-        settled.and(self.tell(target, &Word::Unlock, &[]))
+        settled.and(self.give_back(target))
     }
 
     /// MPI_Win_lock_all.
@@ -199,12 +250,15 @@ impl Window {
             epochs.fenced = false;
             epochs.locked_all = true;
         }
-        let mut granted = Ok(());
-        for target in 0..self.comm.size() {
+        let (mut granted, size) = (Ok(()), self.comm.size());
+        for target in (0..size).filter(|target| self.shared_lock(*target).is_none()) {
             granted = granted.and(self.tell(target, &Word::Lock { exclusive: false }, &[]));
         }
-        for target in 0..self.comm.size() {
-            granted = granted.and(self.hear_grant(target).await);
+        for target in 0..size {
+            granted = granted.and(match self.shared_lock(target) {
+                Some(its) => self.take_shared(target, its, false).await,
+                None => self.hear_grant(target).await,
+            });
         }
         granted // the others are locked, and MPI_Win_unlock_all ends that
     }
@@ -218,7 +272,7 @@ impl Window {
         lock(&self.state).epochs.locked_all = false;
         let mut told = Ok(());
         for target in 0..self.comm.size() {
-            told = told.and(self.tell(target, &Word::Unlock, &[]));
+            told = told.and(self.give_back(target));
         }
         settled.and(told)
     }
@@ -229,6 +283,7 @@ impl Window {
         if !lock(&self.state).epochs.is_passive(target) {
             return fail(Class::RmaSync, format!("rank {target} is not locked"));
         }
+        self.order_direct();
         self.settle(Some(target)).await
     }
 
@@ -237,6 +292,7 @@ impl Window {
         if !lock(&self.state).epochs.is_locking() {
             return fail(Class::RmaSync, "nobody is locked");
         }
+        self.order_direct();
         self.settle(None).await
     }
 

@@ -1,10 +1,15 @@
 //! Windows: memory that others read and write (MPI 5.0, chapter 12).
 //!
-//! A window is a service: what its origins want goes to the target as words, which the target carries out while it
-//! makes progress in whatever call of MPI. So all accesses to one process's memory come one after the other, and
-//! accumulation is atomic. Each word is acknowledged; an epoch ends when all of its are.
+//! Memory that a window makes is shared between the ranks of one machine (`memory`): operations there are copies, which are
+//! done when the call returns (`direct`).
+//!
+//! For all other memory a window is a service: what its origins want goes to the target as words, which the target carries out
+//! while it makes progress in whatever call of MPI. So these accesses to one process's memory come one after the other. Each word
+//! is acknowledged; an epoch ends when all of its are. Accumulation is atomic either way, because both take the same guard.
 
 mod create;
+mod desk;
+mod direct;
 mod epoch;
 mod memory;
 mod origin;
@@ -28,7 +33,7 @@ use memory::Memory;
 use phalanx_net::sync::lock;
 use runs::Reach;
 use state::State;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex};
 use word::Word;
 
@@ -65,7 +70,9 @@ pub struct Window {
     /// By rank.
     parts: Vec<Part>,
     state: Mutex<State>,
-    memory: Mutex<Memory>,
+    memory: Memory,
+    /// Of operations that needed no message.
+    calls: AtomicU32,
     pub shown: Shown,
     name: Mutex<String>,
     hints: Mutex<Vec<(String, String)>>,

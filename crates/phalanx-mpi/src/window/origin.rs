@@ -5,7 +5,7 @@ use super::word::{Act, Word};
 use super::{Window, lock};
 use crate::constants::MPI_NO_OP;
 use crate::datatype::Datatype;
-use crate::engine::EMPTY;
+use crate::engine::{EMPTY, Outgoing};
 use crate::error::{Class, Error, Result, fail};
 use crate::op::Op;
 use crate::point::Buffer;
@@ -62,17 +62,32 @@ struct Plan<'a> {
 impl Window {
     /// MPI_Put. The origin's memory may be used again at once. `end` for an operation that has a request.
     pub async fn put(&self, origin: &Buffer, place: &Place, end: Option<Arc<End>>) -> Result<()> {
-        let data = bytes_of(origin);
-        fits(data.len(), "origin", capacity(place)?, "target")?;
-        self.begin(place, Plan { act: Act::Put, data: &data, bytes: data.len(), unit: 1, result: None }, end).await
+        let bytes = origin.bytes();
+        fits(bytes, "origin", capacity(place)?, "target")?;
+        let Some(target) = self.enter(place, bytes, &end).await? else { return Ok(()) };
+        let data = origin.outgoing();
+        // SAFETY: the caller of the operation lends the memory.
+        let data = unsafe { data.bytes() };
+        if self.reaches(target)? {
+            self.elements(target, place, bytes)?.put(data);
+            self.conclude(end);
+            return Ok(());
+        }
+        self.ask_for(target, place, Plan { act: Act::Put, data, bytes, unit: 1, result: None }, end)
     }
 
     /// MPI_Get.
     pub async fn get(&self, origin: &Buffer, place: &Place, end: Option<Arc<End>>) -> Result<()> {
         let bytes = capacity(place)?;
         fits(bytes, "target", origin.bytes(), "origin")?;
+        let Some(target) = self.enter(place, bytes, &end).await? else { return Ok(()) };
+        if self.reaches(target)? {
+            self.elements(target, place, bytes)?.get(origin);
+            self.conclude(end);
+            return Ok(());
+        }
         let result = Some(origin.clone());
-        self.begin(place, Plan { act: Act::Get, data: &[], bytes, unit: 1, result }, end).await
+        self.ask_for(target, place, Plan { act: Act::Get, data: &[], bytes, unit: 1, result }, end)
     }
 
     /// MPI_Accumulate; with a result MPI_Get_accumulate, of which MPI_Fetch_and_op is one on a single number. MPI_NO_OP
@@ -86,7 +101,9 @@ impl Window {
         end: Option<Arc<End>>,
     ) -> Result<()> {
         let known = Op::of(op)?;
-        let data = origin.filter(|_| op != MPI_NO_OP).map_or_else(Vec::new, bytes_of);
+        let data = origin.filter(|_| op != MPI_NO_OP).map_or(Outgoing::Owned(Vec::new()), Buffer::outgoing);
+        // SAFETY: the caller of the operation lends the memory.
+        let data = unsafe { data.bytes() };
         let whole = capacity(place)?;
         fits(data.len(), "origin", whole, "target")?;
         let bytes = if op == MPI_NO_OP { whole } else { data.len() };
@@ -101,8 +118,19 @@ impl Window {
         if bytes % unit != 0 {
             return fail(Class::Type, "the origin's data ends inside a number of the target's datatype");
         }
+        let Some(target) = self.enter(place, bytes, &end).await? else { return Ok(()) };
+        if self.reaches(target)? {
+            let elements = self.elements(target, place, bytes)?;
+            let guard = self.guard(target)?;
+            result.into_iter().for_each(|result| elements.get(result));
+            let done = elements.accumulate(&known, data);
+            drop(guard);
+            done?;
+            self.conclude(end);
+            return Ok(());
+        }
         let act = Act::Accumulate { op, number: number.map_or(0, |number| number.handle), fetch: result.is_some() };
-        self.begin(place, Plan { act, data: &data, bytes, unit, result: result.cloned() }, end).await
+        self.ask_for(target, place, Plan { act, data, bytes, unit, result: result.cloned() }, end)
     }
 
     /// MPI_Compare_and_swap; all buffers hold one element of the place's datatype.
@@ -119,21 +147,48 @@ impl Window {
             return fail(Class::Type, "datatype is no integer, logical or byte");
         }
         let bytes = capacity(place)?;
-        let data = [bytes_of(compared), bytes_of(new)].concat();
+        let (compared, new) = (bytes_of(compared), bytes_of(new));
+        let Some(target) = self.enter(place, bytes, &None).await? else { return Ok(()) };
+        if self.reaches(target)? {
+            let elements = self.elements(target, place, bytes)?;
+            let guard = self.guard(target)?;
+            elements.get(result);
+            if elements.bytes() == compared {
+                elements.put(&new);
+            }
+            drop(guard);
+            self.conclude(None);
+            return Ok(());
+        }
+        let data = [compared, new].concat();
         let plan = Plan { act: Act::CompareAndSwap, data: &data, bytes, unit: bytes, result: Some(result.clone()) };
-        self.begin(place, plan, None).await
+        self.ask_for(target, place, plan, None)
     }
 
-    async fn begin(&self, place: &Place, plan: Plan<'_>, end: Option<Arc<End>>) -> Result<()> {
-        let Plan { act, data, bytes, unit, result } = plan;
+    /// Waits until an operation may begin: its target; None when there is nothing to do, because the target is MPI_PROC_NULL or there
+    /// are no bytes.
+    async fn enter(&self, place: &Place, bytes: usize, end: &Option<Arc<End>>) -> Result<Option<usize>> {
         let target = self.rank(place.rank)?;
         if let Some(target) = target {
-            self.enter(target, end.is_some()).await?;
+            self.enter_epoch(target, end.is_some()).await?;
         }
-        let Some(target) = target.filter(|_| bytes > 0) else {
-            end.inspect(|end| _ = end.set(Ok(())));
-            return Ok(());
-        };
+        let target = target.filter(|_| bytes > 0);
+        if let (None, Some(end)) = (target, end) {
+            let _ = end.set(Ok(()));
+        }
+        Ok(target)
+    }
+
+    /// An operation that needed no message is done.
+    #[inline]
+    fn conclude(&self, end: Option<Arc<End>>) {
+        end.inspect(|end| _ = end.set(Ok(())));
+        self.note_direct();
+    }
+
+    /// Asks the target to carry an operation out.
+    fn ask_for(&self, target: usize, place: &Place, plan: Plan<'_>, end: Option<Arc<End>>) -> Result<()> {
+        let Plan { act, data, bytes, unit, result } = plan;
         let pieces = pieces(&place.datatype, place.count, bytes, unit.max(1));
         if !self.is_dynamic() {
             let reach = self.reach_of(target);
@@ -190,16 +245,15 @@ impl Window {
 
     /// Waits until the operations on a target, or on all, are done; fails if one of them has failed.
     pub(super) async fn settle(&self, target: Option<usize>) -> Result<()> {
-        poll_fn(|_| {
-            let state = lock(&self.state);
-            let idle = |rank: usize| state.pending[rank] == 0;
-            match target.map_or_else(|| (0..state.pending.len()).all(idle), idle) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await;
+        poll_fn(|_| self.settle_now(target)).await
+    }
+
+    fn settle_now(&self, target: Option<usize>) -> Poll<Result<()>> {
         let mut state = lock(&self.state);
+        let idle = |rank: usize| state.pending[rank] == 0;
+        if !target.map_or_else(|| (0..state.pending.len()).all(idle), idle) {
+            return Poll::Pending;
+        }
         let mut first = Ok(());
         state.failures.retain(|(rank, error)| {
             let told = target.is_none_or(|target| target == *rank);
@@ -208,7 +262,7 @@ impl Window {
             }
             !told
         });
-        first
+        Poll::Ready(first)
     }
 }
 

@@ -172,6 +172,11 @@ pub(super) unsafe fn scatter(start: usize, runs: &[Runs], data: &[u8]) {
 }
 
 impl Act {
+    /// Whether nobody else may combine numbers there meanwhile.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Act::Accumulate { .. } | Act::CompareAndSwap)
+    }
+
     /// Bytes of data that come with a piece of `bytes` bytes; None when anything may.
     pub fn data(self, bytes: usize) -> Option<usize> {
         match self {

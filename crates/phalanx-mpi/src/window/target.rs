@@ -32,6 +32,10 @@ impl Service for Window {
         state.abandon(rank, &self.loss_of(rank));
         let granted = state.lock.lose(rank);
         drop(state);
+        if let Some(mapping) = self.mapping() {
+            mapping.lose(rank);
+            (0..self.comm.size()).for_each(|target| self.wake_next(target)); // whose turn it was may be the lost one
+        }
         for rank in granted {
             let _ = self.tell(rank, &Word::Granted, &[]); // the next one may be lost too
         }
@@ -58,6 +62,7 @@ impl Window {
                 let reach = self.reach(self.comm.rank, &state);
                 let result = total(&runs).and_then(|total| {
                     let start = reach.locate(displacement, &runs)?;
+                    let _guard = if act.is_atomic() { self.guard(self.comm.rank)? } else { None };
                     // SAFETY: the runs are inside the window, whose memory lasts as long as it is open.
                     unsafe { access(act, start, &runs, total, data) }
                 });
@@ -85,6 +90,7 @@ impl Window {
                 state.completes[from] = state.completes[from].saturating_add(1);
                 Vec::new()
             }
+            Word::Look => Vec::new(), // that there was a word makes those who wait look
         }
     }
 }

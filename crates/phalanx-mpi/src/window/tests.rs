@@ -2,7 +2,7 @@
 
 use super::runs::{Reach, Runs, total};
 use super::word::{Act, Word};
-use super::{Place, Unit, Window, allocate, allocate_shared, create, create_dynamic, lock};
+use super::{Part, Place, Unit, Window, allocate, allocate_shared, create, create_dynamic, lock};
 use crate::collective::tests::Ranks;
 use crate::collective::{Call, barrier};
 use crate::comm::create::duplicate;
@@ -34,13 +34,45 @@ async fn window_of(call: Call, values: &mut [i32]) -> Arc<Window> {
     create(call, values.as_mut_ptr().cast(), 4 * values.len(), unit, &Info::default()).await.expect("a window")
 }
 
+/// The same in memory of its own, all of which has the same value.
+async fn allocated(call: Call, length: usize, value: i32) -> Arc<Window> {
+    let unit = Unit::new(4).expect("positive");
+    let window = allocate(call, 4 * length, unit, &Info::default()).await.expect("a window");
+    own(&window).fill(value);
+    let all = Call::new(window.world, window.comm.clone());
+    barrier(&all).await.expect("all have stored theirs");
+    window
+}
+
+/// This process's part.
+#[allow(clippy::mut_from_ref)]
+fn own(window: &Window) -> &mut [i32] {
+    let Part { base, size, .. } = window.own();
+    // SAFETY: the test looks there between operations only.
+    unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(base), size / 4) }
+}
+
+/// Programs whose ranks are on one machine, on two, and each on its own.
+fn machines(size: usize) -> Vec<Ranks> {
+    let two: Vec<u32> = (0..size).map(|rank| u32::from(rank >= size / 2)).collect();
+    let own: Vec<u32> = (0..size as u32).collect();
+    [vec![0; size], two, own].iter().map(|machines| Ranks::on_machines(size, machines)).collect()
+}
+
 #[test]
 fn what_is_put_between_fences_is_there_and_can_be_got() {
+    for lent in [true, false] {
+        machines(3).iter().for_each(|ranks| put_between_fences(ranks, lent));
+    }
+}
+
+fn put_between_fences(ranks: &Ranks, lent: bool) {
     const MANY: usize = 70_000;
-    Ranks::new(3).all(async |call| {
+    ranks.all(async |call| {
         let (rank, size) = (call.rank(), call.size());
-        let mut own = vec![-1; 2 * MANY];
-        let window = window_of(call, &mut own).await;
+        let mut memory = vec![-1; 2 * MANY];
+        let window = if lent { window_of(call, &mut memory).await } else { allocated(call, 2 * MANY, -1).await };
+        let own = own(&window);
         window.fence(0).await.expect("a fence");
         // Every other number of the right one, from a row here.
         let spread = Datatype::vector(MANY as i64, 1, 2, &datatype(MPI_INT)).expect("a small datatype");
@@ -64,11 +96,18 @@ fn what_is_put_between_fences_is_there_and_can_be_got() {
 
 #[test]
 fn locks_and_accumulation_lose_nothing() {
+    for lent in [true, false] {
+        machines(4).iter().for_each(|ranks| lock_and_accumulate(ranks, lent));
+    }
+}
+
+fn lock_and_accumulate(ranks: &Ranks, lent: bool) {
     const TIMES: i32 = 20;
-    let fetched = Ranks::new(4).all(async |call| {
+    let fetched = ranks.all(async |call| {
         let (rank, size) = (call.rank(), call.size() as i32);
-        let mut own = vec![0; 3];
-        let window = window_of(call, &mut own).await;
+        let mut memory = vec![0; 3];
+        let window = if lent { window_of(call, &mut memory).await } else { allocated(call, 3, 0).await };
+        let own = own(&window);
         let mut fetched = Vec::new();
         for _ in 0..TIMES {
             // Reads, then writes: nobody comes between.
@@ -91,10 +130,11 @@ fn locks_and_accumulation_lose_nothing() {
             window.compare_and_swap(&next, &compared, &seen, &at(1, 2, 1)).await.expect("inside");
             window.unlock_all().await.expect("locked");
         }
-        window.close().await.expect("it ends");
+        barrier(&Call::new(window.world, window.comm.clone())).await.expect("all are done");
         if rank == 1 {
             assert_eq!(own[..2], [TIMES * size, TIMES * size]);
         }
+        window.close().await.expect("it ends");
         fetched
     });
     let mut fetched = fetched.concat();
@@ -104,10 +144,17 @@ fn locks_and_accumulation_lose_nothing() {
 
 #[test]
 fn origins_wait_for_their_target_to_post() {
-    Ranks::new(3).all(async |call| {
+    for lent in [true, false] {
+        machines(3).iter().for_each(|ranks| wait_for_posts(ranks, lent));
+    }
+}
+
+fn wait_for_posts(ranks: &Ranks, lent: bool) {
+    ranks.all(async |call| {
         let rank = call.rank();
-        let mut own = vec![0; 3];
-        let window = window_of(call, &mut own).await;
+        let mut memory = vec![0; 3];
+        let window = if lent { window_of(call, &mut memory).await } else { allocated(call, 3, 0).await };
+        let own = own(&window);
         for turn in 1..4 {
             if rank == 0 {
                 let others = Group::new([1, 2]);
@@ -123,6 +170,76 @@ fn origins_wait_for_their_target_to_post() {
                 window.complete().await.expect("started");
             }
         }
+        window.close().await.expect("it ends");
+    });
+}
+
+/// In shared memory too, where the origin alone checks.
+#[test]
+fn nothing_outside_of_a_shared_part_is_touched() {
+    Ranks::new(2).all(async |call| {
+        let rank = call.rank();
+        let window = allocated(call, 8, 7).await;
+        assert!(window.mapping().is_some_and(|mapping| mapping.has_all()));
+        window.lock_all().await.expect("a lock");
+        let (mut values, mut old) = ([1, 2, 3], [0; 3]);
+        let (buffer, result) = (ints(&mut values), ints(&mut old));
+        let spread = Datatype::vector(3, 1, 3, &datatype(MPI_INT)).expect("a small datatype");
+        spread.commit();
+        let far = Place { rank: 1 - rank as i32, displacement: 2, count: 1, datatype: spread };
+        for place in
+            [-1, 6, 8, i64::MIN, i64::MAX].map(|displacement| at(1 - rank, displacement, 3)).into_iter().chain([far])
+        {
+            let outcomes = [
+                window.put(&buffer, &place, None).await,
+                window.get(&result, &place, None).await,
+                window.accumulate(Some(&buffer), None, &place, MPI_SUM, None).await,
+                window.accumulate(None, Some(&result), &place, MPI_NO_OP, None).await,
+            ];
+            assert!(outcomes.into_iter().all(|outcome| outcome.expect_err("outside").class == Class::RmaRange));
+        }
+        window.unlock_all().await.expect("locked");
+        let all = Call::new(window.world, window.comm.clone());
+        barrier(&all).await.expect("all are done");
+        assert_eq!((own(&window), &old), (&mut [7; 8][..], &[0; 3]));
+        window.close().await.expect("it ends");
+    });
+}
+
+/// What needs no message is done when the call returns, and its request with it.
+#[test]
+fn what_is_done_in_shared_memory_is_done_at_once() {
+    Ranks::new(2).all(async |call| {
+        let rank = call.rank();
+        let window = allocated(call, 12, 1).await;
+        window.fence(0).await.expect("a fence");
+        if rank == 0 {
+            let spread = Datatype::vector(3, 1, 2, &datatype(MPI_INT)).expect("a small datatype");
+            spread.commit();
+            let there = |displacement| Place { rank: 1, displacement, count: 1, datatype: spread.clone() };
+            let (mut values, mut got) = ([5, 6, 7], [0; 3]);
+            let (values, result) = (ints(&mut values), ints(&mut got));
+            window.put(&values, &there(0), None).await.expect("inside");
+            window.get(&result, &there(0), None).await.expect("inside");
+            assert_eq!(got, [5, 6, 7]);
+            window.accumulate(Some(&values), Some(&result), &there(1), MPI_SUM, None).await.expect("inside");
+            assert_eq!(got, [1, 1, 1]);
+            window.accumulate(None, Some(&result), &there(1), MPI_NO_OP, None).await.expect("inside");
+            assert_eq!(got, [6, 7, 8]);
+            window.accumulate(Some(&values), None, &at(1, 6, 3), MPI_REPLACE, None).await.expect("inside");
+            let state = lock(&window.state);
+            assert!(state.operations.is_empty() && state.pending == [0, 0]);
+        }
+        window.fence(MPI_MODE_NOSUCCEED).await.expect("a fence");
+        window.lock_all().await.expect("a lock");
+        let end = Arc::default();
+        let mut value = [9];
+        window.put(&ints(&mut value), &at(rank, 11, 1), Some(Arc::clone(&end))).await.expect("inside");
+        assert!(end.get().is_some_and(|outcome: &crate::error::Result<()>| outcome.is_ok()));
+        window.unlock_all().await.expect("locked");
+        let expected =
+            if rank == 1 { [5, 6, 6, 7, 7, 8, 5, 6, 7, 1, 1, 9] } else { [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 9] };
+        assert_eq!(own(&window), expected);
         window.close().await.expect("it ends");
     });
 }

@@ -20,6 +20,8 @@ pub(super) enum Word {
     Post,
     /// To the target: the origin is done (MPI_Win_complete).
     Complete,
+    /// To a rank that waits for a lock in shared memory: it may be free now.
+    Look,
 }
 
 /// What is done with the target's memory.

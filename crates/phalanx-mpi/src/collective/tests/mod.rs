@@ -27,7 +27,7 @@ impl Ranks {
         Ranks::on_machines(size, &[])
     }
 
-    fn on_machines(size: usize, machines: &[u32]) -> Ranks {
+    pub(crate) fn on_machines(size: usize, machines: &[u32]) -> Ranks {
         let group = Arc::new(Group::new((0..size as u32).collect::<Vec<_>>()));
         let comm = |world: &'static World| (world, Comm::new(64, group.clone(), world.rank, None));
         Ranks(World::together(size, machines).into_iter().map(comm).collect())
