@@ -17,8 +17,12 @@ import pytest
 
 PHALANX = Path(sys.executable).with_name("phalanx")
 SUITE = Path(sys.prefix) / "mpi4py-tests"
-#: What is not passed yet, by a test's name, and why.
-MISSING: dict[str, str] = {}
+#: What is not run, by a test's name, and why.
+MISSING: dict[str, str] = {
+    # At two ranks or more one begins Iagree before a Barrier and the others after it: collective operations of a
+    # communicator in different orders, which the standard forbids (MPI 5.0, 6.12). Both sides wait for ever.
+    "testIAgree": "an invalid program",
+}
 
 
 def beyond_this_machine() -> list[str]:
@@ -58,7 +62,8 @@ LOCAL = ("Self", "TestDatatypeCreate", "TestDatatypePickle", "TestPackExternal")
 
 def run_suite(ranks: int, *options: str, launch: Sequence[str] = ()) -> str:
     """Runs the chosen files and returns what they print; fails with it if a test does."""
-    missing = [word for name in [*MISSING, *beyond_this_machine()] for word in ("-x", name)]
+    invalid = MISSING if ranks > 1 else ()
+    missing = [word for name in [*invalid, *beyond_this_machine()] for word in ("-x", name)]
     words = ["mpirun", "-n", str(ranks), *launch, "--no-prefix", python(), "main.py", *missing, *options]
     done = subprocess.run([PHALANX, *words], cwd=SUITE, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[done.stderr.find("\n=====") :][:20000]
@@ -67,10 +72,11 @@ def run_suite(ranks: int, *options: str, launch: Sequence[str] = ()) -> str:
 
 @pytest.mark.timeout(660)
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize("chapter", [*CHAPTERS, "everything else"])
 def test_chapter(chapter: str, ranks: int) -> None:
     local = [word for name in LOCAL for word in ("-x", name)]
-    told = run_suite(ranks, *local, "-i", CHAPTERS[chapter])
+    files = ["-i", CHAPTERS[chapter]] if chapter in CHAPTERS else ["-e", "|".join(CHAPTERS.values())]
+    told = run_suite(ranks, *local, *files)
     assert re.search(r"Ran [1-9]\d* tests", told)
 
 
