@@ -11,6 +11,7 @@ import typing
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -369,7 +370,7 @@ def test_a_frozen_member_that_is_asked_alone_holds_up_nobody_longer(
         for ask in (space.in_, space.rd):
             with pytest.raises(px.SpaceTimeoutError):
                 ask("x", int, timeout=0.2)
-        for look in (space.inp, space.rdp):
+        for look in (space.inp, space.rdp, partial(space.in_, timeout=0), partial(space.rd, timeout=0)):
             with pytest.raises(px.SpaceLostError, match=r"no answer came within 2(\.0)? s from unix:"):
                 look("x", int)
         frozen.signal(signal.SIGCONT)

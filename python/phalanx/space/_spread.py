@@ -221,6 +221,8 @@ class Spread:
         if len(members) == 1:
             self._visit(1)
             (at,) = members
+            if timeout == 0:
+                return self._get_from(at, Request(template, take, select, where, transaction, timeout), ANSWER)
             return self._members[at].wait(template, take, select, where, self._part(transaction, at), timeout)
         with Uninterrupted() as ctrl_c:
             return self._wait(Request(template, take, select, where, transaction, timeout), members, ctrl_c)
