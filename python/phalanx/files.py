@@ -14,6 +14,8 @@ from phalanx.hosts import Hosts, read_identity
 from phalanx.security import Rules, listed, policy_words
 
 Path = str | os.PathLike[str]
+#: Of an entry: kind, size, mode, time, what a link says.
+Facts = tuple[str, int, int | None, int, str | None]
 
 #: ``host:/path``, ``host:port:/path``; the path there is absolute, so that ``C:\\x`` and ``a:b`` are files here.
 THERE = re.compile(r"(?P<host>\[[^\]/]+\]|[^\[\]:/\s]+)(?::(?P<port>\d+))?:(?P<path>/.*|memory(?::.*)?)", re.DOTALL)
@@ -120,10 +122,18 @@ class Files:
         It comes in pages, so that a folder of any size needs little memory at both ends. ``include`` and ``exclude``
         as for :func:`phalanx.copy`; of all that, with ``matching`` only what matches one of these patterns as a whole.
         """
-        listing = self._native.entries(os.fspath(path), depth, listed(include), listed(exclude), listed(matching))
-        while (page := listing.page()) is not None:
+        for page in self.pages(path, depth, listed(include), listed(exclude), listed(matching)):
             for name, facts, reason in page:
                 yield Entry(name, *facts) if facts else Unknown(name, reason)
+
+    def pages(
+        self, path: Path, depth: int, include: list[str], exclude: list[str], matching: list[str]
+    ) -> Iterator[list[tuple[str, Facts | None, str]]]:
+        """The same in pages as they come: paths, what is there (the fields of :class:`Entry` after the path), or why
+        that is not known."""
+        listing = self._native.entries(os.fspath(path), depth, include, exclude, matching)
+        while (page := listing.page()) is not None:
+            yield page
 
     def look(self, path: Path, *, follow: bool = True) -> Entry | None:
         """What lies there, or what a link there leads to; None where nothing does."""
@@ -243,10 +253,15 @@ def held(found: Iterator[Entry | Unknown]) -> Iterator[Entry | Unknown]:
     size = 0
     for number, one in enumerate(found):
         size += len(one.path) + len((one.target if isinstance(one, Entry) else one.reason) or "")
-        if number >= _MOST or size > _MOST_SIGNS:
-            what = f"more than {_MOST} files and folders, or {_MOST_SIGNS // 10**9} GB of their names"
-            raise TransferError(f"there are {what}: name some of them")
+        check_held(number + 1, size)
         yield one
+
+
+def check_held(count: int, size: int) -> None:
+    """An error where memory has no room for so many entries, with names of so many letters."""
+    if count > _MOST or size > _MOST_SIGNS:
+        what = f"more than {_MOST} files and folders, or {_MOST_SIGNS // 10**9} GB of their names"
+        raise TransferError(f"there are {what}: name some of them")
 
 
 def outermost(paths: Iterable[str]) -> list[str]:

@@ -11,15 +11,30 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from phalanx.errors import TransferError
-from phalanx.files import ALL, Entry, Files, Path, Unknown, has_magic, held, hint, place_of, read_hosts, there
+from phalanx.files import (
+    ALL,
+    Entry,
+    Facts,
+    Files,
+    Path,
+    Unknown,
+    check_held,
+    has_magic,
+    held,
+    hint,
+    place_of,
+    read_hosts,
+    there,
+)
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
 from phalanx.striping import further
 from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_patience, copy, to_rate
 
+_Told = TypeVar("_Told")
 #: What is not whole has names like these: it is neither copied nor removed.
 _RESERVED = re.compile(r"(^|/)\.([^/]*\.)?phalanx-(part|state|state-new)\Z", re.IGNORECASE)
 #: Of one question for what files contain: so many of them, and their bytes.
@@ -183,10 +198,13 @@ class _Plan:
                 raise TransferError(f"{source.path}: no such file or folder")
             raise TransferError(f"{source.path}: only a folder has what --delete, --checksum and --dry-run are about")
         with _both(source, target) as pool:
-            listing = pool.submit(self._list, source)
-            there = pool.submit(self._list, target) if target.files.look(target.path) else None
-            wanted, self.failures = listing.result()
-            present, unseen = there.result() if there else ({}, {})
+            sides = [source, target] if target.files.look(target.path) else [source]
+            if checksum or dry_run:
+                listings = [pool.submit(self._list, side) for side in sides]
+                found = [listing.result() for listing in listings]
+            else:
+                found = self._differing(sides, pool)
+            (wanted, self.failures), (present, unseen) = [*found, ({}, {})][:2]
         self.listed = not self.failures
         self.failures |= {path: reason for path, reason in unseen.items() if path not in self.failures}
         alike = []
@@ -231,6 +249,43 @@ class _Plan:
             else:
                 entries[one.path] = one
         return entries, failures
+
+    def _differing(self, sides: list[_End], pool: ThreadPoolExecutor) -> list[tuple[dict[str, Entry], dict[str, str]]]:
+        """What only one side has, or has otherwise, and what could not be looked at.
+
+        Pages of both sides come in turn, and what is alike is forgotten as soon as both have told it. Folders are
+        mostly read in the same order at both ends, so that little is held.
+        """
+        patterns = self.patterns["include"], self.patterns["exclude"], list[str]()
+        pages = [side.files.pages(side.path, ALL, *patterns) for side in sides]
+        coming = {side: pool.submit(next, one, None) for side, one in enumerate(pages)}
+        told: list[dict[str, Facts]] = [{}, {}]  # by one side only, so far
+        other: list[dict[str, Facts]] = [{}, {}]  # by both, in different words
+        failed: list[dict[str, str]] = [{}, {}]
+        size = 0
+        while coming:
+            for side in [*coming]:
+                page = coming.pop(side).result()
+                if page is None:
+                    continue
+                coming[side] = pool.submit(next, pages[side], None)
+                mine, theirs = told[side], told[1 - side]
+                for path, facts, reason in page:
+                    if facts is None:
+                        failed[side][path or "."] = reason
+                    elif (known := theirs.pop(path, None)) is None:
+                        mine[path] = facts
+                        size += len(path) + len(facts[4] or "")
+                    else:
+                        size -= len(path) + len(known[4] or "")
+                        if known != facts and _differs(Entry(path, *known), Entry(path, *facts)):
+                            other[side][path], other[1 - side][path] = facts, known
+                check_held(len(mine) + len(theirs) + len(other[0]), size)
+        return [(self._entries({**told[side], **other[side]}), _unreserved(failed[side])) for side in range(2)]
+
+    def _entries(self, told: dict[str, Facts]) -> dict[str, Entry]:
+        """Of what was told, whatever a copy is about."""
+        return {path: Entry(path, *facts) for path, facts in _unreserved(told).items()}
 
     def _compare_contents(self, source: _End, target: _End, alike: list[tuple[Entry, Entry]]) -> None:
         """Compares files of the same size: equal ones get the source's time, others one at which they are copied."""
@@ -287,6 +342,11 @@ def _both(source: _End, target: _End) -> Iterator[ThreadPoolExecutor]:
 
 def _digests(end: _End, names: list[str]) -> list[tuple[str, bytes | None, str]]:
     return [*end.files.digests(end.path, names)]
+
+
+def _unreserved(told: dict[str, _Told]) -> dict[str, _Told]:
+    """Without what is not whole."""
+    return {path: one for path, one in told.items() if not _RESERVED.search(path)}
 
 
 def _another_time(time: int) -> int:
