@@ -37,7 +37,7 @@ def test_the_header_has_the_numbers_of_the_standard(tmp_path: Path) -> None:
     compile_program(PROGRAMS / "numbers.c", tmp_path / "numbers.o", *STRICT, "-c")
 
 
-@pytest.mark.parametrize("name", ["environment", "files", "objects"])
+@pytest.mark.parametrize("name", ["environment", "files", "lenient", "objects"])
 def test_a_program_in_a_world_of_one(name: str, tmp_path: Path) -> None:
     compile_program(PROGRAMS / f"{name}.c", tmp_path / name, *STRICT)
     done = run([str(tmp_path / name)])

@@ -89,6 +89,19 @@ impl Numbers {
     }
 }
 
+/// What MPI_LB and MPI_UB stand for, which this interface does not have.
+pub enum Bound {
+    #[allow(dead_code)] // for the other interface
+    Lower,
+    #[allow(dead_code)]
+    Upper,
+}
+
+/// Whether the handle is MPI_LB or MPI_UB.
+pub fn bound(_datatype: MPI_Datatype) -> Option<Bound> {
+    None
+}
+
 pub const RANK: Numbers = Numbers;
 pub const TAG: Numbers = Numbers;
 pub const ERROR: Numbers = Numbers;

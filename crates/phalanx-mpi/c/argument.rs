@@ -1,8 +1,9 @@
 //! What C passes: pointers that are checked for NULL and are otherwise as good as the caller promises, and numbers.
 
-use super::call::{Result, fail};
+use super::call::{Owner, Result, fail};
 use crate::abi;
 use crate::abi::*;
+use phalanx_mpi::errhandler::Kind;
 use phalanx_mpi::error::Class;
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 
@@ -82,6 +83,24 @@ impl<T> Out<T> {
     pub fn pointer(self) -> *mut T {
         self.0
     }
+}
+
+/// The owner is the object that a call frees, which may be none already: 0 is the number of no object.
+macro_rules! freed {
+    ($($handle:ty => $kind:ident,)*) => {
+        $(impl From<Out<$handle>> for Owner {
+            fn from(handle: Out<$handle>) -> Owner {
+                Owner::new(if handle.0.is_null() { 0 } else { handle.get().id() }, Kind::$kind)
+            }
+        })*
+    };
+}
+
+freed! {
+    MPI_Comm => Comm,
+    MPI_Win => Win,
+    MPI_File => File,
+    MPI_Session => Session,
 }
 
 impl Out<c_int> {
@@ -235,6 +254,26 @@ impl Argument for OutStatus {
     }
 }
 
+/// `MPI_Status[]`, to be written, or ignored: may be NULL when there is nothing to be written.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct OutStatuses(*mut MPI_Status);
+
+impl Argument for OutStatuses {}
+
+impl OutStatuses {
+    /// The first `count`; None when they are ignored.
+    pub fn slice<'a>(self, count: usize) -> Result<Option<&'a mut [MPI_Status]>> {
+        let ignored = std::ptr::eq(self.0, abi::address::STATUS_IGNORE);
+        if ignored { Ok(None) } else { OutArray(self.0).slice(count).map(Some) }
+    }
+
+    /// Fails for NULL where `count` statuses are to be written: to be asked before anything is done.
+    pub fn has_room(self, count: usize) -> Result {
+        self.slice(count).map(drop)
+    }
+}
+
 impl OutStatus {
     #[inline]
     pub fn is_ignored(self) -> bool {
@@ -246,12 +285,6 @@ impl OutStatus {
     pub fn get<'a>(self) -> Option<&'a mut MPI_Status> {
         // SAFETY: not NULL (checked), so C promises that it may be written, for this call alone.
         if self.is_ignored() { None } else { Some(unsafe { &mut *self.0 }) }
-    }
-
-    /// The first `count` of several; None when they are ignored.
-    pub fn slice<'a>(self, count: usize) -> Option<&'a mut [MPI_Status]> {
-        // SAFETY: C promises that there are as many, for this call alone.
-        if self.is_ignored() { None } else { Some(unsafe { std::slice::from_raw_parts_mut(self.0, count) }) }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::abi::{self, MPI_Comm, MPI_File, MPI_Session, MPI_Win};
 use phalanx_mpi::comm::Comm;
-use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_SUCCESS};
+use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_SUCCESS};
 pub use phalanx_mpi::errhandler::Owner;
 use phalanx_mpi::errhandler::{Errhandler, Kind};
 use phalanx_mpi::error::{Class, Error};
-use phalanx_mpi::{codes, life, losses, session};
+use phalanx_mpi::{codes, errhandler, life, losses, session};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,8 +32,12 @@ pub fn fail<T>(class: Class, text: impl Into<String>) -> Result<T> {
     Err(Error::new(class, text).into())
 }
 
-/// Of what belongs to no communicator, window, file or session (MPI 5.0, 9.3).
-pub const NOBODY: Owner = Owner::new(MPI_COMM_SELF, Kind::Comm);
+/// Hears of errors that belong to no communicator, window, file or session: MPI_COMM_SELF (MPI 5.0, 9.3). A program that
+/// has set no handler there was written for MPI 3, where it was MPI_COMM_WORLD.
+pub fn nobody() -> Owner {
+    let own = [MPI_COMM_SELF, MPI_COMM_WORLD].into_iter().find(|comm| errhandler::is_set(*comm));
+    Owner::comm(own.unwrap_or(MPI_COMM_SELF))
+}
 
 /// What fails concerns this object, which no argument names: a request's or a message's.
 pub fn concerns<T, E: Into<Failure>>(owner: impl FnOnce() -> Owner, outcome: std::result::Result<T, E>) -> Result<T> {
@@ -128,7 +132,7 @@ macro_rules! mpi_define {
 
 macro_rules! mpi_owner {
     () => {
-        $crate::c::call::NOBODY
+        $crate::c::call::nobody()
     };
     ($owner:ident) => {
         $crate::c::call::Owner::from($owner)
@@ -160,13 +164,16 @@ pub fn guard(name: &'static str, owner: impl FnOnce() -> Owner, call: impl FnOnc
 
 #[cold]
 fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
-    let (owner, code) = match failure {
-        Failure::Error(error) => (owner, codes::code_of(&losses::explained(error), name)),
-        Failure::Of(owner, error) => (owner, codes::code_of(&losses::explained(error), name)),
-        Failure::Code(code) => (owner, code),
+    let (owner, error) = match failure {
+        Failure::Error(error) => (owner, Ok(losses::explained(error))),
+        Failure::Of(owner, error) => (owner, Ok(losses::explained(error))),
+        Failure::Code(code) => (owner, Err(code)),
     };
-    call_handler(if exists(&owner) { owner } else { NOBODY }, code);
-    abi::ERROR.to_c(code)
+    let (code, text) = match &error {
+        Ok(error) => (codes::code_of(error, name), error.code.map(|_| format!("{name}: {}", error.text))),
+        Err(code) => (*code, None),
+    };
+    abi::ERROR.to_c(tell(if exists(&owner) { owner } else { nobody() }, code, text))
 }
 
 /// Whether there is an object that may have a handler.
@@ -184,11 +191,17 @@ fn exists(owner: &Owner) -> bool {
 
 /// Does with an error what the owner's handler says.
 pub fn call_handler(owner: Owner, code: i32) {
+    tell(owner, code, None);
+}
+
+/// The same, with words that the code itself does not stand for. Returns the code, which a program's handler may change.
+fn tell(owner: Owner, code: i32, text: Option<String>) -> i32 {
     match &*owner.handler() {
-        Errhandler::Return => {}
+        Errhandler::Return => code,
         Errhandler::Own(_, call) => call(owner.object, code),
         Errhandler::Fatal | Errhandler::Abort => {
-            let text = codes::text_of(code).unwrap_or_else(|_| format!("error {code}"));
+            let known = || codes::text_of(code).unwrap_or_else(|_| format!("error {code}"));
+            let text = text.unwrap_or_else(known);
             life::abort(codes::class_of(code).unwrap_or(code), &text)
         }
     }

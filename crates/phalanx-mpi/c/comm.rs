@@ -190,10 +190,12 @@ mpi! {
 
 mpi! {
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: Out<MPI_Comm>) on comm {
+        newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
         duplicate(comm, &Info::default(), newcomm)?;
     }
 
     fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>) on comm {
+        newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
         let hints = hints_of(info)?;
         duplicate(comm, &hints, newcomm)?;
         Comm::of(newcomm.get().id())?.set_hints(&hints)?;
@@ -250,11 +252,11 @@ mpi! {
         request.put(MPI_Request::of(Request::put(comm.into(), Active::Task(task))?));
     }
 
-    fn MPI_Comm_free(comm: Out<MPI_Comm>) {
+    fn MPI_Comm_free(comm: Out<MPI_Comm>) on comm {
         free(comm)?;
     }
 
-    fn MPI_Comm_disconnect(comm: Out<MPI_Comm>) {
+    fn MPI_Comm_disconnect(comm: Out<MPI_Comm>) on comm {
         let of = Comm::of(comm.get().id())?;
         block_on(world()?, phalanx_mpi::collective::barrier(&Call::new(world()?, of)))?;
         free(comm)?;
@@ -265,7 +267,13 @@ fn duplicate(comm: MPI_Comm, hints: &Info, newcomm: Out<MPI_Comm>) -> Result {
     let secured = asks_for_protection(hints)?;
     let made = block_on(world()?, create::duplicate(operation(comm)?, secured))?;
     put(comm, made, newcomm)?;
-    Ok(attribute::copy_all(comm.id(), newcomm.get().id())?)
+    if let Err(error) = attribute::copy_all(comm.id(), newcomm.get().id()) {
+        // The copy function's error is the one to be told.
+        let _ = free(newcomm);
+        newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
+        return Err(error.into());
+    }
+    Ok(())
 }
 
 /// Its handle is written when it is there.

@@ -6,7 +6,7 @@ use crate::abi::{self, MPI_Datatype, longest};
 use phalanx_mpi::attribute;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Order};
-use phalanx_mpi::error::Class;
+use phalanx_mpi::error::{Class, Error};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -32,6 +32,42 @@ fn wide<N: Number>(array: Array<N>, length: usize) -> Result<Vec<i64>> {
 
 fn places<N: Number>(array: Array<N>, length: usize) -> Result<Vec<isize>> {
     Ok(array.slice(length)?.iter().map(|number| number.wide() as isize).collect())
+}
+
+/// A structure, in which members of the types MPI_LB and MPI_UB, which MPI 3.0 has removed, say where it begins and ends.
+fn structure(lengths: &[i64], places: &[isize], handles: &[MPI_Datatype]) -> Result<Arc<Datatype>> {
+    let (mut low, mut high) = (None, None);
+    let mut members = (Vec::new(), Vec::new(), Vec::new());
+    for ((length, place), handle) in lengths.iter().zip(places).zip(handles) {
+        match abi::bound(*handle) {
+            Some(abi::Bound::Lower) => low = Some(low.map_or(*place, |low: isize| low.min(*place))),
+            Some(abi::Bound::Upper) => high = Some(high.map_or(*place, |high: isize| high.max(*place))),
+            None => {
+                members.0.push(*length);
+                members.1.push(*place);
+                members.2.push(datatype_of(*handle)?);
+            }
+        }
+    }
+    let made = Datatype::structure(&members.0, &members.1, &members.2)?;
+    if low.is_none() && high.is_none() {
+        return Ok(made);
+    }
+    let low = low.unwrap_or(made.lower_bound());
+    let extent = high.unwrap_or(made.lower_bound() + made.extent()).checked_sub(low);
+    Ok(Datatype::resized(&made, low, extent.ok_or_else(|| Error::new(Class::Arg, "the bounds are too far apart"))?)?)
+}
+
+/// As programs know it.
+fn name_of(handle: MPI_Datatype) -> Result<String> {
+    if handle.id() == MPI_DATATYPE_NULL {
+        return Ok("MPI_DATATYPE_NULL".to_string());
+    }
+    match abi::bound(handle) {
+        Some(abi::Bound::Lower) => Ok("MPI_LB".to_string()),
+        Some(abi::Bound::Upper) => Ok("MPI_UB".to_string()),
+        None => Ok(datatype_of(handle)?.name()),
+    }
 }
 
 mpi! {
@@ -94,8 +130,7 @@ mpi! {
     ) {
         let count = argument::count(count, "count")?;
         let (lengths, places) = (wide(array_of_blocklengths, count)?, places(array_of_displacements, count)?);
-        let types = array_of_types.slice(count)?.iter().map(|handle| datatype_of(*handle)).collect::<Result<Vec<_>>>()?;
-        give::<Count>(newtype, Datatype::structure(&lengths, &places, &types)?)?;
+        give::<Count>(newtype, structure(&lengths, &places, array_of_types.slice(count)?)?)?;
     }
 
     large_fn MPI_Type_create_subarray(
@@ -135,6 +170,7 @@ mpi! {
     }
 
     fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: Out<MPI_Datatype>) {
+        newtype.put(MPI_Datatype::of(MPI_DATATYPE_NULL));
         let made = Datatype::dup(&datatype_of(oldtype)?)?.put()?;
         if let Err(error) = attribute::copy_all(oldtype.id(), made) {
             attribute::delete_all(made)?;
@@ -224,10 +260,7 @@ mpi! {
     }
 
     fn MPI_Type_get_name(datatype: MPI_Datatype, type_name: OutText, resultlen: Out<c_int>) {
-        let name = match datatype.id() {
-            MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_string(),
-            _ => datatype_of(datatype)?.name(),
-        };
+        let name = name_of(datatype)?;
         resultlen.put(type_name.put(&name, longest::OBJECT_NAME) as c_int);
     }
 }

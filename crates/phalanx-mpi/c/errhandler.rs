@@ -81,7 +81,8 @@ fn create<T: Handled + 'static>(function: Option<Handler<T>>) -> Result<MPI_Errh
     let call = move |object, code| {
         let (mut object, mut code) = (T::of(object), abi::ERROR.to_c(code));
         // SAFETY: the program gave this function for this.
-        unsafe { function(&mut object, &mut code) }
+        unsafe { function(&mut object, &mut code) };
+        abi::ERROR.from_c(code)
     };
     Ok(MPI_Errhandler::of(errhandler::create(T::KIND, Box::new(call))?))
 }

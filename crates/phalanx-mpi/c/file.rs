@@ -38,13 +38,6 @@ impl std::convert::From<NoFile> for Owner {
     }
 }
 
-/// A file that is closed may be none already.
-impl std::convert::From<Out<MPI_File>> for Owner {
-    fn from(fh: Out<MPI_File>) -> Owner {
-        if fh.pointer().is_null() { Owner::from(NO_FILE) } else { Owner::from(fh.get()) }
-    }
-}
-
 /// `MPI_Datarep_extent_function`: the extent of a datatype in files.
 type ExtentFunction = unsafe extern "C" fn(MPI_Datatype, *mut MPI_Aint, *mut c_void) -> c_int;
 

@@ -1,7 +1,7 @@
 //! Generalized requests: operations of the program's own that complete as MPI's do (MPI 5.0, 13.2).
 
 use super::argument::Out;
-use super::call::{NOBODY, fail};
+use super::call::{fail, nobody};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::codes;
 use phalanx_mpi::constants::MPI_SUCCESS;
@@ -122,7 +122,8 @@ fn check(function: &str, code: c_int) -> error::Result<()> {
     }
     let class = codes::class_of(abi::ERROR.from_c(code)).ok();
     let class = Class::ALL.iter().copied().find(|known| class == Some(*known as i32)).unwrap_or(Class::Other);
-    error::fail(class, format!("the {function} function of a generalized request returned error {code}"))
+    let text = format!("the {function} function of a generalized request returned error {code}");
+    Err(error::Error { code: Some(abi::ERROR.from_c(code)), ..error::Error::new(class, text) })
 }
 
 mpi! {
@@ -134,7 +135,7 @@ mpi! {
         let [complete, freed, fortran] = [const { AtomicBool::new(false) }; 3];
         let (query, free, cancel) = (query_fn, free_fn, cancel_fn);
         let own = Arc::new(Generalized { query, free, cancel, extra, complete, freed, fortran });
-        let handle = Request::put(NOBODY, Active::General(own.clone()))?;
+        let handle = Request::put(nobody(), Active::General(own.clone()))?;
         under_way().insert(handle, own);
         request.put(MPI_Request::of(handle));
     }

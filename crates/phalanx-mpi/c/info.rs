@@ -22,7 +22,7 @@ mpi! {
 
     /// What C's main was called with is known without its arguments.
     early_fn MPI_Info_create_env(_argc: c_int, _argv: *const *const c_char, info: Out<MPI_Info>) {
-        info.put(MPI_Info::of(info::put(Info::of(info::environment().pairs()))?));
+        info.put(MPI_Info::of(info::put(info::environment_at_any_time())?));
     }
 
     /// Processes are not bound to parts of the hardware: there is nothing to say.

@@ -1,11 +1,12 @@
 //! Operations of reductions (MPI 5.0, 5.9).
 
-use super::argument::{self, MPI_Count, Number, Out};
-use super::call::Result;
+use super::argument::{self, MPI_Count, Number, Out, is_in_place};
+use super::call::{Result, fail};
 use super::datatype::datatype_of;
 use crate::abi::{MPI_Datatype, MPI_Op};
 use phalanx_mpi::constants::MPI_OP_NULL;
 use phalanx_mpi::datatype::Datatype;
+use phalanx_mpi::error::Class;
 use phalanx_mpi::op::{Op, UserFunction};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -59,6 +60,12 @@ mpi! {
         inbuf: *const c_void, inoutbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op,
     ) {
         let (elements, datatype, op) = (argument::count(count, "count")?, datatype_of(datatype)?, op_of(op)?);
+        if is_in_place(inbuf) || is_in_place(inoutbuf) {
+            return fail(Class::Buffer, "a buffer must not be MPI_IN_PLACE here");
+        }
+        if elements > 0 && std::ptr::eq(inbuf, inoutbuf) {
+            return fail(Class::Buffer, "inbuf and inoutbuf are the same");
+        }
         datatype.message(inbuf.cast(), elements)?;
         datatype.message(inoutbuf.cast(), elements)?;
         // SAFETY: C promises that both buffers hold as many elements.

@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI 5.0, chapter 3).
 
 use super::argument::{Number, Out, OutStatus, count};
-use super::call::{NOBODY, Owner, Result, concerns};
+use super::call::{Owner, Result, concerns, nobody};
 use super::message::{buffer, fill, passed};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Message, MPI_Request};
 use phalanx_mpi::attached::ATTACHED;
@@ -231,7 +231,7 @@ mpi! {
 
     fn MPI_Buffer_iflush(request: Out<MPI_Request>) {
         let task = ATTACHED.begin_flush(world()?);
-        put(request, Request::put(NOBODY, Active::Task(task))?)?;
+        put(request, Request::put(nobody(), Active::Task(task))?)?;
     }
 }
 
@@ -244,7 +244,7 @@ fn receive(buffer: Buffer, place: &Place, status: OutStatus) -> Result {
 
 /// The communicator that a message was taken out of.
 fn owner_of(message: Out<MPI_Message>) -> Owner {
-    point::comm_of_taken(message.get().id()).map_or(NOBODY, Owner::comm)
+    point::comm_of_taken(message.get().id()).map_or_else(nobody, Owner::comm)
 }
 
 fn receive_taken(message: Out<MPI_Message>, buffer: &Buffer, status: OutStatus) -> Result {

@@ -1,7 +1,7 @@
 //! Completing requests (MPI 5.0, 3.7).
 
-use super::argument::{Array, Out, OutArray, OutStatus, count};
-use super::call::{NOBODY, Result, concerns, fail};
+use super::argument::{Array, Out, OutArray, OutStatus, OutStatuses, count};
+use super::call::{Result, concerns, fail, nobody};
 use super::message::{code, fill, fill_empty, fill_one};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::constants::*;
@@ -39,7 +39,7 @@ fn finish(handle: Out<MPI_Request>, request: &Request, done: Status, status: Out
 }
 
 /// All requests of a call are done, or are waited for.
-fn finish_all(handles: &mut [MPI_Request], requests: &[Option<Arc<Request>>], statuses: OutStatus) -> Result {
+fn finish_all(handles: &mut [MPI_Request], requests: &[Option<Arc<Request>>], statuses: OutStatuses) -> Result {
     let mut done = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
         let Some(request) = request else {
@@ -58,12 +58,12 @@ fn are_idle(requests: &[Option<Arc<Request>>]) -> bool {
 }
 
 /// Statuses of several requests, with their errors. Of those that failed, the first one's handler hears of it.
-fn fill_all(requests: &[Option<Arc<Request>>], statuses: OutStatus, done: &[(usize, Status)]) -> Result {
-    if let Some(statuses) = statuses.slice(done.len()) {
+fn fill_all(requests: &[Option<Arc<Request>>], statuses: OutStatuses, done: &[(usize, Status)]) -> Result {
+    if let Some(statuses) = statuses.slice(done.len())? {
         statuses.iter_mut().zip(done).for_each(|(into, (_, status))| fill_in(into, status));
     }
     let Some((index, _)) = done.iter().find(|(_, status)| status.error.is_some()) else { return Ok(()) };
-    let owner = || requests[*index].as_ref().map_or(NOBODY, |request| request.owner());
+    let owner = || requests[*index].as_ref().map_or_else(nobody, |request| request.owner());
     concerns(owner, fail(Class::InStatus, "some requests failed: the statuses say which"))
 }
 
@@ -102,17 +102,19 @@ mpi! {
         done.iter().for_each(|done| fill(status, done));
     }
 
-    fn MPI_Waitall(count: c_int, array_of_requests: OutArray<MPI_Request>, array_of_statuses: OutStatus) {
+    fn MPI_Waitall(count: c_int, array_of_requests: OutArray<MPI_Request>, array_of_statuses: OutStatuses) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
+        array_of_statuses.has_room(handles.len())?;
         finish_all(handles, &requests, array_of_statuses)?;
     }
 
     fn MPI_Testall(
-        count: c_int, array_of_requests: OutArray<MPI_Request>, flag: Out<c_int>, array_of_statuses: OutStatus
+        count: c_int, array_of_requests: OutArray<MPI_Request>, flag: Out<c_int>, array_of_statuses: OutStatuses
     ) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
+        array_of_statuses.has_room(handles.len())?;
         let all = request::are_done(world()?, &requests);
         flag.put_flag(all);
         if all {
@@ -145,20 +147,22 @@ mpi! {
 
     fn MPI_Waitsome(
         incount: c_int, array_of_requests: OutArray<MPI_Request>, outcount: Out<c_int>,
-        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatus
+        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatuses
     ) {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
+        array_of_statuses.has_room(handles.len())?;
         let done = request::wait_some(world()?, &requests);
         some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
     }
 
     fn MPI_Testsome(
         incount: c_int, array_of_requests: OutArray<MPI_Request>, outcount: Out<c_int>,
-        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatus
+        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatuses
     ) {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
+        array_of_statuses.has_room(handles.len())?;
         let idle = are_idle(&requests);
         let done = if idle { None } else { Some(request::test_some(world()?, &requests)) };
         some(handles, &requests, done, outcount, array_of_indices, array_of_statuses)?;
@@ -186,10 +190,11 @@ mpi! {
     }
 
     fn MPI_Request_get_status_all(
-        count: c_int, array_of_requests: Array<MPI_Request>, flag: Out<c_int>, array_of_statuses: OutStatus
+        count: c_int, array_of_requests: Array<MPI_Request>, flag: Out<c_int>, array_of_statuses: OutStatuses
     ) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
         let requests = find(handles)?;
+        array_of_statuses.has_room(handles.len())?;
         let all = request::are_done(world()?, &requests);
         flag.put_flag(all);
         if all {
@@ -205,10 +210,11 @@ mpi! {
 
     fn MPI_Request_get_status_some(
         incount: c_int, array_of_requests: Array<MPI_Request>, outcount: Out<c_int>,
-        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatus
+        array_of_indices: OutArray<c_int>, array_of_statuses: OutStatuses
     ) {
         let handles = array_of_requests.slice(count(incount, "incount")?)?;
         let requests = find(handles)?;
+        array_of_statuses.has_room(handles.len())?;
         if are_idle(&requests) {
             outcount.put(abi::RANK.to_c(MPI_UNDEFINED));
             return Ok(());
@@ -281,7 +287,7 @@ fn some(
     done: Option<Vec<(usize, Status)>>,
     outcount: Out<c_int>,
     array_of_indices: OutArray<c_int>,
-    array_of_statuses: OutStatus,
+    array_of_statuses: OutStatuses,
 ) -> Result {
     let Some(done) = done else {
         outcount.put(abi::RANK.to_c(MPI_UNDEFINED));

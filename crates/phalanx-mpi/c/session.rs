@@ -25,14 +25,15 @@ mpi! {
         session.put(MPI_Session::of(handle));
     }
 
-    fn MPI_Session_finalize(session: Out<MPI_Session>) {
+    fn MPI_Session_finalize(session: Out<MPI_Session>) on session {
         session::end(session.get().id())?;
         session.put(MPI_Session::of(MPI_SESSION_NULL));
     }
 
     fn MPI_Session_get_info(session: MPI_Session, info_used: Out<MPI_Info>) on session {
-        let hints = session::find(session.id())?.info.pairs();
-        info_used.put(MPI_Info::of(info::put(Info::of(hints))?));
+        let hints = Info::of(session::find(session.id())?.info.pairs());
+        hints.set("thread_level", "MPI_THREAD_MULTIPLE")?; // whatever was asked for
+        info_used.put(MPI_Info::of(info::put(hints)?));
     }
 
     fn MPI_Session_get_num_psets(session: MPI_Session, info: MPI_Info, npset_names: Out<c_int>) on session {

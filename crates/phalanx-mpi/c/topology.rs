@@ -89,12 +89,14 @@ mpi! {
         comm_old: MPI_Comm, ndims: c_int, dims: Array<c_int>, periods: Array<c_int>, _reorder: c_int,
         comm_cart: Out<MPI_Comm>
     ) on comm_old {
+        comm_cart.put(MPI_Comm::of(MPI_COMM_NULL));
         let comm = Comm::of(comm_old.id())?;
         let grid = grid(ndims, dims, periods, comm.size())?;
         put_or_null(comm_old, block_on(world()?, topology::cart_create(Call::new(world()?, comm), grid))?, comm_cart)?;
     }
 
     fn MPI_Cart_sub(comm: MPI_Comm, remain_dims: Array<c_int>, newcomm: Out<MPI_Comm>) on comm {
+        newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
         let of = Comm::of(comm.id())?;
         let grid = cartesian(&of)?;
         let remain: Vec<bool> = remain_dims.slice(grid.dims.len())?.iter().map(|remains| *remains != 0).collect();
@@ -156,6 +158,7 @@ mpi! {
         comm_old: MPI_Comm, nnodes: c_int, index: Array<c_int>, edges: Array<c_int>, _reorder: c_int,
         comm_graph: Out<MPI_Comm>
     ) on comm_old {
+        comm_graph.put(MPI_Comm::of(MPI_COMM_NULL));
         let comm = Comm::of(comm_old.id())?;
         let graph = nodes(nnodes, index, edges, comm.size())?;
         let made = block_on(world()?, topology::graph_create(Call::new(world()?, comm), graph))?;
@@ -201,6 +204,7 @@ mpi! {
         destinations: Array<c_int>, destweights: Array<c_int>, info: MPI_Info, _reorder: c_int,
         comm_dist_graph: Out<MPI_Comm>
     ) on comm_old {
+        comm_dist_graph.put(MPI_Comm::of(MPI_COMM_NULL));
         let hints = hints_of(info)?;
         let (in_, out) = (indegree.natural(Class::Arg, "indegree")?, outdegree.natural(Class::Arg, "outdegree")?);
         let graph = Distributed {
@@ -220,6 +224,7 @@ mpi! {
         comm_old: MPI_Comm, n: c_int, sources: Array<c_int>, degrees: Array<c_int>, destinations: Array<c_int>,
         edge_weights: Array<c_int>, info: MPI_Info, _reorder: c_int, comm_dist_graph: Out<MPI_Comm>
     ) on comm_old {
+        comm_dist_graph.put(MPI_Comm::of(MPI_COMM_NULL));
         let hints = hints_of(info)?;
         let n = n.natural(Class::Arg, "n")?;
         let (sources, degrees) = (ranks(sources.slice(n)?), degrees.slice(n)?);

@@ -111,7 +111,8 @@ mpi! {
         let part = find(win)?.shared(abi::RANK.from_c(rank))?;
         size.put(part.size as MPI_Aint);
         disp_unit.put(Displacement::narrow(part.unit as i64).unwrap_or(Displacement::MAX));
-        put_base(baseptr, part)?;
+        // As MPICH: no memory is nowhere, wherever the next rank's begins.
+        put_base(baseptr, if part.size == 0 { Part { base: 0, ..part } } else { part })?;
     }
 
     fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: Out<MPI_Win>) on comm {
@@ -126,7 +127,7 @@ mpi! {
         find(win)?.detach(base.cast())?;
     }
 
-    fn MPI_Win_free(win: Out<MPI_Win>) {
+    fn MPI_Win_free(win: Out<MPI_Win>) on win {
         free(win)?;
     }
 

@@ -114,6 +114,12 @@ impl State {
         }
     }
 
+    /// Whether any object has an attribute of the key.
+    fn has_attribute(&self, kind: Kind, keyval: i32) -> bool {
+        let mut all = self.attributes.values().flatten();
+        all.any(|attribute| attribute.keyval == keyval && attribute.key.kind == kind)
+    }
+
     fn find(&mut self, object: u32, keyval: i32) -> Option<&mut Attribute> {
         self.attributes.get_mut(&object)?.iter_mut().find(|attribute| attribute.keyval == keyval)
     }
@@ -131,10 +137,12 @@ pub fn create(kind: Kind, copy: Copy, delete: Delete) -> Result<i32> {
     Ok(keyval)
 }
 
-/// Frees a key; attributes that have it stay.
+/// Frees a key; attributes that have it stay. While there are such, freeing it again does nothing: delete functions do.
 pub fn free(kind: Kind, keyval: i32) -> Result<()> {
     let mut state = lock(&STATE);
-    state.key(kind, keyval)?;
+    if !state.has_attribute(kind, keyval) {
+        state.key(kind, keyval)?;
+    }
     state.keys.remove(&keyval);
     Ok(())
 }
@@ -216,7 +224,8 @@ fn stopped(function: &str, keyval: i32, code: i32) -> Error {
     let class = codes::class_of(code).ok();
     let class = Class::ALL.iter().copied().find(|known| class == Some(*known as i32)).unwrap_or(Class::Other);
     let words = codes::text_of(code).unwrap_or_default();
-    Error::new(class, format!("the {function} function of keyval {keyval} returned error {code} ({words})"))
+    let text = format!("the {function} function of keyval {keyval} returned error {code} ({words})");
+    Error { code: Some(code), ..Error::new(class, text) }
 }
 
 #[cfg(test)]

@@ -33,8 +33,11 @@ struct Added {
     text: Option<String>,
 }
 
-/// A code for an error of a call.
+/// A code for an error of a call: that of the program's own function, if one has failed.
 pub fn code_of(error: &Error, call: &str) -> i32 {
+    if let Some(code) = error.code {
+        return code;
+    }
     let text = format!("{call}: {} ({})", error.text, error.class.constant());
     let mut latest = lock(&LATEST);
     if latest.messages.is_empty() {

@@ -133,9 +133,12 @@ pub async fn unpublish(world: &World, service: String) -> Result<()> {
 
 /// MPI_Lookup_name.
 pub async fn look_up(world: &World, service: String) -> Result<String> {
-    match world.universe.ask(world, Question::Lookup { service }).await? {
-        Answer::Port(port) => Ok(port),
-        _ => Err(nonsense()),
+    match world.universe.ask(world, Question::Lookup { service }).await {
+        Ok(Answer::Port(port)) => Ok(port),
+        Ok(_) => Err(nonsense()),
+        // A name that is not published has one class here, and the other where it is taken back (MPI 5.0, 9.4).
+        Err(error) if error.class == Class::Service => fail(Class::Name, error.text),
+        Err(error) => Err(error),
     }
 }
 

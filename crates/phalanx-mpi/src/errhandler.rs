@@ -49,8 +49,9 @@ impl Owner {
     }
 }
 
-/// What a program's handler is called with: the handle of the object, and the error's code.
-pub type Call = Box<dyn Fn(u32, i32) + Send + Sync>;
+/// What a program's handler is called with: the handle of the object, and the error's code. It returns the code that the
+/// failed call returns, which it may have changed.
+pub type Call = Box<dyn Fn(u32, i32) -> i32 + Send + Sync>;
 
 pub enum Errhandler {
     /// Ends the program.
@@ -115,6 +116,11 @@ pub fn of(object: u32, kind: Kind) -> Arc<Errhandler> {
     of.get(&object).cloned().unwrap_or_else(default)
 }
 
+/// Whether an object was given a handler.
+pub fn is_set(object: u32) -> bool {
+    lock(&OF).contains_key(&object)
+}
+
 /// A handle for the handler of an object, to be freed by who asked for it.
 pub fn handle_of(object: u32, kind: Kind) -> Result<u32> {
     let handler = of(object, kind);
@@ -153,7 +159,10 @@ mod tests {
         let seen = Arc::new(AtomicI32::new(0));
         let call = {
             let seen = seen.clone();
-            Box::new(move |_, code| seen.store(code, Ordering::Relaxed))
+            Box::new(move |_, code| {
+                seen.store(code, Ordering::Relaxed);
+                0
+            })
         };
         let handle = create(Kind::Comm, call).expect("there is room");
         set(COMM, Kind::Comm, handle).expect("kinds fit");
@@ -163,7 +172,7 @@ mod tests {
         forget(COMM);
         assert!(matches!(&*of(COMM, Kind::Comm), Errhandler::Fatal));
         match &*of(COMM + 16, Kind::Comm) {
-            Errhandler::Own(_, call) => call(COMM + 16, 7),
+            Errhandler::Own(_, call) => assert_eq!(call(COMM + 16, 7), 0),
             _ => panic!("it was inherited"),
         }
         assert_eq!(seen.load(Ordering::Relaxed), 7);
@@ -171,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_handler_of_files_is_none_of_communicators() {
-        let handle = create(Kind::File, Box::new(|_, _| ())).expect("there is room");
+        let handle = create(Kind::File, Box::new(|_, code| code)).expect("there is room");
         let error = set(COMM, Kind::Comm, handle).expect_err("kinds differ");
         assert_eq!(error.class, Class::Errhandler);
         assert!(set(COMM, Kind::Comm, 0x9999).is_err());

@@ -12,11 +12,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Error {
     pub class: Class,
     pub text: String,
+    /// The code that a function of this program returned, which its own calls return in turn.
+    #[serde(skip)]
+    pub code: Option<i32>,
 }
 
 impl Error {
     pub fn new(class: Class, text: impl Into<String>) -> Error {
-        Error { class, text: text.into() }
+        Error { class, text: text.into(), code: None }
     }
 }
 

@@ -62,6 +62,13 @@ impl Info {
         lock(&self.pairs).clone()
     }
 
+    /// The pairs that mean something: the standard's assertions, our own, and these keys. All others are ignored, which
+    /// programs see when they ask for the hints of an object.
+    pub fn known(&self, keys: &[&str]) -> Vec<(String, String)> {
+        let is_known = |key: &str| key.starts_with("mpi_") || key.starts_with("phalanx_") || keys.contains(&key);
+        self.pairs().into_iter().filter(|(key, _)| is_known(key)).collect()
+    }
+
     /// The key at a place.
     pub fn nth_key(&self, n: usize) -> Result<String> {
         let pairs = lock(&self.pairs);
@@ -125,6 +132,12 @@ pub fn environment() -> Arc<Info> {
         true => ENVIRONMENT.get_or_init(|| Arc::new(started())).clone(),
         false => Arc::new(started()), // more is known later
     }
+}
+
+/// The same, of what is known before and after MPI runs too (MPI_Info_create_env).
+pub fn environment_at_any_time() -> Info {
+    let always = |pair: &(String, String)| !matches!(pair.0.as_str(), "maxprocs" | "thread_level");
+    Info::of(started().pairs().into_iter().filter(always))
 }
 
 fn started() -> Info {

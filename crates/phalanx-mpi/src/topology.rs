@@ -9,6 +9,7 @@ pub use graph::{Distributed, Graph, dist_graph_create, dist_graph_create_adjacen
 use crate::collective::Neighbours;
 use crate::comm::Comm;
 use crate::error::{Class, Result, fail};
+use std::cmp::Reverse;
 
 /// What a communicator's processes are arranged as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,24 +65,61 @@ pub fn balance(nodes: usize, dims: &mut [i32]) -> Result<()> {
     Ok(())
 }
 
-/// `count` factors of a number whose greatest is as small as can be, the greatest first.
+/// `count` factors of a number, the greatest first, as equal as can be: the greatest and the least differ by as little as
+/// they can. Of those that differ as much the least is as great as can be, then the second least, and so on.
 fn parts(number: usize, count: usize) -> Vec<usize> {
-    if count == 0 {
-        return Vec::new();
-    }
     let divisors = divisors(number);
-    let (mut left, mut found) = (number, Vec::new());
-    for more in (1..=count).rev() {
-        // The smallest divisor whose power is enough for what is left.
-        let enough = |divisor: &&usize| {
-            left % **divisor == 0 && (divisor.checked_pow(more as u32).is_none_or(|power| power >= left))
-        };
-        let factor = divisors.iter().find(enough).copied().unwrap_or(left);
-        left /= factor;
-        found.push(factor);
+    let mut search = Search { divisors: &divisors, chosen: Vec::new(), best: Vec::new() };
+    search.add(number, count);
+    search.best
+}
+
+/// For the best factors, by trying all that may be better than the best ones that were found.
+struct Search<'a> {
+    divisors: &'a [usize],
+    chosen: Vec<usize>,
+    best: Vec<usize>,
+}
+
+impl Search<'_> {
+    /// Adds `count` factors whose product is `left`, none above those that were chosen.
+    fn add(&mut self, left: usize, count: usize) {
+        if left == 1 || count == 0 {
+            let found: Vec<usize> = self.chosen.iter().copied().chain(std::iter::repeat_n(1, count)).collect();
+            if left == 1 && (self.best.is_empty() || rank(&found) < rank(&self.best)) {
+                self.best = found;
+            }
+            return;
+        }
+        let most = self.chosen.last().copied().unwrap_or(left);
+        let divisors = self.divisors;
+        for &factor in divisors {
+            // The greatest of the factors that are left is no less than their mean.
+            let is_enough = factor.checked_pow(count as u32).is_none_or(|power| power >= left);
+            if factor > most || !is_enough || left % factor != 0 {
+                continue;
+            }
+            let first = self.chosen.first().copied().unwrap_or(factor);
+            // The least one is no greater than any, and than the mean of those that are left.
+            let least = if count > 1 { root(left / factor, count - 1).min(factor) } else { factor };
+            if self.best.is_empty() || first - least <= rank(&self.best).0 {
+                self.chosen.push(factor);
+                self.add(left / factor, count - 1);
+                self.chosen.pop();
+            }
+        }
     }
-    found.sort_unstable_by(|one, other| other.cmp(one));
-    found
+}
+
+/// Less is better.
+fn rank(factors: &[usize]) -> (usize, Reverse<Vec<usize>>) {
+    let (most, least) = (factors.first().copied().unwrap_or(1), factors.last().copied().unwrap_or(1));
+    (most - least, Reverse(factors.iter().rev().copied().collect()))
+}
+
+/// The root, rounded up, so that no least factor is above it.
+fn root(number: usize, degree: usize) -> usize {
+    (number as f64).powf(1.0 / degree as f64).ceil() as usize
 }
 
 fn divisors(number: usize) -> Vec<usize> {
@@ -109,6 +147,13 @@ mod tests {
         assert_eq!(balanced(36, &[0, 0, 0]), Ok(vec![4, 3, 3]));
         assert_eq!(balanced(1, &[0, 0, 0]), Ok(vec![1, 1, 1]));
         assert_eq!(balanced(12, &[0, 0]), Ok(vec![4, 3]));
+        // Not 13 x 12 x 6, nor 20 x 18 x 14.
+        assert_eq!(balanced(936, &[0, 0, 0]), Ok(vec![13, 9, 8]));
+        assert_eq!(balanced(5040, &[0, 0, 0]), Ok(vec![21, 16, 15]));
+        assert_eq!(balanced(98_784, &[0; 5]), Ok(vec![14, 14, 9, 8, 7]));
+        // Numbers of many factors, and of one.
+        assert_eq!(balanced(735_134_400, &[0; 6]).map(|dims| dims.iter().product()), Ok(735_134_400));
+        assert_eq!(balanced(1 << 30, &[0; 1000]).map(|dims| dims[29..31].to_vec()), Ok(vec![2, 1]));
         assert_eq!(balanced(1, &[]), Ok(vec![]));
     }
 

@@ -42,10 +42,12 @@ impl Universe {
     }
 
     /// How many processes there can be: as the launcher has found on executors, or as this machine has cores for
-    /// (MPI_UNIVERSE_SIZE; MPI 5.0, 11.10.1).
+    /// (MPI_UNIVERSE_SIZE; MPI 5.0, 11.10.1). Those that have started this world are among them.
     pub fn size(&self, world: &World) -> usize {
         let told = world.control.as_ref().and_then(|_| std::env::var(UNIVERSE).ok()?.parse::<u32>().ok());
-        told.map_or_else(|| world.room(), |told| world.size.max(told.min(MOST_RANKS) as usize))
+        let room = told.map_or_else(|| world.room(), |told| told.min(MOST_RANKS) as usize);
+        let parents = Comm::of(self.parent()).map_or(0, |comm| comm.peers().size());
+        room.max(world.size + parents)
     }
 
     /// Makes the communicator with those who have started this world.

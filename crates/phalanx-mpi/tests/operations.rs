@@ -116,22 +116,22 @@ proptest! {
 }
 
 #[test]
-fn the_standard_says_what_is_defined_for_what() {
+fn operations_are_defined_for_what_the_standard_says_and_others_have() {
     let defined = |which: Predefined, kind: &Kind| op(which).check(&Datatype::of(kind.handle).unwrap()).is_ok();
     for kind in &KINDS {
         let arithmetic = matches!(kind.family, Family::Integer | Family::FortranInteger | Family::Address);
         let floating = kind.family == Family::Floating && kind.name != "MPI_REAL16";
         let complex = kind.family == Family::Complex && kind.name != "MPI_COMPLEX32";
-        let integer = kind.family == Family::Integer;
+        let logical = matches!(kind.family, Family::Logical | Family::Byte);
         assert_eq!(defined(Predefined::Sum, kind), arithmetic || floating || complex, "{}", kind.name);
         assert_eq!(defined(Predefined::Max, kind), arithmetic || floating, "{}", kind.name);
         assert_eq!(defined(Predefined::Bor, kind), arithmetic || kind.family == Family::Byte, "{}", kind.name);
-        assert_eq!(defined(Predefined::Lor, kind), integer || kind.family == Family::Logical, "{}", kind.name);
+        assert_eq!(defined(Predefined::Lor, kind), arithmetic || floating || logical, "{}", kind.name);
         assert_eq!(defined(Predefined::Minloc, kind), kind.family == Family::Pair, "{}", kind.name);
         assert!(!defined(Predefined::Replace, kind) && !defined(Predefined::NoOp, kind));
     }
-    let error = op(Predefined::Land).check(&Datatype::of(DOUBLE).unwrap()).unwrap_err();
-    assert_eq!((error.class, error.text.as_str()), (Class::Op, "MPI_LAND is not defined for MPI_DOUBLE"));
+    let error = op(Predefined::Band).check(&Datatype::of(DOUBLE).unwrap()).unwrap_err();
+    assert_eq!((error.class, error.text.as_str()), (Class::Op, "MPI_BAND is not defined for MPI_DOUBLE"));
 }
 
 #[test]

@@ -83,7 +83,7 @@ static void fail(char *missing) {
     CHECK(class_of(code) == MPI_ERR_PORT && none == MPI_COMM_NULL);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     char port[MPI_MAX_PORT_NAME];
-    CHECK(class_of(MPI_Lookup_name("nothing", MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
+    CHECK(class_of(MPI_Lookup_name("nothing", MPI_INFO_NULL, port)) == MPI_ERR_NAME);
     CHECK(class_of(MPI_Unpublish_name("nothing", MPI_INFO_NULL, "no port")) == MPI_ERR_SERVICE);
     CHECK(class_of(MPI_Close_port("no port")) == MPI_ERR_PORT);
 }

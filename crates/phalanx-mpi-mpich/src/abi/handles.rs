@@ -245,6 +245,21 @@ handles! {
     }
 }
 
+/// What MPI_LB and MPI_UB stand for, which are no datatypes any more.
+pub enum Bound {
+    Lower,
+    Upper,
+}
+
+/// Whether the handle is MPI_LB or MPI_UB.
+pub fn bound(datatype: MPI_Datatype) -> Option<Bound> {
+    match datatype.0 {
+        0x4c00_0010 => Some(Bound::Lower),
+        0x4c00_0011 => Some(Bound::Upper),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,7 +80,7 @@ pub struct Codes;
 
 impl Codes {
     pub fn to_c(&self, code: i32) -> c_int {
-        if code > MPI_ERR_LASTCODE {
+        if code >= MPI_ERR_LASTCODE {
             return code - MPI_ERR_LASTCODE + super::LASTCODE;
         }
         match theirs(CLASSES, code) {
@@ -90,7 +90,7 @@ impl Codes {
     }
 
     pub fn from_c(&self, code: c_int) -> i32 {
-        if code > super::LASTCODE {
+        if code >= super::LASTCODE {
             return code - super::LASTCODE + MPI_ERR_LASTCODE;
         }
         match ours(CLASSES, code) {

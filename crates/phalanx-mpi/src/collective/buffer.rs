@@ -88,7 +88,7 @@ impl Argument<'_> {
 /// Elements of a datatype in a program's memory.
 #[derive(Clone)]
 pub(super) struct Elements {
-    start: *mut u8,
+    pub start: *mut u8,
     count: usize,
     pub datatype: Arc<Datatype>,
     /// Bytes of data.
@@ -162,6 +162,24 @@ impl Many {
         match self {
             Many::Equal { each, .. } => *each,
             Many::Each(blocks) => blocks[rank].length,
+        }
+    }
+
+    /// A rank's block.
+    pub fn block(&self, rank: usize) -> Elements {
+        match self {
+            Many::Equal { all, each } => {
+                let size = all.datatype.size().max(1);
+                let count = each / size;
+                let bytes = (rank * count) as isize * all.datatype.extent();
+                Elements {
+                    start: all.start.wrapping_offset(bytes),
+                    count,
+                    length: *each,
+                    datatype: all.datatype.clone(),
+                }
+            }
+            Many::Each(blocks) => blocks[rank].clone(),
         }
     }
 

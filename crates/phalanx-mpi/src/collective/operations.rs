@@ -60,6 +60,15 @@ fn same_length(own: usize, block: usize) -> Result<()> {
     }
 }
 
+/// What this process sends itself must not lie where it is received: that is said by MPI_IN_PLACE. Of MPI_BOTTOM datatypes say
+/// where it lies.
+fn not_aliased(own: &Elements, block: &Elements) -> Result<()> {
+    match own.length > 0 && own.start == block.start && !own.start.is_null() {
+        true => fail(Class::Buffer, "sendbuf is where this process receives it: that is said by MPI_IN_PLACE"),
+        false => Ok(()),
+    }
+}
+
 pub fn barrier() -> impl Operation {
     async |call: &Call| super::barrier(call).await
 }
@@ -96,6 +105,7 @@ pub fn gather(comm: &Comm, send: Argument<'_>, receive: Argument<'_>, root: i32)
     let blocks = here.then(|| receive.many(comm.peers().size())).transpose()?;
     if let (Root::Rank(root), Some(own), Some(blocks)) = (root, &own, &blocks) {
         same_length(own.length, blocks.length(root))?;
+        not_aliased(own, &blocks.block(root))?;
     }
     Ok(async move |call: &Call| {
         let (mut kept, mut kept_own) = (Scratch::new(0), Scratch::new(0));
@@ -131,6 +141,7 @@ pub fn scatter(comm: &Comm, send: Argument<'_>, receive: Argument<'_>, root: i32
     let blocks = here.then(|| send.many(comm.peers().size())).transpose()?;
     if let (Root::Rank(root), Some(own), Some(blocks)) = (root, &own, &blocks) {
         same_length(blocks.length(root), own.length)?;
+        not_aliased(own, &blocks.block(root))?;
     }
     Ok(async move |call: &Call| {
         let (mut kept, mut kept_own) = (Scratch::new(0), Scratch::new(0));
@@ -158,6 +169,7 @@ pub fn allgather(comm: &Comm, send: Argument<'_>, receive: Argument<'_>) -> Resu
     let blocks = receive.many(comm.peers().size())?;
     if let (Some(own), None) = (&own, &comm.remote) {
         same_length(own.length, blocks.length(comm.rank))?;
+        not_aliased(own, &blocks.block(comm.rank))?;
     }
     Ok(async move |call: &Call| {
         let (mut kept, mut kept_own) = (Scratch::new(0), Scratch::new(0));
@@ -184,6 +196,7 @@ pub fn alltoall(comm: &Comm, send: Argument<'_>, receive: Argument<'_>) -> Resul
     let sent = if in_place { None } else { Some(send.many(ranks)?) };
     if let (Some(sent), None) = (&sent, &comm.remote) {
         same_length(sent.length(comm.rank), blocks.length(comm.rank))?;
+        not_aliased(&sent.block(comm.rank), &blocks.block(comm.rank))?;
     }
     Ok(async move |call: &Call| {
         let (mut kept, mut kept_sent) = (Scratch::new(0), Scratch::new(0));

@@ -104,6 +104,10 @@ pub async fn split(call: Call, color: i32, key: i32, secured: bool) -> Result<Op
 /// The communicator of a group of `comm`'s processes; None for others. All of `comm` call. Of an intercommunicator: of a
 /// group of either side.
 pub async fn of_group(call: Call, group: Arc<Group>) -> Result<Option<Arc<Comm>>> {
+    let strangers = || group.processes.iter().any(|process| call.comm.group.rank_of(*process).is_none());
+    if call.comm.remote.is_none() && strangers() {
+        return fail(Class::Group, "group has processes that comm does not have");
+    }
     let place = group.rank_of(call.world.rank as u32);
     // Groups without a common process may be made at the same time, but not by an intercommunicator's two sides.
     let together =

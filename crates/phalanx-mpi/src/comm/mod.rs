@@ -291,7 +291,7 @@ impl Comm {
     /// Protection that was asked for once stays.
     pub fn set_hints(&self, hints: &Info) -> Result<()> {
         self.heed(world()?, hints)?;
-        *lock(&self.hints) = hints.pairs();
+        *lock(&self.hints) = hints.known(&[]);
         Ok(())
     }
 

@@ -100,6 +100,8 @@ impl Kind {
 }
 
 const C_INT: Number = I32;
+/// `char` has a sign where C says so.
+const C_CHAR: Number = if std::ffi::c_char::MIN < 0 { I8 } else { U8 };
 /// `long` has a pointer's size wherever this library is built.
 const C_LONG: Number = if cfg!(target_pointer_width = "64") { I64 } else { I32 };
 const C_UNSIGNED_LONG: Number = if cfg!(target_pointer_width = "64") { U64 } else { U32 };
@@ -163,7 +165,8 @@ pub static KINDS: [Kind; 71] = [
     one(0x23c, "MPI_WCHAR", Family::Character, U32, 2),
     one(0x240, "MPI_INT8_T", Family::Integer, I8, 1),
     one(0x241, "MPI_UINT8_T", Family::Integer, U8, 1),
-    one(0x243, "MPI_CHAR", Family::Character, U8, 1),
+    // The standard has no operation for it, MPICH and Open MPI have those of integers.
+    one(0x243, "MPI_CHAR", Family::Integer, C_CHAR, 1),
     one(0x244, "MPI_SIGNED_CHAR", Family::Integer, I8, 1),
     one(0x245, "MPI_UNSIGNED_CHAR", Family::Integer, U8, 1),
     one(0x247, "MPI_BYTE", Family::Byte, U8, 1),

@@ -39,6 +39,17 @@ mod x87 {
         };
     }
 
+    impl crate::op::loops::Truth for LongDouble {
+        fn truth(value: bool) -> LongDouble {
+            let mut bytes = [0; 16];
+            if value {
+                // 1: its highest digit, and the exponent's bias.
+                bytes[7..10].copy_from_slice(&[0x80, 0xff, 0x3f]);
+            }
+            LongDouble(bytes)
+        }
+    }
+
     operator!(Add, add, "faddp st(1), st");
     operator!(Sub, sub, "fsubp st(1), st");
     operator!(Mul, mul, "fmulp st(1), st");

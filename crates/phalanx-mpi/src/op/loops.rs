@@ -6,6 +6,34 @@ use super::half::Half;
 use super::predefined::Predefined::{self, *};
 use crate::datatype::number::Number::{self, *};
 
+/// Floating numbers as truth values: not 0 is true.
+pub(super) trait Truth: PartialEq + Copy {
+    /// 0 or 1.
+    fn truth(value: bool) -> Self;
+
+    fn is_true(self) -> bool {
+        self != Self::truth(false)
+    }
+}
+
+impl Truth for f32 {
+    fn truth(value: bool) -> f32 {
+        value.into()
+    }
+}
+
+impl Truth for f64 {
+    fn truth(value: bool) -> f64 {
+        value.into()
+    }
+}
+
+impl Truth for Half {
+    fn truth(value: bool) -> Half {
+        f32::from(value).into()
+    }
+}
+
 /// `inout[i] = of(in[i], inout[i])`
 ///
 /// # Safety
@@ -77,6 +105,9 @@ macro_rules! floating {
             Prod => function!($type, |a, b| a * b),
             Min => plain!($type, |a, b| if a < b { a } else { b }),
             Max => plain!($type, |a, b| if a > b { a } else { b }),
+            Land => plain!($type, |a, b| <$type>::truth(a.is_true() && b.is_true())),
+            Lor => plain!($type, |a, b| <$type>::truth(a.is_true() || b.is_true())),
+            Lxor => plain!($type, |a, b| <$type>::truth(a.is_true() != b.is_true())),
             _ => None,
         }
     };

@@ -79,13 +79,13 @@ impl Predefined {
         }
     }
 
-    /// MPI 5.0, 5.9.2 and 5.9.4.
+    /// MPI 5.0, 5.9.2 and 5.9.4. Logical operations are also allowed on what MPICH and Open MPI allow them on.
     fn is_defined_for(self, family: Family) -> bool {
         use Family::*;
         match self {
             Max | Min => matches!(family, Integer | FortranInteger | Floating | Address),
             Sum | Prod => matches!(family, Integer | FortranInteger | Floating | Complex | Address),
-            Land | Lor | Lxor => matches!(family, Integer | Logical),
+            Land | Lor | Lxor => matches!(family, Integer | FortranInteger | Logical | Floating | Address | Byte),
             Band | Bor | Bxor => matches!(family, Integer | FortranInteger | Byte | Address),
             Minloc | Maxloc => family == Pair,
             Replace | NoOp => false,

@@ -41,6 +41,16 @@ use word::Word;
 const KIND: u32 = 7;
 static MADE: Table<Window> = Table::new(KIND);
 
+/// Hints that every window has, with what holds where a program says nothing.
+const DEFAULT_HINTS: [(&str, &str); 6] = [
+    ("no_locks", "false"),
+    ("accumulate_ordering", "rar,raw,war,waw"),
+    ("accumulate_ops", "same_op_no_op"),
+    ("same_size", "false"),
+    ("same_disp_unit", "false"),
+    ("alloc_shared_noncontig", "false"),
+];
+
 /// How a window was made; the numbers are the standard interface's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -138,13 +148,20 @@ impl Window {
         *lock(&self.name) = name.to_string();
     }
 
+    /// What the program said of its use, and what holds where it said nothing (MPI 5.0, 12.2.1).
     pub fn hints(&self) -> Info {
-        Info::of(lock(&self.hints).clone())
+        let mut pairs = lock(&self.hints).clone();
+        for (key, value) in DEFAULT_HINTS {
+            if pairs.iter().all(|pair| pair.0 != *key) {
+                pairs.push((key.to_string(), value.to_string()));
+            }
+        }
+        Info::of(pairs)
     }
 
     pub fn set_hints(&self, hints: &Info) -> Result<()> {
         self.comm.heed(self.world, hints)?;
-        *lock(&self.hints) = hints.pairs();
+        *lock(&self.hints) = hints.known(&DEFAULT_HINTS.map(|(key, _)| key));
         Ok(())
     }
 

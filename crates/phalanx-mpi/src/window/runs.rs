@@ -81,6 +81,22 @@ pub(super) enum Reach<'a> {
     Regions(&'a BTreeMap<usize, usize>),
 }
 
+/// Whether bytes lie in regions, of which one may begin where another ends.
+fn is_attached(regions: &BTreeMap<usize, usize>, address: usize, length: usize) -> bool {
+    let (mut address, mut length) = (address, length);
+    loop {
+        let Some((base, size)) = regions.range(..=address).next_back() else { return false };
+        let Some(there) = size.checked_sub(address - base) else { return false };
+        if length <= there {
+            return true;
+        }
+        if there == 0 {
+            return false;
+        }
+        (address, length) = (address + there, length - there);
+    }
+}
+
 impl Reach<'_> {
     /// The address that the runs' offsets count from, if all of the runs are inside.
     pub fn locate(&self, displacement: i64, runs: &[Runs]) -> Result<usize> {
@@ -92,8 +108,7 @@ impl Reach<'_> {
             // Runs may have been joined to one that leads from region to region.
             Reach::Regions(regions) => runs.iter().flat_map(Runs::each).all(|(offset, length)| {
                 let Ok(address) = usize::try_from(displacement as i128 + offset as i128) else { return false };
-                let region = regions.range(..=address).next_back();
-                region.is_some_and(|(base, size)| length <= *size && address - base <= size - length)
+                is_attached(regions, address, length)
             }),
         };
         match self {
