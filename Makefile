@@ -66,7 +66,7 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-suites: setup $(VENV)/suites $(VENV)/cpython-tests ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's; ARGS="--part", ARGS=joblib
+suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/mpich-tests ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, MPICH's; ARGS="--part", ARGS=joblib
 	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)
 
 bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a table with ratios
@@ -169,6 +169,12 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 # CPython's own tests, where Debian keeps them in a package of its own too.
 $(VENV)/cpython-tests: $(VENV)/dependencies tests/suites/cpython.py
 	rm -rf $@.new && PYTHONPATH=tests $(BIN)/python -m suites.cpython $@.new
+	rm -rf $@ && mv $@.new $@
+	@touch $@
+
+# MPICH's own tests are in its sources only: Debian's source package.
+$(VENV)/mpich-tests: $(VENV)/dependencies tests/suites/mpich.py
+	rm -rf $@.new && PYTHONPATH=tests $(BIN)/python -m suites.mpich $@.new
 	rm -rf $@ && mv $@.new $@
 	@touch $@
 

@@ -30,6 +30,8 @@ class Suite(NamedTuple):
     files: list[str]
     part: list[str]
     plugin: str | None = None
+    #: Which tests of those files are the part, as pytest's -k has it.
+    only: str | None = None
 
 
 def package(name: str) -> Path:
@@ -48,14 +50,17 @@ def suites() -> dict[str, Suite]:
     frame = [f"{dask}/dataframe/tests/test_{name}.py" for name in FRAME.split()]
     futures = [str(HERE / "executor_tests.py")]
     calls = [f"{joblib}/test/test_parallel.py"]
+    programs = [str(HERE / "mpich_tests.py")]
     return {
         "cpython": Suite(f"CPython {sys.version_info.major}.{sys.version_info.minor}", futures, futures),
         "joblib": Suite(f"joblib {version('joblib')}", calls, calls, "suites.joblib_plugin"),
         "dask": Suite(f"Dask {version('dask')}", [bag, delayed, *array, *frame], [bag, delayed], "suites.dask_plugin"),
+        "mpich": Suite("MPICH", programs, programs, "suites.mpich_plugin", MPICH_PART),
     }
 
 
 ARRAY = "array_core atop creation linalg map_blocks overlap random rechunk reductions reshape routines slicing ufunc"
+MPICH_PART = "test_program and phalanx and (attr/ or datatype/ or errhan/ or group/ or info/ or topo/) and not errors/"
 FRAME = "accessors arithmetics_reduction boolean categorical dataframe hashing indexing map multi rolling ufunc"
 
 
@@ -64,6 +69,7 @@ def run(name: str, suite: Suite, *, part: bool, more: list[str]) -> tuple[int, d
     counts = COUNTS / f"{name}.json"
     counts.unlink(missing_ok=True)
     files = suite.part if part else suite.files
+    more = ["-k", suite.only] if part and suite.only and not more else more
     plugin = ["-p", suite.plugin] if suite.plugin else []
     table = ["--table", str(HERE / f"{name}.txt"), "--counts", str(counts), *([] if part or more else ["--whole"])]
     root = [] if suite.plugin is None else ["--rootdir", str(Path(files[0]).parents[2])]
@@ -79,7 +85,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", action="store_true", help="what fits into ten minutes on two cores")
     parser.add_argument("-k", help="as pytest's: only tests with this in their names")
-    parser.add_argument("names", nargs="*", metavar="suite", help="cpython, joblib or dask")
+    parser.add_argument("names", nargs="*", metavar="suite", help="cpython, joblib, dask or mpich")
     options = parser.parse_args()
     known = suites()
     if unknown := set(options.names) - known.keys():
