@@ -234,6 +234,7 @@ class Copy:
         threads: int | None,
         checked: bool,
         anew: bool,
+        whole_file: bool | None,
         include: list[str],
         exclude: list[str],
         only: list[str | os.PathLike[str]],

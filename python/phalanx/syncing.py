@@ -89,6 +89,7 @@ def sync(
     policy: str | Rules = "links",
     trusted: str | Iterable[str] = (),
     check: bool = True,
+    whole_file: bool | None = None,
     patience: float = 60.0,
     limit: int | str | None = None,
     stripes: str | None = None,
@@ -132,7 +133,8 @@ def sync(
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
             copy(src, to, **how, exclude=["*"], streams=1)
             plan.apply(target)
-    carried = {**how, **plan.patterns, "streams": streams, "threads": threads, "progress": progress}
+    how |= {"streams": streams, "threads": threads, "whole_file": whole_file}
+    carried = {**how, **plan.patterns, "progress": progress}
     return plan.report(copy(src, to, **carried))
 
 

@@ -32,7 +32,19 @@ _LEAST_RATE = 10_000
 _PIECE = 1 << 20
 #: Names in the top folder of one copy, where not all are copied.
 _MOST_NAMES = 4096
-_COUNTS = ("files", "folders", "links", "bytes", "kept", "failed", "lost_streams", "altered_streams", "cuts")
+_COUNTS = (
+    "files",
+    "folders",
+    "links",
+    "bytes",
+    "reused",
+    "crossed",
+    "kept",
+    "failed",
+    "lost_streams",
+    "altered_streams",
+    "cuts",
+)
 _SUMS = (*_COUNTS, "setup", "seconds")
 #: A place is asked so often how far a copy is, in seconds.
 _OFTEN = 0.1
@@ -46,7 +58,9 @@ Path = str | os.PathLike[str]
 class CopyReport:
     """What came of a copy.
 
-    ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``kept`` of the files were there
+    ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``reused`` of these bytes were
+    taken from older versions of the files, and ``crossed`` bytes came for them over the line, with the digests that
+    were compared, but without names; after a cut, both count from there on. ``kept`` of the files were there
     already, as far as it is known: of stripes, none where a pair was lost, or where what comes is thrown away.
     ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
     copy, and why, but not for what is in a folder that could not be made.
@@ -73,6 +87,8 @@ class CopyReport:
     seconds: float
     stripes: int = 1
     lost_stripes: list[tuple[str, str]] = field(default_factory=list)
+    reused: int = 0
+    crossed: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,7 @@ def copy(
     trusted: str | Iterable[str] = (),
     check: bool = True,
     anew: bool = False,
+    whole_file: bool | None = None,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     patience: float = 60.0,
@@ -118,6 +135,11 @@ def copy(
     ``exclude``: patterns for what is left out, folders with all in them. ``include``: of files, only those that match
     one of these patterns, or are in a folder that does. A pattern is about the last part of a path; one that begins
     with ``/`` about the path from the top of the copy; one that ends with ``/`` about folders only.
+
+    ``whole_file``: of a file that has an older version at the target, all bytes come, and not only what differs. By
+    default that is so between two ends on one machine, where both versions are read faster than compared, and not
+    between two machines. Files from 1 MiB on are compared, where the older version is neither less than a quarter as
+    long nor more than four times as long.
 
     ``level``: of the streams; by default as the policy says. ``streams``: connections, each with its own keys; by
     default one for each core, from 2 to 8, and on a long line more while more of them carry more. ``threads``: at each
@@ -146,7 +168,7 @@ def copy(
             except TransferError as error:
                 raise named(f"{place_of(match)}:{match['path']}", error, match["path"]) from error
     filters = (*listed(include),), (*listed(exclude),)
-    how = _How(streams, threads, progress, check, anew, *filters, patience, limit, source, stripes)
+    how = _How(streams, threads, progress, check, anew, whole_file, *filters, patience, limit, source, stripes)
     asked, pattern = (source, here) if source else (match, match["path"])
     if (puts and not source) or not has_magic(pattern):
         return _copy(here, match, match["path"], puts, reach, how)
@@ -185,6 +207,7 @@ class _How:
     progress: Callable[[Progress], object] | None
     check: bool
     anew: bool
+    whole_file: bool | None
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     patience: float
@@ -269,6 +292,7 @@ def _begin(
         threads=_bounded("threads", how.threads),
         checked=how.check,
         anew=how.anew,
+        whole_file=how.whole_file,
         include=[*how.include],
         exclude=[*how.exclude],
         only=[*how.only],
@@ -377,7 +401,7 @@ def streamed(files: Files, path: str, puts: bool, progress: Callable[[Progress],
         progress(Progress(count, count, False, seconds))
     return CopyReport(
         files=1, folders=0, links=0, bytes=count, kept=0, failed=0, failures=[], level=files.level, why=files.why,
-        streams=1, lost_streams=0, altered_streams=0, cuts=0, setup=setup, seconds=seconds,
+        streams=1, lost_streams=0, altered_streams=0, cuts=0, setup=setup, seconds=seconds, crossed=count,
     )  # fmt: skip
 
 

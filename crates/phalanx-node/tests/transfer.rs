@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says so")]
 
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
-use phalanx_core::transfer::SPLIT;
+use phalanx_core::transfer::{Chunking, PART, SPLIT};
 use phalanx_core::wire::transfer::{
-    Direction, Entry, Filter, Kind, MOST_BODY, Message, RECORD, Record, Request, Share, Target, Totals, encode_entry,
+    Chunk, Direction, Entry, Filter, Kind, MOST_BODY, Message, RECORD, Record, Request, Share, Target, Totals,
+    encode_chunk, encode_entry,
 };
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::identity::{Authority, Client, Member, Role};
@@ -144,6 +145,7 @@ fn request_of(direction: Direction, path: PathBuf, level: Level) -> Message {
         level,
         checked,
         anew,
+        whole_file: false,
         threads,
         filter,
         limit,
@@ -450,7 +452,9 @@ fn requests_beyond_what_is_exported_are_refused_and_so_is_a_level_that_is_not_ta
 fn messages_that_are_not_for_a_receiving_end_end_the_copy() {
     let lab = Lab::new();
     let offer = Message::Offer { phalanx: String::new(), levels: LevelSet::EVERY };
-    for wrong in [Message::Done(Totals::default()), Message::Wanted { count: 9, there: Vec::new() }, offer] {
+    for wrong in
+        [Message::Done(Totals::default()), Message::Wanted { count: 9, there: Vec::new(), older: Vec::new() }, offer]
+    {
         let (mut peer, _token) = lab.begin("copy");
         peer.tell(&wrong);
         assert!(peer.is_refused(), "{wrong:?}");
@@ -623,7 +627,7 @@ fn the_end_that_receives_a_share_asks_for_nothing_else() {
     sends.offer(&entries);
     let there = loop {
         match sends.hear() {
-            Some(Message::Wanted { count, there }) => {
+            Some(Message::Wanted { count, there, .. }) => {
                 assert_eq!(count as usize, entries.len());
                 break there;
             }
@@ -638,4 +642,115 @@ fn the_end_that_receives_a_share_asks_for_nothing_else() {
     let big = there.iter().find(|one| one.entry == 21).expect("half of it is another's");
     assert_eq!(big.ranges, [(0, share.range(large).0)]);
     assert!(!lab.data().join("copy/link").is_symlink());
+}
+
+const VERSION: u64 = 3 << 20;
+
+impl Lab {
+    /// A copy of a file that has an older version there; the other end has asked for its chunks.
+    fn begin_version(&self) -> (Peer, [u8; 12]) {
+        fs::create_dir_all(self.data().join("copy")).unwrap();
+        fs::write(self.data().join("copy/file"), vec![7; VERSION as usize]).unwrap();
+        let (mut peer, token) = self.begin("copy");
+        peer.offer(&[root(), entry(Some(0), b"file", Kind::File { size: VERSION })]);
+        loop {
+            match peer.hear().expect("it wants it") {
+                Message::Wanted { older, .. } => {
+                    assert_eq!(older, [1]);
+                    return (peer, token);
+                }
+                Message::Beat => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn tell_chunks(peer: &Peer, entry: u32, lengths: &[u32], count: u32) {
+    let mut body = Vec::new();
+    let chunk = |length: &u32| Chunk { length: *length, digest: [1; 16] };
+    lengths.iter().for_each(|length| encode_chunk(&chunk(length), &mut body));
+    let start = encode(&Message::Chunks { entry, key: [0; 32], count }, body.len() as u64);
+    let _ = peer.link.send(Mark::None, start, vec![body.into()]);
+}
+
+#[test]
+fn chunks_that_cannot_be_of_a_file_end_the_copy_and_its_older_version_stays() {
+    let lab = Lab::new();
+    let most = Chunking::of(VERSION).most() as u32;
+    let all = vec![most; (VERSION / u64::from(most)) as usize];
+    let wrong: [(u32, &[u32], u32); 7] = [
+        (2, &all, all.len() as u32),
+        (1, &all, 1),
+        (1, &[], 0),
+        (1, &[], u32::MAX),
+        (1, &[0], 1),
+        (1, &[most + 1], 1),
+        (1, &[u32::MAX, u32::MAX], 2),
+    ];
+    for (entry, lengths, count) in wrong {
+        let (mut peer, _token) = lab.begin_version();
+        tell_chunks(&peer, entry, lengths, count);
+        assert!(peer.is_refused(), "{entry} {} {count}", lengths.len());
+        let file = fs::read(lab.data().join("copy/file")).unwrap();
+        assert!(file.len() as u64 == VERSION && file.iter().all(|byte| *byte == 7));
+    }
+    let (mut peer, token) = lab.begin_version();
+    let record = Record { entry: 1, offset: 0, length: 1, settles: false, hole: false };
+    send(&mut lab.stream(token, 0), &[(record, b"x")]);
+    assert!(peer.is_refused(), "bytes before the versions were compared");
+}
+
+#[test]
+fn an_older_version_in_which_nothing_is_found_is_replaced_all_the_same() {
+    let lab = Lab::new();
+    let (mut peer, token) = lab.begin_version();
+    let most = Chunking::of(VERSION).most() as u32;
+    let all = vec![most; (VERSION / u64::from(most)) as usize];
+    tell_chunks(&peer, 1, &all, all.len() as u32);
+    loop {
+        match peer.hear().expect("it goes on") {
+            Message::Same { entry: 1, ranges, ended: true } => break assert!(ranges.is_empty()),
+            Message::Beat => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let (mut stream, part) = (lab.stream(token, 0), vec![1; PART as usize]);
+    for offset in (0..VERSION).step_by(PART as usize) {
+        let length = (VERSION - offset).min(u64::from(PART)) as u32;
+        let record = Record { entry: 1, offset, length, settles: offset + u64::from(length) == VERSION, hole: false };
+        send(&mut stream, &[(record, &part[..length as usize])]);
+    }
+    assert_eq!(peer.hear_totals().files, 1);
+    assert!(fs::read(lab.data().join("copy/file")).unwrap().iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn words_of_older_versions_that_cannot_be_end_what_an_executor_sends() {
+    let lab = Lab::new();
+    fs::write(lab.data().join("file"), vec![7; VERSION as usize]).unwrap();
+    let same = |entry, from, to| Message::Same { entry, ranges: vec![(from, to)], ended: true };
+    let wanted = |older: &[u32]| Message::Wanted { count: 1, there: Vec::new(), older: older.to_vec() };
+    for wrong in [
+        wanted(&[1]),
+        wanted(&[0, 0]),
+        same(0, 0, 1),
+        same(9, 0, 1),
+        Message::Chunks { entry: 0, key: [0; 32], count: 0 },
+    ] {
+        let mut peer = lab.reach();
+        peer.tell(&request_of(Direction::Get, lab.data().join("file"), Level::Private));
+        while !matches!(peer.hear(), Some(Message::AllEntries)) {}
+        peer.tell(&wrong);
+        assert!(peer.is_refused(), "{wrong:?}");
+    }
+    for (from, to) in [(0, VERSION + 1), (5, 5), (9, 3), (u64::MAX, u64::MAX)] {
+        let mut peer = lab.reach();
+        peer.tell(&request_of(Direction::Get, lab.data().join("file"), Level::Private));
+        while !matches!(peer.hear(), Some(Message::AllEntries)) {}
+        peer.tell(&wanted(&[0]));
+        while !matches!(peer.hear(), Some(Message::Chunks { .. })) {}
+        peer.tell(&same(0, from, to));
+        assert!(peer.is_refused(), "{from} {to}");
+    }
 }

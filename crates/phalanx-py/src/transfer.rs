@@ -23,7 +23,7 @@ impl Copy {
     /// `fresh`: this copies all after its shares, one of which made the top folder. `copy`: 16 bytes that all shares of one copy have alike.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, include, exclude, only, patience, limit, share, fresh, copy))]
+    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, include, exclude, only, patience, limit, share, fresh, copy))]
     fn new(
         address: &str,
         source: Option<&str>,
@@ -40,6 +40,7 @@ impl Copy {
         threads: Option<u16>,
         checked: bool,
         anew: bool,
+        whole_file: Option<bool>,
         include: Vec<String>,
         exclude: Vec<String>,
         only: Vec<PathBuf>,
@@ -75,6 +76,7 @@ impl Copy {
             threads,
             checked,
             anew,
+            whole_file,
             filter: Filter {
                 only: only.iter().map(|name| node::to_bytes(name.as_os_str())).collect(),
                 include,
@@ -135,6 +137,8 @@ fn to_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>
     facts.set_item("folders", report.totals.folders)?;
     facts.set_item("links", report.totals.links)?;
     facts.set_item("bytes", report.totals.bytes)?;
+    facts.set_item("reused", report.totals.reused)?;
+    facts.set_item("crossed", report.totals.crossed)?;
     facts.set_item("kept", report.totals.kept_files)?;
     facts.set_item("failed", report.totals.failed.max(failures.len() as u64))?;
     facts.set_item("failures", failures)?;

@@ -74,6 +74,11 @@ _HOW = (
     click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these."),
     click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them."),
     click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not."),
+    click.option(
+        "--whole-file/--no-whole-file",
+        default=None,
+        help="Send files as a whole, or only what differs from older versions there. [default: whole within a machine]",
+    ),
     click.option("--patience", type=Seconds(0), default=60.0, show_default=True, help="Seconds to go on after a cut."),
     click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s."),
     click.option(
@@ -88,7 +93,8 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def carrying(**all_of: Any) -> int:
         how = {name: all_of.pop(name) for name in ("streams", "threads", "include", "exclude", "patience", "limit")}
-        how |= {"stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
+        how |= {"stripes": all_of.pop("stripes"), "whole_file": all_of.pop("whole_file")}
+        how |= {"check": not all_of.pop("no_check")}
         return command(how=how, **all_of)
 
     for option in reversed(_HOW):

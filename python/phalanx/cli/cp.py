@@ -111,12 +111,18 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
     rate = report.bytes / max(report.seconds, 1e-9)
     kept = f", {report.kept} of them there already" if report.kept else ""
     click.echo(
-        f"{report.files} files{kept}, {report.bytes / 1e6:,.1f} MB in {report.seconds:.2f} s "
+        f"{report.files} files{kept}, {report.bytes / 1e6:,.1f} MB{of_older(report)} in {report.seconds:.2f} s "
         f"({rate / 1e6:,.0f} MB/s, {stripes}{report.streams} streams, {report.level}: {report.why})",
         err=quiet,
     )
     tell_losses(report)
     return code
+
+
+def of_older(report: CopyReport) -> str:
+    """What of the bytes did not cross."""
+    crossed = f"{report.crossed / 1e6:,.1f} MB crossed"
+    return f" ({report.reused / 1e6:,.1f} MB from older versions, {crossed})" if report.reused else ""
 
 
 def tell_losses(report: CopyReport) -> None:

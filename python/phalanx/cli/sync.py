@@ -10,7 +10,7 @@ import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, printable, reaches
-from phalanx.cli.cp import more, shown, tell_losses
+from phalanx.cli.cp import more, of_older, shown, tell_losses
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
@@ -80,7 +80,7 @@ def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
         click.echo(more(copied), err=True)
     fresh, gone = copied.files - copied.kept, f", {report.deleted} removed" if delete else ""
     click.echo(
-        f"{fresh} of {copied.files} files copied{gone}, {copied.seconds:.2f} s "
+        f"{fresh} of {copied.files} files copied{of_older(copied)}{gone}, {copied.seconds:.2f} s "
         f"({copied.streams} streams, {copied.level}: {copied.why})"
     )
     tell_losses(copied)

@@ -3,17 +3,21 @@
 //! Neither moves a byte: the drivers read, send and write, in any number of threads, and tell. So a cut stream, a changed
 //! source or a resumed copy is tested by conversation.
 
+mod chunks;
 mod growth;
 mod ranges;
 mod receiving;
 mod sending;
 mod share;
+mod versions;
 
+pub use chunks::{Chunking, LEAST_COMPARED, MOST_CHUNKS, MOST_COMPARED};
 pub use growth::Growth;
 pub use ranges::Ranges;
 pub use receiving::{Accept, Outcome, Receiving};
 pub use sending::{Next, Piece, Sending};
 pub use share::SPLIT;
+pub use versions::is_comparable;
 
 /// Longest data of a block that is a part of a file: with its record it fits a frame, and files are cut at pages.
 pub const PART: u32 = (256 << 10) - 4096;

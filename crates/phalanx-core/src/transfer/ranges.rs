@@ -27,6 +27,11 @@ impl Ranges {
         self.ranges.iter().map(|(from, to)| (*from, *to)).collect()
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// How many bytes there are in all ranges.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -1,8 +1,9 @@
 //! The receiving end's engine: what there is to come, which bytes of it have, and when an entry is whole.
 
+use super::versions::{Compared, is_comparable};
 use super::{PART, Ranges, SPLIT};
 use crate::error::WireError;
-use crate::wire::transfer::{Entry, Kind, MOST_ENTRIES, Record, Share, There, Totals};
+use crate::wire::transfer::{Chunk, Entry, Kind, MOST_ENTRIES, Record, Share, There, Totals};
 use std::collections::HashMap;
 
 /// Bytes that entries may take together, as far as they have to be remembered: a peer does not fill this end's memory.
@@ -52,6 +53,8 @@ struct Slot {
 enum State {
     /// Not answered yet: nothing of it can come.
     Offered,
+    /// It is compared with its older version: nothing of it can come.
+    Compared,
     Coming,
     /// All of it has come, and a thread puts it in its place.
     Whole,
@@ -74,6 +77,8 @@ struct Partial {
     writing: u32,
     /// Something of it has come.
     begun: bool,
+    /// Bytes that were taken from its older version.
+    reused: u64,
 }
 
 /// The receiving end of one transfer.
@@ -83,7 +88,9 @@ pub struct Receiving {
     share: Option<Share>,
     slots: Vec<Slot>,
     partial: HashMap<u32, Partial>,
-    /// How many of these have begun.
+    /// Files that are compared with their older versions.
+    older: Compared,
+    /// How many of the partial ones have begun.
     begun: usize,
     all_offered: bool,
     open: u64,
@@ -91,7 +98,7 @@ pub struct Receiving {
     totals: Totals,
     /// Bytes that are there.
     received: u64,
-    /// Bytes that came over streams.
+    /// Bytes that came over streams, and as chunks' digests.
     crossed: u64,
     offered: u64,
 }
@@ -145,8 +152,51 @@ impl Receiving {
         let there = there.up_to(if there.bytes() >= size { size.saturating_sub(u64::from(PART)) } else { size });
         let ranges = there.pairs();
         self.received += there.bytes();
-        self.partial.insert(entry, Partial { there, settled: false, writing: 0, begun: false });
+        self.partial.insert(entry, Partial { there, ..Partial::default() });
         Some(There { entry, ranges })
+    }
+
+    /// The same of a file that has an older version, where it may be compared with that. Until [`Receiving::on_compared`].
+    pub fn on_older(&mut self, entry: u32, there: &Ranges) -> (Option<There>, bool) {
+        let size = self.slots.get(entry as usize).map_or(0, |slot| slot.size);
+        let told = self.on_there(entry, &Compared::told(there, size));
+        let slot = self.slots.get_mut(entry as usize).filter(|slot| slot.state == State::Coming);
+        let Some(slot) = slot.filter(|slot| is_comparable(slot.size)) else { return (told, false) };
+        slot.state = State::Compared;
+        self.older.add(entry, slot.size);
+        (told, true)
+    }
+
+    /// The next chunks of an entry; all of them, once they have come. An error where they were not asked for, or are not
+    /// chunks of it.
+    pub fn on_chunks(&mut self, entry: u32, chunks: &[Chunk]) -> Result<Option<Vec<Chunk>>, WireError> {
+        match self.slots.get(entry as usize).map(|slot| slot.state) {
+            Some(State::Compared) => {}
+            Some(State::Ended) => return Ok(None), // it failed here, which the other end did not know
+            _ => return Err(WireError::UnexpectedAnswer),
+        }
+        self.crossed += Compared::crossing(chunks);
+        self.older.on_chunks(entry, chunks)
+    }
+
+    /// These bytes of an entry were taken from its older version; what of them is told to the other end.
+    pub fn on_same(&mut self, entry: u32, found: &Ranges) -> Ranges {
+        let slot = self.slots.get(entry as usize).filter(|slot| slot.state == State::Compared);
+        let Some(slot) = slot else { return Ranges::default() };
+        let told = Compared::told(found, slot.size);
+        let partial = self.partial.entry(entry).or_default();
+        let before = partial.there.bytes();
+        told.pairs().into_iter().for_each(|(from, to)| partial.there.add(from, to));
+        let fresh = partial.there.bytes() - before;
+        partial.reused += fresh;
+        self.received += fresh;
+        told
+    }
+
+    /// What is missing of an entry may come. False: it does not go on.
+    pub fn on_compared(&mut self, entry: u32) -> bool {
+        let slot = self.slots.get_mut(entry as usize).filter(|slot| slot.state == State::Compared);
+        slot.map(|slot| slot.state = State::Coming).is_some()
     }
 
     /// Nothing of an entry is to come; what is told to the other end, if there is something to tell.
@@ -162,7 +212,7 @@ impl Receiving {
         if slot.kind != Short::File || end > slot.size || record.length == 0 || record.length > PART {
             return Err(WireError::Lengths);
         }
-        if slot.state == State::Offered {
+        if matches!(slot.state, State::Offered | State::Compared) {
             return Err(WireError::UnexpectedAnswer);
         }
         let (from, to) = self.share.filter(|_| slot.size >= SPLIT).map_or((0, slot.size), |it| it.range(slot.size));
@@ -230,8 +280,9 @@ impl Receiving {
         if outcome == Outcome::Kept || (outcome == Outcome::Shared && was_offered) {
             self.received += slot.size; // it is there, as after a cut
         }
-        let partial = self.partial.remove(&entry);
-        self.begun -= usize::from(partial.is_some_and(|partial| partial.begun));
+        self.older.forget(entry);
+        let partial = self.partial.remove(&entry).unwrap_or_default();
+        self.begun -= usize::from(partial.begun);
         let totals = &mut self.totals;
         match (outcome, slot.kind) {
             (Outcome::Failed, _) => totals.failed += 1,
@@ -241,6 +292,7 @@ impl Receiving {
                 totals.files += 1;
                 totals.bytes += if outcome == Outcome::Shared { 0 } else { slot.size };
                 totals.kept_files += u64::from(outcome != Outcome::Copied);
+                totals.reused += partial.reused;
             }
         }
         true
@@ -266,7 +318,7 @@ impl Receiving {
         self.totals
     }
 
-    /// Bytes that came over streams, without what was there and without holes.
+    /// Bytes that came, over streams and as chunks' digests, without what was there and without holes.
     pub fn crossed(&self) -> u64 {
         self.crossed
     }

@@ -1,5 +1,6 @@
 //! The sending end's engine: what is read and sent next, over which stream it went, and what is to be sent again.
 
+use super::versions::{Asked, is_comparable};
 use super::{FRAME, PART, Ranges};
 use crate::error::WireError;
 use crate::wire::transfer::{Entry, Kind, RECORD, There, Totals};
@@ -68,6 +69,8 @@ pub struct Sending {
     begun: HashSet<u32>,
     /// Entries that do not go on.
     failed: HashSet<u32>,
+    /// Entries of which the other end has older versions.
+    older: Asked,
     /// Ranges to be read, first ones first.
     wanted: VecDeque<(u32, u64, u64)>,
     /// What was sent on each stream and not yet taken by the other end, in order.
@@ -102,32 +105,74 @@ impl Sending {
         self.all_offered = true;
     }
 
-    /// The other end wants of the next `count` entries all but what is `there`. An error where it names others.
-    pub fn on_wanted(&mut self, count: u32, there: &[There]) -> Result<(), WireError> {
+    /// The other end wants of the next `count` entries all but what is `there`, and of those in `older` the chunks first. An
+    /// error where it names others.
+    pub fn on_wanted(&mut self, count: u32, there: &[There], older: &[u32]) -> Result<(), WireError> {
         if count as usize > self.offered.len() {
             return Err(WireError::UnexpectedAnswer);
         }
-        let mut there = there.iter().peekable();
+        let (mut there, mut older) = (there.iter().peekable(), older.iter().peekable());
         for entry in self.answered..self.answered + count {
             let size = self.offered.pop_front().expect("as many were offered");
             let Some(size) = size.filter(|size| *size > 0) else { continue };
             let known = there.next_if(|known| known.entry == entry);
             let known = known.map_or(Some(Ranges::default()), |known| Ranges::from_pairs(&known.ranges, size));
-            self.want(entry, size, &known.ok_or(WireError::Lengths)?);
+            let compares = is_comparable(size) && older.next_if(|older| **older == entry).is_some();
+            self.want(entry, size, known.ok_or(WireError::Lengths)?, compares);
         }
         self.answered += count;
-        if there.next().is_some() { Err(WireError::UnexpectedAnswer) } else { Ok(()) }
+        if there.next().is_some() || older.next().is_some() { Err(WireError::UnexpectedAnswer) } else { Ok(()) }
     }
 
-    fn want(&mut self, entry: u32, size: u64, there: &Ranges) {
+    fn want(&mut self, entry: u32, size: u64, there: Ranges, compares: bool) {
         self.there += there.bytes();
-        let missing = there.missing(size);
-        let unread: u64 = missing.iter().map(|(from, to)| to - from).sum();
-        if unread > 0 {
-            let parts = size > u64::from(PART);
-            self.open.insert(entry, Open { parts, unread, untaken: unread, reading: 0, again: false });
-            self.wanted.extend(missing.into_iter().map(|(from, to)| (entry, from, to)));
+        let unread = size - there.bytes();
+        if unread == 0 {
+            return;
         }
+        let parts = size > u64::from(PART);
+        self.open.insert(entry, Open { parts, unread, untaken: unread, reading: 0, again: false });
+        match compares {
+            true => self.older.add(entry, size, there),
+            false => self.wanted.extend(there.missing(size).into_iter().map(|(from, to)| (entry, from, to))),
+        }
+    }
+
+    /// The next entry whose chunks are to be told, and its size; none: not now.
+    pub fn next_older(&mut self) -> Option<(u32, u64)> {
+        self.older.next()
+    }
+
+    /// So many more chunks of an entry are told. False: it does not go on.
+    pub fn on_chunks_told(&mut self, entry: u32, chunks: u32) -> bool {
+        self.older.on_told(entry, chunks)
+    }
+
+    /// The other end took these bytes of an entry from its older version; `ended`: all others are wanted. They go before those of
+    /// other entries, since the other end has this one open. An error where nothing was asked, or told, of the entry.
+    pub fn on_same(&mut self, entry: u32, ranges: &[(u64, u64)], ended: bool) -> Result<(), WireError> {
+        let Some(open) = self.open.get_mut(&entry) else {
+            return if self.failed.contains(&entry) { Ok(()) } else { Err(WireError::UnexpectedAnswer) };
+        };
+        let found = self.older.on_same(entry, ranges)?;
+        (open.unread, open.untaken) = (open.unread - found, open.untaken - found);
+        self.there += found;
+        if !ended {
+            return Ok(());
+        }
+        let missing = self.older.on_ended(entry);
+        if missing.is_empty() {
+            self.forget(entry);
+        }
+        missing.into_iter().rev().for_each(|(from, to)| self.wanted.push_front((entry, from, to)));
+        Ok(())
+    }
+
+    /// Nothing more of an entry is sent, or taken. False: that was known.
+    fn forget(&mut self, entry: u32) -> bool {
+        self.begun.remove(&entry);
+        self.older.forget(entry);
+        self.open.remove(&entry).is_some()
     }
 
     /// What goes next over a stream.
@@ -184,8 +229,7 @@ impl Sending {
 
     /// This entry does not go on; false: that was known.
     pub fn on_failed(&mut self, entry: u32) -> bool {
-        self.begun.remove(&entry);
-        self.open.remove(&entry).is_some() && self.failed.insert(entry)
+        self.forget(entry) && self.failed.insert(entry)
     }
 
     /// The other end says that an entry does not go on; false: that was known. An error where it was not offered.
@@ -193,8 +237,7 @@ impl Sending {
         if u64::from(entry) >= u64::from(self.answered) + self.offered.len() as u64 {
             return Err(WireError::UnexpectedAnswer);
         }
-        self.begun.remove(&entry);
-        self.open.remove(&entry);
+        self.forget(entry);
         Ok(self.failed.insert(entry))
     }
 
@@ -216,6 +259,7 @@ impl Sending {
                 if open.untaken == 0 {
                     self.open.remove(&entry);
                     self.begun.remove(&entry);
+                    self.older.forget(entry);
                 }
             }
         }

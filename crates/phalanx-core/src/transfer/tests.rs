@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::WireError;
-use crate::wire::transfer::{Entry, Kind, RECORD, Record, Share, There, Totals};
+use crate::wire::transfer::{Chunk, Entry, Kind, RECORD, Record, Share, There, Totals};
 use core::time::Duration;
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -45,7 +45,7 @@ impl Pair {
             }
         });
         let known: Vec<There> = known.collect();
-        sending.on_wanted(entries.len() as u32, &known).unwrap();
+        sending.on_wanted(entries.len() as u32, &known, &[]).unwrap();
         let streams = (0..streams).map(|stream| (stream, VecDeque::new())).collect();
         Pair { sending, receiving, streams, placed: HashMap::new(), changed: Vec::new() }
     }
@@ -239,7 +239,7 @@ fn it_is_not_done_before_all_was_answered_and_sent() {
     assert!(sending.on_done(&totals).is_err(), "there may be more");
     sending.on_all_offered();
     assert!(sending.on_done(&totals).is_err(), "nothing was answered");
-    sending.on_wanted(2, &[]).unwrap();
+    sending.on_wanted(2, &[], &[]).unwrap();
     assert!(sending.on_done(&totals).is_err(), "nothing was sent");
     while let Next::Frame(pieces) = sending.next(0) {
         let looked = pieces.iter().filter(|_| sending.on_read(0, 0)).count();
@@ -253,7 +253,7 @@ fn it_is_not_done_before_all_was_answered_and_sent() {
 #[test]
 fn a_peer_that_names_what_was_not_offered_or_sent_is_refused() {
     let mut pair = Pair::new(&[MANY], 1, &HashMap::new());
-    assert_eq!(pair.sending.on_wanted(1, &[]), Err(WireError::UnexpectedAnswer));
+    assert_eq!(pair.sending.on_wanted(1, &[], &[]), Err(WireError::UnexpectedAnswer));
     assert_eq!(pair.sending.on_taken(0, 1), Err(WireError::UnexpectedAnswer));
     let mut sending = Sending::default();
     sending.on_offered(&[file(10)]);
@@ -262,13 +262,13 @@ fn a_peer_that_names_what_was_not_offered_or_sent_is_refused() {
     assert_eq!(sending.on_refused(0), Ok(true));
     assert_eq!(sending.on_refused(0), Ok(false), "it was told");
     let there = |entry, ranges: &[(u64, u64)]| [There { entry, ranges: ranges.to_vec() }];
-    assert!(sending.on_wanted(1, &there(7, &[])).is_err());
+    assert!(sending.on_wanted(1, &there(7, &[]), &[]).is_err());
     let mut sending = Sending::default();
     sending.on_offered(&[file(10)]);
-    assert!(sending.on_wanted(1, &there(0, &[(5, 11)])).is_err());
+    assert!(sending.on_wanted(1, &there(0, &[(5, 11)]), &[]).is_err());
     let mut sending = Sending::default();
     sending.on_offered(&[file(10)]);
-    sending.on_wanted(1, &[]).unwrap();
+    sending.on_wanted(1, &[], &[]).unwrap();
     assert!(matches!(sending.next(0), Next::Frame(_)));
     assert_eq!(sending.on_taken(0, 1), Err(WireError::UnexpectedAnswer), "it was not sent yet");
     let record = |entry, offset, length| Record { entry, offset, length, settles: true, hole: false };
@@ -486,4 +486,159 @@ fn what_was_there_before_does_not_cross_streams() {
     let mut pair = Pair::new(&[MANY], 1, &HashMap::new());
     assert_eq!(pair.receiving.accept(&hole).unwrap(), Accept::Part);
     assert_eq!(pair.receiving.crossed(), 0);
+}
+
+/// One file of this size that has an older version, whose chunks were asked for.
+fn versions(size: u64, there: &Ranges) -> Pair {
+    let (mut sending, mut receiving) = (Sending::default(), Receiving::default());
+    let entries = [folder(), file(size)];
+    sending.on_offered(&entries);
+    sending.on_all_offered();
+    receiving.on_entries(&entries).unwrap();
+    receiving.on_all_entries();
+    receiving.on_ended(0, Outcome::Copied);
+    let (known, compares) = receiving.on_older(1, there);
+    assert_eq!(compares, is_comparable(size));
+    let older: Vec<u32> = compares.then_some(1).into_iter().collect();
+    sending.on_wanted(2, &known.into_iter().collect::<Vec<_>>(), &older).unwrap();
+    let streams = HashMap::from([(0, VecDeque::new())]);
+    Pair { sending, receiving, streams, placed: HashMap::new(), changed: Vec::new() }
+}
+
+/// Chunks of a file of this size, as long as any may be.
+fn chunks(size: u64) -> Vec<Chunk> {
+    let most = Chunking::of(size).most() as u64;
+    let length = |at: u64| most.min(size - at * most) as u32;
+    (0..size.div_ceil(most)).map(|at| Chunk { length: length(at), digest: [at as u8; 16] }).collect()
+}
+
+fn ranges(pairs: &[(u64, u64)]) -> Ranges {
+    Ranges::from_pairs(pairs, u64::MAX).unwrap()
+}
+
+impl Pair {
+    /// The receiver says what it found in the older version.
+    fn compare(&mut self, found: &[(u64, u64)], ended: bool) {
+        let told = self.receiving.on_same(1, &ranges(found));
+        self.sending.on_same(1, &told.pairs(), ended).unwrap();
+        assert!(!ended || self.receiving.on_compared(1));
+    }
+}
+
+#[test]
+fn what_an_older_version_has_is_not_sent() {
+    let size = 10 << 20;
+    let mut pair = versions(size, &Ranges::default());
+    assert!(!pair.send(0), "nothing goes before the versions were compared");
+    assert_eq!(pair.sending.next_older(), Some((1, size)));
+    assert_eq!(pair.sending.next_older(), None);
+    let all = chunks(size);
+    let (first, rest) = all.split_at(3);
+    for (some, is_all) in [(first, false), (rest, true)] {
+        assert!(pair.sending.on_chunks_told(1, some.len() as u32));
+        assert_eq!(pair.receiving.on_chunks(1, some).unwrap().is_some(), is_all);
+    }
+    pair.compare(&[(0, 1 << 20)], false);
+    assert!(!pair.send(0), "more may be found");
+    pair.compare(&[(2 << 20, size)], true);
+    let (there, total, _) = pair.sending.progress();
+    assert_eq!(
+        (there, total),
+        (size - (1 << 20) - 4096, size),
+        "the last bytes come with the word that nothing changed"
+    );
+    assert_eq!(pair.receiving.progress().0, there);
+    let totals = pair.run();
+    assert_eq!((totals.files, totals.bytes, totals.reused), (1, size, there));
+    assert_eq!(pair.receiving.crossed(), size - there + all.len() as u64 * 20);
+    pair.sending.on_done(&totals).unwrap();
+}
+
+#[test]
+fn a_file_whose_older_version_has_all_of_it_or_nothing_becomes_whole() {
+    for found in [&[(0, 5 << 20)][..], &[]] {
+        for there in [&[(0, 1 << 20)][..], &[(1 << 20, 5 << 20)], &[]] {
+            let mut pair = versions(5 << 20, &ranges(there));
+            pair.sending.next_older().unwrap();
+            pair.receiving.on_chunks(1, &chunks(5 << 20)).unwrap().unwrap();
+            pair.compare(found, true);
+            let totals = pair.run();
+            pair.sending.on_done(&totals).unwrap();
+        }
+    }
+}
+
+#[test]
+fn chunks_that_nobody_asked_for_or_that_are_none_of_the_file_end_the_copy() {
+    let size = 10 << 20;
+    let fresh = || versions(size, &Ranges::default()).receiving;
+    let all = chunks(size);
+    assert_eq!(fresh().on_chunks(0, &all), Ok(None), "it ended here, which the other end may not have known");
+    assert!(fresh().on_chunks(7, &all).is_err(), "never offered");
+    assert!(fresh().on_chunks(1, &[]).is_err(), "nothing, for ever");
+    let mut twice = fresh();
+    assert!(twice.on_chunks(1, &all).unwrap().is_some());
+    assert!(twice.on_chunks(1, &all).is_err(), "longer than the file");
+    for length in [0, 1, Chunking::of(size).most() as u32 + 1, u32::MAX] {
+        assert!(fresh().on_chunks(1, &[Chunk { length, digest: [0; 16] }]).is_err(), "{length}");
+    }
+    let record = Record { entry: 1, offset: 0, length: 10, settles: false, hole: false };
+    assert_eq!(fresh().accept(&record), Err(WireError::UnexpectedAnswer), "bytes before the versions were compared");
+    let mut compared = fresh();
+    assert!(compared.on_compared(1));
+    assert!(compared.on_chunks(1, &all).is_err(), "after they were compared");
+}
+
+#[test]
+fn words_of_an_older_version_that_cannot_be_end_the_copy() {
+    let size = 10 << 20;
+    let asked = || {
+        let mut sending = versions(size, &Ranges::default()).sending;
+        sending.next_older().unwrap();
+        sending
+    };
+    assert!(versions(size, &Ranges::default()).sending.on_same(1, &[], true).is_err(), "nothing was told");
+    for (entry, from, to) in [(0, 0, 1), (7, 0, 1), (1, 5, 5), (1, 9, 5), (1, 0, size + 1), (1, u64::MAX, u64::MAX)] {
+        assert!(asked().on_same(entry, &[(from, to)], false).is_err(), "{entry} {from} {to}");
+    }
+    let mut twice = asked();
+    twice.on_same(1, &[(0, 100)], true).unwrap();
+    assert!(twice.on_same(1, &[(0, 200)], true).is_err());
+    let scattered: Vec<_> = (0..2 * u64::from(MOST_CHUNKS) + 1).map(|at| (2 * at, 2 * at + 1)).collect();
+    assert!(asked().on_same(1, &scattered, false).is_err(), "more than there are chunks");
+    let mut offered = Sending::default();
+    offered.on_offered(&[folder(), file(100), file(size), folder()]);
+    for older in [&[0][..], &[1], &[2, 2], &[3], &[9]] {
+        assert!(versions(size, &Ranges::default()).sending.on_wanted(1, &[], older).is_err(), "{older:?}");
+    }
+    assert!(offered.on_wanted(4, &[], &[1]).is_err(), "too small to be compared");
+}
+
+#[test]
+fn a_file_that_fails_while_it_is_compared_is_forgotten_at_both_ends() {
+    let size = 10 << 20;
+    let mut pair = versions(size, &Ranges::default());
+    pair.sending.next_older().unwrap();
+    assert!(pair.sending.on_failed(1));
+    assert!(!pair.sending.on_chunks_told(1, 9));
+    assert_eq!(pair.sending.on_same(1, &[(0, 9)], true), Ok(()), "the other end did not know");
+    assert!(pair.receiving.on_ended(1, Outcome::Failed));
+    assert_eq!(pair.receiving.on_chunks(1, &chunks(size)), Ok(None));
+    assert!(!pair.receiving.on_compared(1));
+    assert_eq!(pair.receiving.on_same(1, &ranges(&[(0, 9)])), Ranges::default());
+    assert_eq!(pair.run().failed, 1);
+}
+
+#[test]
+fn versions_of_many_files_are_compared_a_few_at_a_time() {
+    let mut sending = Sending::default();
+    let entries: Vec<_> = std::iter::once(folder()).chain((0..100).map(|_| file(2 << 20))).collect();
+    sending.on_offered(&entries);
+    sending.on_all_offered();
+    sending.on_wanted(101, &[], &(1..=100).collect::<Vec<_>>()).unwrap();
+    let begun: Vec<_> = std::iter::from_fn(|| sending.next_older()).collect();
+    assert_eq!(begun.len(), 32);
+    assert!(sending.on_failed(1));
+    assert_eq!(sending.next_older(), Some((33, 2 << 20)));
+    assert_eq!(sending.next_older(), None);
 }

@@ -34,6 +34,11 @@ pub const LEAST_LIMIT: u64 = 10_000;
 pub const MOST_SHARES: u16 = 16;
 /// Bytes before a record's data.
 pub const RECORD: usize = 16;
+/// Bytes of a chunk's length and digest in a body, and chunks in one message.
+pub const CHUNK: usize = 20;
+pub const MOST_CHUNKS_TOLD: usize = 4096;
+/// Ranges in one message about an older version.
+pub const MOST_SAME: usize = 4096;
 
 /// Every message; each end takes those that are for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +55,9 @@ pub enum Message {
     Entries { count: u32 },
     /// There are no more.
     AllEntries,
-    /// Answers as many entries: of those named, what is there already, as ranges of bytes; of all others, nothing is.
-    Wanted { count: u32, there: Vec<There> },
+    /// Answers as many entries: of those named, what is there already, as ranges of bytes; of all others, nothing is. Of
+    /// `older` there is an older version: the sender says first what the chunks of the new one are.
+    Wanted { count: u32, there: Vec<There>, older: Vec<u32> },
     /// This entry does not come any more, or does not fit here, and why.
     Failed { entry: u32, reason: String },
     /// This cannot be copied, or not wholly, and why: what is no entry, or has ended. Its path within the copy, as bytes.
@@ -81,6 +87,18 @@ pub enum Message {
     Stopped { trouble: Trouble, reason: String },
     /// This end lives.
     Beat,
+    /// The next chunks of an entry; they are the body. Their digests are BLAKE3 under the key, which is drawn for each copy.
+    Chunks { entry: u32, key: [u8; 32], count: u32 },
+    /// These bytes of an entry were taken from its older version. `ended`: and no others, so that all others are wanted.
+    Same { entry: u32, ranges: Vec<(u64, u64)>, ended: bool },
+}
+
+/// A piece of a file, cut where its content says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    pub length: u32,
+    /// The first half of its BLAKE3 under the copy's key.
+    pub digest: [u8; 16],
 }
 
 /// What the user's end wants.
@@ -93,6 +111,8 @@ pub struct Request {
     pub checked: bool,
     /// What is there already with the same size and time is copied all the same.
     pub anew: bool,
+    /// Nothing is taken from older versions of files.
+    pub whole_file: bool,
     /// For the executor's end.
     pub threads: u16,
     /// What of it is copied, where the executor sends.
@@ -233,6 +253,10 @@ pub struct Totals {
     /// Of these, those that were there already.
     pub kept_files: u64,
     pub failed: u64,
+    /// Bytes of files in their place that were taken from older versions.
+    pub reused: u64,
+    /// Bytes that crossed for files: what streams carried, without holes, and digests.
+    pub crossed: u64,
 }
 
 impl Share {
@@ -315,6 +339,24 @@ pub fn decode_entries(count: u32, body: &[u8]) -> Result<Vec<Entry>, WireError> 
 /// Appends an entry to a body.
 pub fn encode_entry(entry: &Entry, body: Vec<u8>) -> Vec<u8> {
     postcard::to_extend(entry, body).expect("messages of this crate serialize into memory")
+}
+
+/// The chunks in a body, of which there must be `count`.
+pub fn decode_chunks(count: u32, body: &[u8]) -> Result<Vec<Chunk>, WireError> {
+    if count as usize > MOST_CHUNKS_TOLD || body.len() != count as usize * CHUNK {
+        return Err(WireError::Lengths);
+    }
+    let chunk = |bytes: &[u8]| {
+        let (length, digest) = bytes.split_first_chunk::<4>()?;
+        Some(Chunk { length: u32::from_le_bytes(*length), digest: digest.try_into().ok()? })
+    };
+    body.chunks_exact(CHUNK).map(|bytes| chunk(bytes).ok_or(WireError::Lengths)).collect()
+}
+
+/// Appends a chunk to a body.
+pub fn encode_chunk(chunk: &Chunk, body: &mut Vec<u8>) {
+    body.extend_from_slice(&chunk.length.to_le_bytes());
+    body.extend_from_slice(&chunk.digest);
 }
 
 /// What a record is about: bytes of an entry, which follow it unless they are a hole.
@@ -413,6 +455,18 @@ mod tests {
             if let Ok(entries) = decode_entries(count, &bytes) {
                 prop_assert_eq!(entries.len(), count as usize);
             }
+            if let Ok(chunks) = decode_chunks(count, &bytes) {
+                prop_assert_eq!(chunks.len(), count as usize);
+            }
+        }
+
+        #[test]
+        fn chunks_come_back(lengths in proptest::collection::vec(any::<u32>(), 0..9), digest: [u8; 16]) {
+            let chunks: Vec<_> = lengths.into_iter().map(|length| Chunk { length, digest }).collect();
+            let mut body = Vec::new();
+            chunks.iter().for_each(|chunk| encode_chunk(chunk, &mut body));
+            prop_assert_eq!(decode_chunks(chunks.len() as u32, &body).unwrap(), chunks);
+            prop_assert!(decode_chunks(9, &body).is_err());
         }
 
         #[test]

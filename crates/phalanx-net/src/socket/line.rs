@@ -45,11 +45,6 @@ impl Socket {
         }
     }
 
-    fn is_within_machine(&self) -> bool {
-        let ends = [self.raw.local_addr(), self.raw.peer_addr()].map(|end| Some(end.ok()?.as_socket()?.ip()));
-        matches!(ends, [Some(here), Some(there)] if here == there)
-    }
-
     /// How long the line takes there and back, as the system has seen it; none: this is no TCP connection.
     pub fn round_trip(&self) -> Option<Duration> {
         use std::os::fd::AsRawFd;

@@ -94,6 +94,12 @@ impl Socket {
         self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Whether both ends of a network's connection are on this machine.
+    pub fn is_within_machine(&self) -> bool {
+        let ends = [self.raw.local_addr(), self.raw.peer_addr()].map(|end| Some(end.ok()?.as_socket()?.ip()));
+        matches!(ends, [Some(here), Some(there)] if here == there)
+    }
+
     /// A connection that was accepted or dialled.
     pub fn tcp(stream: TcpStream) -> io::Result<Socket> {
         let raw = Raw::from(stream);

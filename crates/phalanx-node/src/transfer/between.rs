@@ -55,7 +55,22 @@ pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> R
         let filter = job.filter.clone();
         let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
         let name = name.clone();
-        Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh, copy, name }
+        let whole_file = job.whole_file.unwrap_or(sends.at.ip() == receives.at.ip());
+        Request {
+            direction,
+            target,
+            level,
+            checked,
+            anew,
+            whole_file,
+            threads,
+            filter,
+            limit,
+            share,
+            fresh,
+            copy,
+            name,
+        }
     };
     let (get, put) = (request(Direction::Get, from), request(Direction::Put, &job.there));
     let expect = Message::Expect { request: put, levels, name, certificate: sends.certificate.clone() };

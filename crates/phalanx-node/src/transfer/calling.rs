@@ -33,6 +33,8 @@ pub struct Called {
     pub certificate: Vec<u8>,
     pub link: Arc<Link>,
     pub levels: LevelSet,
+    /// It is on this machine.
+    pub is_here: bool,
     client: Client,
     ear: Ear,
     began: Instant,
@@ -75,12 +77,13 @@ impl Called {
         let client = client.map_err(|error| CopyError::Identity(error.to_string()))?;
         let (socket, shaken) = call(address, &client, preamble).map_err(away)?;
         let at = socket.peer().map_err(away)?;
+        let is_here = socket.is_within_machine();
         let certificate = shaken.peer_certificate().to_vec();
         let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).map_err(away)?;
         on_link(&link);
         let (address, ear, levels) = (address.clone(), Ear::new(reader), LevelSet::from(Level::Private));
         let who = if preamble == Preamble::Executor { "the executor that copies to it" } else { "this user" };
-        let mut called = Called { address, at, certificate, link, levels, client, ear, began, who };
+        let mut called = Called { address, at, certificate, link, levels, is_here, client, ear, began, who };
         match called.hear()? {
             Message::Offer { phalanx, levels } if phalanx == VERSION => called.levels = levels,
             Message::Offer { phalanx, .. } => {

@@ -7,7 +7,7 @@ use super::calling::{Called, Ran, Terms, agree};
 use super::ending::Common;
 use super::going::{Expected, Going, Ticket};
 use super::job::CopyError;
-use super::service::{Guest, Idle, PATIENCE, Service};
+use super::service::{Guest, Idle, PATIENCE, Service, counted};
 use crate::control::{LEVELS, Pulse, tell};
 use crate::door::{Peer, refused};
 use phalanx_core::level::{Level, LevelSet, Mark};
@@ -181,7 +181,7 @@ impl Service {
             thread::Builder::new().name("phalanx-user".into()).spawn_scoped(scope, attending)?;
             let outcome = self.copy_on(carriage, &link, &gone);
             let how = match &outcome {
-                Ok(carried) => format!("{} files, {} bytes", carried.totals.files, carried.totals.bytes),
+                Ok(carried) => counted(&carried.totals),
                 Err(error) => format!("gave up: {error}"),
             };
             self.log.info(format!("{user}'s copy ended: {how}"));

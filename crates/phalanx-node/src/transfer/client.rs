@@ -114,12 +114,27 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let agreed = agree(&job.policy, job.level, called.at.ip(), called.levels);
     let (level, why) = agreed.map_err(|why| CopyError::Level(format!("{}: {why}", job.address)))?;
     let common = Arc::new(Common::new(called.link.clone(), true));
-    let end = Arc::new(open_here(job, common).map_err(refused)?);
+    let whole_file = job.whole_file.unwrap_or(called.is_here);
+    let end = Arc::new(open_here(job, whole_file, common).map_err(refused)?);
     let (direction, target, threads) = (job.direction, job.there.clone(), job.threads.unwrap_or(0));
     let filter = if direction == Direction::Get { job.filter.clone() } else { Filter::default() };
     let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
     let name = name_here(&job.here).map_err(refused)?;
-    let request = Request { direction, target, level, checked, anew, threads, filter, limit, share, fresh, copy, name };
+    let request = Request {
+        direction,
+        target,
+        level,
+        checked,
+        anew,
+        whole_file,
+        threads,
+        filter,
+        limit,
+        share,
+        fresh,
+        copy,
+        name,
+    };
     let Message::Begun { token } = called.ask(&Message::Begin(request))? else { return Err(called.nonsense()) };
     shared.set_end(&end);
     let protection = Protection { level, checked: job.checked };
@@ -135,7 +150,7 @@ fn name_here(here: &Here) -> io::Result<Vec<u8>> {
     Ok(std::path::absolute(path)?.file_name().map(to_bytes).unwrap_or_default())
 }
 
-fn open_here(job: &Job, common: Arc<Common>) -> io::Result<End> {
+fn open_here(job: &Job, whole_file: bool, common: Arc<Common>) -> io::Result<End> {
     match (&job.here, job.direction) {
         (Here::Memory { bytes }, Direction::Put) => End::sending(common, Source::Memory { bytes: *bytes }, job.limit),
         (Here::Memory { .. }, Direction::Get) => End::receiving(common, Sink::Memory, job.share),
@@ -149,7 +164,8 @@ fn open_here(job: &Job, common: Arc<Common>) -> io::Result<End> {
         (Here::Path { path, into }, Direction::Get) => {
             let (base, rest) = own(&std::path::absolute(path)?)?;
             let sink = Sink::tree(base, rest, *into, job.anew).called(&asked(&job.there)?).filtered(&job.filter)?;
-            End::receiving(common, sink.shared(job.share, job.fresh), job.share)
+            let sink = sink.shared(job.share, job.fresh).comparing(!whole_file);
+            End::receiving(common, sink, job.share)
         }
     }
 }

@@ -151,6 +151,13 @@ impl End {
                 }
             })?;
         }
+        named("versions").spawn_scoped(scope, move || {
+            system::give_way();
+            match self {
+                End::Sending(sender) => sender.tell_all_chunks(),
+                End::Receiving(receiver) => receiver.compare_all(),
+            }
+        })?;
         named("plan").spawn_scoped(scope, move || match self {
             End::Sending(sender) => sender.walk(),
             End::Receiving(receiver) => receiver.finish(),

@@ -9,7 +9,7 @@ use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub struct Common {
     /// All is over: what remains is to leave.
     over: AtomicBool,
     totals: Mutex<Option<Totals>>,
+    /// Words about older versions that went, or came: while these are compared, no bytes arrive.
+    pub moved: AtomicU64,
     /// Why this end gave up, where it did.
     broken: Mutex<Option<String>>,
 }
@@ -60,6 +62,7 @@ impl Common {
             altered: AtomicU32::new(0),
             over: AtomicBool::new(false),
             totals: Mutex::default(),
+            moved: AtomicU64::new(0),
             broken: Mutex::default(),
         }
     }

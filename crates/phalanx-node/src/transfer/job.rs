@@ -47,6 +47,8 @@ pub struct Job {
     pub checked: bool,
     /// What is there already with the same size and time is copied all the same.
     pub anew: bool,
+    /// Nothing is taken from older versions of files; none: only within one machine, whose disks are no slower than the line.
+    pub whole_file: Option<bool>,
     /// What of it is copied.
     pub filter: Filter,
     /// After a cut, to go on for so long without anything new arriving.

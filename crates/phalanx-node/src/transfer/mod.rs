@@ -10,6 +10,7 @@ mod between;
 mod braces;
 mod calling;
 mod carrying;
+mod chunks;
 mod client;
 mod dialling;
 mod ear;
@@ -32,6 +33,7 @@ mod sieve;
 mod sink;
 mod source;
 mod system;
+mod versions;
 mod written;
 
 pub use client::Copy;

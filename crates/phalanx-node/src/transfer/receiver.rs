@@ -1,5 +1,6 @@
 //! The receiving end's driver: any number of threads receive, open and write.
 
+use super::chunks::Queue;
 use super::ending::Common;
 use super::served::Served;
 use super::sink::{Sink, Step};
@@ -9,7 +10,7 @@ use crate::remote::printable;
 use phalanx_core::error::WireError;
 use phalanx_core::transfer::{Accept, Outcome, Receiving, SPLIT};
 use phalanx_core::wire::decode;
-use phalanx_core::wire::transfer::{Entry, Kind, Message, Record, Share, There, decode_entries};
+use phalanx_core::wire::transfer::{Entry, Kind, Message, Record, Share, There, Totals, decode_chunks, decode_entries};
 use phalanx_net::frames::Frame;
 use phalanx_net::stream::{Incoming, Turn};
 use phalanx_net::sync::lock;
@@ -31,10 +32,12 @@ const MOST_KEPT: usize = 256;
 /// The receiving end of one transfer.
 pub struct Receiver {
     pub common: Arc<Common>,
-    sink: Sink,
+    pub(super) sink: Sink,
     /// What of it this end takes; none: all.
     share: Option<Share>,
-    engine: Mutex<Receiving>,
+    pub(super) engine: Mutex<Receiving>,
+    /// Files that are to be compared with their older versions.
+    pub(super) older: Queue,
     pub streams: Served<Incoming>,
     /// Frames of each stream that were taken and not told yet.
     taken: Mutex<HashMap<u32, u32>>,
@@ -51,7 +54,8 @@ impl Receiver {
         let (engine, taken) = (Mutex::new(Receiving::new(share)), Mutex::default());
         let (all_is_there, changed, failing) = (Mutex::new(false), Condvar::new(), Mutex::default());
         let streams = Served::new(common.clone())?;
-        Ok(Receiver { common, sink, share, engine, streams, taken, all_is_there, changed, failing })
+        let older = Queue::default();
+        Ok(Receiver { common, sink, share, engine, older, streams, taken, all_is_there, changed, failing })
     }
 
     /// One of the threads: serves whichever stream has something, until all is over.
@@ -134,7 +138,7 @@ impl Receiver {
     }
 
     /// An entry will not be whole. `tells`: the other end does not know.
-    fn fail(&self, entry: u32, reason: String, tells: bool) {
+    pub(super) fn fail(&self, entry: u32, reason: String, tells: bool) {
         let _alone = lock(&self.failing);
         if lock(&self.engine).has_ended(entry) {
             return; // with the first cause, of which this may be what followed
@@ -163,7 +167,11 @@ impl Receiver {
             Message::Entries { count } => {
                 let entries = decode_entries(count, &frame.body).map_err(wire)?;
                 let first = lock(&self.engine).on_entries(&entries).map_err(wire)?;
-                self.common.tell(&Message::Wanted { count, there: self.begin_all(first, &entries) });
+                let (there, older) = self.begin_all(first, &entries);
+                self.common.tell(&Message::Wanted { count, there, older });
+            }
+            Message::Chunks { entry, key, count } => {
+                self.on_chunks(entry, key, &decode_chunks(count, &frame.body).map_err(wire)?)?;
             }
             Message::AllEntries => lock(&self.engine).on_all_entries(),
             Message::Failed { entry, reason } => self.fail(entry, printable(&reason), false),
@@ -180,21 +188,22 @@ impl Receiver {
         Ok(())
     }
 
-    /// New entries; what is there of them. A disk may take long for it: the other end hears meanwhile that this one lives.
-    fn begin_all(&self, first: u32, entries: &[Entry]) -> Vec<There> {
-        let (mut last_beat, mut there) = (Instant::now(), Vec::new());
+    /// New entries; what is there of them, and of which there are older versions. A disk may take long for it: the other end
+    /// hears meanwhile that this one lives.
+    fn begin_all(&self, first: u32, entries: &[Entry]) -> (Vec<There>, Vec<u32>) {
+        let (mut last_beat, mut there, mut older) = (Instant::now(), Vec::new(), Vec::new());
         for (number, entry) in (first..).zip(entries) {
-            there.extend(self.begin(number, entry));
+            there.extend(self.begin(number, entry, &mut older));
             if last_beat.elapsed() >= BEAT {
                 last_beat = Instant::now();
                 self.common.tell(&Message::Beat);
             }
         }
-        there
+        (there, older)
     }
 
     /// A new entry; what is there of it.
-    fn begin(&self, number: u32, entry: &Entry) -> Option<There> {
+    fn begin(&self, number: u32, entry: &Entry, older: &mut Vec<u32>) -> Option<There> {
         let takes = self.takes(entry);
         if takes && !self.sink.has_place(entry) {
             let mut engine = lock(&self.engine);
@@ -206,6 +215,11 @@ impl Receiver {
         let mut engine = lock(&self.engine);
         let outcome = match begun {
             Ok(Step::Wanted(there)) => return engine.on_there(number, &there),
+            Ok(Step::Older(there)) => {
+                let (there, compares) = engine.on_older(number, &there);
+                older.extend(compares.then_some(number));
+                return there;
+            }
             Ok(Step::Shared) => Outcome::Shared,
             Ok(Step::Copied) => Outcome::Copied,
             Ok(Step::Kept) => Outcome::Kept,
@@ -283,7 +297,9 @@ impl Receiver {
             self.common.add_failure(path, reason);
         }
         self.tell_taken();
-        let totals = lock(&self.engine).totals();
+        let engine = lock(&self.engine);
+        let totals = Totals { crossed: engine.crossed(), ..engine.totals() };
+        drop(engine);
         self.common.set_totals(totals);
         self.common.tell(&Message::Done(totals));
         self.end();
@@ -326,6 +342,7 @@ impl Receiver {
     pub fn end(&self) {
         self.streams.end();
         self.changed.notify_all();
+        self.older.wake();
     }
 
     /// Bytes that crossed streams.

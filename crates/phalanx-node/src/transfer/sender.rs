@@ -1,5 +1,6 @@
 //! The sending end's driver: a thread finds what there is, any number of threads read, seal and send.
 
+use super::chunks::Key;
 use super::ending::{Common, PAUSE};
 use super::pace::Pace;
 use super::served::Served;
@@ -15,6 +16,7 @@ use phalanx_net::stream::{Outgoing, Turn};
 use phalanx_net::sync::lock;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -25,11 +27,13 @@ const BATCH: usize = 64 << 10;
 /// The sending end of one transfer.
 pub struct Sender {
     pub common: Arc<Common>,
-    source: Source,
+    pub(super) source: Source,
     pace: Pace,
-    engine: Mutex<Sending>,
+    pub(super) engine: Mutex<Sending>,
     /// The other end has less to remember, or all is over.
-    less: Condvar,
+    pub(super) less: Condvar,
+    /// Of chunks' digests.
+    pub(super) key: Key,
     /// They rest while there is nothing to send.
     pub streams: Served<Outgoing>,
 }
@@ -45,7 +49,8 @@ impl Sender {
     /// `limit`: bytes/s that it keeps to; 0: there is none.
     pub fn new(common: Arc<Common>, source: Source, limit: u64) -> io::Result<Sender> {
         let streams = Served::new(common.clone())?;
-        Ok(Sender { common, source, pace: Pace::new(limit), engine: Mutex::default(), less: Condvar::new(), streams })
+        let (engine, less, key) = (Mutex::default(), Condvar::new(), Key::draw());
+        Ok(Sender { common, source, pace: Pace::new(limit), engine, less, key, streams })
     }
 
     /// Finds what there is, and tells it; by a thread of its own.
@@ -122,7 +127,7 @@ impl Sender {
 
     /// Waits until so many bytes may go. Its stream has sent all that it had, and others of which half a frame is sent are
     /// served when the wait is over: nobody waits for ever.
-    fn wait_for_turn(&self, length: usize) {
+    pub(super) fn wait_for_turn(&self, length: usize) {
         let Some(from) = self.pace.take(length as u64) else { return };
         while !self.common.is_over() {
             let left = from.saturating_duration_since(Instant::now());
@@ -169,7 +174,7 @@ impl Sender {
         at
     }
 
-    fn fail(&self, entry: u32, error: &io::Error) {
+    pub(super) fn fail(&self, entry: u32, error: &io::Error) {
         if lock(&self.engine).on_failed(entry) {
             let reason = error.to_string();
             self.common.add_failure(self.source.path(entry), reason.clone());
@@ -191,7 +196,13 @@ impl Sender {
         let message: Message = decode(&frame.header).map_err(|error| error.to_string())?;
         let mut engine = lock(&self.engine);
         match message {
-            Message::Wanted { count, there } => engine.on_wanted(count, &there).map_err(|error| error.to_string())?,
+            Message::Wanted { count, there, older } => {
+                engine.on_wanted(count, &there, &older).map_err(|error| error.to_string())?;
+            }
+            Message::Same { entry, ranges, ended } => {
+                self.common.moved.fetch_add(1, Ordering::Relaxed);
+                engine.on_same(entry, &ranges, ended).map_err(|error| error.to_string())?;
+            }
             Message::Taken { frames } => {
                 for (stream, count) in frames {
                     engine.on_taken(stream, count).map_err(|error| error.to_string())?;

@@ -85,18 +85,18 @@ impl Drop for Leaving<'_> {
 
 /// When a transfer last moved.
 pub(super) struct Idle {
-    progress: (u64, u64, bool),
+    progress: ((u64, u64, bool), u64),
     since: Instant,
 }
 
 impl Idle {
     pub(super) fn new() -> Idle {
-        Idle { progress: (0, 0, true), since: Instant::now() }
+        Idle { progress: ((0, 0, true), 0), since: Instant::now() }
     }
 
     /// Whether nothing has moved for too long, by its peer's fault.
     pub(super) fn is_over(&mut self, end: &End) -> bool {
-        let progress = end.progress();
+        let progress = (end.progress(), end.common().moved.load(Ordering::Relaxed));
         if progress != self.progress || end.is_ending() {
             *self = Idle { progress, since: Instant::now() };
         }
@@ -178,7 +178,7 @@ impl Service {
         })?;
         let common = gathering.end.common();
         let how = match (common.totals(), common.broken()) {
-            (Some(totals), _) => format!("{} files, {} bytes", totals.files, totals.bytes),
+            (Some(totals), _) => counted(&totals),
             (None, Some(why)) => format!("gave up: {why}"),
             (None, None) => "was cut off".to_owned(),
         };
@@ -277,7 +277,7 @@ impl Service {
                 let (base, rest) = self.exports.find(&path, writes)?;
                 if writes {
                     let sink = Sink::tree(base, rest, *folder, request.anew).filtered(&request.filter)?;
-                    let sink = sink.shared(request.share, request.fresh);
+                    let sink = sink.shared(request.share, request.fresh).comparing(!request.whole_file);
                     let name = name.map(|name| system::from_bytes(name.to_vec())).transpose()?;
                     let sink = if let Some(name) = name { sink.called(&name) } else { sink };
                     return End::receiving(common, sink, request.share);
@@ -402,6 +402,12 @@ fn to_path(path: &[u8]) -> io::Result<PathBuf> {
 pub(super) fn await_end(mut reader: Reader) {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until && reader.poll(PATIENCE, &mut |_| ()).is_ok() {}
+}
+
+/// What came of a copy, for the log.
+pub(super) fn counted(totals: &Totals) -> String {
+    let Totals { files, bytes, reused, crossed, .. } = totals;
+    format!("{files} files, {bytes} bytes, of which {reused} were in older versions; {crossed} crossed")
 }
 
 fn describe(request: &Request) -> String {

@@ -4,13 +4,14 @@
 //! appears under its name when it is whole.
 
 use super::abandoned::sweep_beneath;
+use super::chunks::is_similar;
 use super::partial::{self, Part, beside};
 use super::sieve::Sieve;
 use super::system;
 use super::written::Written;
-use cap_fs_ext::DirExt;
-use cap_std::fs::{Dir, DirBuilder};
-use phalanx_core::transfer::{Outcome, Ranges, SPLIT};
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, DirBuilder, OpenOptions};
+use phalanx_core::transfer::{Outcome, Ranges, SPLIT, is_comparable};
 use phalanx_core::wire::transfer::{Entry, Filter, Kind, Share};
 use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
@@ -45,6 +46,8 @@ pub enum Step {
     Kept,
     /// Its bytes are to come, all but those that are there.
     Wanted(Ranges),
+    /// The same, and an older version is there, in which more of it may be found.
+    Older(Ranges),
     /// This end's share of it is there.
     Shared,
 }
@@ -57,6 +60,8 @@ pub struct Tree {
     /// The copy goes into the folder `target`, under its own name.
     into: bool,
     anew: bool,
+    /// Files are compared with their older versions.
+    compares: bool,
     /// What the copy is called in the folder `target`, whatever the other end says.
     name: Option<OsString>,
     /// What was asked for; nothing else is put here, whatever the other end offers.
@@ -119,6 +124,7 @@ impl Sink {
             target,
             into,
             anew,
+            compares: false,
             name,
             sieve,
             share,
@@ -137,6 +143,14 @@ impl Sink {
     pub fn called(mut self, name: &OsStr) -> Sink {
         if let Sink::Tree(tree) = &mut self {
             tree.name = Some(name.to_owned());
+        }
+        self
+    }
+
+    /// Takes what it can from older versions of files, unless a file is to come as a whole.
+    pub fn comparing(mut self, compares: bool) -> Sink {
+        if let Sink::Tree(tree) = &mut self {
+            tree.compares = compares;
         }
         self
     }
@@ -185,6 +199,13 @@ impl Sink {
         put.inspect_err(|_| drop(folder.remove_file(&part)))?;
         lock(&tree.coming).remove(&entry);
         Ok(())
+    }
+
+    /// The older version of a file that is coming, and how long it is.
+    pub fn older(&self, entry: u32) -> io::Result<(File, u64)> {
+        let Sink::Tree(tree) = self else { return Err(io::ErrorKind::NotFound.into()) };
+        let coming = tree.coming(entry)?;
+        open_older(&*tree.folder_of(coming.parent)?, &coming.name)
     }
 
     /// Some bytes of a file.
@@ -479,8 +500,11 @@ impl Tree {
             put.inspect_err(|_| drop(folder.remove_file(&part)))?;
             return Ok(Step::Copied);
         }
+        let older = || open_older(folder, &coming.name).is_ok_and(|(_, length)| is_similar(length, size));
+        let compares =
+            may_be_there && self.compares && self.share_of(&coming).is_none() && is_comparable(size) && older();
         lock(&self.coming).insert(number, Arc::new(coming));
-        Ok(Step::Wanted(there))
+        Ok(if compares { Step::Older(there) } else { Step::Wanted(there) })
     }
 
     /// Whether a file that is there has the mode of its source, maybe from now on.
@@ -626,6 +650,16 @@ impl Tree {
         describe(home, folder)?;
         self.written.on_folder(Some(number), &opened)
     }
+}
+
+/// What has a file's name, if it is a file that this end may read, and how long it is.
+fn open_older(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
+    let mut how = OpenOptions::new();
+    how.read(true).follow(FollowSymlinks::No);
+    system::at_once(&mut how);
+    let file = folder.open_with(name, &how)?.into_std();
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata.len())) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 impl Coming {

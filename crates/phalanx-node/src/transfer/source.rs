@@ -52,8 +52,8 @@ struct Item {
 }
 
 /// A file that is read in parts.
-struct Opened {
-    file: File,
+pub struct Opened {
+    pub file: File,
     /// Whether its holes are known without reading them; looked at once, for a file that may have some.
     knows_holes: OnceLock<bool>,
 }
@@ -116,6 +116,14 @@ impl Source {
             Source::Memory { .. } => Ok(Content::Data), // whatever is there
             Source::Tree(tree) if whole => tree.read_whole(entry, buffer).map(|()| Content::Data),
             Source::Tree(tree) => tree.read_part(entry, buffer, offset),
+        }
+    }
+
+    /// A file that is read in parts.
+    pub fn open_part(&self, entry: u32) -> io::Result<Arc<Opened>> {
+        match self {
+            Source::Memory { .. } => Err(io::ErrorKind::InvalidInput.into()),
+            Source::Tree(tree) => tree.file(entry),
         }
     }
 
@@ -326,6 +334,6 @@ fn changed() -> io::Error {
     io::Error::other("it was changed while it was copied")
 }
 
-fn shorter(error: io::Error) -> io::Error {
+pub fn shorter(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof { changed() } else { error }
 }

@@ -1,0 +1,150 @@
+//! Files of which the receiving end has an older version: only what differs crosses (rsync's purpose, by other means).
+//!
+//! The sending end cuts the new version into chunks where its content says, and tells their digests. The receiving end cuts the
+//! older version in the same way, and each chunk whose digest it was told it writes to the new file's part from the same memory
+//! that it computed the digest of: whatever happens to the older version meanwhile, no other bytes get into the new one.
+//! The rest is sent as any file's bytes are.
+
+use super::chunks::{Index, Told, cut};
+use super::ending::PAUSE;
+use super::receiver::Receiver;
+use super::sender::Sender;
+use super::system;
+use bytes::Bytes;
+use cap_std::fs::Metadata;
+use phalanx_core::level::Mark;
+use phalanx_core::transfer::{Chunking, Ranges};
+use phalanx_core::wire::encode;
+use phalanx_core::wire::transfer::{Chunk, MOST_CHUNKS_TOLD, MOST_SAME, Message, encode_chunk};
+use phalanx_net::sync::lock;
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How often the sending end hears what was found, while not all is compared.
+const OFTEN: Duration = Duration::from_secs(1);
+
+impl Sender {
+    /// By a thread of its own: tells the chunks of files that the other end has older versions of, until all is over.
+    pub fn tell_all_chunks(&self) {
+        let mut engine = lock(&self.engine);
+        while !self.common.is_over() {
+            let Some((entry, size)) = engine.next_older() else {
+                engine = self.less.wait_timeout(engine, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            };
+            drop(engine);
+            if let Err(error) = self.tell_chunks(entry, size) {
+                self.fail(entry, &error);
+            }
+            engine = lock(&self.engine);
+        }
+    }
+
+    fn tell_chunks(&self, entry: u32, size: u64) -> io::Result<()> {
+        let opened = self.source.open_part(entry)?;
+        let (mut count, mut body) = (0, Vec::new());
+        let tell = |count: &mut u32, body: &mut Vec<u8>| {
+            let (told, body) = (std::mem::take(count), std::mem::take(body));
+            if !lock(&self.engine).on_chunks_told(entry, told) || self.common.is_over() {
+                return Err(given_up());
+            }
+            self.wait_for_turn(body.len());
+            let start = encode(&Message::Chunks { entry, key: self.key.0, count: told }, body.len() as u64);
+            self.common.moved.fetch_add(1, Ordering::Relaxed);
+            self.common.link.send(Mark::None, start, vec![Bytes::from(body)]).map_err(io::Error::other)
+        };
+        cut(&opened.file, size, Chunking::of(size), &self.key.0, &mut |_, chunk, digest| {
+            encode_chunk(&Chunk { length: chunk.len() as u32, digest }, &mut body);
+            count += 1;
+            if count as usize == MOST_CHUNKS_TOLD { tell(&mut count, &mut body) } else { Ok(()) }
+        })
+        .map_err(super::source::shorter)?;
+        if count > 0 { tell(&mut count, &mut body) } else { Ok(()) }
+    }
+}
+
+impl Receiver {
+    /// The other end told chunks of an entry. An error is a breach of the protocol.
+    pub fn on_chunks(&self, entry: u32, key: [u8; 32], chunks: &[Chunk]) -> Result<(), String> {
+        self.common.moved.fetch_add(1, Ordering::Relaxed);
+        let all = lock(&self.engine).on_chunks(entry, chunks).map_err(|error| error.to_string())?;
+        if let Some(chunks) = all {
+            self.older.add(Told { entry, key, chunks });
+        }
+        Ok(())
+    }
+
+    /// By a thread of its own: takes from older versions what is in the new ones, until all is over.
+    pub fn compare_all(&self) {
+        while let Some(Told { entry, key, chunks }) = self.older.next(&self.common) {
+            let compared = self.compare(entry, &key, &chunks);
+            if let Err(error) = compared {
+                self.fail(entry, error.to_string(), true);
+            }
+        }
+    }
+
+    fn compare(&self, entry: u32, key: &[u8; 32], chunks: &[Chunk]) -> io::Result<()> {
+        let size = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+        let (mut index, mut found, mut last) = (Index::new(chunks), Ranges::default(), Instant::now());
+        let mut failed = None;
+        let older = self.sink.older(entry);
+        let read = older.and_then(|(older, length)| {
+            let sparse = system::may_be_sparse(&Metadata::from_just_metadata(older.metadata()?));
+            cut(&older, length, Chunking::of(size), key, &mut |_, chunk, digest| {
+                if self.common.is_over() || lock(&self.engine).has_ended(entry) {
+                    return Err(given_up());
+                }
+                let hole = sparse && chunk.iter().all(|byte| *byte == 0);
+                for (_, offset, length) in index.take(&digest, chunk.len() as u32) {
+                    let put = match hole {
+                        true => self.sink.hole(entry, *offset, *length),
+                        false => self.sink.part(entry, chunk, *offset),
+                    };
+                    if let Err(error) = put {
+                        failed = Some(error);
+                        return Err(given_up());
+                    }
+                    found.add(*offset, offset + u64::from(*length));
+                }
+                if found.count() >= MOST_SAME || last.elapsed() >= OFTEN {
+                    last = Instant::now();
+                    self.tell_same(entry, &std::mem::take(&mut found), false);
+                }
+                Ok(())
+            })
+        });
+        if let Some(error) = failed {
+            return Err(error); // the new version cannot be written
+        }
+        // Of an older version that cannot be read, or not to the end, what was found counts.
+        drop(read);
+        self.tell_same(entry, &found, true);
+        Ok(())
+    }
+
+    /// Says what was found, in words that a message holds; `ended`: that is all.
+    fn tell_same(&self, entry: u32, found: &Ranges, ended: bool) {
+        self.common.moved.fetch_add(1, Ordering::Relaxed);
+        let mut engine = lock(&self.engine);
+        let told = engine.on_same(entry, found).pairs();
+        if ended && !engine.on_compared(entry) {
+            return; // it failed
+        }
+        drop(engine);
+        let mut pieces = told.chunks(MOST_SAME).peekable();
+        while let Some(ranges) = pieces.next() {
+            let ended = ended && pieces.peek().is_none();
+            self.common.tell(&Message::Same { entry, ranges: ranges.to_vec(), ended });
+        }
+        if told.is_empty() {
+            self.common.tell(&Message::Same { entry, ranges: Vec::new(), ended });
+        }
+    }
+}
+
+fn given_up() -> io::Error {
+    io::Error::other("it was given up")
+}
