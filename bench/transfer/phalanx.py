@@ -16,7 +16,7 @@ from bench.peers.processes import tree_cpu_seconds
 from bench.transfer.sample import Entry, Sample
 from bench.transfer.settings import Settings
 from bench.transfer.site import Site
-from bench.transfer.sources import big_file, small_files
+from bench.transfer.sources import big_file, newer, small_files
 
 _TOP = Path(__file__).resolve().parents[2]
 _PHALANX = str(Path(sys.executable).with_name("phalanx"))
@@ -79,6 +79,23 @@ def file(level: str, streams: int | None = None) -> Entry:
         sample = _copy(executor, source, executor.at(target), level=level, streams=streams, anew=True)
         target.unlink()
         return sample
+
+    return Entry("phalanx", measure)
+
+
+def version(level: str) -> Entry:
+    """A file of which an older version is at the executor."""
+
+    def measure(executor: Executor, site: Site, settings: Settings) -> Sample:
+        target = site.folder / "phalanx-target"
+        shutil.copyfile(big_file(site, settings), target)
+        source = newer(site, settings)
+        report = px.copy(
+            source, executor.at(target), level=level, trusted=[executor.network], whole_file=False, anew=True
+        )
+        assert not report.failures, report.failures
+        target.unlink()
+        return Sample(report.bytes / 1e9 / report.seconds, crossed=report.crossed / 1e6)
 
     return Entry("phalanx", measure)
 

@@ -25,6 +25,7 @@ FIGURES = {
     "cpu": Figure("CPU s/GB, both ends", "s/GB", False),
     "files": Figure("files/s", "/s", True),
     "setup": Figure("set-up ms", "ms", False),
+    "crossed": Figure("MB crossed", "MB", False),
 }
 
 

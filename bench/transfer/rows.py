@@ -187,6 +187,20 @@ ROWS: dict[str, Row] = {
             Claim("the same / rsync over ssh", "file to file, private", ("rsync over ssh",), 2.2),
         ),
     ),
+    "versions": Row(
+        {"an older version there, private": phalanx.version("private"), "rsync over ssh": ssh.rsync_version()},
+        (
+            Claim(
+                "MB that cross for a changed one / rsync",
+                "an older version there, private",
+                ("rsync over ssh",),
+                1.5,
+                True,
+                "crossed",
+            ),
+            Claim("a file with a changed MB / rsync", "an older version there, private", ("rsync over ssh",), 1.0),
+        ),
+    ),
     "small": Row(
         {
             "small files, clear": phalanx.small("clear"),

@@ -12,12 +12,16 @@ from bench.transfer.site import Site
 
 @dataclass(frozen=True)
 class Sample:
-    """GB/s; CPU seconds a GB, both ends together; files/s; milliseconds of set-up. None: not measured."""
+    """GB/s; CPU seconds a GB, both ends together; files/s; milliseconds of set-up; MB that crossed.
+
+    None: not measured.
+    """
 
     rate: float | None = None
     cpu: float | None = None
     files: float | None = None
     setup: float | None = None
+    crossed: float | None = None
 
 
 #: Measures with a peer that was started at a site.

@@ -29,6 +29,17 @@ def big_file(site: Site, settings: Settings) -> Path:
     return path
 
 
+def newer(site: Site, settings: Settings) -> Path:
+    """The large file with another megabyte in the middle, and a byte more after a quarter."""
+    older, path = big_file(site, settings), folder(site) / "newer"
+    if not path.exists():
+        data = older.read_bytes()
+        quarter, middle = len(data) // 4, len(data) // 2
+        changed = os.urandom(1_000_000)
+        path.write_bytes(data[:quarter] + b"+" + data[quarter:middle] + changed + data[middle + len(changed) :])
+    return path
+
+
 def one_byte(site: Site) -> Path:
     """A file of that size."""
     path = folder(site) / "one"

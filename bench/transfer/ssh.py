@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -143,6 +145,25 @@ def rsync() -> Entry:
         target = site.folder / "rsync-target"
         flags = ["rsync", "--whole-file", "--inplace", "--rsh", shlex.join(ssh.command[:-1])]
         return whole_and_empty(site, settings, lambda path: [*flags, str(path), f"there:{target}"], target)
+
+    return Entry("ssh", measure)
+
+
+def rsync_version() -> Entry:
+    """`rsync --no-whole-file` of a file of which an older version is there, with its start."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        _needs_rsync()
+        source, target = sources.newer(site, settings), site.folder / "rsync-target"
+        shutil.copyfile(sources.big_file(site, settings), target)
+        flags = ["--no-whole-file", "--ignore-times", "--stats", "--rsh", shlex.join(ssh.command[:-1])]
+        run = site.run(["rsync", *flags, str(source), f"there:{target}"])
+        sides = re.findall(r"^Total bytes (?:sent|received): ([\d,.]+)$", run.output, re.MULTILINE)
+        crossed = sum(int(re.sub(r"\D", "", side)) for side in sides)
+        if target.read_bytes() != source.read_bytes():
+            raise Failure("rsync's copy differs")
+        target.unlink()
+        return Sample(source.stat().st_size / 1e9 / run.seconds, crossed=crossed / 1e6)
 
     return Entry("ssh", measure)
 
