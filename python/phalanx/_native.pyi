@@ -237,6 +237,7 @@ class Copy:
         whole_file: bool | None,
         include: list[str],
         exclude: list[str],
+        links: str | None,
         only: list[str | os.PathLike[str]],
         patience: float,
         limit: int,

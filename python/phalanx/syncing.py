@@ -32,7 +32,7 @@ from phalanx.files import (
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
 from phalanx.striping import further
-from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_patience, copy, to_rate
+from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_links, check_patience, copy, to_rate
 
 _Told = TypeVar("_Told")
 #: What is not whole has names like these: it is neither copied nor removed.
@@ -80,6 +80,7 @@ def sync(
     dry_run: bool = False,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
+    links: str | None = None,
     level: str | None = None,
     streams: int | None = None,
     threads: int | None = None,
@@ -103,6 +104,9 @@ def sync(
     ``exclude`` leave out is neither copied nor deleted. If the source could not be listed as a whole, nothing is
     deleted. ``dry_run`` changes nothing, and tells also what is certain to fail.
 
+    ``links`` as for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted. ``"follow"`` does not
+    go with ``delete``, ``checksum`` or ``dry_run``, which look at links as they are.
+
     What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
     where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
     that is cut later raises, and what was deleted is gone.
@@ -111,6 +115,8 @@ def sync(
     if "-" in (os.fspath(src), os.fspath(dst)):
         raise TransferError("standard streams have no files: a folder is made like another one")
     to_rate(limit)
+    if check_links(links) == "follow" and (delete or checksum or dry_run):
+        raise TransferError("links are followed by a copy only: leave out --delete, --checksum and --dry-run")
     if stripes is not None:
         further(stripes, there(os.fspath(src)), there(os.fspath(dst)))
     known = read_hosts(hosts)
@@ -122,13 +128,14 @@ def sync(
             one = "one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one"
             raise TransferError(one + hint(os.fspath(src), os.fspath(dst)))
         _check_apart(source, target)
-        plan = _Plan({"include": listed(include), "exclude": listed(exclude)})
+        plan = _Plan({"include": listed(include), "exclude": listed(exclude)}, links)
         if delete or checksum or dry_run:
             plan.compare(source, target, checksum, delete, dry_run)
         if dry_run:
             return plan.report(None)
         to = target.path if target.place is None else f"{target.place}:{target.path}"
         how: dict[str, Any] = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
+        how["links"] = links
         if plan.doomed or plan.times:
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
             copy(src, to, **how, exclude=["*"], streams=1)
@@ -181,6 +188,8 @@ class _Plan:
     """What differs, and what is to be done about it beside copying."""
 
     patterns: dict[str, list[str]]
+    #: What becomes of links, as words for a copy.
+    links: str | None = None
     changes: list[Change] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     #: What goes, what is in a folder before the folder.
@@ -233,7 +242,7 @@ class _Plan:
         """Of what is to be copied, leaves out what certainly fails, with all that is in it."""
         gone, failing = {one.path for one in self.doomed}, set[str]()
         for path, entry in sorted(wanted.items()):  # folders before what is in them
-            reason = _obstacle(entry, None if path in gone else present.get(path))
+            reason = _obstacle(entry, None if path in gone else present.get(path), self.links)
             is_in_one = posixpath.dirname(path) in failing
             if reason and not is_in_one:
                 self.failures.setdefault(path, reason)
@@ -245,6 +254,8 @@ class _Plan:
         entries, failures = {}, {}
         for one in held(end.files.entries(end.path, depth=ALL, **self.patterns)):
             if _RESERVED.search(one.path):
+                continue
+            if self.links == "skip" and isinstance(one, Entry) and one.kind == "link":
                 continue
             if isinstance(one, Unknown):
                 failures[one.path or "."] = one.reason
@@ -287,7 +298,9 @@ class _Plan:
 
     def _entries(self, told: dict[str, Facts]) -> dict[str, Entry]:
         """Of what was told, whatever a copy is about."""
-        return {path: Entry(path, *facts) for path, facts in _unreserved(told).items()}
+        skipped = "link" if self.links == "skip" else None
+        kept = {path: facts for path, facts in _unreserved(told).items() if facts[0] != skipped}
+        return {path: Entry(path, *facts) for path, facts in kept.items()}
 
     def _compare_contents(self, source: _End, target: _End, alike: list[tuple[Entry, Entry]]) -> None:
         """Compares files of the same size: equal ones get the source's time, others one at which they are copied."""
@@ -315,7 +328,8 @@ class _Plan:
         if self.doomed:
             names = [one.path for one in self.doomed]
             self.deleted, failed = target.files.remove(target.path, names)
-            filters = any(self.patterns.values())  # what they leave out keeps the folders it is in
+            # What they leave out keeps the folders it is in.
+            filters = self.links == "skip" or any(self.patterns.values())
             self._note(one for one in failed if not (filters and one.error == "ENOTEMPTY"))
         if self.times:
             self._note(target.files.set_times(target.path, self.times.items(), seen=self.seen))
@@ -373,11 +387,11 @@ def _is_in_the_way(entry: Entry, other: Entry) -> bool:
     return (entry.kind == "folder") != (other.kind == "folder")
 
 
-def _obstacle(entry: Entry, other: Entry | None) -> str:
+def _obstacle(entry: Entry, other: Entry | None, links: str | None) -> str:
     """Why an entry cannot be put where another is, or at all; nothing where it is not known that it cannot."""
     if entry.kind == "other":
         return "neither a file, nor a folder, nor a link"
-    if entry.kind == "link" and not _stays_within(entry.target or "", entry.path.count("/")):
+    if entry.kind == "link" and links != "keep" and not _stays_within(entry.target or "", entry.path.count("/")):
         return "the link leads out of what is copied"
     if other is not None and _is_in_the_way(entry, other):
         return f"a {'file' if other.kind == 'other' else other.kind} is there, not a {entry.kind}"

@@ -118,6 +118,7 @@ def copy(
     whole_file: bool | None = None,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
+    links: str | None = None,
     patience: float = 60.0,
     limit: int | str | None = None,
     stripes: str | None = None,
@@ -140,6 +141,11 @@ def copy(
     default that is so between two ends on one machine, where both versions are read faster than compared, and not
     between two machines. Files from 1 MiB on are compared, where the older version is neither less than a quarter as
     long nor more than four times as long.
+
+    ``links``: what becomes of symbolic links. ``"keep"``: they are copied as they are, wherever they lead.
+    ``"follow"``: what they lead to is copied in their place; of an executor's, only what is in the same exported
+    folder. ``"skip"``: they are left out. By default those that stay within what is copied are kept, and the others
+    are failures.
 
     ``level``: of the streams; by default as the policy says. ``streams``: connections, each with its own keys; by
     default one for each core, from 2 to 8, and on a long line more while more of them carry more. ``threads``: at each
@@ -168,7 +174,20 @@ def copy(
             except TransferError as error:
                 raise named(f"{place_of(match)}:{match['path']}", error, match["path"]) from error
     filters = (*listed(include),), (*listed(exclude),)
-    how = _How(streams, threads, progress, check, anew, whole_file, *filters, patience, limit, source, stripes)
+    how = _How(
+        streams,
+        threads,
+        progress,
+        check,
+        anew,
+        whole_file,
+        *filters,
+        check_links(links),
+        patience,
+        limit,
+        source,
+        stripes,
+    )
     asked, pattern = (source, here) if source else (match, match["path"])
     if (puts and not source) or not has_magic(pattern):
         return _copy(here, match, match["path"], puts, reach, how)
@@ -210,6 +229,7 @@ class _How:
     whole_file: bool | None
     include: tuple[str, ...]
     exclude: tuple[str, ...]
+    links: str | None
     patience: float
     limit: int | str | None
     #: The executor that it is copied from, where it is not this machine.
@@ -295,6 +315,7 @@ def _begin(
         whole_file=how.whole_file,
         include=[*how.include],
         exclude=[*how.exclude],
+        links=how.links,
         only=[*how.only],
         patience=how.patience,
         limit=to_rate(how.limit),
@@ -445,6 +466,13 @@ def check_patience(patience: float) -> None:
     """An error where it is no number of seconds."""
     if not patience >= 0:  # NaN is not
         raise ValueError(f"patience is a number of seconds, 0 or more, not {patience}")
+
+
+def check_links(links: str | None) -> str | None:
+    """An error where it is no word for what becomes of links."""
+    if links not in (None, "keep", "follow", "skip"):
+        raise TransferError(f'links are to "keep", "follow" or "skip", not to {links!r}')
+    return links
 
 
 def _bounded(what: str, number: int | None) -> int | None:

@@ -487,3 +487,15 @@ def test_what_both_tell_in_whatever_order_is_forgotten() -> None:
     assert (sorted(wanted), sorted(present)) == (["changed", "new"], ["changed", "old"])
     assert (wanted["changed"].size, present["changed"].size) == (2, 3)
     assert (failed, unseen) == ({"secret": "not allowed"}, {})
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_links_are_skipped_or_kept(lab: Lab, delete: bool) -> None:
+    (lab.source / "out").symlink_to("/nowhere")
+    report = lab.sync(links="keep", delete=delete)
+    assert (report.failures, (lab.target / "out").is_symlink()) == ([], True)
+    (lab.source / "out").unlink()
+    assert lab.sync(links="skip", delete=delete).failures == []
+    assert (lab.target / "out").is_symlink(), "it is left alone"
+    with pytest.raises(px.TransferError, match="followed by a copy only"):
+        lab.sync(links="follow", delete=True)

@@ -620,3 +620,79 @@ def test_pipes_and_devices_are_never_replaced_and_links_are_written_through(
 
 def lab_files(lab: Lab) -> px.Files:
     return px.Files(lab.address, identity=lab.identity)
+
+
+def test_links_are_kept_followed_or_left_out(lab: Lab, tmp_path: Path) -> None:
+    source, outside = tmp_path / "source", tmp_path / "outside"
+    for folder in (source, outside):
+        folder.mkdir()
+    (outside / "x").write_text("x")
+    (source / "y").write_text("y")
+    (source / "out").symlink_to(outside)
+    (source / "far").symlink_to(outside / "x")
+    (source / "near").symlink_to("y")
+    os.mkfifo(tmp_path / "pipe")
+    (source / "pipe").symlink_to(tmp_path / "pipe")
+
+    def copied(links: str | None) -> tuple[px.CopyReport, dict[str, object]]:
+        to = lab.rw / f"links-{links}"
+        return lab.copy(source, lab.at(to), links=links), {name: one for name, one in look(to).items() if name != "."}
+
+    report, there = copied(None)
+    assert (sorted(there), report.failed) == (["near", "y"], 3)
+    report, there = copied("keep")
+    assert (report.failed, report.links, there["out"]) == (0, 4, ("link", str(outside)))
+    report, there = copied("skip")
+    assert (report.failed, sorted(there)) == (0, ["y"])
+    report, there = copied("follow")
+    assert [path for path, _ in report.failures] == ["source/pipe"]
+    assert sorted(there) == ["far", "near", "out", "out/x", "y"]
+    assert all(not path.is_symlink() for path in (lab.rw / "links-follow").rglob("*"))
+    with pytest.raises(px.TransferError, match="follow"):
+        lab.copy(source, lab.at(lab.rw / "links"), links="all")
+
+
+def test_a_kept_link_is_not_followed_by_a_later_copy(lab: Lab, tmp_path: Path) -> None:
+    first, second, outside = tmp_path / "first", tmp_path / "second", tmp_path / "outside"
+    for folder in (first, second, outside):
+        folder.mkdir()
+    for name in ("folder", "file"):
+        (first / name).symlink_to(outside / name)
+    (outside / "folder").mkdir()
+    (outside / "file").write_text("precious")
+    (second / "folder").mkdir()
+    (second / "folder" / "x").write_text("x")
+    (second / "file").write_text("new")
+    to = lab.rw / "kept"
+    assert lab.copy(first, lab.at(to), links="keep").failed == 0
+    report = lab.copy(second, lab.at(to), links="keep")
+    assert [path for path, _ in report.failures] == ["second/folder"]
+    assert ((to / "file").read_text(), (outside / "file").read_text()) == ("new", "precious")
+    assert not [*(outside / "folder").iterdir()]
+
+
+def test_links_of_an_executor_are_followed_within_its_export(lab: Lab, tmp_path: Path) -> None:
+    source, beside = lab.rw / "following", lab.rw / "followed"
+    for folder in (source, beside):
+        folder.mkdir()
+    (beside / "x").write_text("x")
+    (source / "in").symlink_to("../followed")
+    (source / "round").symlink_to("../following")
+    (source / "out").symlink_to("../../ro")
+    report = lab.copy(lab.at(source), tmp_path / "back", links="follow")
+    assert sorted(path for path, _ in report.failures) == ["following/out", "following/round"]
+    assert sorted(look(tmp_path / "back")) == [".", "in", "in/x"]
+
+
+def test_links_that_lead_out_are_told_in_one_line(lab: Lab, tmp_path: Path) -> None:
+    source = tmp_path / "home"
+    source.mkdir()
+    (source / "x").write_text("x")
+    for number in range(5):
+        (source / f"{number}").symlink_to("/nowhere")
+    words = ["cp", str(source), lab.at(lab.rw / "home"), "--identity", str(lab.identity)]
+    run = CliRunner().invoke(commands, words, standalone_mode=False)
+    assert (run.return_value, run.output.count("not copied: ")) == (1, 1)
+    assert "not copied: 5 links lead out" in run.output
+    assert CliRunner().invoke(commands, [*words, "--links", "keep"], standalone_mode=False).return_value == 0
+    assert (lab.rw / "home" / "3").is_symlink()

@@ -86,7 +86,7 @@ impl Files {
         exclude: Vec<String>,
         matching: Vec<String>,
     ) -> PyResult<Listing> {
-        let filter = Filter { only: Vec::new(), include, exclude };
+        let filter = Filter { include, exclude, ..Filter::default() };
         let wanted = Wanted { path: bytes(path), depth, filter, matching };
         let session = self.session()?;
         Ok(Listing(patiently(py, |go_on| files::Listing::new(&session, wanted, go_on))?))

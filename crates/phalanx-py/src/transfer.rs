@@ -2,7 +2,7 @@
 
 use crate::errors::{identity, raise};
 use crate::policy::Words;
-use phalanx_core::wire::transfer::{Direction, Filter, Share, Target};
+use phalanx_core::wire::transfer::{Direction, Filter, Links, Share, Target};
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role, random_token};
 use phalanx_node::transfer::{self as node, CopyError, Here, Job, Report};
@@ -23,7 +23,7 @@ impl Copy {
     /// `fresh`: this copies all after its shares, one of which made the top folder. `copy`: 16 bytes that all shares of one copy have alike.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, include, exclude, only, patience, limit, share, fresh, copy))]
+    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, include, exclude, links, only, patience, limit, share, fresh, copy))]
     fn new(
         address: &str,
         source: Option<&str>,
@@ -43,6 +43,7 @@ impl Copy {
         whole_file: Option<bool>,
         include: Vec<String>,
         exclude: Vec<String>,
+        links: Option<&str>,
         only: Vec<PathBuf>,
         patience: f64,
         limit: u64,
@@ -81,6 +82,7 @@ impl Copy {
                 only: only.iter().map(|name| node::to_bytes(name.as_os_str())).collect(),
                 include,
                 exclude,
+                links: links_of(links)?,
             },
             patience: Duration::from_secs_f64(patience.clamp(0.0, 1e9)),
             limit,
@@ -148,4 +150,14 @@ fn to_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>
     facts.set_item("setup", report.setup.as_secs_f64())?;
     facts.set_item("seconds", report.elapsed.as_secs_f64())?;
     Ok(facts)
+}
+
+fn links_of(word: Option<&str>) -> PyResult<Links> {
+    match word {
+        None => Ok(Links::Within),
+        Some("keep") => Ok(Links::Keep),
+        Some("follow") => Ok(Links::Follow),
+        Some("skip") => Ok(Links::Skip),
+        Some(other) => Err(raise("TransferError", format!("links are to keep, follow or skip, not to {other:?}"))),
+    }
 }

@@ -73,6 +73,11 @@ _HOW = (
     click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores."),
     click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these."),
     click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them."),
+    click.option(
+        "--links",
+        type=click.Choice(["keep", "follow", "skip"]),
+        help="Copy links as they are, what they lead to, or neither; by default those that stay within the copy.",
+    ),
     click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not."),
     click.option(
         "--whole-file/--no-whole-file",
@@ -92,9 +97,11 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def carrying(**all_of: Any) -> int:
-        how = {name: all_of.pop(name) for name in ("streams", "threads", "include", "exclude", "patience", "limit")}
-        how |= {"stripes": all_of.pop("stripes"), "whole_file": all_of.pop("whole_file")}
-        how |= {"check": not all_of.pop("no_check")}
+        how = {
+            name: all_of.pop(name)
+            for name in ("streams", "threads", "whole_file", "include", "exclude", "links", "patience", "limit")
+        }
+        how |= {"stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
         return command(how=how, **all_of)
 
     for option in reversed(_HOW):

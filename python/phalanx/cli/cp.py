@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, is_terminal, printable, reaches
 from phalanx.errors import PhalanxError
 from phalanx.transfer import CopyReport, Progress, as_facts, copy
+
+#: The reason of a failure that is told once for all, if there are more of them.
+_LEADS_OUT = "the link leads out of what is copied"
+_FEW = 3
 
 
 @click.command(cls=Habitual)
@@ -92,6 +97,17 @@ def shown(as_json: bool) -> Bar:
     return Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
 
 
+def told(failures: list[tuple[str, str]]) -> Iterator[str]:
+    """A line for each failure, and one for all links that lead out, of which a home folder has many."""
+    out = [path for path, reason in failures if reason == _LEADS_OUT]
+    for path, reason in failures:
+        if reason != _LEADS_OUT or len(out) <= _FEW:
+            yield f"{printable(path)}: {printable(reason)}"
+    if len(out) > _FEW:
+        like = f"{len(out)} links lead out of what is copied, like {printable(out[0])}"
+        yield f"{like}: say --links keep to copy them as they are, follow to copy what they lead to, or skip"
+
+
 def more(report: CopyReport) -> str:
     """What is counted of failures, and not told."""
     return f"not copied: {report.failed - len(report.failures)} more (what is in a folder that failed is not named)"
@@ -103,8 +119,8 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
     if as_json:
         click.echo(json.dumps({"source": source, **as_facts(report)}), err=quiet)
         return code
-    for path, reason in report.failures:
-        click.echo(f"not copied: {printable(path)}: {printable(reason)}", err=True)
+    for line in told(report.failures):
+        click.echo(f"not copied: {line}", err=True)
     if report.failed > len(report.failures):
         click.echo(more(report), err=True)
     stripes = f"{report.stripes} stripes, " if report.stripes > 1 or report.lost_stripes else ""

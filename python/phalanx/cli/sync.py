@@ -10,7 +10,7 @@ import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, printable, reaches
-from phalanx.cli.cp import more, of_older, shown, tell_losses
+from phalanx.cli.cp import more, of_older, shown, tell_losses, told
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
 from phalanx.transfer import Progress
@@ -69,8 +69,8 @@ def sync(
 def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
     for change in report.changes if dry_run else ():
         click.echo(f"{change.what:<8}{printable(change.path)}")
-    for path, reason in report.failures:
-        click.echo(f"not done: {printable(path)}: {printable(reason)}", err=True)
+    for line in told(report.failures):
+        click.echo(f"not done: {line}", err=True)
     if delete and not report.listed:
         click.echo("nothing was removed, since not all of the source could be looked at", err=True)
     if report.copied is None:

@@ -206,6 +206,21 @@ pub struct Filter {
     pub include: Vec<String>,
     /// Nothing is taken that matches one of these, and no folder that does is looked into.
     pub exclude: Vec<String>,
+    pub links: Links,
+}
+
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Links {
+    /// Those that stay within what is copied are copied as they are; the others fail.
+    #[default]
+    Within,
+    /// All are copied as they are.
+    Keep,
+    /// What they lead to is copied in their place.
+    Follow,
+    /// They are left out.
+    Skip,
 }
 
 /// What there is to copy, in one folder's own words.

@@ -117,7 +117,8 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let whole_file = job.whole_file.unwrap_or(called.is_here);
     let end = Arc::new(open_here(job, whole_file, common).map_err(refused)?);
     let (direction, target, threads) = (job.direction, job.there.clone(), job.threads.unwrap_or(0));
-    let filter = if direction == Direction::Get { job.filter.clone() } else { Filter::default() };
+    let links = job.filter.links; // the end that makes them decides too
+    let filter = if direction == Direction::Get { job.filter.clone() } else { Filter { links, ..Filter::default() } };
     let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
     let name = name_here(&job.here).map_err(refused)?;
     let request = Request {
@@ -159,6 +160,7 @@ fn open_here(job: &Job, whole_file: bool, common: Arc<Common>) -> io::Result<End
             let whole = std::path::absolute(path)?;
             let (base, rest) = own(&whole)?;
             let source = Source::open(&base, &rest, &whole).map_err(about(path))?.filtered(&job.filter)?;
+            let source = source.following_anywhere(&whole)?;
             End::sending(common, source, job.limit)
         }
         (Here::Path { path, into }, Direction::Get) => {

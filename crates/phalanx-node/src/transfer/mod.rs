@@ -18,6 +18,7 @@ mod end;
 mod ending;
 mod exports;
 pub mod files;
+mod following;
 mod going;
 mod holes;
 mod job;

@@ -5,7 +5,7 @@
 
 use super::parts::{Name, Parts, Patterns, Reader, Reading, wrong};
 use super::system;
-use phalanx_core::wire::transfer::Filter;
+use phalanx_core::wire::transfer::{Filter, Links};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -17,6 +17,7 @@ pub struct Sieve {
     include: Option<Several>,
     exclude: Option<Several>,
     patterns: Patterns,
+    links: Links,
 }
 
 /// Patterns, of which some are about folders only.
@@ -38,12 +39,17 @@ impl Sieve {
         let mut reading = Reading::default();
         let include = Several::new(&filter.include, &mut reading)?;
         let exclude = Several::new(&filter.exclude, &mut reading)?;
-        Ok(Sieve { only, include, exclude, patterns: reading.patterns()? })
+        Ok(Sieve { only, include, exclude, patterns: reading.patterns()?, links: filter.links })
     }
 
     /// Whether it is asked for nothing but a yes.
     pub fn is_empty(&self) -> bool {
         self.only.is_empty() && self.include.is_none() && self.exclude.is_none()
+    }
+
+    /// What becomes of links.
+    pub fn links(&self) -> Links {
+        self.links
     }
 
     /// Whether not all names in the top folder are taken.
@@ -126,7 +132,7 @@ mod tests {
 
     fn sieve(include: &[&str], exclude: &[&str]) -> Sieve {
         let texts = |of: &[&str]| of.iter().map(|text| (*text).to_owned()).collect();
-        Sieve::new(&Filter { only: Vec::new(), include: texts(include), exclude: texts(exclude) })
+        Sieve::new(&Filter { include: texts(include), exclude: texts(exclude), ..Filter::default() })
             .expect("are patterns")
     }
 

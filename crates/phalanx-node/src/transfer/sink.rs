@@ -12,7 +12,7 @@ use super::written::Written;
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use phalanx_core::transfer::{Outcome, Ranges, SPLIT, is_comparable};
-use phalanx_core::wire::transfer::{Entry, Filter, Kind, Share};
+use phalanx_core::wire::transfer::{Entry, Filter, Kind, Links, Share};
 use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -355,7 +355,7 @@ impl Tree {
             Kind::Folder => self.make_folder(number, entry, &folder, name),
             Kind::Link { target } => match entry.parent {
                 Some(parent) => {
-                    let step = put_link(&folder, &name, &self.small_part(number), target, self.depth(parent))?;
+                    let step = self.put_link(number, &folder, &name, target, parent)?;
                     if matches!(step, Step::Copied) {
                         self.written.on_folder(Some(parent), &folder)?;
                     }
@@ -365,6 +365,16 @@ impl Tree {
             },
             Kind::File { size } => self.begin_file(number, entry, &folder, name, *size),
         }
+    }
+
+    /// A link as it is, if that was asked for.
+    fn put_link(&self, number: u32, folder: &Dir, name: &OsStr, target: &[u8], parent: u32) -> io::Result<Step> {
+        let depth = match self.sieve.links() {
+            Links::Within => Some(self.depth(parent)),
+            Links::Keep => None,
+            Links::Follow | Links::Skip => return Err(io::Error::other("the other end offers what was not asked for")),
+        };
+        put_link(folder, name, &self.small_part(number), target, depth)
     }
 
     /// Whether an entry was asked for.
@@ -582,7 +592,7 @@ impl Tree {
         let path = lock(&self.folders).get(&number).map(|folder| folder.path.clone());
         let path = path.ok_or_else(|| io::Error::other("its folder could not be made"))?;
         let home = self.home()?;
-        let folder = if path.as_os_str().is_empty() { home } else { Arc::new(home.open_dir(&path)?) };
+        let folder = if path.as_os_str().is_empty() { home } else { Arc::new(open_beneath(&home, &path)?) };
         let mut open = lock(&self.open);
         if open.len() >= MOST_OPEN {
             open.clear();
@@ -683,11 +693,20 @@ fn is_same(found: &cap_std::fs::Metadata, size: u64, modified: (i64, u32)) -> bo
     found.is_file() && found.len() == size && time.is_ok_and(|time| time == modified)
 }
 
-/// A link is copied as it is, if it stays within the copy: others might follow it.
+/// A folder beneath another, through no link: one may be there that leads out, and was not there when the copy began.
+fn open_beneath(home: &Dir, path: &Path) -> io::Result<Dir> {
+    let mut folder = None;
+    for part in path.components() {
+        folder = Some(folder.as_ref().unwrap_or(home).open_dir_nofollow(part.as_os_str())?);
+    }
+    folder.map_or_else(|| home.try_clone(), Ok)
+}
+
+/// A link is copied as it is, if it stays within the copy: others might follow it. No `depth`: wherever it leads.
 #[cfg(unix)]
-fn put_link(folder: &Dir, name: &OsStr, part: &OsStr, target: &[u8], depth: usize) -> io::Result<Step> {
+fn put_link(folder: &Dir, name: &OsStr, part: &OsStr, target: &[u8], depth: Option<usize>) -> io::Result<Step> {
     let target = PathBuf::from(system::from_bytes(target.to_vec())?);
-    if !stays_within(&target, depth) {
+    if depth.is_some_and(|depth| !stays_within(&target, depth)) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the link leads out of what is copied"));
     }
     if folder.read_link_contents(name).is_ok_and(|there| there == target) {
@@ -700,7 +719,7 @@ fn put_link(folder: &Dir, name: &OsStr, part: &OsStr, target: &[u8], depth: usiz
 }
 
 #[cfg(not(unix))]
-fn put_link(_: &Dir, _: &OsStr, _: &OsStr, _: &[u8], _: usize) -> io::Result<Step> {
+fn put_link(_: &Dir, _: &OsStr, _: &OsStr, _: &[u8], _: Option<usize>) -> io::Result<Step> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "links are not made on this system"))
 }
 
@@ -1060,6 +1079,41 @@ mod tests {
         assert_eq!((mode("there"), mode("new")), (0o700, 0o700));
         let base = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
         assert_eq!(base.metadata("there").expect("is there").mtime(), 1);
+    }
+
+    #[test]
+    fn links_that_lead_out_are_kept_where_that_was_asked_for_and_never_followed() {
+        let (folder, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let target = || outside.path().as_os_str().as_encoded_bytes().to_vec();
+        let begin = |links| {
+            let sink = sink(folder.path(), false).filtered(&Filter { links, ..Filter::default() }).expect("is one");
+            sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+            sink
+        };
+        for links in [Links::Within, Links::Skip, Links::Follow] {
+            assert!(begin(links).begin(1, &entry(Some(0), "out", Kind::Link { target: target() })).is_err());
+        }
+        let sink = begin(Links::Keep);
+        sink.begin(1, &entry(Some(0), "out", Kind::Link { target: target() })).expect("is kept");
+        assert_eq!(std::fs::read_link(folder.path().join("out")).expect("is one"), outside.path());
+        for sink in [sink, begin(Links::Keep)] {
+            assert!(sink.begin(2, &entry(Some(0), "out", Kind::Folder)).is_err(), "a link is there");
+            assert!(sink.begin(3, &entry(Some(2), "x", Kind::File { size: 0 })).is_err());
+            assert_eq!(sink.end(), []);
+        }
+        assert_eq!(names(outside.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_that_takes_the_place_of_a_folder_meanwhile_is_not_followed() {
+        let (folder, other) = (tempfile::tempdir().expect("a folder"), OsStr::new("other"));
+        let sink = sink(folder.path(), false);
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink.begin(1, &entry(Some(0), "a", Kind::Folder)).expect("begins");
+        std::fs::rename(folder.path().join("a"), folder.path().join(other)).expect("is renamed");
+        std::os::unix::fs::symlink(other, folder.path().join("a")).expect("is linked");
+        assert!(sink.begin(2, &entry(Some(1), "x", Kind::File { size: 0 })).is_err());
+        assert_eq!(names(&folder.path().join(other)), [""; 0]);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What is copied: a file, a folder with all in it, or bytes that are made up.
 
+use super::following::{Followed, Following};
 use super::holes;
 use super::partial;
 use super::sieve::Sieve;
 use super::system::{self, Identity};
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirEntry, OpenOptions, ReadDir};
-use phalanx_core::wire::transfer::{Entry, Filter, Kind, MOST_NAME, MOST_TARGET};
+use phalanx_core::wire::transfer::{Entry, Filter, Kind, Links, MOST_NAME, MOST_TARGET};
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ pub struct Tree {
     files: Mutex<HashMap<u32, Arc<Opened>>>,
     /// What of a folder is copied.
     sieve: Sieve,
+    following: Following,
 }
 
 /// One entry, as it was found.
@@ -87,14 +89,23 @@ impl Source {
             return Err(io::Error::other("neither a file nor a folder"));
         };
         let (items, folders, files) = (RwLock::default(), Mutex::default(), Mutex::default());
-        let sieve = Sieve::default();
-        Ok(Source::Tree(Box::new(Tree { root, name, file, items, folders, files, sieve })))
+        let (sieve, following) = (Sieve::default(), Following::beneath(base.try_clone()?, here.to_owned()));
+        Ok(Source::Tree(Box::new(Tree { root, name, file, items, folders, files, sieve, following })))
     }
 
     /// The same, without what a filter leaves out.
     pub fn filtered(mut self, filter: &Filter) -> io::Result<Source> {
         if let Source::Tree(tree) = &mut self {
             tree.sieve = Sieve::new(filter)?;
+        }
+        Ok(self)
+    }
+
+    /// Links lead wherever this process may read, and not only beneath the folder that was opened.
+    pub fn following_anywhere(mut self, path: &Path) -> io::Result<Source> {
+        match &mut self {
+            Source::Tree(tree) if tree.sieve.links() == Links::Follow => tree.following = Following::anywhere(path)?,
+            _ => {}
         }
         Ok(self)
     }
@@ -148,11 +159,11 @@ impl Tree {
         if let Some(file) = &self.file {
             let metadata = self.root.symlink_metadata(file)?;
             let entry = entry(None, &self.name, &metadata, no_link)?;
-            return self.tell(entry, &metadata, found).map(drop);
+            return self.tell(entry, &metadata, None, found).map(drop);
         }
         let metadata = self.root.dir_metadata()?;
         let root = entry(None, &self.name, &metadata, no_link)?;
-        let mut open = vec![self.tell(root, &metadata, found)?];
+        let mut open = vec![self.tell(root, &metadata, None, found)?];
         while let Some(number) = open.pop() {
             match self.folder(number).and_then(|folder| Ok((folder.entries()?, folder))) {
                 Ok((entries, folder)) => self.walk_folder(entries, &folder, number, found, &mut open)?,
@@ -185,10 +196,21 @@ impl Tree {
             let whole =
                 || if partial::is_reserved(&os_name) { Err(io::Error::other(partial::RESERVED)) } else { Ok(()) };
             let looked = whole().and_then(|()| one.metadata());
-            match looked.and_then(|it| Ok((entry(Some(number), &name, &it, link)?, it))) {
-                Ok((entry, metadata)) => {
+            let is_link = looked.as_ref().is_ok_and(|it| it.is_symlink());
+            if is_link && self.sieve.links() == Links::Skip {
+                continue;
+            }
+            let within = |it| -> io::Result<(cap_std::fs::Metadata, Option<Followed>)> {
+                Ok((it, self.following.within(number, &os_name)?))
+            };
+            let looked = match is_link && self.sieve.links() == Links::Follow {
+                true => self.following.follow(number, &self.path(number, b""), &os_name),
+                false => looked.and_then(within),
+            };
+            match looked.and_then(|(it, followed)| Ok((entry(Some(number), &name, &it, link)?, it, followed))) {
+                Ok((entry, metadata, followed)) => {
                     let is_folder = entry.kind == Kind::Folder;
-                    let number = self.tell(entry, &metadata, found)?;
+                    let number = self.tell(entry, &metadata, followed, found)?;
                     open.extend(is_folder.then_some(number));
                 }
                 Err(error) => found(Err((self.path(number, &self.name).join(&os_name), error.to_string())))?,
@@ -204,7 +226,13 @@ impl Tree {
     }
 
     /// Remembers an entry before anybody can ask for it.
-    fn tell(&self, entry: Entry, metadata: &cap_std::fs::Metadata, found: &mut Found<'_>) -> io::Result<u32> {
+    fn tell(
+        &self,
+        entry: Entry,
+        metadata: &cap_std::fs::Metadata,
+        followed: Option<Followed>,
+        found: &mut Found<'_>,
+    ) -> io::Result<u32> {
         let size = if let Kind::File { size } = entry.kind { size } else { 0 };
         let (identity, sparse) = (system::identity(metadata), system::may_be_sparse(metadata));
         let (parent, name, modified) = (entry.parent, entry.name.clone(), entry.modified);
@@ -213,6 +241,7 @@ impl Tree {
         items.push(item);
         let number = (items.len() - 1) as u32;
         drop(items);
+        self.following.note(number, followed);
         found(Ok(entry))?;
         Ok(number)
     }
@@ -236,9 +265,16 @@ impl Tree {
         if let Some(folder) = lock(&self.folders).get(&number) {
             return Ok(folder.clone());
         }
+        if let Some(folder) = self.following.open_folder(number) {
+            return self.keep_open(number, folder?);
+        }
         let path = self.path(number, b"");
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
-        let folder = Arc::new(if number == 0 { self.root.try_clone()? } else { self.root.open_dir_nofollow(path)? });
+        self.keep_open(number, if number == 0 { self.root.try_clone()? } else { self.root.open_dir_nofollow(path)? })
+    }
+
+    fn keep_open(&self, number: u32, folder: Dir) -> io::Result<Arc<Dir>> {
+        let folder = Arc::new(folder);
         let mut folders = lock(&self.folders);
         if folders.len() >= MOST_OPEN {
             folders.clear();
@@ -252,6 +288,9 @@ impl Tree {
         let mut how = OpenOptions::new();
         how.read(true).follow(FollowSymlinks::No);
         system::at_once(&mut how); // what was a file when it was found may be a pipe now
+        if let Some(file) = self.following.open_file(entry, &how) {
+            return file;
+        }
         let file = match (item.parent, &self.file) {
             (Some(parent), _) => self.folder(parent)?.open_with(system::from_bytes(item.name)?, &how)?,
             (None, Some(file)) => self.root.open_with(file, &how)?,
@@ -336,4 +375,112 @@ fn changed() -> io::Error {
 
 pub fn shorter(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof { changed() } else { error }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use cap_std::ambient_authority;
+    use std::os::unix::fs::symlink;
+
+    /// What a walk finds in the folder `copied` of an exported one; paths, with the size of files, and failures.
+    fn walked(export: &Path, links: Links, is_own: bool) -> (Vec<String>, Vec<String>) {
+        let base = Dir::open_ambient_dir(export, ambient_authority()).expect("is there");
+        let source = Source::open(&base, Path::new("copied"), Path::new("copied")).expect("is there");
+        let mut source = source.filtered(&Filter { links, ..Filter::default() }).expect("is one");
+        if is_own {
+            source = source.following_anywhere(&export.join("copied")).expect("is there");
+        }
+        let (mut found, mut failed) = (Vec::new(), Vec::new());
+        let walk = source.walk(&mut |one| {
+            match one {
+                Ok(entry) => found.push(entry),
+                Err((path, why)) => failed.push(format!("{}: {why}", path.display())),
+            }
+            Ok(())
+        });
+        walk.expect("ends");
+        let mut names = Vec::new();
+        for (number, entry) in found.iter().enumerate() {
+            let mut name = source.path(number as u32).to_str().expect("is text").to_owned();
+            if let Kind::File { size } = entry.kind {
+                let mut data = vec![0; size as usize];
+                source.read(number as u32, &mut data, 0, true).expect("is read");
+                name += &format!("={}", String::from_utf8(data).expect("is text"));
+            }
+            names.push(name + if matches!(entry.kind, Kind::Link { .. }) { "@" } else { "" });
+        }
+        names.sort();
+        failed.sort();
+        (names, failed)
+    }
+
+    fn export() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("copied")).expect("is made");
+        std::fs::create_dir_all(folder.path().join("beside/in")).expect("is made");
+        std::fs::write(folder.path().join("beside/in/x"), "x").expect("is written");
+        folder
+    }
+
+    #[test]
+    fn links_are_left_out_or_followed_within_an_export() {
+        let export = export();
+        let at = |name: &str| export.path().join("copied").join(name);
+        std::fs::write(export.path().join("y"), "y").expect("is written");
+        symlink("../beside", at("folder")).expect("is linked");
+        symlink("../y", at("file")).expect("is linked");
+        symlink("/etc/hostname", at("out")).expect("is linked");
+        symlink("nothing", at("broken")).expect("is linked");
+        rustix::fs::mknodat(rustix::fs::CWD, export.path().join("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .expect("is made");
+        symlink("../pipe", at("pipe")).expect("is linked");
+        assert_eq!(walked(export.path(), Links::Skip, false), (vec!["copied".to_owned()], vec![]));
+        let (found, failed) = walked(export.path(), Links::Follow, false);
+        assert_eq!(found, ["copied", "copied/file=y", "copied/folder", "copied/folder/in", "copied/folder/in/x=x"]);
+        let failing: Vec<_> = failed.iter().map(|one| one.split(':').next().expect("is one")).collect();
+        assert_eq!(failing, ["copied/broken", "copied/out", "copied/pipe"]);
+        let (found, _) = walked(export.path(), Links::Keep, false);
+        assert_eq!(found.iter().filter(|one| one.ends_with('@')).count(), 5);
+    }
+
+    #[test]
+    fn links_of_ones_own_lead_anywhere() {
+        let (export, outside) = (export(), tempfile::tempdir().expect("a folder"));
+        std::fs::write(outside.path().join("z"), "z").expect("is written");
+        symlink(outside.path(), export.path().join("copied/out")).expect("is linked");
+        let (found, failed) = walked(export.path(), Links::Follow, true);
+        assert_eq!((found, failed), (vec!["copied".into(), "copied/out".into(), "copied/out/z=z".into()], vec![]));
+        assert_eq!(walked(export.path(), Links::Follow, false).1.len(), 1);
+    }
+
+    #[test]
+    fn links_that_lead_round_end() {
+        let export = export();
+        symlink(".", export.path().join("copied/self")).expect("is linked");
+        symlink("..", export.path().join("copied/up")).expect("is linked");
+        symlink("../beside", export.path().join("copied/there")).expect("is linked");
+        symlink("../copied", export.path().join("beside/back")).expect("is linked");
+        let (found, failed) = walked(export.path(), Links::Follow, false);
+        assert!(found.contains(&"copied/there/in/x=x".to_owned()));
+        assert!(found.len() < 10_000 && failed.iter().any(|one| one.contains("that it is in")));
+    }
+
+    #[test]
+    fn links_that_double_are_bounded() {
+        let export = export();
+        for number in 0..12 {
+            let folder = export.path().join(format!("copied/{number}"));
+            std::fs::create_dir(&folder).expect("is made");
+            for name in ["a", "b"] {
+                symlink(format!("../{}", number + 1), folder.join(name)).expect("is linked");
+            }
+        }
+        let (found, failed) = walked(export.path(), Links::Follow, false);
+        assert!(
+            found.len() <= 12 * 512 && failed.iter().any(|one| one.contains("links lead to it")),
+            "{}",
+            found.len()
+        );
+    }
 }
