@@ -96,6 +96,18 @@ _COLLECTIVES = {
     "allreduce": Figure("allreduce of 8 B, 2 ranks", reach=1.2),
     "long_allreduce": Figure("allreduce of 1 MB, 2 ranks", reach=1.2),
 }
+_ONE_SIDED = {
+    "put": Figure("put of 8 B", reach=1.1),
+    "long_put": Figure("put of 1 MB", reach=1.1),
+    "get": Figure("get of 8 B", reach=1.1),
+    "long_get": Figure("get of 1 MB", reach=1.1),
+    "accumulate": Figure("accumulate of 8 B", reach=1.1),
+    "long_accumulate": Figure("accumulate of 1 MB", reach=1.1),
+    "fetch_and_op": Figure("fetch-and-op of 8 B", reach=1.1),
+    "compare_and_swap": Figure("compare-and-swap of 8 B", reach=1.1),
+    "lock": Figure("lock and unlock of a window", reach=1.1),
+    "fence": Figure("fence, 2 ranks", reach=1.1),
+}
 _STREAM = {
     str(64 * KB): Figure("stream of 64 KB, shared memory", "GB/s", 0.9, higher_is_better=True),
     str(MB): Figure("stream of 1 MB, shared memory", "GB/s", 0.9, higher_is_better=True),
@@ -119,6 +131,7 @@ ROWS: dict[str, Row] = {
     "arrays": _arrays("shared memory", MEMORY),
     "arrays-tcp": _arrays("TCP", TCP),
     "stream": Row("stream.c", ("SECONDS", *_STREAM), _STREAM),
+    "one-sided": Row("one_sided.c", ("SECONDS", *_ONE_SIDED), _ONE_SIDED),
     "collectives": Row("collectives.c", ("SECONDS", *_COLLECTIVES), _COLLECTIVES),
     "crowded": _barrier("barrier, 4 ranks", 40, 0),
     "crowded-busy": _barrier("barrier, 4 ranks, beside two busy processes", 200, 2),

@@ -80,6 +80,15 @@ def test_collective_operations_of_several_numbers_of_ranks(tmp_path: Path) -> No
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
 
 
+def test_windows_lose_nothing_in_shared_memory_and_by_message(tmp_path: Path) -> None:
+    program = tmp_path / "windows"
+    compile_program(PROGRAMS / "windows.c", program, *STRICT)
+    apart = [*PHALANX, "mpirun", "-n", "2", "--transport", "sockets"]
+    for command in ([], *([*PHALANX, "mpirun", "-n", str(ranks)] for ranks in (2, 4)), apart):
+        done = run([*command, str(program)])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+
 def test_errors_of_requests_go_to_the_handlers_of_their_objects(tmp_path: Path) -> None:
     program = tmp_path / "requests"
     compile_program(PROGRAMS / "requests.c", program, *STRICT)

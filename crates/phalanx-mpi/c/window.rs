@@ -7,8 +7,8 @@ use phalanx_mpi::collective::Call;
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::tasks::block_on;
-use phalanx_mpi::window::{self, Part, Unit, Window};
+use phalanx_mpi::tasks::block_on_quick;
+use phalanx_mpi::window::{self, Part, Unit, Window, quick};
 use phalanx_mpi::world::world;
 use phalanx_mpi::{attribute, errhandler, error, group, info};
 use std::ffi::{c_int, c_void};
@@ -49,8 +49,9 @@ pub fn attribute(win: MPI_Win, keyval: i32) -> Result<Option<usize>> {
 }
 
 /// Waits for what a window does.
+#[inline]
 pub fn done<T>(work: impl Future<Output = error::Result<T>>) -> Result<T> {
-    Ok(block_on(world()?, work)?)
+    Ok(block_on_quick(world()?, work)?)
 }
 
 fn operation(comm: MPI_Comm) -> Result<Call> {
@@ -207,7 +208,10 @@ mpi! {
     }
 
     fn MPI_Win_flush(rank: c_int, win: MPI_Win) on win {
-        done(find(win)?.flush(abi::RANK.from_c(rank)))?;
+        let rank = abi::RANK.from_c(rank);
+        if !quick::flush(rank, win.id()) {
+            done(find(win)?.flush(rank))?;
+        }
     }
 
     fn MPI_Win_flush_all(win: MPI_Win) on win {
@@ -215,7 +219,10 @@ mpi! {
     }
 
     fn MPI_Win_flush_local(rank: c_int, win: MPI_Win) on win {
-        done(find(win)?.flush(abi::RANK.from_c(rank)))?;
+        let rank = abi::RANK.from_c(rank);
+        if !quick::flush(rank, win.id()) {
+            done(find(win)?.flush(rank))?;
+        }
     }
 
     fn MPI_Win_flush_local_all(win: MPI_Win) on win {

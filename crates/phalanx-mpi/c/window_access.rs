@@ -2,7 +2,7 @@
 
 use super::argument::{MPI_Aint, Number, Out, count};
 use super::call::Result;
-use super::message::buffer;
+use super::message::{buffer, passed};
 use super::window::{done, find};
 use crate::abi::{self, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
 use phalanx_mpi::constants::MPI_NO_OP;
@@ -10,6 +10,7 @@ use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::error::Class;
 use phalanx_mpi::point::Buffer;
 use phalanx_mpi::request::Request;
+use phalanx_mpi::window::quick::{self, Spot};
 use phalanx_mpi::window::{End, Place, active};
 use phalanx_mpi::world::world;
 use std::ffi::{c_int, c_void};
@@ -30,6 +31,13 @@ fn one(start: *const c_void, datatype: MPI_Datatype) -> Result<Buffer> {
     buffer(start, 1 as c_int, datatype)
 }
 
+/// The same, of which nothing is looked at yet.
+#[inline]
+fn spot(rank: c_int, displacement: MPI_Aint, elements: impl Number, datatype: MPI_Datatype) -> Spot {
+    let (rank, datatype) = (abi::RANK.from_c(rank), datatype.id());
+    Spot { rank, displacement: displacement.wide(), count: elements.wide(), datatype }
+}
+
 fn check_predefined(datatype: MPI_Datatype) -> Result {
     match Datatype::of(datatype.id())?.predefined() {
         Some(_) => Ok(()),
@@ -47,6 +55,10 @@ mpi! {
         origin_addr: *const c_void, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int,
         target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win,
     ) on win {
+        let quick = spot(target_rank, target_disp, target_count, target_datatype);
+        if quick::put(passed(origin_addr, origin_count, origin_datatype), quick, win.id()) {
+            return Ok(());
+        }
         let place = place(target_rank, target_disp, target_count, target_datatype)?;
         done(find(win)?.put(&buffer(origin_addr, origin_count, origin_datatype)?, &place, None))?;
     }
@@ -66,6 +78,10 @@ mpi! {
         origin_addr: *mut c_void, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int,
         target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win,
     ) on win {
+        let quick = spot(target_rank, target_disp, target_count, target_datatype);
+        if quick::get(passed(origin_addr, origin_count, origin_datatype), quick, win.id()) {
+            return Ok(());
+        }
         let place = place(target_rank, target_disp, target_count, target_datatype)?;
         done(find(win)?.get(&buffer(origin_addr, origin_count, origin_datatype)?, &place, None))?;
     }
@@ -85,6 +101,10 @@ mpi! {
         origin_addr: *const c_void, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int,
         target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
     ) on win {
+        let quick = spot(target_rank, target_disp, target_count, target_datatype);
+        if quick::accumulate(passed(origin_addr, origin_count, origin_datatype), None, quick, op.id(), win.id()) {
+            return Ok(());
+        }
         let place = place(target_rank, target_disp, target_count, target_datatype)?;
         let origin = origin(origin_addr, origin_count, origin_datatype, op)?;
         done(find(win)?.accumulate(origin.as_ref(), None, &place, op.id(), None))?;
@@ -128,6 +148,10 @@ mpi! {
         origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype, target_rank: c_int,
         target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win,
     ) on win {
+        let (quick, result) = (spot(target_rank, target_disp, 1 as c_int, datatype), Some(result_addr.cast()));
+        if quick::accumulate(passed(origin_addr, 1 as c_int, datatype), result, quick, op.id(), win.id()) {
+            return Ok(());
+        }
         check_predefined(datatype)?;
         let place = place(target_rank, target_disp, 1 as c_int, datatype)?;
         let (origin, result) = (origin(origin_addr, 1 as c_int, datatype, op)?, one(result_addr, datatype)?);
@@ -138,6 +162,11 @@ mpi! {
         origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
         target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win,
     ) on win {
+        let quick = spot(target_rank, target_disp, 1 as c_int, datatype);
+        let element = |start| passed(start, 1 as c_int, datatype);
+        if quick::compare_and_swap(element(origin_addr), element(compare_addr), element(result_addr), quick, win.id()) {
+            return Ok(());
+        }
         let place = place(target_rank, target_disp, 1 as c_int, datatype)?;
         let (new, compared) = (one(origin_addr, datatype)?, one(compare_addr, datatype)?);
         done(find(win)?.compare_and_swap(&new, &compared, &one(result_addr, datatype)?, &place))?;

@@ -106,9 +106,15 @@ impl<T> Table<T> {
     }
 
     fn index(&self, handle: u32) -> Option<usize> {
-        let number = handle.checked_sub(FIRST)?;
-        (number % KINDS == self.kind).then_some((number / KINDS) as usize)
+        place_of(handle, self.kind)
     }
+}
+
+/// The place of a handle among those of its kind; None for one of another kind.
+#[inline]
+pub(crate) fn place_of(handle: u32, kind: u32) -> Option<usize> {
+    let number = handle.checked_sub(FIRST)?;
+    (number % KINDS == kind).then_some((number / KINDS) as usize)
 }
 
 #[cfg(test)]

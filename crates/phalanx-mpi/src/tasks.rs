@@ -114,6 +114,16 @@ fn poll_all(world: &World) {
     }
 }
 
+/// Does the work here and now, which may need nothing but the first look at it.
+#[inline]
+pub fn block_on_quick<T>(world: &World, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => block_on(world, work),
+    }
+}
+
 /// Does the work here and now.
 pub fn block_on<T>(world: &World, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);

@@ -1,6 +1,7 @@
 //! Making windows and ending them (MPI 5.0, 12.2).
 
 use super::memory::{self, Memory, Spacing};
+use super::quick::Open;
 use super::state::State;
 use super::{Flavor, Part, Shown, Window, lock};
 use crate::collective::{Call, barrier, everyone};
@@ -105,6 +106,7 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
         world,
         flavor,
         state: Mutex::new(State::new(comm.size())),
+        open: Open::new(comm.size()),
         parts,
         memory,
         calls: AtomicU32::new(0),

@@ -124,6 +124,15 @@ impl Elements<'_> {
         packed
     }
 
+    /// Whether they have these bytes.
+    pub fn are(&self, expected: &[u8]) -> bool {
+        match self.run {
+            // SAFETY: as in `put`.
+            Some(run) => unsafe { std::slice::from_raw_parts(run, self.bytes) == expected },
+            None => self.bytes() == expected,
+        }
+    }
+
     /// Combines data with them.
     pub fn accumulate(&self, op: &Op, data: &[u8]) -> Result<()> {
         // SAFETY: as in `put`.
@@ -135,12 +144,15 @@ impl Elements<'_> {
 ///
 /// # Safety
 /// `from` may be read and `to` be written for `length` bytes.
-unsafe fn copy_any(from: *const u8, to: *mut u8, length: usize) {
+#[inline]
+pub(super) unsafe fn copy_any(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: the caller's promise; they do not overlap where that matters.
     unsafe {
-        match from.addr().abs_diff(to.addr()) < length {
-            true => std::ptr::copy(from, to, length),
-            false => copy(from, to, length),
+        match length {
+            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()), // without a call
+            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+            _ if from.addr().abs_diff(to.addr()) < length => std::ptr::copy(from, to, length),
+            _ => copy(from, to, length),
         }
     }
 }

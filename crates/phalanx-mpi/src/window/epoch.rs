@@ -2,6 +2,7 @@
 
 use super::desk::{Lock, MOST_LOCKERS};
 use super::memory::Mapping;
+use super::state::Epochs;
 use super::word::Word;
 use super::{Window, lock};
 use crate::collective::{Call, barrier};
@@ -10,6 +11,7 @@ use crate::error::{Class, Result, fail};
 use crate::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 impl Window {
@@ -25,8 +27,13 @@ impl Window {
         }
         let settled = self.settle(None).await;
         let met = barrier(&call).await;
-        lock(&self.state).epochs.fenced = assert & MPI_MODE_NOSUCCEED == 0;
+        self.set_fenced(&mut lock(&self.state).epochs, assert & MPI_MODE_NOSUCCEED == 0);
         settled.and(met)
+    }
+
+    fn set_fenced(&self, epochs: &mut Epochs, fenced: bool) {
+        epochs.fenced = fenced;
+        self.open.fenced.store(fenced, Ordering::Relaxed);
     }
 
     /// MPI_Win_post: the processes of the group may begin.
@@ -83,7 +90,7 @@ impl Window {
         if epochs.is_locking() || epochs.started.is_some() {
             return fail(Class::RmaSync, "MPI_Win_start inside an epoch of MPI_Win_lock or MPI_Win_start");
         }
-        epochs.fenced = false;
+        self.set_fenced(epochs, false);
         epochs.started = Some(ranks.into_iter().map(|rank| (rank, false)).collect::<BTreeMap<_, _>>());
         Ok(())
     }
@@ -155,7 +162,7 @@ impl Window {
             if epochs.is_passive(target) || epochs.started.is_some() {
                 return fail(Class::RmaSync, format!("rank {target} is locked, or MPI_Win_start was called"));
             }
-            epochs.fenced = false;
+            self.set_fenced(epochs, false);
             epochs.locked.insert(target);
         }
         let granted = match self.shared_lock(target) {
@@ -168,6 +175,7 @@ impl Window {
         if granted.is_err() {
             lock(&self.state).epochs.locked.remove(&target);
         }
+        self.open.locked[target].store(granted.is_ok(), Ordering::Relaxed);
         granted
     }
 
@@ -235,6 +243,7 @@ impl Window {
         if !lock(&self.state).epochs.locked.contains(&target) {
             return fail(Class::RmaSync, format!("rank {target} was not locked by MPI_Win_lock"));
         }
+        self.open.locked[target].store(false, Ordering::Relaxed);
         let settled = self.settle(Some(target)).await;
         lock(&self.state).epochs.locked.remove(&target);
         settled.and(self.give_back(target))
@@ -247,7 +256,7 @@ impl Window {
             if epochs.is_locking() || epochs.started.is_some() {
                 return fail(Class::RmaSync, "MPI_Win_lock_all inside an epoch of MPI_Win_lock or MPI_Win_start");
             }
-            epochs.fenced = false;
+            self.set_fenced(epochs, false);
             epochs.locked_all = true;
         }
         let (mut granted, size) = (Ok(()), self.comm.size());
@@ -260,6 +269,7 @@ impl Window {
                 None => self.hear_grant(target).await,
             });
         }
+        self.open.all.store(true, Ordering::Relaxed);
         granted // the others are locked, and MPI_Win_unlock_all ends that
     }
 
@@ -268,6 +278,7 @@ impl Window {
         if !lock(&self.state).epochs.locked_all {
             return fail(Class::RmaSync, "MPI_Win_lock_all was not called");
         }
+        self.open.all.store(false, Ordering::Relaxed);
         let settled = self.settle(None).await;
         lock(&self.state).epochs.locked_all = false;
         let mut told = Ok(());
@@ -280,11 +291,18 @@ impl Window {
     /// MPI_Win_flush, and MPI_Win_flush_local, which may be the same: this process's operations on the target are done.
     pub async fn flush(&self, rank: i32) -> Result<()> {
         let Some(target) = self.rank(rank)? else { return Ok(()) };
-        if !lock(&self.state).epochs.is_passive(target) {
-            return fail(Class::RmaSync, format!("rank {target} is not locked"));
-        }
         self.order_direct();
-        self.settle(Some(target)).await
+        let settled = {
+            let mut state = lock(&self.state);
+            if !state.epochs.is_passive(target) {
+                return fail(Class::RmaSync, format!("rank {target} is not locked"));
+            }
+            state.settle(Some(target))
+        };
+        match settled {
+            Poll::Ready(settled) => settled,
+            Poll::Pending => self.settle(Some(target)).await,
+        }
     }
 
     /// MPI_Win_flush_all.

@@ -67,10 +67,10 @@ impl Mapping {
         self.members == self.numbers.len()
     }
 
-    /// The number of a rank's desk; None for a rank that has not mapped it.
+    /// The number of a rank's desk; None for one that has not mapped it, or that there is not.
     #[inline]
     pub fn number(&self, rank: usize) -> Option<u32> {
-        self.numbers[rank]
+        *self.numbers.get(rank)?
     }
 
     /// A rank's desk, likewise.

@@ -13,6 +13,7 @@ mod direct;
 mod epoch;
 mod memory;
 mod origin;
+pub mod quick;
 mod runs;
 mod state;
 mod target;
@@ -81,6 +82,8 @@ pub struct Window {
     parts: Vec<Part>,
     state: Mutex<State>,
     memory: Memory,
+    /// What `state` allows in mapped memory.
+    open: quick::Open,
     /// Of operations that needed no message.
     calls: AtomicU32,
     pub shown: Shown,
@@ -109,12 +112,15 @@ impl Window {
 
     /// A handle for it.
     pub fn put_handle(self: Arc<Window>) -> Result<u32> {
-        MADE.put(self).ok_or_else(|| Error::new(Class::NoMem, "too many windows"))
+        let window = Arc::as_ptr(&self);
+        let handle = MADE.put(self).ok_or_else(|| Error::new(Class::NoMem, "too many windows"))?;
+        quick::show(handle, window);
+        Ok(handle)
     }
 
     /// Ends the handle of a window that is closed.
     pub fn forget(handle: u32) {
-        MADE.take(handle);
+        quick::forget(handle);
     }
 
     /// This process's part.

@@ -1,6 +1,7 @@
 //! Operations on the memory of others, at the process that calls them (MPI 5.0, 12.3).
 
 use super::runs::{Reach, pieces};
+use super::state::State;
 use super::word::{Act, Word};
 use super::{Window, lock};
 use crate::constants::MPI_NO_OP;
@@ -147,14 +148,16 @@ impl Window {
             return fail(Class::Type, "datatype is no integer, logical or byte");
         }
         let bytes = capacity(place)?;
-        let (compared, new) = (bytes_of(compared), bytes_of(new));
+        let (compared, new) = (compared.outgoing(), new.outgoing());
+        // SAFETY: the caller of the operation lends the memory.
+        let (compared, new) = unsafe { (compared.bytes(), new.bytes()) };
         let Some(target) = self.enter(place, bytes, &None).await? else { return Ok(()) };
         if self.reaches(target)? {
             let elements = self.elements(target, place, bytes)?;
             let guard = self.guard(target)?;
             elements.get(result);
-            if elements.bytes() == compared {
-                elements.put(&new);
+            if elements.are(compared) {
+                elements.put(new);
             }
             drop(guard);
             self.conclude(None);
@@ -245,17 +248,19 @@ impl Window {
 
     /// Waits until the operations on a target, or on all, are done; fails if one of them has failed.
     pub(super) async fn settle(&self, target: Option<usize>) -> Result<()> {
-        poll_fn(|_| self.settle_now(target)).await
+        poll_fn(|_| lock(&self.state).settle(target)).await
     }
+}
 
-    fn settle_now(&self, target: Option<usize>) -> Poll<Result<()>> {
-        let mut state = lock(&self.state);
-        let idle = |rank: usize| state.pending[rank] == 0;
-        if !target.map_or_else(|| (0..state.pending.len()).all(idle), idle) {
+impl State {
+    /// Whether the operations on a target, or on all, are done; fails if one of them has failed.
+    pub(super) fn settle(&mut self, target: Option<usize>) -> Poll<Result<()>> {
+        let idle = |rank: usize| self.pending[rank] == 0;
+        if !target.map_or_else(|| (0..self.pending.len()).all(idle), idle) {
             return Poll::Pending;
         }
         let mut first = Ok(());
-        state.failures.retain(|(rank, error)| {
+        self.failures.retain(|(rank, error)| {
             let told = target.is_none_or(|target| target == *rank);
             if told && first.is_ok() {
                 first = Err(error.clone());
@@ -278,12 +283,6 @@ pub fn active(world: &World, end: Arc<End>) -> Active {
             None => Poll::Pending,
         }),
     ))
-}
-
-fn bytes_of(buffer: &Buffer) -> Vec<u8> {
-    let data = buffer.outgoing();
-    // SAFETY: the caller of the operation lends the memory.
-    unsafe { data.bytes() }.to_vec()
 }
 
 fn capacity(place: &Place) -> Result<usize> {

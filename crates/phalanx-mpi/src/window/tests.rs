@@ -1,5 +1,6 @@
 //! Windows of several processes in one thread.
 
+use super::quick::{self, Spot};
 use super::runs::{Reach, Runs, total};
 use super::word::{Act, Word};
 use super::{Part, Place, Unit, Window, allocate, allocate_shared, create, create_dynamic, lock};
@@ -12,6 +13,7 @@ use crate::error::Class;
 use crate::group::Group;
 use crate::info::Info;
 use crate::point::Buffer;
+use crate::quick::Passed;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -241,6 +243,53 @@ fn what_is_done_in_shared_memory_is_done_at_once() {
             if rank == 1 { [5, 6, 6, 7, 7, 8, 5, 6, 7, 1, 1, 9] } else { [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 9] };
         assert_eq!(own(&window), expected);
         window.close().await.expect("it ends");
+    });
+}
+
+fn passed(values: &mut [i32]) -> Passed {
+    Passed { start: values.as_mut_ptr().cast(), count: values.len() as i64, datatype: MPI_INT }
+}
+
+/// Calls on their shortest way do what the others do, or nothing.
+#[test]
+fn quick_calls_do_only_what_is_allowed() {
+    Ranks::new(2).all(async |call| {
+        let (rank, other) = (call.rank(), 1 - call.rank() as i32);
+        let window = allocated(call, 4, 5).await;
+        let all = Call::new(window.world, window.comm.clone());
+        let handle = window.clone().put_handle().expect("room");
+        let spot = |displacement, count| Spot { rank: other, displacement, count, datatype: MPI_INT };
+        let (mut one, mut old) = ([rank as i32 + 1], [0]);
+        let (origin, result) = (passed(&mut one), passed(&mut old));
+        let add = |spot, window| quick::accumulate(origin, Some(result.start), spot, MPI_SUM, window);
+        assert!(!quick::put(origin, spot(0, 1), handle) && !quick::flush(other, handle), "no epoch");
+        window.fence(0).await.expect("a fence");
+        assert!(quick::put(origin, spot(0, 1), handle) && !quick::flush(other, handle));
+        window.fence(MPI_MODE_NOSUCCEED).await.expect("a fence");
+        assert!(!quick::put(origin, spot(0, 1), handle));
+        window.lock(false, other).await.expect("a lock");
+        assert!(quick::get(result, spot(0, 1), handle) && old == one);
+        for wrong in [spot(-1, 1), spot(4, 1), spot(i64::MAX, 1), spot(0, 2), Spot { rank: 2, ..spot(0, 1) }] {
+            assert!(!quick::put(origin, wrong, handle) && !quick::get(result, wrong, handle) && !add(wrong, handle));
+        }
+        assert!(!quick::put(origin, Spot { rank: rank as i32, ..spot(0, 1) }, handle), "it is not locked");
+        assert!(add(spot(1, 1), handle) && old == [5]);
+        assert!(quick::accumulate(origin, None, spot(2, 1), MPI_REPLACE, handle));
+        assert!(!quick::accumulate(origin, None, spot(2, 1), MPI_MINLOC, handle), "it is for pairs");
+        let (mut new, mut expected) = ([9], [5]);
+        let (new, expected) = (passed(&mut new), passed(&mut expected));
+        let swap = |spot| quick::compare_and_swap(new, expected, result, spot, handle);
+        assert!(swap(spot(3, 1)) && old == [5]);
+        assert!(swap(spot(3, 1)) && old == [9]);
+        assert!(!swap(Spot { datatype: MPI_FLOAT, ..spot(3, 1) }), "it is no integer");
+        assert!(quick::flush(other, handle));
+        window.unlock(other).await.expect("locked");
+        assert!(!quick::flush(other, handle));
+        barrier(&all).await.expect("all are done");
+        assert_eq!(own(&window), [other + 1, 5 + other + 1, other + 1, 9]);
+        window.close().await.expect("it ends");
+        Window::forget(handle);
+        assert!(!quick::put(origin, spot(0, 1), handle) && Window::of(handle).is_err());
     });
 }
 
