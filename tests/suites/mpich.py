@@ -77,9 +77,9 @@ def build(name: str, folder: str) -> None:
     top = BUILDS / name
     if (top / folder / "built").exists():
         return
+    (top / "bin").mkdir(parents=True, exist_ok=True)
     with (BUILDS.parent / f"mpich-{name}.log").open("a") as log:
         if not (top / "configured").exists():
-            (top / "bin").mkdir(parents=True, exist_ok=True)
             compiler = top / "bin" / "mpicc"
             phalanx = Path(sys.executable).with_name("phalanx")
             compiler.write_text(f'#!/bin/sh\nexec {f"{phalanx} mpicc" if name == "phalanx" else DEBIAN} "$@"\n')
