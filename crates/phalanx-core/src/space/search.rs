@@ -286,7 +286,7 @@ impl Space {
         }
     }
 
-    /// Adds to a count. Whether it is done. Who counts tuples has read them.
+    /// Adds to a count, and returns whether the count is complete. Counted tuples are noted as read.
     fn step_of_count(
         &mut self,
         question: &Question,

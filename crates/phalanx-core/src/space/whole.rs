@@ -20,8 +20,8 @@ pub struct Whole {
 }
 
 impl Space {
-    /// Tuples that all may see, behind a place, and where the next page begins, if there may be one. What comes meanwhile may be on
-    /// a page or not; what stays all the time is on one.
+    /// A page of the committed tuples after a place, and where the next page begins, if there may be one. A tuple that stays while all
+    /// pages are read is on one of them; a tuple that is put meanwhile may be on none.
     pub fn browse(
         &mut self,
         now: Duration,

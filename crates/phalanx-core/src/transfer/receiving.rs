@@ -156,7 +156,7 @@ impl Receiving {
         Some(There { entry, ranges })
     }
 
-    /// The same of a file that has an older version, where it may be compared with that. Until [`Receiving::on_compared`].
+    /// As [`Receiving::on_there`], for a file that is compared with its older version until [`Receiving::on_compared`].
     pub fn on_older(&mut self, entry: u32, there: &Ranges) -> (Option<There>, bool) {
         let size = self.slots.get(entry as usize).map_or(0, |slot| slot.size);
         let told = self.on_there(entry, &Compared::told(there, size));
@@ -179,7 +179,7 @@ impl Receiving {
         self.older.on_chunks(entry, chunks)
     }
 
-    /// These bytes of an entry were taken from its older version; what of them is told to the other end.
+    /// Notes bytes that an entry took from its older version, and returns the ranges that the other end is told of.
     pub fn on_same(&mut self, entry: u32, found: &Ranges) -> Ranges {
         let slot = self.slots.get(entry as usize).filter(|slot| slot.state == State::Compared);
         let Some(slot) = slot else { return Ranges::default() };
@@ -193,7 +193,7 @@ impl Receiving {
         told
     }
 
-    /// What is missing of an entry may come. False: it does not go on.
+    /// The entry is compared: its missing bytes may come from now on. False: the entry has ended.
     pub fn on_compared(&mut self, entry: u32) -> bool {
         let slot = self.slots.get_mut(entry as usize).filter(|slot| slot.state == State::Compared);
         slot.map(|slot| slot.state = State::Coming).is_some()

@@ -27,7 +27,7 @@ pub fn is_comparable(size: u64) -> bool {
 pub struct Asked {
     /// The other end asked for their chunks, which are not told yet.
     waiting: VecDeque<u32>,
-    /// What is there of those that it has not compared to the end.
+    /// The ranges found so far, of entries that the other end still compares.
     open: HashMap<u32, Open>,
     /// How many chunks were told of those that are not whole.
     told: HashMap<u32, u32>,
@@ -66,7 +66,8 @@ impl Asked {
         self.told.get_mut(&entry).map(|told| *told += chunks).is_some()
     }
 
-    /// These bytes were in the older version; how many of them are news. An error where nobody asked, or told.
+    /// Notes ranges that the older version had, and returns how many of their bytes were not known. Fails for an entry whose chunks were
+    /// not asked for, or not told.
     pub fn on_same(&mut self, entry: u32, ranges: &[(u64, u64)]) -> Result<u64, WireError> {
         let was_told = self.told.contains_key(&entry);
         let open = self.open.get_mut(&entry).filter(|_| was_told).ok_or(WireError::UnexpectedAnswer)?;
@@ -83,7 +84,7 @@ impl Asked {
         Ok(open.there.bytes() - before)
     }
 
-    /// The other end has compared an entry; what is missing of it.
+    /// The other end has compared an entry: returns the ranges that are missing.
     pub fn on_ended(&mut self, entry: u32) -> Vec<(u64, u64)> {
         self.open.remove(&entry).map(|open| open.there.missing(open.size)).unwrap_or_default()
     }
