@@ -11,7 +11,7 @@ use crate::control::{Pulse, tell};
 use crate::remote::printable;
 use phalanx_core::level::{Level, LevelSet, Mark};
 use phalanx_core::wire::decode;
-use phalanx_core::wire::transfer::{Carriage, Carried, Direction, Message, Request, Target, Totals, Trouble};
+use phalanx_core::wire::transfer::{Carriage, Carried, Direction, Message, Target, Totals, Trouble};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::Role;
@@ -49,28 +49,9 @@ pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> R
     let level = least(job, &sends, &receives)?;
     let levels = taken(job, level, &sends, &receives);
     let name = to_bytes(&asked(from).map_err(|error| CopyError::Refused(error.to_string()))?);
+    let whole_file = job.whole_file.unwrap_or(sends.at.ip() == receives.at.ip());
     let request = |direction, target: &Target| {
-        let target = target.clone();
-        let threads = job.threads.unwrap_or(0);
-        let filter = job.filter.clone();
-        let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
-        let name = name.clone();
-        let whole_file = job.whole_file.unwrap_or(sends.at.ip() == receives.at.ip());
-        Request {
-            direction,
-            target,
-            level,
-            checked,
-            anew,
-            whole_file,
-            threads,
-            filter,
-            limit,
-            share,
-            fresh,
-            copy,
-            name,
-        }
+        job.request(direction, target.clone(), job.filter.clone(), level, whole_file, name.clone())
     };
     let (get, put) = (request(Direction::Get, from), request(Direction::Put, &job.there));
     let expect = Message::Expect { request: put, levels, name, certificate: sends.certificate.clone() };

@@ -9,7 +9,7 @@ use super::job::{CopyError, Here, Job, Report, Shared, asked};
 use super::sink::Sink;
 use super::source::Source;
 use super::system::{about, to_bytes};
-use phalanx_core::wire::transfer::{Direction, Filter, Message, Request};
+use phalanx_core::wire::transfer::{Direction, Filter, Message};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
@@ -116,26 +116,11 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let common = Arc::new(Common::new(called.link.clone(), true));
     let whole_file = job.whole_file.unwrap_or(called.is_here);
     let end = Arc::new(open_here(job, whole_file, common).map_err(refused)?);
-    let (direction, target, threads) = (job.direction, job.there.clone(), job.threads.unwrap_or(0));
     let links = job.filter.links; // the end that makes them decides too
-    let filter = if direction == Direction::Get { job.filter.clone() } else { Filter { links, ..Filter::default() } };
-    let Job { checked, anew, limit, share, fresh, copy, .. } = *job;
+    let filter =
+        if job.direction == Direction::Get { job.filter.clone() } else { Filter { links, ..Filter::default() } };
     let name = name_here(&job.here).map_err(refused)?;
-    let request = Request {
-        direction,
-        target,
-        level,
-        checked,
-        anew,
-        whole_file,
-        threads,
-        filter,
-        limit,
-        share,
-        fresh,
-        copy,
-        name,
-    };
+    let request = job.request(job.direction, job.there.clone(), filter, level, whole_file, name);
     let Message::Begun { token } = called.ask(&Message::Begin(request))? else { return Err(called.nonsense()) };
     shared.set_end(&end);
     let protection = Protection { level, checked: job.checked };

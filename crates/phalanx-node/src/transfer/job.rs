@@ -4,7 +4,7 @@ use super::end::End;
 use super::ending::Failure;
 use super::system::from_bytes;
 use phalanx_core::level::{Level, Policy};
-use phalanx_core::wire::transfer::{Direction, Filter, Share, Target, Totals};
+use phalanx_core::wire::transfer::{Direction, Filter, Request, Share, Target, Totals};
 use phalanx_net::address::Address;
 use phalanx_net::identity::Member;
 use phalanx_net::link::Link;
@@ -61,6 +61,37 @@ pub struct Job {
     pub fresh: bool,
     /// Of the copy and its shares, by which an executor tells it from another to the same place.
     pub copy: [u8; 16],
+}
+
+impl Job {
+    /// What an executor is asked for. `target` is at that executor; `name`: what the copy is called in a folder.
+    pub(super) fn request(
+        &self,
+        direction: Direction,
+        target: Target,
+        filter: Filter,
+        level: Level,
+        whole_file: bool,
+        name: Vec<u8>,
+    ) -> Request {
+        let Job { checked, anew, limit, share, fresh, copy, .. } = *self;
+        let threads = self.threads.unwrap_or(0);
+        Request {
+            direction,
+            target,
+            level,
+            checked,
+            anew,
+            whole_file,
+            threads,
+            filter,
+            limit,
+            share,
+            fresh,
+            copy,
+            name,
+        }
+    }
 }
 
 /// Why nothing, or not everything, was tried.
