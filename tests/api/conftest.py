@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -107,6 +108,21 @@ class Servers:
         self.running[name] = Process(command, title=f"server {name}", files=files, cwd=self.folder, env=env)
         self.running[name].line("listening on ", timeout=60)
         return self.address(name)
+
+    def freeze(self, name: str) -> None:
+        """Returns when none of its threads runs any more."""
+        server = self.running[name]
+        server.signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{server.pid}/task")
+
+        def stopped() -> bool:
+            stats = (stat.read_text() for stat in tasks.glob("*/stat"))
+            return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+        until(stopped, timeout=60, what=f"the end of what {name} does")
+
+    def thaw(self, name: str) -> None:
+        self.running[name].signal(signal.SIGCONT)
 
 
 @pytest.fixture

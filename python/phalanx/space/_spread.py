@@ -164,16 +164,17 @@ class Spread:
     def _get(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
         """Asks the likeliest alone first, where that is clear; and then the others, or all if it cannot be asked."""
         others = members
+        bound = request.take and request.transaction is not None
         if self._success.is_clear(request.template, members):
             first, *others = members
             try:
-                found = self._get_at(first, request, GRACE)
+                found = self._get_at(first, request, ANSWER if bound else GRACE)
             except SpaceError:
                 others = members
             else:
                 if found is not None:
                     return found
-        if request.take and request.transaction is not None:
+        if bound:
             return self._take_in_turn(request, others)
         found_at = self._ask(request, others, ctrl_c)
         return found_at and found_at[1]
@@ -187,7 +188,7 @@ class Spread:
     def _get_from(self, at: int, request: Request, patience: float) -> Fields | None:
         """Raises SpaceLostError where the member has not answered after so many seconds."""
         template, take, select, where, transaction, _ = request
-        member, inside = self._members[at], self._part(transaction, at)
+        member, inside = self._members[at], self._part(transaction, at, patience)
         if isinstance(member, RemoteSpace):  # others are of this process, or look for another server by themselves
             return member.get(template, take, select, where, inside, patience)
         return member.get(template, take, select, where, inside)
@@ -195,16 +196,21 @@ class Spread:
     def _take_in_turn(self, request: Request, members: list[int]) -> Fields | None:
         """What was taken in a transaction is given back by nothing but its end. So nobody is asked who may not be
         needed."""
-        away = None
+        patience = min(ANSWER, request.timeout + GRACE) if request.timeout else ANSWER
+        away, failure, until = 0, None, deadline(patience)
         for at in members:
             try:
-                found = self._get_at(at, request)
-            except SpaceError:
-                away = at
+                found = self._get_at(at, request, patience)
+            except SpaceError as error:
+                away, failure = at, error
             else:
                 if found is not None:
                     return found
-        return None if away is None else self._get_at(away, request)
+        if failure is None:
+            return None
+        if left(until) == 0:
+            raise failure
+        return self._get_at(away, request, patience)  # it may have come back meanwhile
 
     def wait(
         self,
@@ -223,7 +229,8 @@ class Spread:
             (at,) = members
             if timeout == 0:
                 return self._get_from(at, Request(template, take, select, where, transaction, timeout), ANSWER)
-            return self._members[at].wait(template, take, select, where, self._part(transaction, at), timeout)
+            patience = ANSWER if timeout is None else min(ANSWER, timeout + GRACE)
+            return self._members[at].wait(template, take, select, where, self._part(transaction, at, patience), timeout)
         with Uninterrupted() as ctrl_c:
             return self._wait(Request(template, take, select, where, transaction, timeout), members, ctrl_c)
 
@@ -281,8 +288,10 @@ class Spread:
         template, take, select, where, transaction, timeout = request
 
         def ask(at: int, done: Callable[[Outcome], None]) -> tuple[Engine, int]:
-            member = self._members[at]
-            return member, member.begin_wait(template, take, select, where, self._part(transaction, at), timeout, done)
+            member, inside = self._members[at], self._part(transaction, at, ANSWER)
+            if isinstance(member, RemoteSpace) and timeout == 0:
+                return member, member.begin_wait(template, take, select, where, inside, timeout, done, ANSWER)
+            return member, member.begin_wait(template, take, select, where, inside, timeout, done)
 
         self._visit(asking.begin(members, ask))
 
@@ -376,10 +385,13 @@ class Spread:
             inner: Cursor | None = tuple(place) if member == at and place else None
             while len(found) < limit:
                 self._visit(1)
+                rest = limit - len(found)
                 try:
-                    page, inner = self._members[member].get_many(
-                        template, take, select, where, self._part(transaction, member), limit - len(found), inner
-                    )
+                    engine, inside = self._members[member], self._part(transaction, member, ANSWER)
+                    if isinstance(engine, RemoteSpace):
+                        page, inner = engine.get_many(template, take, select, where, inside, rest, inner, ANSWER)
+                    else:
+                        page, inner = engine.get_many(template, take, select, where, inside, rest, inner)
                 except SpaceError:
                     away = member + 1
                     break
@@ -392,8 +404,13 @@ class Spread:
 
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
         """As :meth:`Engine.count`, over all members."""
-        members = self._placement.members(template)
-        return sum(self._members[at].count(template, where, self._part(transaction, at)) for at in members)
+        return sum(self._count_at(at, template, where, transaction) for at in self._placement.members(template))
+
+    def _count_at(self, at: int, template: Fields, where: Query | None, transaction: int | None) -> int:
+        member, inside = self._members[at], self._part(transaction, at, ANSWER)
+        if isinstance(member, RemoteSpace):
+            return member.count(template, where, inside, ANSWER)
+        return member.count(template, where, inside)
 
     # Transactions: each member takes part from the first operation on that is done there.
 
@@ -404,13 +421,18 @@ class Spread:
                 raise TransactionError("this transaction was begun before")
             self._transactions[number] = Begun(timeout, repeatable, [])
 
-    def _part(self, transaction: int | None, at: int) -> int | None:
-        """The transaction, which this member takes part in from now on."""
+    def _part(self, transaction: int | None, at: int, patience: float | None = None) -> int | None:
+        """The transaction, which this member takes part in from now on. Raises SpaceLostError where it has not answered
+        after so many seconds."""
         if transaction is not None:
             timeout, repeatable, parts = self._transaction(transaction)
             with Uninterrupted(), self._lock:
                 if at not in parts:
-                    self._members[at].begin(transaction, timeout, repeatable)
+                    member = self._members[at]
+                    if isinstance(member, RemoteSpace):
+                        member.begin(transaction, timeout, repeatable, patience)
+                    else:
+                        member.begin(transaction, timeout, repeatable)
                     parts.append(at)
         return transaction
 

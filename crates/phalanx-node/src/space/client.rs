@@ -32,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const MOST_WAITING: usize = 16 << 20;
 /// How long is read or written in turn where both are to be done.
 const TURN: Duration = Duration::from_millis(10);
+/// A space from which nothing has come for so long does not send what is waited for.
+pub const SILENT: Duration = Duration::from_secs(1);
 /// For a space to say what became of a request that is given up.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
@@ -61,6 +63,8 @@ pub struct Client {
     /// Of a durable space.
     takes: Option<Arc<Takes>>,
     pub(super) is_looked_after: AtomicBool,
+    /// How much has come, and when it was first seen to be so much.
+    heard: Mutex<(u64, Instant)>,
 }
 
 impl Client {
@@ -86,6 +90,7 @@ impl Client {
             is_slow,
             takes,
             is_looked_after,
+            heard: Mutex::new((0, Instant::now())),
         })
     }
 
@@ -180,6 +185,16 @@ impl Client {
         lock(&self.state).ended.is_some()
     }
 
+    /// For how long nothing has come, as far as somebody has looked.
+    pub fn silence(&self) -> Duration {
+        let received = self.link.counters().received.load(Ordering::Relaxed);
+        let mut heard = lock(&self.heard);
+        if heard.0 != received {
+            *heard = (received, Instant::now());
+        }
+        heard.1.elapsed()
+    }
+
     /// Whether it was made for this client.
     pub fn created(&self) -> bool {
         self.created
@@ -200,14 +215,16 @@ impl Client {
         self.begin(message, body, Slot::Waited(None))
     }
 
-    /// Sends a request whose answer goes to `done`; cancelled ones are answered too.
+    /// Sends a request whose answer goes to `done`; cancelled ones are answered too. Where no answer has come `until` then, it is
+    /// [`ClientError::Late`], and what the request takes later goes back.
     pub fn start(
         self: &Arc<Self>,
         message: impl FnOnce(RequestId) -> ToSpace,
         body: Vec<Bytes>,
+        until: Option<Instant>,
         done: Done,
     ) -> Result<RequestId, ClientError> {
-        let request = self.begin(message, body, Slot::Begun(done))?;
+        let request = self.begin(message, body, Slot::Begun(done, until))?;
         self.pump()?;
         Ok(request)
     }
@@ -268,28 +285,28 @@ impl Client {
     /// Gives up a taking or reading request that waits. What came in its place is given: it is to be acknowledged or given
     /// back. An error: nothing was taken.
     pub fn cancel(self: &Arc<Self>, request: RequestId) -> Result<Answer, ClientError> {
-        self.cancel_within(request, CANCEL_PATIENCE)
+        self.cancel_within(request, CANCEL_PATIENCE).unwrap_or(Err(SpaceError::Cancelled.into()))
     }
 
-    /// The same without waiting long for a space that is slow.
-    pub fn cancel_soon(self: &Arc<Self>, request: RequestId) -> Result<Answer, ClientError> {
+    /// The same without waiting long for a space that is slow; none: it has not said what became of it.
+    pub fn cancel_soon(self: &Arc<Self>, request: RequestId) -> Option<Result<Answer, ClientError>> {
         let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { SOON };
         self.cancel_within(request, patience)
     }
 
     /// What a space that is slow sends later is given back then.
-    fn cancel_within(self: &Arc<Self>, request: RequestId, patience: Duration) -> Result<Answer, ClientError> {
+    fn cancel_within(self: &Arc<Self>, request: RequestId, patience: Duration) -> Option<Result<Answer, ClientError>> {
         self.tell(&ToSpace::Cancel { request });
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.wait(request, PAUSE.min(left)) {
-                Some(answer) => return answer,
+                Some(answer) => return Some(answer),
                 None if left > Duration::ZERO => {}
                 None => {
                     self.is_slow.store(true, Ordering::Relaxed);
                     self.abandon(request);
-                    return Err(SpaceError::Cancelled.into());
+                    return None;
                 }
             }
         }
@@ -313,7 +330,7 @@ impl Client {
             }
             Some(Slot::Waited(_)) => {
                 state.begun += 1;
-                state.requests.insert(request, Slot::Begun(Box::new(give_back)));
+                state.requests.insert(request, Slot::Begun(Box::new(give_back), None));
                 drop(state);
                 let _ = self.pump();
             }
@@ -326,7 +343,7 @@ impl Client {
         let done = {
             let mut state = lock(&self.state);
             match state.requests.remove(&request) {
-                Some(Slot::Begun(done)) => {
+                Some(Slot::Begun(done, _)) => {
                     state.begun -= 1;
                     state.requests.insert(request, Slot::Waited(None));
                     done
@@ -340,11 +357,24 @@ impl Client {
         };
         // Whoever cancels may be an event loop, which waits for a slow space once at most.
         match self.cancel_soon(request) {
-            Err(ClientError::Space(SpaceError::Cancelled) | ClientError::Ended { .. }) => true,
-            answer => {
+            None | Some(Err(ClientError::Space(SpaceError::Cancelled) | ClientError::Ended { .. })) => true,
+            Some(answer) => {
                 done(answer);
                 false
             }
+        }
+    }
+
+    /// Gives up requests that were begun and whose time is over, where nothing comes at all.
+    fn give_up_late(self: &Arc<Self>) {
+        if self.silence() < SILENT {
+            return;
+        }
+        let late = lock(&self.state).take_late(Instant::now());
+        for (request, done) in late {
+            self.tell(&ToSpace::Cancel { request });
+            self.abandon(request);
+            done(Err(ClientError::Late { space: self.address.to_string() }));
         }
     }
 
@@ -456,7 +486,7 @@ impl Client {
         if let Some(why) = &state.ended {
             return Err(self.ended(why));
         }
-        let begun = matches!(slot, Slot::Begun(_));
+        let begun = matches!(slot, Slot::Begun(..));
         state.begun += usize::from(begun);
         state.requests.insert(request, slot);
         drop(state);
@@ -612,6 +642,7 @@ impl Client {
                 return;
             }
             if idle.is_none() {
+                client.give_up_late();
                 client.look_after();
             }
             drop(client);

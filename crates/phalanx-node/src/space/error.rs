@@ -17,6 +17,8 @@ pub enum ClientError {
          an answer is there, nobody here knows"
     )]
     Ended { space: String, why: String },
+    #[error("no answer came in time from {space}")]
+    Late { space: String },
     #[error(transparent)]
     Level(#[from] Conflict),
     #[error("{0}")]

@@ -31,7 +31,7 @@ mod waiting;
 
 pub use access::{Access, Rights, Verb, Who};
 pub use address::{Place, SpaceAddress, SpaceAddressError, check_name};
-pub use client::Client;
+pub use client::{Client, SILENT};
 pub use connect::Connect;
 pub use deciding::asks;
 pub use ending::end_process;

@@ -45,7 +45,7 @@ fn look(weak: &Weak<Client>) {
             silent = Duration::ZERO; // what leaves is read over there
         } else if asked.is_none() && (!is_alone || silent > patience * ASKED) {
             // What cannot be sent is not asked: then nothing is read over there.
-            let ask = || client.start(is_there, Vec::new(), Box::new(|_| {})).ok();
+            let ask = || client.start(is_there, Vec::new(), None, Box::new(|_| {})).ok();
             asked = if waiting > 0 { Some(0) } else { ask() };
         } else if client.link().has_unread() {
             // It will be read.

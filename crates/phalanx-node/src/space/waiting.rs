@@ -9,6 +9,7 @@ use phalanx_net::link::Reader;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread::{self, Thread};
+use std::time::Instant;
 
 /// Events of one watch that are kept until somebody asks for them.
 const MOST_EVENTS: usize = 100_000;
@@ -49,7 +50,8 @@ pub(super) struct State {
 pub(super) enum Slot {
     /// Its thread looks here; it is woken if it is parked.
     Waited(Option<Thread>),
-    Begun(Done),
+    /// With the time from when on nobody waits for the answer.
+    Begun(Done, Option<Instant>),
     Answered(Result<Answer, ClientError>),
 }
 
@@ -119,7 +121,7 @@ impl State {
                 thread.inspect(Thread::unpark);
                 Call::Nothing
             }
-            (Some(Slot::Begun(done)), answer) => {
+            (Some(Slot::Begun(done, _)), answer) => {
                 self.begun -= 1;
                 Call::Done(done, answer)
             }
@@ -133,6 +135,21 @@ impl State {
             },
             (None, Ok(_)) => Call::Nothing,
         }
+    }
+
+    /// The requests that were begun and whose time is over; somebody is to wait for them, or abandon them.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(RequestId, Done)> {
+        let is_late = |slot: &Slot| matches!(slot, Slot::Begun(_, Some(until)) if *until <= now);
+        let late = self.requests.iter().filter(|(_, slot)| is_late(slot)).map(|(request, _)| *request);
+        let late: Vec<RequestId> = late.collect();
+        let mut taken = Vec::with_capacity(late.len());
+        for request in late {
+            if let Some(Slot::Begun(done, _)) = self.requests.insert(request, Slot::Waited(None)) {
+                self.begun -= 1;
+                taken.push((request, done));
+            }
+        }
+        taken
     }
 
     /// Keeps an event; what is to be called, without the lock.

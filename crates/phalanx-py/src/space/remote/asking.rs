@@ -13,7 +13,7 @@ use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::space::{OutOptions, RequestId, Tuple};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
-use phalanx_node::space::{Answer, ClientError};
+use phalanx_node::space::{Answer, ClientError, SILENT};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,8 @@ impl RemoteSpace {
         Ok(asked.unwrap_or(Err(ClientError::Space(SpaceError::TimedOut)))) // which without an end it does not
     }
 
-    /// The same for `patience` at most: none, if no answer has come by then. What it takes later goes back.
+    /// The same for `patience`, and longer where something comes: none, if no answer has come by then. What it takes later goes
+    /// back.
     pub(super) fn ask_within(
         &self,
         py: Python<'_>,
@@ -70,7 +71,8 @@ impl RemoteSpace {
             if answer.is_some() {
                 return Ok(answer);
             }
-            if end.is_some_and(|end| Instant::now() >= end) {
+            let silence = self.client.silence();
+            if end.is_some_and(|end| Instant::now() >= end) && silence >= patience.unwrap_or_default().min(SILENT) {
                 return Ok(py.detach(|| self.give_up_late(request, cancels)));
             }
             if let Err(interrupted) = py.check_signals() {
@@ -96,9 +98,29 @@ impl RemoteSpace {
             return None;
         }
         match self.client.cancel_soon(request) {
-            Err(ClientError::Space(SpaceError::Cancelled)) => None,
-            answer => Some(answer),
+            Some(Err(ClientError::Space(SpaceError::Cancelled))) => Some(Err(SpaceError::TimedOut.into())),
+            answer => answer,
         }
+    }
+
+    /// The same, where no answer is an error. A take under a `transaction` dooms it then.
+    pub(super) fn ask_soon(
+        &self,
+        py: Python<'_>,
+        patience: Option<Duration>,
+        takes: Option<TransactionId>,
+        body: Bytes,
+        message: impl FnOnce(RequestId) -> ToSpace + Send,
+    ) -> PyResult<Answer> {
+        let Some(answer) = self.ask_within(py, patience, false, body, message)? else {
+            takes.into_iter().for_each(|transaction| self.doomed.add(transaction));
+            return Err(unusable(self.late()));
+        };
+        answer.map_err(unusable)
+    }
+
+    fn late(&self) -> ClientError {
+        ClientError::Late { space: self.client.address().to_string() }
     }
 
     /// A question whose answer says nothing more.
@@ -213,7 +235,7 @@ pub(super) fn unusable(error: ClientError) -> PyErr {
         ClientError::Level(error) => raise("PolicyError", error),
         ClientError::Identity(error) => raise("IdentityError", error),
         ClientError::Unreachable(_) => raise("SpaceError", error),
-        ClientError::Ended { .. } => raise("SpaceLostError", error),
+        ClientError::Ended { .. } | ClientError::Late { .. } => raise("SpaceLostError", error),
     }
 }
 

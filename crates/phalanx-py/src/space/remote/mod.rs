@@ -1,9 +1,11 @@
 //! A space of another process, as `phalanx/space/_engine.py` describes an engine.
 
 mod asking;
+mod doomed;
 mod watching;
 
 use asking::{call, nonsense, unusable};
+use doomed::Doomed;
 use watching::Nudging;
 
 use super::encode::{Encoding, encode_tuple};
@@ -37,6 +39,8 @@ const PAGE: u64 = 16 << 20;
 const SIGNALS: Duration = Duration::from_millis(50);
 /// After its time, within which a server should have ended a request that waits. One that is later is not waited for.
 const GRACE: Duration = Duration::from_secs(1);
+/// For it to say that it has aborted a transaction.
+const ABORTING: Duration = Duration::from_secs(10);
 /// For a server to be reached, and to answer first.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -46,6 +50,7 @@ pub struct RemoteSpace {
     client: Arc<Client>,
     encoding: Encoding,
     watches: Mutex<HashMap<u64, Watch>>,
+    doomed: Arc<Doomed>,
     forks: u64,
 }
 
@@ -106,7 +111,7 @@ impl RemoteSpace {
             return Err(raise("PolicyError", format!("{} {what}", client.address())));
         }
         let (encoding, forks) = (Encoding { limits, objects }, FORKS.load(Ordering::Relaxed));
-        Ok(RemoteSpace { client, encoding, watches: Mutex::default(), forks })
+        Ok(RemoteSpace { client, encoding, watches: Mutex::default(), doomed: Arc::default(), forks })
     }
 
     /// The level of its tuples, what decided it, and whether it is weaker than by default.
@@ -223,8 +228,8 @@ impl RemoteSpace {
         self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
-    /// `patience`: seconds within which the answer should come. What is taken under a transaction is waited for without an
-    /// end: nothing would give it back.
+    /// `patience`: seconds within which the answer should come, as below. A transaction in which a take had none in time can only be
+    /// aborted.
     #[pyo3(signature = (template, take, select, r#where, transaction, patience = None, /))]
     #[expect(clippy::too_many_arguments)]
     fn get<'py>(
@@ -239,25 +244,14 @@ impl RemoteSpace {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let template = self.template(template, r#where)?;
         let get = to_get(take, select, &self.encoding)?;
-        let patience = patience.map(|seconds| to_duration(seconds, "patience")).transpose()?;
-        let within = patience.filter(|_| !take || transaction.is_none());
-        let answer = self.ask_within(py, within, false, template, |request| ToSpace::Get {
-            request,
-            get,
-            wait: Wait::No,
-            transaction: transaction.map(TransactionId),
-        })?;
-        let Some(answer) = answer else {
-            let seconds = within.unwrap_or_default().as_secs_f64();
-            return Err(raise(
-                "SpaceLostError",
-                format!("no answer came within {seconds} s from {}", self.client.address()),
-            ));
-        };
-        self.found(py, answer.map_err(unusable)?, take && transaction.is_none())
+        let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
+        let takes = transaction.filter(|_| take);
+        let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction };
+        let answer = self.ask_soon(py, patience, takes, template, message)?;
+        self.found(py, answer, take && transaction.is_none())
     }
 
-    #[pyo3(signature = (template, take, select, r#where, transaction, limit, after, /))]
+    #[pyo3(signature = (template, take, select, r#where, transaction, limit, after, patience = None, /))]
     #[expect(clippy::too_many_arguments)]
     fn get_many<'py>(
         &self,
@@ -269,6 +263,7 @@ impl RemoteSpace {
         transaction: Option<u128>,
         limit: u32,
         after: Option<Place>,
+        patience: Option<f64>,
     ) -> PyResult<(Bound<'py, PyList>, Option<Place>)> {
         let template = self.template(template, r#where)?;
         let get = Get {
@@ -277,13 +272,10 @@ impl RemoteSpace {
             after: after.map(to_cursor),
             ..to_get(take, select, &self.encoding)?
         };
-        let answer = self.ask(py, false, template, |request| ToSpace::Get {
-            request,
-            get,
-            wait: Wait::No,
-            transaction: transaction.map(TransactionId),
-        })?;
-        let answer = answer.map_err(unusable)?;
+        let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
+        let takes = transaction.filter(|_| take);
+        let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction };
+        let answer = self.ask_soon(py, patience, takes, template, message)?;
         let FromSpace::Got { request, tuples, next } = answer.message else { return Err(nonsense()) };
         let decoded =
             self.settled(py, request, take && transaction.is_none(), || self.decode_many(py, &answer.body, tuples))?;
@@ -304,18 +296,19 @@ impl RemoteSpace {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let template = self.template(template, r#where)?;
         let get = to_get(take, select, &self.encoding)?;
-        let wait = to_wait(timeout)?;
-        let answer =
-            self.ask_within(py, self.within(wait, take && transaction.is_some()), true, template, |request| {
-                ToSpace::Get { request, get, wait, transaction: transaction.map(TransactionId) }
-            })?;
-        match answer {
-            None | Some(Err(ClientError::Space(SpaceError::TimedOut))) => Ok(None),
+        let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
+        let message = |request| ToSpace::Get { request, get, wait, transaction };
+        match self.ask_within(py, self.within(wait), true, template, message)? {
+            None => {
+                transaction.filter(|_| take).into_iter().for_each(|transaction| self.doomed.add(transaction));
+                Ok(None)
+            }
+            Some(Err(ClientError::Space(SpaceError::TimedOut))) => Ok(None),
             Some(answer) => self.found(py, answer.map_err(unusable)?, take && transaction.is_none()),
         }
     }
 
-    #[pyo3(signature = (template, take, select, r#where, transaction, timeout, done, /))]
+    #[pyo3(signature = (template, take, select, r#where, transaction, timeout, done, patience = None, /))]
     #[expect(clippy::too_many_arguments)]
     fn begin_wait(
         &self,
@@ -327,20 +320,26 @@ impl RemoteSpace {
         transaction: Option<u128>,
         timeout: Option<f64>,
         done: Py<PyAny>,
+        patience: Option<f64>,
     ) -> PyResult<u64> {
         self.check()?;
         let template = self.template(template, r#where)?;
         let get = to_get(take, select, &self.encoding)?;
         let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
-        let objects = self.encoding.objects;
+        let waits = !matches!(wait, Wait::No | Wait::For(Duration::ZERO));
+        let until = to_patience(patience)?.or(self.within(wait)).and_then(|within| Instant::now().checked_add(within));
+        let (objects, takes, doomed) = (self.encoding.objects, transaction.filter(|_| take), self.doomed.clone());
         let done: Done = Box::new(move |answer| {
+            let is_late = matches!(answer, Err(ClientError::Late { .. }));
+            takes.filter(|_| is_late).into_iter().for_each(|transaction| doomed.add(transaction));
+            let answer = if is_late && waits { Err(SpaceError::TimedOut.into()) } else { answer };
             Python::attach(move |py| {
                 call(py, &done, answer, objects);
                 drop(done); // while attached: otherwise it is let go of only when this library is called next
             });
         });
         let message = move |request| ToSpace::Get { request, get, wait, transaction };
-        py.detach(|| self.client.start(message, vec![template], done)).map_err(unusable)
+        py.detach(|| self.client.start(message, vec![template], until, done)).map_err(unusable)
     }
 
     #[pyo3(signature = (request, /))]
@@ -355,18 +354,19 @@ impl RemoteSpace {
         self.tell_settled(py, request, kept)
     }
 
-    #[pyo3(signature = (template, r#where, transaction, /))]
+    #[pyo3(signature = (template, r#where, transaction, patience = None, /))]
     fn count(
         &self,
         py: Python<'_>,
         template: &Bound<'_, PyTuple>,
         r#where: Option<&Bound<'_, PyAny>>,
         transaction: Option<u128>,
+        patience: Option<f64>,
     ) -> PyResult<u64> {
         let template = self.template(template, r#where)?;
-        let transaction = transaction.map(TransactionId);
-        let answer = self.ask(py, false, template, |request| ToSpace::Count { request, transaction })?;
-        match answer.map_err(unusable)?.message {
+        let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
+        let message = |request| ToSpace::Count { request, transaction };
+        match self.ask_soon(py, patience, None, template, message)?.message {
             FromSpace::Counted { count, .. } => Ok(count),
             _ => Err(nonsense()),
         }
@@ -382,16 +382,25 @@ impl RemoteSpace {
         }
     }
 
-    #[pyo3(signature = (transaction, timeout, repeatable, /))]
-    fn begin(&self, py: Python<'_>, transaction: u128, timeout: f64, repeatable: bool) -> PyResult<()> {
+    #[pyo3(signature = (transaction, timeout, repeatable, patience = None, /))]
+    fn begin(
+        &self,
+        py: Python<'_>,
+        transaction: u128,
+        timeout: f64,
+        repeatable: bool,
+        patience: Option<f64>,
+    ) -> PyResult<()> {
         let (timeout, transaction) = (to_duration(timeout, "timeout=")?, TransactionId(transaction));
-        let isolation = to_isolation(repeatable);
-        self.order(py, |request| ToSpace::Begin { request, transaction, timeout, isolation })
+        let (patience, isolation) = (to_patience(patience)?, to_isolation(repeatable));
+        let message = |request| ToSpace::Begin { request, transaction, timeout, isolation };
+        self.ask_soon(py, patience, None, Bytes::new(), message).map(drop)
     }
 
     #[pyo3(signature = (transaction, coordinator = None, /))]
     fn prepare(&self, py: Python<'_>, transaction: u128, coordinator: Option<Decider>) -> PyResult<()> {
         let (transaction, coordinator) = (TransactionId(transaction), coordinator.map(to_coordinator));
+        self.doomed.check(transaction)?;
         self.order(py, |request| ToSpace::Prepare { request, transaction, coordinator })
     }
 
@@ -441,15 +450,20 @@ impl RemoteSpace {
     #[pyo3(signature = (transaction, once = None, /))]
     fn commit(&self, py: Python<'_>, transaction: u128, once: Option<Numbered>) -> PyResult<()> {
         let (transaction, once) = (TransactionId(transaction), once.map(to_once));
+        self.doomed.check(transaction)?;
         self.order(py, |request| ToSpace::Commit { request, transaction, once })
     }
 
+    /// A server that does not answer aborts it when it goes on.
     #[pyo3(signature = (transaction, /))]
     fn abort(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
         let transaction = TransactionId(transaction);
-        match self.ask(py, false, Bytes::new(), |request| ToSpace::Abort { request, transaction })? {
-            Ok(_) | Err(ClientError::Space(SpaceError::NoTransaction) | ClientError::Ended { .. }) => Ok(()),
-            Err(error) => Err(unusable(error)),
+        let patience = if self.doomed.remove(transaction) { Duration::ZERO } else { ABORTING };
+        let message = |request| ToSpace::Abort { request, transaction };
+        match self.ask_within(py, Some(patience), false, Bytes::new(), message)? {
+            None | Some(Ok(_)) => Ok(()),
+            Some(Err(ClientError::Space(SpaceError::NoTransaction) | ClientError::Ended { .. })) => Ok(()),
+            Some(Err(error)) => Err(unusable(error)),
         }
     }
 
@@ -559,16 +573,20 @@ impl Drop for RemoteSpace {
 }
 
 impl RemoteSpace {
-    /// Within which time a request that waits should have an answer; none: it may come whenever it comes, as from members that
-    /// keep the space together, of which another one may answer.
-    fn within(&self, wait: Wait, is_bound: bool) -> Option<Duration> {
+    /// Within which time a request that waits no longer than it says should have an answer; none: it may come whenever it comes,
+    /// as from members that keep the space together, of which another one may answer.
+    fn within(&self, wait: Wait) -> Option<Duration> {
         match wait {
-            Wait::For(timeout) if !timeout.is_zero() && !is_bound && self.client.members().is_empty() => {
+            Wait::For(timeout) if !timeout.is_zero() && self.client.members().is_empty() => {
                 Some(timeout.saturating_add(GRACE))
             }
             _ => None,
         }
     }
+}
+
+fn to_patience(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    seconds.map(|seconds| to_duration(seconds, "patience")).transpose()
 }
 
 fn to_wait(timeout: Option<f64>) -> PyResult<Wait> {
