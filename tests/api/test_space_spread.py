@@ -486,6 +486,25 @@ def test_what_a_late_member_gives_is_ours_or_given_back(monkeypatch: pytest.Monk
     assert [member.settled for member in members] == [[True], [False]]
 
 
+def test_who_names_other_members_is_refused_where_tuples_may_be_anywhere(servers: Servers) -> None:
+    one, two, three = (servers.start(name) for name in ("one", "two", "three"))
+    with px.Space() as own, px.Space([one, two], placement="local") as space:
+        space.out("x", 1)
+        wrong: list[list[str | px.Space]] = [[one, three], [one, two, three], [two], [own, one], [own, one, two, three]]
+        for members in wrong:
+            with pytest.raises(px.SpaceError, match=r"with placement anywhere over .* would not be found"):
+                px.Space(members, placement="local")
+        with px.Space([two, one], placement="local") as same:
+            assert same.inp("x", int) == ("x", 1)
+        with px.Space([own, one, two], placement="owner") as beside:
+            beside.out("mine", 1)
+            space.out("ours", 1)
+            assert [beside.inp(str, int) for _ in range(2)] == [("mine", 1), ("ours", 1)]
+            px.move_tuples([two], placement="local")
+            with pytest.raises(px.SpaceError, match="open the space again"):
+                beside.rdp(str, int)
+
+
 def test_who_names_other_members_or_another_placement_is_refused(servers: Servers) -> None:
     one, two, three = (servers.start(name) for name in ("one", "two", "three"))
     with px.Space([one, two], placement="hash(0)") as space:

@@ -25,9 +25,7 @@ ANYWHERE = "anywhere"
 
 def text_of(names: Sequence[str], placement: str) -> bytes:
     """The card of each member of a space."""
-    placed = _placement(placement)
-    # Where tuples may be anywhere it makes no difference who is called what.
-    return _text({"placement": placed} if placed == ANYWHERE else {"placement": placed, "members": sorted(names)})
+    return _text({"placement": _placement(placement), "members": sorted(names)})
 
 
 def moving_text(names: Sequence[str], placement: str, former: Sequence[str]) -> bytes:
@@ -55,7 +53,11 @@ class Card:
 
     def __init__(self, names: Sequence[str], placement: str) -> None:
         self._text = text_of(names, placement)
-        self._shared = not any(name.startswith(HIDDEN) for name in names)
+        known = [name for name in names if not name.startswith(HIDDEN)]
+        self._shared = len(known) == len(names)
+        #: A process that has a space of its own among the members, which no other process knows, names one more than
+        #: others do; where tuples may be anywhere, it finds them all the same.
+        self._as_others_say = text_of(known, placement) if _placement(placement) == ANYWHERE else self._text
 
     def agree(
         self, engines: Sequence[Engine], names: Sequence[str], *, anew: bool, reach: Callable[[str], Engine]
@@ -90,8 +92,11 @@ class Card:
             self._set(engine, name, other)
 
     def _other(self, engine: Engine) -> bytes | None:
-        """Another card that a member has, empty where it has none; None: it has this one."""
-        return engine.go_by(self._text) if isinstance(engine, CARRIERS) else None
+        """Another card that a member has, empty where it has none; None: it has this one, or it is as others say."""
+        if not isinstance(engine, CARRIERS):
+            return None
+        other = engine.go_by(self._text)
+        return engine.go_by(other) if other == self._as_others_say else other
 
     def _set(self, engine: Engine, name: str, other: bytes) -> None:
         if not isinstance(engine, CARRIERS):

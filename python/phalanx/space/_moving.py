@@ -69,7 +69,8 @@ def move_tuples(
     placement : str
         As for a space. With ``"local"`` and ``"owner"`` only the tuples of members that leave are moved.
     former : iterable of str or Space
-        Members that leave and that no card names, since tuples could be anywhere until now. Others need not be named.
+        Members that leave and that no card names, as after a move to members that share none with those before. Others
+        need not be named.
     gone : iterable of str
         Former members that are lost with their tuples, and are not asked for them.
     timeout : float
