@@ -6,7 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx import bsp as bsp
+    from phalanx import errors as errors
     from phalanx import profile as profile
+    from phalanx import space as space
+    from phalanx import summary as summary
     from phalanx._results import Results
     from phalanx.arrays import read_only
     from phalanx.contracts import Deadline, ParDegree, Throughput
@@ -65,6 +69,8 @@ if TYPE_CHECKING:
     from phalanx.syncing import SyncReport, sync
     from phalanx.transfer import CopyReport, copy
 
+__version__: str
+#: The public names of each module.
 _HOMES = {
     "_results": "Results",
     "arrays": "read_only",
@@ -89,7 +95,7 @@ _HOMES = {
     "transfer": "CopyReport copy",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
-_MODULES = {"profile"}
+_MODULES = {"bsp", "errors", "profile", "space", "summary"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -173,6 +179,10 @@ def __getattr__(name: str) -> Any:
     # Names are looked up when they are used: an interpreter, which is to be small, needs none of the manager's modules.
     if name in _MODULES:
         return import_module(f"phalanx.{name}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("phalanx")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'phalanx' has no attribute {name!r}")
     value = getattr(import_module(f"phalanx.{_HOME_OF[name]}"), name)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from phalanx.summary import Bill
+
+R = TypeVar("R")
 
 
 class Account:
@@ -38,11 +40,11 @@ class Account:
         return self._native(), perf_counter() - self._began
 
 
-class Results(Generator[Any, None, None]):
+class Results(Generator[R, None, None], Generic[R]):
     """The results of a computation, a generator; and its bill."""
 
     # The generator knows the account and not this object: dropped by its user, it must end at once, not with a cycle.
-    def __init__(self, results: Generator[Any, None, None], account: Account) -> None:
+    def __init__(self, results: Generator[R, None, None], account: Account) -> None:
         self._results = results
         self._account = account
 
@@ -54,17 +56,17 @@ class Results(Generator[Any, None, None]):
         """
         return self._account.bill()
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # the inner one: no price for each result
+    def __iter__(self) -> Iterator[R]:  # type: ignore[override]  # the inner one: no price for each result
         return self._results
 
-    def __next__(self) -> Any:
+    def __next__(self) -> R:
         return next(self._results)
 
-    def send(self, value: None) -> Any:
+    def send(self, value: None) -> R:
         """As for every generator."""
         return self._results.send(value)
 
-    def throw(self, *error: Any) -> Any:
+    def throw(self, *error: Any) -> R:
         """As for every generator."""
         return self._results.throw(*error)
 

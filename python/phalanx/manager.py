@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from phalanx import _native
 from phalanx._compile import Compiled, compile_program
@@ -29,13 +29,15 @@ from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpr
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
 from phalanx.security import Rules, leads_elsewhere, policy_words
-from phalanx.skeletons import Program
+from phalanx.skeletons import Program, Skeleton
 
 if TYPE_CHECKING:
     from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
+A = TypeVar("A")
 T = TypeVar("T")
+P = ParamSpec("P")
 Where: TypeAlias = str | Hosts | None
 
 #: Seconds of work that a run takes from its stream ahead of its results being read.
@@ -158,9 +160,17 @@ class Manager(Executor):
         """How many interpreters the contract asks for; with a contract on time, at this moment."""
         return self._native.interpreters
 
+    @overload
+    def compute(
+        self, program: Callable[[A], T], tasks: Iterable[A], *, ordered: bool = True, stragglers: bool = True
+    ) -> Results[T]: ...
+    @overload
+    def compute(
+        self, program: Skeleton, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
+    ) -> Results[Any]: ...
     def compute(
         self, program: Program, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
-    ) -> Results:
+    ) -> Results[Any]:
         """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
 
         Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
@@ -210,7 +220,7 @@ class Manager(Executor):
             native.forget(staged)
             account.close()
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Calls ``fn(*args, **kwargs)`` at an interpreter; a :class:`concurrent.futures.Future` of what it returns."""
         return self._submissions.submit(fn, args, kwargs)
 

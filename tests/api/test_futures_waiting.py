@@ -79,7 +79,7 @@ def test_others_do_not_wait_behind_one_that_goes_on(manager: px.Manager, tmp_pat
 
 
 def test_all_of_them(manager: px.Manager) -> None:
-    calls = [manager.submit(divmod, 2, number % 3) for number in range(12)]
+    calls: list[Future[Any]] = [manager.submit(divmod, 2, number % 3) for number in range(12)]
     finished, pending = futures.wait([*calls, *calls, done()], return_when=ALL_COMPLETED, timeout=30)
     assert not pending
     assert len(finished) == 13

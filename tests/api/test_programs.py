@@ -176,7 +176,7 @@ def test_what_is_no_skeleton_is_an_error_at_once(manager: px.Manager) -> None:
         with pytest.raises(px.ProgramError, match="no skeleton"):
             px.Pipeline(tasks.double, wrong)  # type: ignore[arg-type]
         with pytest.raises(px.ProgramError, match="no skeleton"):
-            manager.compute(wrong, [1])  # type: ignore[arg-type]
+            manager.compute(wrong, [1])  # type: ignore[call-overload]
     with pytest.raises(px.ProgramError, match="at least one stage"):
         px.Pipeline()
 

@@ -101,13 +101,13 @@ def test_a_future_is_told_when_its_time_is_over(space: px.Space) -> None:
 
 def test_a_futures_callback_may_use_the_space(space: px.Space) -> None:
     future = space.in_future("ping", int)
-    future.add_done_callback(lambda done: space.out("pong", done.result()[1] + 1) and None)
+    future.add_done_callback(lambda done: space.out("pong", done.result()[1] + 1))
     space.out("ping", 1)
     assert space.in_("pong", int, timeout=30) == ("pong", 2)
 
 
 def test_a_callback_without_the_future_is_still_called(space: px.Space, eventually: Eventually) -> None:
-    space.in_future("ping", int).add_done_callback(lambda done: space.out("pong", done.result()[1]) and None)
+    space.in_future("ping", int).add_done_callback(lambda done: space.out("pong", done.result()[1]))
     gc.collect()
     space.out("ping", 1)
     assert eventually(lambda: space.inp("pong", int)) == ("pong", 1)

@@ -237,7 +237,7 @@ def test_every_result_before_an_exception_of_the_stream_can_be_read(manager: px.
 
 def test_what_cannot_be_iterated_is_a_type_error(manager: px.Manager) -> None:
     with pytest.raises(TypeError, match="not iterable"):
-        list(manager.compute(tasks.double, 5))  # type: ignore[arg-type]
+        list(manager.compute(tasks.double, 5))  # type: ignore[call-overload]
 
 
 def test_nothing_is_taken_before_the_first_result_is_asked_for(manager: px.Manager) -> None:

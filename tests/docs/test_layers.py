@@ -60,6 +60,7 @@ MODULES = {
         "root",
         "adapters demo",
         "cli",
+        "__main__",
     ],
 }
 # What each crate may depend on. phalanx-py has no modules worth an order: conversions, no logic.

@@ -84,7 +84,7 @@ def main() -> None:
     """Runs a command; an error of phalanx is one line, Ctrl-C is quiet."""
     occupy_closed_streams()
     try:
-        code = commands(standalone_mode=False)
+        code = commands(prog_name="phalanx", standalone_mode=False)
         if isinstance(code, int):  # of a command that ended itself
             sys.exit(code)
     except click.ClickException as error:

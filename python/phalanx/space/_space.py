@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from phalanx import _native
 from phalanx.errors import SpaceError
@@ -156,6 +156,26 @@ class Space:
         """What does the work: in this process, on another machine, or in Redis."""
         return self._engine
 
+    @overload
+    def out(
+        self,
+        *fields: Any,
+        lease: None = None,
+        key: Any = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> None: ...
+    @overload
+    def out(
+        self,
+        *fields: Any,
+        lease: float,
+        key: Any = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> Lease: ...
     def out(
         self,
         *fields: Any,
@@ -263,6 +283,26 @@ class Space:
         """How many tuples match now. ``count()`` counts empty tuples; :meth:`info` tells of all."""
         return self._engine.count(template, where, self._inside(transaction))
 
+    @overload
+    async def aout(
+        self,
+        *fields: Any,
+        lease: None = None,
+        key: Any = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> None: ...
+    @overload
+    async def aout(
+        self,
+        *fields: Any,
+        lease: float,
+        key: Any = None,
+        label: Any = None,
+        priority: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> Lease: ...
     async def aout(
         self,
         *fields: Any,
