@@ -96,9 +96,13 @@ Placement = AtOne | ByFields
 
 
 def placing_positions(text: str) -> list[int] | None:
-    """Of ``"hash(0,1)"`` the positions; None of other placements, and of what is none."""
+    """Of ``"hash(0,1)"`` the positions; None of other placements. Raises SpaceError for another text."""
+    if text in ("owner", "local"):
+        return None
     match = _HASH.fullmatch(text)
-    return match and [int(position) for position in match[1].split(",")]
+    if match is None:
+        raise SpaceError(f'placement is "owner", "local" or like "hash(0,1)", not {text!r}')
+    return [int(position) for position in match[1].split(",")]
 
 
 def placement(text: str, names: Sequence[str], own: int | None, local: int | None, objects: bool) -> Placement:
@@ -106,8 +110,6 @@ def placement(text: str, names: Sequence[str], own: int | None, local: int | Non
     this machine. Raises SpaceError."""
     if (positions := placing_positions(text)) is not None:
         return ByFields(positions, names, objects)
-    if text not in ("owner", "local"):
-        raise SpaceError(f'placement is "owner", "local" or like "hash(0,1)", not {text!r}')
     member = own if text == "owner" else local if own is None else own
     if member is None:
         who = "one of this process" if text == "owner" else "on this machine"

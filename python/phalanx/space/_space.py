@@ -18,6 +18,7 @@ from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
 from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_port
+from phalanx.space._placement import placing_positions
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
 from phalanx.space._timeout import timed_out
@@ -110,6 +111,7 @@ class Space:
         }
         given = {name: value for name, value in given.items() if value is not None}
         address = address if address is None or isinstance(address, str) else tuple(address)
+        placing_positions(placement)  # a wrong word is an error also where there is one member
         self._address = address
         self._again = {"objects": objects, "placement": placement, **given}
         self._evaluations = Evaluations(manager)
