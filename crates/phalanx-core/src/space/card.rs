@@ -1,5 +1,5 @@
-//! A space that is a member of a spread space has a card. The card says who the members are and where tuples are placed; all
-//! clients of the spread space must agree on it. To this space it is bytes that only the clients understand.
+//! The card of a space that is a member of a spread space. The card lists the members and says where tuples are placed.
+//! All clients of the spread space must agree on it. The space itself treats it as opaque bytes; only clients read it.
 
 use super::Space;
 use super::change::{Change, MOST_CARD};
@@ -9,13 +9,13 @@ use bytes::Bytes;
 use std::time::Duration;
 
 impl Space {
-    /// The space's card; empty: it has none.
+    /// The space's card. Empty: it has none.
     pub fn card(&self) -> &Bytes {
         &self.card
     }
 
-    /// Replaces the card, if it is `replaces`; `false`: it is another one. Sessions that go by the old card get an error at their
-    /// next request; requests of theirs that wait get it at once.
+    /// Replaces the card if it equals `replaces`. `false`: the space has another card. Sessions that use the old card
+    /// get an error at their next request; their waiting requests get it at once.
     pub fn replace_card(&mut self, now: Duration, card: Bytes, replaces: &[u8]) -> Result<bool, SpaceError> {
         if card.len() > MOST_CARD {
             return Err(SpaceError::Full {
@@ -34,7 +34,8 @@ impl Space {
             for (session, request) in waiting.collect::<Vec<_>>() {
                 self.disappoint(session, request, SpaceError::OtherMembers);
             }
-            // Open transactions of these sessions end: their tuples would lie where nobody looks for them.
+            // Open transactions of these sessions are aborted. Their tuples would lie where clients with the new card
+            // do not look.
             let open = self.transactions.iter().filter(|(_, own)| !own.prepared && self.check_card(own.owner).is_err());
             for transaction in open.map(|(id, _)| *id).collect::<Vec<_>>() {
                 self.undo(now, transaction);
@@ -43,7 +44,7 @@ impl Space {
         Ok(true)
     }
 
-    /// From now on the session goes by this card, if it is the space's.
+    /// From now on the session uses this card, if it is the space's.
     pub fn go_by_card(&mut self, session: SessionId, card: &[u8]) -> bool {
         let is_so = self.card == card;
         if is_so {
@@ -52,7 +53,7 @@ impl Space {
         is_so
     }
 
-    /// An error where the session goes by a card that was replaced.
+    /// Fails if the session uses a card that was replaced.
     pub fn check_card(&self, session: SessionId) -> Result<(), SpaceError> {
         match self.going_by.get(&session) {
             Some(card) if *card != self.cards => Err(SpaceError::OtherMembers),

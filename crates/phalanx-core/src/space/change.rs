@@ -1,7 +1,8 @@
-//! What happens to a space, as facts that can be kept and sent: applied in their order to nothing, they are the space.
+//! Facts about a space that can be kept on disk and sent. Applied in order to an empty space, they rebuild its state.
 //!
-//! The engine decides; what it decided becomes changes, one group for one decision, and a group happens whole or not at
-//! all. A state is a list of changes too: the shortest one that leads to it. On the wire and on the disk: `postcard`.
+//! The engine decides and turns each decision into one group of changes. A group is applied whole or not at all. A
+//! snapshot of the state is a list of changes too: the shortest one that leads to that state. On the wire and on disk,
+//! changes are encoded with `postcard`.
 
 use super::past::{MOST_OPEN, Past};
 use super::reader::{Limits, Reader};
@@ -13,86 +14,88 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Tuples that one prepared transaction puts and takes, at most.
+/// Limit on the tuples that one prepared transaction puts and takes together.
 pub const MOST_PREPARED: usize = 1 << 20;
-/// Bytes of the card of a member of a spread space.
+/// Limit in bytes on the card of a member of a spread space.
 pub const MOST_CARD: usize = 1 << 16;
-/// Bytes of a user's name: a certificate has at most 63 for it.
+/// Limit in bytes on a user's name. A certificate has at most 63 bytes for it.
 const MOST_USER: usize = 256;
 
-/// A fact about a space. Times are milliseconds since the Unix epoch, so that they hold on another machine and after a
-/// restart.
+/// A fact about a space. Times are milliseconds since the Unix epoch, so that they stay valid on another machine and
+/// after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// The first of all: what the space is like.
+    /// The first change of every log: the options of the space.
     Opened { options: Box<Options> },
-    /// All numbers below have been given to tuples; none is given again.
+    /// All numbers below `next` were given to tuples and are never given again.
     Numbered { next: u64 },
-    /// A tuple is there.
+    /// A tuple was put.
     Put { number: u64, record: Record },
-    /// A tuple is gone: taken, or its lease is over.
+    /// A tuple is gone: it was taken, or its lease expired.
     Gone { number: u64 },
-    /// A tuple was taken and is on its way to somebody who has not said that it arrived. Then it is `Gone`, or `Back`.
+    /// A tuple was taken and sent to a taker that has not acknowledged it yet. `Gone` or `Back` follows.
     Taken { number: u64, taker: Taker },
-    /// A tuple whose taker is gone is there again.
+    /// A tuple is in the space again because its taker is gone.
     Back { number: u64 },
-    /// A tuple's lease ends then; `None`: never.
+    /// The lease of a tuple now expires at this time; `None`: never.
     Expires { number: u64, expires: Option<u64> },
-    /// A transaction promised that it can be committed. Nobody sees what it puts and takes until it has ended.
+    /// A transaction promised that it can be committed. Its puts and takes stay invisible to others until it ends.
     Prepared { transaction: TransactionId, prepared: Prepared },
-    /// A prepared transaction has ended: all that it did happens now, or nothing.
+    /// A prepared transaction ended. If it was committed, all its effects happen now; otherwise none do.
     Ended { transaction: TransactionId, committed: bool },
-    /// How a transaction ended whose changes are among the others: for who asks again.
+    /// How an unprepared transaction ended. Its effects are separate changes in the same group. The outcome is kept for
+    /// clients that ask again.
     HasEnded { transaction: TransactionId, committed: bool },
-    /// A client is registered, and what is remembered of it.
+    /// A client is registered, with the record of its past requests.
     Client { client: u128, past: Past },
-    /// A client is not remembered any more.
+    /// The space has forgotten a client.
     Forgotten { client: u128 },
     /// A client's request was done, by the changes of this group.
     Done { once: Once, outcome: u64 },
-    /// Another space, the coordinator, decides on a transaction that was prepared at this time.
+    /// The coordinator, another space, decides how this transaction ends. It was prepared here at `since`.
     LeftTo { transaction: TransactionId, coordinator: Coordinator, since: u64 },
-    /// The card of a member of a spread space; empty: the space is a member of none.
+    /// The card of a member of a spread space. Empty: the space is no member of a spread space.
     Card { card: Bytes },
-    /// The space's number, drawn by chance, which no other space has.
+    /// The space's own random number, which no other space has.
     Identity { identity: u128 },
 }
 
-/// A tuple and what was said when it was put.
+/// A tuple and the options that it was put with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     #[serde(with = "unchecked")]
     pub tuple: Tuple,
-    /// An encoded field that no other tuple of the space has.
+    /// An encoded field, unique among the tuples of the space.
     pub key: Option<Bytes>,
-    /// An encoded field that many tuples may have.
+    /// An encoded field that many tuples may share.
     pub label: Option<Bytes>,
     pub priority: i64,
     pub expires: Option<u64>,
-    /// Who put it, where users are told apart: its lease is theirs.
+    /// The user who put the tuple, if the space tells users apart. The lease belongs to this user.
     pub user: Option<String>,
-    /// On its way to whom.
+    /// The taker, while the tuple is on its way to it.
     pub taker: Option<Taker>,
 }
 
-/// Who takes: a client, under the random number that it keeps when it comes back, and its request.
+/// The client that takes a tuple, and the number of its request. The client keeps its random number across
+/// reconnections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Taker {
     pub client: u128,
     pub request: RequestId,
 }
 
-/// What a prepared transaction will do.
+/// The effects of a prepared transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     /// When it is aborted if nobody has ended it before.
     pub until: u64,
     pub puts: Vec<(u64, Record)>,
-    /// Numbers of tuples that stay where they are, and are nobody else's.
+    /// Numbers of the tuples to take. Until the end, they stay stored but reserved for this transaction.
     pub takes: Vec<u64>,
 }
 
-/// Why bytes are no changes, or changes not those of this space.
+/// Why bytes are not valid changes, or do not belong to this space.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum ChangeError {
     #[error("bytes that are no changes of a space, or of another version of phalanx")]
@@ -109,12 +112,12 @@ pub enum ChangeError {
     TooManyDone,
 }
 
-/// The bytes of a group.
+/// Encodes a group of changes.
 pub fn encode(changes: &[Change]) -> Vec<u8> {
     postcard::to_stdvec(changes).expect("changes have no map and no length that is unknown")
 }
 
-/// Bytes that should be a group, from a disk or from another member.
+/// Decodes and checks a group of changes from a disk or from another member.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Vec<Change>, ChangeError> {
     let (changes, rest) = postcard::take_from_bytes::<Vec<Change>>(bytes).map_err(|_| ChangeError::Unknown)?;
     if !rest.is_empty() {
@@ -125,7 +128,7 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Vec<Change>, ChangeError>
 }
 
 impl Change {
-    /// Bytes, about.
+    /// Approximate size in bytes.
     pub fn size(&self) -> usize {
         match self {
             Change::Put { record, .. } => record.size(),
@@ -153,7 +156,7 @@ impl Change {
 }
 
 impl Record {
-    /// A tuple that is put without anything else said.
+    /// A tuple without key, label, priority, lease or user.
     pub fn of(tuple: Tuple) -> Record {
         Record { tuple, key: None, label: None, priority: 0, expires: None, user: None, taker: None }
     }
@@ -163,7 +166,7 @@ impl Record {
         self.tuple.bytes().len() + said + self.user.as_ref().map_or(0, String::len) + 64
     }
 
-    /// Whether bytes that came from elsewhere are what they should be.
+    /// Checks a record that came from elsewhere against the limits.
     pub fn check(&self, limits: &Limits) -> Result<(), ChangeError> {
         Tuple::check(self.tuple.bytes().clone(), limits)?;
         for field in self.key.iter().chain(&self.label) {
@@ -183,7 +186,7 @@ fn check_user(name: Option<&String>) -> Result<(), ChangeError> {
 }
 
 impl Prepared {
-    /// Whether bytes that came from elsewhere are what they should be.
+    /// Checks a prepared transaction that came from elsewhere against the limits.
     pub fn check(&self, limits: &Limits) -> Result<(), ChangeError> {
         if self.puts.len() + self.takes.len() > MOST_PREPARED {
             return Err(ChangeError::TooMany);
@@ -192,7 +195,8 @@ impl Prepared {
     }
 }
 
-/// A tuple as its bytes, not checked yet: `decode` does so, which knows the limits.
+/// (De)serializes a tuple as plain bytes without checking them. `decode` checks them afterwards, because it knows the
+/// limits.
 mod unchecked {
     use super::{Bytes, Tuple};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

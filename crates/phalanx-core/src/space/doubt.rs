@@ -1,5 +1,5 @@
-//! Prepared transactions whose owner may be gone: their coordinator, another space of the same transaction, is asked how it
-//! ended there.
+//! Prepared transactions whose owner may be gone. Their coordinator, another space that takes part in the transaction,
+//! is asked how it ended there.
 
 use super::Space;
 use super::change::Change;
@@ -8,27 +8,29 @@ use crate::ids::{SessionId, TransactionId};
 use crate::wire::space::{Coordinator, Decision};
 use std::time::Duration;
 
-/// After this time the owner should have ended what is prepared.
+/// Delay before the first question, because the owner normally ends a prepared transaction within this time.
 const FIRST: Duration = Duration::from_secs(2);
-/// Between two questions: twice as long each time.
+/// Backoff between two questions: the pause doubles from `SHORTEST` to `LONGEST`.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(30);
-/// A promise is kept so long at least while a coordinator that keeps what it decides cannot be asked.
+/// Minimum time that a promise is kept while its coordinator cannot be asked, if the coordinator is durable (it logs
+/// its decisions).
 const KEPT: Duration = Duration::from_secs(3600);
-/// The longest that a question is on its way to the coordinator.
+/// The longest time that a question may travel to the coordinator.
 const ON_THE_WAY: Duration = Duration::from_secs(5);
-/// Places of one coordinator, and bytes of each and of its name.
+/// Limits on the addresses of one coordinator, and on the bytes of each address and of the space's name.
 const MOST_PLACES: usize = 8;
 const MOST_WORD: usize = 512;
 
-/// The coordinator of a prepared transaction, and when it is asked next.
+/// The coordinator of a prepared transaction, and the schedule of questions to it.
 #[derive(Debug)]
 pub(super) struct Doubt {
     coordinator: Coordinator,
-    /// When the coordinator is asked next, and after which pause once more.
+    /// When to ask the coordinator next, and the pause after that.
     pub(super) ask: Duration,
     pause: Duration,
-    /// When the transaction was prepared. Where a log kept it: zero, and how old the promise was at the time zero.
+    /// When the transaction was prepared. If it came from a log, `prepared` is zero, and `before` is the age of the
+    /// promise at time zero.
     prepared: Duration,
     before: Duration,
 }
@@ -38,7 +40,7 @@ pub(super) struct Doubt {
 pub struct InDoubt {
     pub transaction: TransactionId,
     pub coordinator: Coordinator,
-    /// How long ago the transaction was prepared here: it was not decided before that.
+    /// How long ago the transaction was prepared here. It was not decided before that.
     pub age: Duration,
 }
 
@@ -57,7 +59,7 @@ impl Coordinator {
 }
 
 impl Space {
-    /// Another space decides on a prepared transaction.
+    /// Leaves the decision on a prepared transaction to its coordinator.
     pub(super) fn leave_to(&mut self, now: Duration, transaction: TransactionId, coordinator: Coordinator) {
         let left = coordinator.clone();
         self.note(|kept| Change::LeftTo { transaction, coordinator: left, since: kept.since_epoch(now) });
@@ -65,7 +67,7 @@ impl Space {
         self.doubt_it(transaction, Doubt { coordinator, ask, pause, prepared: now, before });
     }
 
-    /// A log kept this coordinator of a transaction, whose owner is not there any more.
+    /// Restores the coordinator of a transaction from a log. The owner of the transaction is gone.
     pub(super) fn fill_coordinator(
         &mut self,
         transaction: TransactionId,
@@ -83,7 +85,7 @@ impl Space {
         }
     }
 
-    /// The coordinator is to be asked. Until it can be, the promise is kept for longer than others.
+    /// Schedules the first question. If the coordinator is durable, the promise is kept longer than usual.
     fn doubt_it(&mut self, transaction: TransactionId, doubt: Doubt) {
         let Some(own) = self.transactions.get_mut(&transaction) else { return };
         let longest = self.options.longest_transaction;
@@ -95,7 +97,7 @@ impl Space {
         own.doubt = Some(Box::new(doubt));
     }
 
-    /// A session has ended: the coordinators of the transactions that it has prepared are asked now.
+    /// A session has ended, so the coordinators of the transactions that it prepared are asked at once.
     pub(super) fn doubt(&mut self, now: Duration, session: SessionId) {
         for (id, own) in &mut self.transactions {
             if let Some(doubt) = own.doubt.as_mut().filter(|_| own.owner == session) {
@@ -106,7 +108,8 @@ impl Space {
         }
     }
 
-    /// The questions whose time has come. Where a coordinator has decided, [`Space::commit`] or [`Space::abort`] must follow.
+    /// The questions that are due. If a coordinator has decided, the driver must call [`Space::commit`] or
+    /// [`Space::abort`].
     pub fn in_doubt(&mut self, now: Duration) -> Vec<InDoubt> {
         let mut found = Vec::new();
         while let Some((ask, transaction)) = self.doubts.first().copied().filter(|(ask, _)| *ask <= now) {
@@ -123,7 +126,8 @@ impl Space {
         found
     }
 
-    /// How a transaction has ended of which this space is the coordinator, and another one has it prepared since `age`.
+    /// Answers another space's question. This space is the coordinator of the transaction; the other one prepared it
+    /// `age` ago.
     pub fn decision(&mut self, now: Duration, transaction: TransactionId, age: Duration) -> Decision {
         self.on_tick(now);
         if self.transactions.contains_key(&transaction) {
@@ -132,7 +136,8 @@ impl Space {
         match self.ended.committed(transaction) {
             Some(true) => Decision::Committed,
             Some(false) => Decision::Aborted,
-            // A commit would have come after the promise, and would be remembered.
+            // A commit would have come after the promise, so it would still be remembered. The transaction was
+            // therefore aborted.
             None if self.ended.remembers_since(now.saturating_sub(age.saturating_add(ON_THE_WAY))) => Decision::Aborted,
             None => Decision::Forgotten,
         }

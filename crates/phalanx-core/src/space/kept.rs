@@ -1,4 +1,4 @@
-//! What the engine does, told to a log as it happens; and an engine filled with what a log kept.
+//! Logging: the engine reports its changes to a log as they happen, and a new engine is filled from such a log.
 
 use super::change::{Change, MOST_PREPARED, Prepared, Record, Taker};
 use super::store::{Extra, Held, Place};
@@ -12,30 +12,31 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long after its session ended, or after the space was filled, a client may come back and say which of the tuples that
-/// were on their way to it arrived. Then all of them are there again.
+/// How long a client may take to reconnect after its session ended, or after the space was restored. It then says which
+/// of the tuples on their way to it arrived. After this time, all of them are put back.
 pub const GRACE: Duration = Duration::from_secs(60);
-/// Takers of the process that has the engine: they do not come back after its end.
+/// The client number of takers inside the engine's own process. They do not reconnect after the process ends.
 pub const HERE: u128 = 0;
 
-/// What a space that is kept knows beside its tuples.
+/// The extra state of a space whose changes are logged.
 #[derive(Debug)]
 pub struct Kept {
     /// Milliseconds from the Unix epoch to the time zero of the space.
     epoch: u64,
-    /// What a call, and a transaction, may put. Half of what the log takes: what is taken needs some too.
+    /// Limit in bytes on the changes of one call. A call, or a transaction, may put half of that, because the takes
+    /// need room too.
     most_bytes: u64,
     changes: Vec<Change>,
     clients: HashMap<SessionId, u128, RandomState>,
-    /// Clients that did not acknowledge what they took and have not come back.
+    /// Clients that are gone, and did not acknowledge all the tuples they took.
     lost: HashMap<u128, Lost, RandomState>,
     last_lost: u64,
-    /// While it is filled: where tuples are, by number, and who put some.
+    /// Only while a log is replayed: the place of each tuple by number, and the names of users.
     places: Vec<(u64, Place)>,
     users: HashSet<Arc<str>, RandomState>,
 }
 
-/// Whose tuples are on their way under a session that has ended, or that there never was.
+/// Holds the unacknowledged tuples of a lost client, under a session number that no real session has.
 #[derive(Debug, Clone, Copy)]
 struct Lost {
     session: SessionId,
@@ -49,7 +50,7 @@ impl Kept {
         Kept { epoch, most_bytes: u64::MAX, changes, clients, lost, last_lost: 0, places, users }
     }
 
-    /// How long it is ago, at the time zero.
+    /// How long before the time zero of the space a Unix time (in milliseconds) was.
     pub(super) fn age_at_zero(&self, time: u64) -> Duration {
         Duration::from_millis(self.epoch.saturating_sub(time))
     }
@@ -91,7 +92,7 @@ impl Kept {
         Held { number, tuple, extra: Some(Box::new(extra)) }
     }
 
-    /// Tuples of one user share the name.
+    /// Interns a user's name, so that the tuples of one user share it.
     fn user(&mut self, name: String) -> Arc<str> {
         let name: Arc<str> = name.into();
         self.users.get_or_insert_with(&name, |name| name.clone()).clone()
@@ -99,19 +100,20 @@ impl Kept {
 }
 
 impl Space {
-    /// From now on all that changes is to be collected with [`Space::take_changes`] after every call. `epoch`:
-    /// milliseconds from the Unix epoch to the time zero of the calls; `most_bytes`: of the changes of one call, about.
+    /// Turns logging on: the caller collects the changes with [`Space::take_changes`] after every call. `epoch` is the
+    /// time zero of the calls, in milliseconds since the Unix epoch. `most_bytes` is the approximate limit on the
+    /// changes of one call.
     pub fn keep_changes(&mut self, epoch: u64, most_bytes: u64) {
         self.kept.get_or_insert_with(|| Box::new(Kept::new(epoch))).most_bytes = most_bytes;
     }
 
-    /// What has changed since this was asked last; nothing in a space that is not kept.
+    /// The changes since the last call of this. Empty if the space is not logged.
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.kept.as_mut().map(|kept| std::mem::take(&mut kept.changes)).unwrap_or_default()
     }
 
-    /// One fact of the state that a log kept, for a space on which only [`Space::keep_changes`] was called;
-    /// [`Space::filled`] must follow the last one. What says no state is refused.
+    /// Applies one change from the snapshot that a log kept. The space must be new, with only [`Space::keep_changes`]
+    /// called. [`Space::filled`] must follow the last change. Changes that do not describe state are refused.
     pub fn fill(&mut self, change: Change) -> Result<(), SpaceError> {
         let misfit = |what: &str| Err(SpaceError::NotKept(format!("what was kept does not fit together: {what}")));
         match change {
@@ -212,7 +214,8 @@ impl Space {
         self.held.1 += held.bytes();
     }
 
-    /// All that was kept is there: what nobody can come back for is there again, events go on behind all that there were.
+    /// Ends a replay. Tuples on their way to takers of the old process ([`HERE`]) are put back, because these do not
+    /// reconnect. The numbers of new events continue after all old ones.
     pub fn filled(&mut self, now: Duration) {
         let Some(kept) = &mut self.kept else { return };
         (kept.places, kept.users) = (Vec::new(), HashSet::default());
@@ -223,16 +226,16 @@ impl Space {
         self.on_tick(now);
     }
 
-    /// Whose session it is: a number that nobody else knows, under which the client can come back after the end of this
-    /// process.
+    /// Says which client a session belongs to. `client` is a secret random number that lets the client reconnect after
+    /// this process has ended.
     pub fn introduce(&mut self, session: SessionId, client: u128) {
         if let Some(kept) = &mut self.kept {
             kept.clients.insert(session, client);
         }
     }
 
-    /// A client is back, in the session `by`, its others have ended: of what it has not acknowledged, it got the answers
-    /// of all requests for which `got` holds, and what the others took is there again.
+    /// A client has reconnected with the session `by`. Its other sessions end. Of its unacknowledged requests, it
+    /// received the answers of those for which `got` holds. The tuples of all others are put back.
     pub fn client_is_back(&mut self, now: Duration, by: SessionId, client: u128, got: impl Fn(RequestId) -> bool) {
         let Some(kept) = &mut self.kept else { return };
         let others = kept.clients.iter().filter(|(session, whose)| **whose == client && **session != by);
@@ -251,7 +254,7 @@ impl Space {
         self.end_session(now, session);
     }
 
-    /// When somebody who has not come back is not waited for any more.
+    /// When the first lost client's time to reconnect is over.
     pub(super) fn lost_until(&self) -> Option<Duration> {
         self.kept.as_ref()?.lost.values().map(|lost| lost.until).min()
     }
@@ -262,7 +265,8 @@ impl Space {
         over.into_iter().for_each(|client| self.find_lost(now, client, |_| false));
     }
 
-    /// A session has ended whose client may come back: what is on its way there stays so for a while.
+    /// Called when a session ends whose client may reconnect: its unacknowledged tuples stay on their way until
+    /// [`GRACE`] is over.
     pub(super) fn lose(&mut self, now: Duration, session: SessionId) {
         let Some(kept) = &mut self.kept else { return };
         let Some(client) = kept.clients.remove(&session) else { return };
@@ -271,7 +275,8 @@ impl Space {
         if requests.is_empty() {
             return;
         }
-        // Under a number that no session has or gets, so that a session that ends twice ends nothing more.
+        // They move to a number that no session has or gets, so that ending the same session twice has no further
+        // effect.
         kept.last_lost += 1;
         let new = SessionId(u64::MAX - kept.last_lost);
         let lost = kept.lost.entry(client).or_insert(Lost { session: new, until: now });
@@ -313,7 +318,7 @@ impl Space {
         self.note(|kept| Change::Expires { number, expires: deadline.map(|deadline| kept.since_epoch(deadline)) });
     }
 
-    /// Whether so many bytes more, of a transaction, are not too many for one group of changes.
+    /// Checks that so many more bytes, together with what the transaction has put, fit into one group of changes.
     pub(super) fn check_group(&self, bytes: u64, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let own = transaction.and_then(|id| self.transactions.get(&id));
@@ -325,7 +330,7 @@ impl Space {
         }
     }
 
-    /// Whether a transaction is small enough to be kept as one change.
+    /// Checks that a transaction is small enough to be logged as one change.
     pub(super) fn check_preparable(&self, own: &Transaction) -> Result<(), SpaceError> {
         let too_many = self.kept.is_some() && own.staged_len() + own.taken.len() > MOST_PREPARED;
         let full = || SpaceError::Full { what: "tuples in a prepared transaction".into(), most: MOST_PREPARED as u64 };

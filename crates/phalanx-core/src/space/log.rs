@@ -1,12 +1,12 @@
-//! The last events, so that a watch that lost its link can go on where it was.
+//! The most recent events, so that a watch that lost its link can continue where it was.
 
 use super::Tuple;
 use std::collections::VecDeque;
 
-/// What an event counts beside its tuple's bytes.
+/// Bytes counted for an event in addition to its tuple.
 const EVENT_BYTES: u64 = 96;
 
-/// Events are numbered from 1; they are kept from the first watch on.
+/// Events are numbered from 1. They are kept only after the first watch was made.
 #[derive(Debug)]
 pub struct Log {
     most: u64,
@@ -31,7 +31,7 @@ impl Log {
         self.bytes
     }
 
-    /// Events up to this one have been forgotten.
+    /// Continues the numbers after `event`; all events up to it count as forgotten.
     pub fn continue_after(&mut self, event: u64) {
         self.last = self.last.max(event);
     }
@@ -40,7 +40,7 @@ impl Log {
         self.keeps = true;
     }
 
-    /// The number of a new event; `room`: bytes that the space has for all events.
+    /// Adds an event and returns its number. `room`: the bytes that the space has for all events.
     pub fn add(&mut self, tuple: &Tuple, room: u64) -> u64 {
         self.last += 1;
         if self.keeps {
@@ -54,7 +54,7 @@ impl Log {
         self.last
     }
 
-    /// How many events after one are forgotten, and the others with their numbers.
+    /// The number of forgotten events after `event`, and the events after it that are still known.
     pub fn since(&self, event: u64) -> (u64, impl Iterator<Item = (u64, &Tuple)>) {
         let first = self.last + 1 - self.kept.len() as u64;
         let missed = first.saturating_sub(event.saturating_add(1));

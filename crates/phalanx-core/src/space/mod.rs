@@ -1,7 +1,7 @@
 //! The tuple space engine: Linda's `out`, `in_`, `rd`, `inp`, `rdp` over a multiset of tuples (paper 002).
 //!
-//! One thread at a time calls it; what happens to others (a tuple for who waits, an event for who watches) comes out of
-//! [`Space::next_command`].
+//! The engine is called by one thread at a time. Effects on other clients (a tuple for a waiting request, an event for
+//! a watch) are read from [`Space::next_command`].
 
 pub mod change;
 
@@ -76,58 +76,58 @@ use users::Users;
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// A waiting request has its tuple, or will not get one.
+    /// A waiting request gets its tuple, or an error.
     Answer { session: SessionId, request: RequestId, answer: Result<Tuple, SpaceError> },
-    /// A watched tuple was put.
+    /// A tuple that matches a watch was put.
     Notify { session: SessionId, watch: RequestId, sequence: u64, tuple: Tuple },
 }
 
-/// Matching tuples.
+/// A page of matching tuples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     pub tuples: Vec<Tuple>,
-    /// There may be more behind this place.
+    /// Where the next page begins. `None`: this was the last page.
     pub next: Option<Cursor>,
 }
 
-/// Who asks: the conversation, and the number of the request in it.
+/// The session that asks, and the number of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Asker {
     pub session: SessionId,
     pub request: RequestId,
-    /// Whether what is taken stays on its way until [`Space::acknowledge`]. Not under a transaction.
+    /// Whether a taken tuple counts as on its way until [`Space::acknowledge`]. Without effect under a transaction.
     pub acknowledges: bool,
 }
 
-/// Where a watch begins.
+/// The first event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watching {
-    /// The last event before.
+    /// The number of the last event before the watch began.
     pub last: u64,
-    /// So many events, matching or not, have been forgotten since the one that was asked for.
+    /// The number of events after `since`, matching or not, that have been forgotten.
     pub missed: u64,
 }
 
-/// Numbers of tuples stay below, so that they fit beside a mark.
+/// Limit on tuple numbers. It leaves room for a mark bit beside the number.
 const MOST_NUMBER: u64 = 1 << 62;
-/// What a stored tuple takes beside its own bytes, about: asked for before it is stored.
+/// Approximate overhead of a stored tuple, in bytes. Used to check for room before the tuple is stored.
 const TUPLE_BYTES: u64 = 64;
-/// Indexes, and boxes, that can be declared.
+/// Limit on the declared indexes, and likewise on the declared boxes.
 const MOST_DECLARED: usize = 8;
-/// What `most_nesting` can be: every level takes some of the stack.
+/// Upper bound for the option `most_nesting`, because every level uses some of the stack.
 const MOST_NESTING: u32 = 256;
-/// In a cursor's partition: it is of the tuples that a transaction has put.
+/// A mark in the partition of a cursor: the cursor is in the tuples that the transaction itself has put.
 const STAGED: u32 = 1 << 31;
 
-/// A multiset of tuples, who waits for some, and transactions over them. Times are since any fixed moment, the same in
-/// all calls. A call that fails changes nothing.
+/// A multiset of tuples, the requests that wait for tuples, and transactions. Times are measured from any fixed moment,
+/// the same in all calls. A call that fails changes nothing.
 pub struct Space {
     options: Options,
     store: Store,
     takers: Register,
     readers: Register,
     watches: Register,
-    /// Who waits or watches, by session and request.
+    /// Waiting requests and watches, by session and request.
     asked: BTreeMap<(SessionId, RequestId), (Kind, u64)>,
     session_waiters: HashMap<SessionId, u64, RandomState>,
     waiter_deadlines: BTreeSet<(Duration, u64)>,
@@ -138,27 +138,28 @@ pub struct Space {
     session_transactions: HashMap<SessionId, u64, RandomState>,
     users: Users,
     transaction_deadlines: BTreeSet<(Duration, TransactionId)>,
-    /// When which coordinator is asked how a prepared transaction has ended.
+    /// When to ask the coordinator of each prepared transaction how it ended.
     doubts: BTreeSet<(Duration, TransactionId)>,
     ended: Ended,
     clients: Clients,
-    /// What takers have not acknowledged.
+    /// Taken tuples that their takers have not acknowledged.
     unacknowledged: BTreeMap<(SessionId, RequestId), Vec<Held>>,
-    /// Tuples in transactions and on their way, and their bytes.
+    /// The number and the bytes of the tuples held back: by transactions, or on their way to takers.
     held: (u64, u64),
     waiter_bytes: u64,
-    /// Questions that were put off, by session and request.
+    /// Unfinished searches, by session and request.
     searches: HashMap<(SessionId, RequestId), Search, RandomState>,
-    /// Tuples of which not all who wait were asked whether they want them.
+    /// Tuples that have not been offered to all waiting requests yet.
     offers: VecDeque<Offer>,
-    /// For how much of that there is time in this call.
+    /// How much work on these offers is left in this call.
     work: u64,
     log: Log,
-    /// The card of a member of a spread space; how often it was replaced; and how often it had been when a session took it up.
+    /// The card of a member of a spread space, the number of times it was replaced, and that number when each session
+    /// adopted it.
     card: Bytes,
     cards: u64,
     going_by: HashMap<SessionId, u64, RandomState>,
-    /// A number drawn by chance; 0: not yet.
+    /// A random number. 0: not drawn yet.
     identity: u128,
     next_number: u64,
     next_interest: u64,
@@ -167,7 +168,7 @@ pub struct Space {
     reads: u64,
     takes: u64,
     expired: u64,
-    /// Of a space whose changes are kept.
+    /// Set in a space whose changes are logged.
     kept: Option<Box<Kept>>,
 }
 
@@ -212,17 +213,17 @@ impl Space {
             takes: 0,
             expired: 0,
             kept: None,
-            // What is a group's is read by nobody on the way.
+            // No process between the members of a group may read the group's data.
             options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
     }
 
-    /// The space's number: a space that is made anew at the same address has another one. 0: it has none yet.
+    /// The random number of the space, or 0 if it has none yet. A new space at the same address has another number.
     pub fn identity(&self) -> u128 {
         self.identity
     }
 
-    /// Gives it an identity, drawn by chance, if it has none.
+    /// Gives the space this random identity, if it has none.
     pub fn identify(&mut self, identity: u128) {
         if self.identity == 0 {
             self.identity = identity;
@@ -230,12 +231,12 @@ impl Space {
         }
     }
 
-    /// What it was made with.
+    /// The options that the space was made with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What a tuple, or a template, may be here: for [`Tuple::check`] and [`Template::decode`].
+    /// The limits on tuples and templates here: for [`Tuple::check`] and [`Template::decode`].
     pub fn limits(&self) -> Limits {
         Limits {
             fields: self.options.most_fields,
@@ -244,12 +245,12 @@ impl Space {
         }
     }
 
-    /// The next thing to do; to be asked until there is none after every call that changes something.
+    /// The next command. After every call that changes something, the driver asks until there is none.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// Puts tuples, all or none. The number of the first one; those of the others follow.
+    /// Puts tuples, all or none. Returns the number of the first one; the others have the numbers that follow.
     pub fn out(
         &mut self,
         now: Duration,
@@ -260,7 +261,7 @@ impl Space {
         self.out_by(None, now, tuples, options, transaction)
     }
 
-    /// The same by a user, which [`Space::renew_if`] tells.
+    /// Like [`Space::out`], on behalf of a user. [`Space::renew_if`] later passes this user to its check.
     pub fn out_by(
         &mut self,
         user: Option<&Arc<str>>,
@@ -312,7 +313,7 @@ impl Space {
         }
         let beside = beside.map_or(0, Extra::bytes);
         let bytes: u64 = tuples.iter().map(|tuple| length(tuple) + TUPLE_BYTES + beside).sum();
-        // Events make room.
+        // Old events are dropped to make room, so they do not count.
         if self.bytes() - self.log.bytes() + bytes > options.most_bytes {
             return full("bytes", options.most_bytes);
         }
@@ -363,7 +364,7 @@ impl Space {
         Ok(reader.end()?)
     }
 
-    /// A new tuple that all may see.
+    /// A new tuple arrives that all may see.
     fn arrive(&mut self, held: Held) {
         self.note_put(&held);
         let event = self.note_event(&held.tuple);
@@ -392,7 +393,8 @@ impl Space {
         held
     }
 
-    /// A tuple that was taken is there again, at its old place in the order; or one that a transaction put, with an event.
+    /// Puts a tuple back at its old place in the order, without an event. Or makes a committed transaction's tuple
+    /// visible, with an event.
     fn restore(&mut self, now: Duration, held: Held, event: Option<u64>) {
         if held.extra.as_ref().and_then(|extra| extra.deadline).is_some_and(|deadline| deadline <= now) {
             self.expired += 1;
@@ -402,13 +404,13 @@ impl Space {
         self.offer(held, event, None);
     }
 
-    /// A leased tuple stays for so long from now; `None`: for ever.
+    /// Renews a lease: the tuple now stays for `lease` from now; `None`: for ever.
     pub fn renew(&mut self, now: Duration, number: u64, lease: Option<Duration>) -> Result<(), SpaceError> {
         self.renew_if(now, number, lease, |_, _| true)
     }
 
-    /// The same if it is allowed, where the user who put the tuple, if that is known, and the tuple decide: numbers can be
-    /// guessed, and a lease that ends takes a tuple away.
+    /// Like [`Space::renew`], if `allows` agrees. It is given the tuple and the user who put it, if known. The check is
+    /// needed because tuple numbers can be guessed, and a lease that expires removes a tuple.
     pub fn renew_if(
         &mut self,
         now: Duration,
@@ -435,7 +437,7 @@ impl Space {
         Ok(())
     }
 
-    /// The space, counted.
+    /// Statistics of the space.
     pub fn info(&self) -> Info {
         Info {
             options: self.options.clone(),

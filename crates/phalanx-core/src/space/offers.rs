@@ -1,30 +1,33 @@
-//! What becomes of a tuple that comes: who watches is told, who waits to read gets it, then the first who waits to take, or it
-//! is stored. Their queries cost: when a call has asked enough of them, the tuple is stored, and the others are asked in
-//! later calls, which [`Space::next_deadline`] asks for. So nobody who puts a tuple holds the space for long.
+//! Delivery of a new tuple. Watches are notified, all waiting readers get a copy, and the first waiting taker gets it.
+//! Without a taker, it is stored. Matching templates takes time. When a call has used up its share of work, the tuple
+//! is stored, and the remaining waiters are asked in later calls, which [`Space::next_deadline`] requests. So one `out`
+//! never blocks the space for long.
 
 use super::register::{Kind, Register};
 use super::store::{Held, Looked, Place, step};
 use super::{Command, Space};
 use crate::ids::TransactionId;
 
-/// A tuple, and who has been asked whether he wants it.
+/// A tuple, and how many of the waiting requests were asked whether it matches.
 #[derive(Debug)]
 pub struct Offer {
     held: Held,
-    /// Only its own may have it.
+    /// Only requests under this transaction may have it.
     by: Option<TransactionId>,
-    /// Its number for who watches.
+    /// The number of its event, for watches.
     event: u64,
-    /// Who is asked now, from this one on; who came after the tuple has looked for it himself.
+    /// The kind of waiters being asked, from the interest `from` up to `end`. Later requests have searched the store
+    /// themselves.
     kind: Kind,
     from: u64,
     end: u64,
-    /// Once it is stored.
+    /// Set once the tuple is stored.
     place: Option<Place>,
 }
 
 impl Space {
-    /// A tuple comes, with an event or without, that all may see, or who is under a transaction.
+    /// Offers a new tuple to the waiters. `event`: the event for watches, if there is one. `by`: the transaction that
+    /// may see it, if not all may.
     pub(super) fn offer(&mut self, held: Held, event: Option<u64>, by: Option<TransactionId>) {
         let kind = if event.is_some() && !self.watches.is_empty() { Kind::Watch } else { Kind::Reader };
         if kind == Kind::Reader && self.readers.is_empty() && self.takers.is_empty() {
@@ -33,7 +36,7 @@ impl Space {
         }
         let (event, end) = (event.unwrap_or(0), self.next_interest);
         let mut offer = Offer { held, by, event, kind, from: 0, end, place: None };
-        // Events are told in their order: behind others that are still to be told.
+        // Events are delivered in order, so this one queues behind those that are still undelivered.
         match if self.offers.is_empty() { self.ask_who_waits(&mut offer) } else { Looked::Tired } {
             Looked::Done(None) => drop(self.store_offered(offer.held, by)),
             Looked::Done(Some(taker)) => self.hand_to(taker, offer.held, by),
@@ -45,7 +48,7 @@ impl Space {
         }
     }
 
-    /// Goes on asking who waits, as far as this call may.
+    /// Asks further waiters, as far as the work limit of this call allows.
     pub(super) fn go_on_offering(&mut self) {
         self.work = step();
         while let Some(mut offer) = self.offers.pop_front() {
@@ -67,15 +70,15 @@ impl Space {
         }
     }
 
-    /// Whether somebody is still to be asked.
+    /// Whether some waiters have still to be asked.
     pub fn is_behind(&self) -> bool {
         !self.offers.is_empty()
     }
 
-    /// Tells who watches, then all who wait to read; who is the first to take.
+    /// Notifies watches, serves all waiting readers, and returns the first waiting taker that accepts the tuple.
     fn ask_who_waits(&mut self, offer: &mut Offer) -> Looked<Option<u64>> {
         loop {
-            // It was stored, and others can have taken it.
+            // The tuple may be stored already, and another request may have taken it.
             if offer.kind != Kind::Watch && !self.is_there(offer) {
                 return Looked::Done(None);
             }
@@ -137,7 +140,7 @@ impl Space {
         self.commands.push_back(Command::Notify { session, watch, sequence: offer.event, tuple });
     }
 
-    /// Who waits to read a tuple gets it.
+    /// Gives the tuple to a waiting reader.
     fn read_out(&mut self, reader: u64, offer: &Offer) {
         let Some(interest) = self.readers.get(reader) else { return };
         let (asker, transaction) = (interest.asker, interest.transaction);

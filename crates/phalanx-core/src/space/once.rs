@@ -1,9 +1,10 @@
-//! Requests that happen once, however often they are sent: a client that did not hear an outcome asks the next leader again
-//! (RIFL: Lee et al., "Implementing Linearizability at Large Scale and Low Latency", SOSP 2015, sections 3 and 4).
+//! Requests with exactly-once semantics. A client that did not hear an outcome repeats the request, perhaps to the next
+//! leader (RIFL: Lee et al., "Implementing Linearizability at Large Scale and Low Latency", SOSP 2015, sections 3 and
+//! 4).
 //!
-//! A client registers under a number chosen by chance, and numbers its requests. What was done is remembered with its
-//! outcome until the client says that it has heard it. Who was forgotten meanwhile is told so, and nothing is done: so a
-//! request that is repeated never happens twice, however late it comes.
+//! A client registers under a random number and numbers its requests. The space remembers each outcome until the client
+//! says that it has heard it. A forgotten client gets an error and its request is not executed. So a repeated request
+//! never happens twice, however late it comes.
 
 use super::Space;
 use super::change::Change;
@@ -15,10 +16,11 @@ use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::RandomState;
 
-/// Clients that are remembered. The one that registered first is forgotten first; if it lives it registers again.
+/// Limit on remembered clients. The client that registered first is forgotten first; if it is alive, it registers
+/// again.
 pub const MOST_CLIENTS: usize = 4096;
 
-/// Clients that have registered.
+/// The registered clients.
 #[derive(Debug, Default)]
 pub struct Clients {
     past: HashMap<u128, Past, RandomState>,
@@ -26,7 +28,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// The one that is too many then is returned: the oldest of this user, of whom there may be so many, or of all.
+    /// Adds a client and returns the one that had to make room: the user's oldest if the user has more than
+    /// `most_of_user`, otherwise the oldest of all if there are too many.
     pub fn add(&mut self, client: u128, past: Past, most_of_user: Option<u64>) -> Option<u128> {
         let user = past.user.clone();
         if self.past.insert(client, past).is_none() {
@@ -44,7 +47,7 @@ impl Clients {
 }
 
 impl Space {
-    /// Requests of this client are remembered from now on, of the share of the session's user. Once more, it does nothing.
+    /// Registers a client, on the share of the session's user. A second call does nothing.
     pub fn remember_client(&mut self, session: SessionId, client: u128) {
         if self.clients.past.contains_key(&client) {
             return;
@@ -57,13 +60,14 @@ impl Space {
         }
     }
 
-    /// The outcome of a request that was done before; none: it is to be done. An error: that is not known here any more.
+    /// The outcome of a request that was done before. `None`: it has still to be done. An error: the client is unknown,
+    /// or its outcome is no longer kept.
     pub(super) fn done_before(&self, once: Option<&Once>) -> Result<Option<u64>, SpaceError> {
         let Some(once) = once else { return Ok(None) };
         self.clients.past.get(&once.client).ok_or(SpaceError::UnknownClient)?.outcome(once)
     }
 
-    /// It was done, now.
+    /// Records that a request was done now.
     pub(super) fn note_done(&mut self, once: Option<&Once>, outcome: u64) {
         let Some((once, past)) = once.and_then(|once| Some((*once, self.clients.past.get_mut(&once.client)?))) else {
             return;

@@ -8,9 +8,10 @@
 //! path: varint number of steps, each 0 and a varint position in a tuple or list, or 1 and a name of a record's field
 //! ```
 //!
-//! The empty path is the field itself. `==`, `!=`, In and Contains of a list compare as templates do: exactly. `<` and the
-//! others compare numbers by value, whatever their kind; texts by their letters' numbers, bytes by bytes, False before
-//! True; across these they are false, and so is everything about what a path does not lead to. No order holds with NaN.
+//! The empty path is the field itself. `==`, `!=`, In and Contains (of a list) compare exactly, as templates do. `<`
+//! and the other order operations compare numbers by value, whatever their kind; strings by code points; bytes by byte;
+//! False before True. Between values of different kinds they are false. Every comparison is false if its path leads to
+//! nothing. NaN has no order.
 
 use super::number::{nearest, order};
 use super::reader::{Limits, Reader, inside, mask, tag};
@@ -18,18 +19,18 @@ use super::value::{put_number, put_string};
 use crate::error::EncodingError;
 use std::cmp::Ordering;
 
-/// Operations of a query, at most: each of them may be asked of every tuple while others wait.
+/// Limit on the operations of a query. A query may run on every tuple while other requests wait.
 const MOST_OPERATIONS: u64 = 64;
 const MOST_WAITING: u32 = 64;
 const MOST_STEPS: u64 = 32;
-/// Actuals that are compared at the cost of one operation, about.
+/// Number of actuals whose comparison costs about as much as one operation.
 const ACTUALS_OF_STEP: u64 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Field of a tuple or list, from 0.
     Position(u64),
-    /// Field of a record. Of a tuple: of the first of its fields that is a record with this name.
+    /// Field of a record by name. On a whole tuple: the field of the first record in it that has this name.
     Name(String),
 }
 
@@ -78,23 +79,23 @@ pub enum Operation {
     Not,
 }
 
-/// What a query is asked of.
+/// What a query is evaluated on.
 #[derive(Debug, Clone, Copy)]
 pub enum Scope<'a> {
-    /// The bytes of a field, its tag and all.
+    /// The bytes of a field, including its tag.
     Field(&'a [u8]),
     /// The bytes of a tuple.
     Tuple(&'a [u8]),
 }
 
-/// A program that leaves exactly one answer.
+/// A program that leaves exactly one truth value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     operations: Vec<Operation>,
 }
 
 impl Query {
-    /// Operations in postfix order: each of And, Or, Not takes the answers before it.
+    /// Operations in postfix order. And, Or and Not consume the truth values before them.
     pub fn new(operations: Vec<Operation>) -> Result<Query, EncodingError> {
         let wrong = |what: &str| Err(EncodingError::Query(what.into()));
         if operations.len() as u64 > MOST_OPERATIONS {
@@ -128,7 +129,7 @@ impl Query {
         &self.operations
     }
 
-    /// Whether it holds.
+    /// Whether the query holds.
     pub fn holds(&self, scope: Scope) -> bool {
         let mut answers = 0u64;
         for operation in &self.operations {
@@ -142,7 +143,7 @@ impl Query {
         answers & 1 == 1
     }
 
-    /// The kinds of fields of which it can hold, if it is asked of a field: a mask of tags.
+    /// For a query on a field: the kinds of fields for which it can hold, as a mask of tags.
     pub(super) fn kinds(&self) -> u32 {
         match &self.operations[..] {
             [only] => only.kinds(),
@@ -150,7 +151,7 @@ impl Query {
         }
     }
 
-    /// The numbers between which what a path leads to must be, if there are such.
+    /// The bounds that the query puts on the number at a path, if there are any.
     pub(super) fn bounds(&self, path: &[Step]) -> Option<(f64, f64)> {
         if self.operations.iter().any(|operation| matches!(operation, Operation::Or | Operation::Not)) {
             return None;
@@ -160,7 +161,8 @@ impl Query {
         both.reduce(|(low, high), (lower, higher)| (f64::max(low, lower), f64::min(high, higher)))
     }
 
-    /// What it costs to ask it of a small tuple: its operations, and what some of them compare with.
+    /// The cost of evaluating the query on a small tuple: its operations, plus the actuals that some of them compare
+    /// with.
     pub(super) fn weight(&self) -> u64 {
         let of = |operation: &Operation| match operation {
             Operation::In { actuals, .. } => 1 + actuals.len() as u64 / ACTUALS_OF_STEP,
@@ -169,7 +171,7 @@ impl Query {
         self.operations.iter().map(of).sum()
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn size(&self) -> u64 {
         let mut bytes = Vec::new();
         self.encode(&mut bytes);

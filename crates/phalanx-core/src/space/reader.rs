@@ -1,4 +1,4 @@
-//! Reading of encoded fields: once with suspicion, when bytes arrive, and then quickly, where they are known to be good.
+//! Reading of encoded fields: with full checks when bytes arrive, and fast where they are known to be valid.
 
 use crate::error::EncodingError;
 
@@ -35,16 +35,16 @@ pub mod mask {
     pub(in crate::space) const ALL: u32 = u32::MAX;
 }
 
-/// Bytes of a class's, a field's or a dtype's name, at most.
+/// Limit in bytes on the name of a class, a field or a dtype.
 pub const MOST_NAME: u64 = 1024;
-/// Names of classes of one value, at most.
+/// Limit on the class names of one value.
 pub const MOST_CLASSES: u64 = 64;
-/// Dimensions of an array, at most: numpy's limit.
+/// Limit on the dimensions of an array, the same as numpy's.
 pub const MOST_DIMENSIONS: u64 = 64;
-/// How the one NaN is written.
+/// The only NaN in the encoding. All others are converted to it, so that equal values have equal bytes.
 pub const NAN: u64 = 0x7ff8_0000_0000_0000;
 
-/// What a tuple may be, at most.
+/// Limits on a tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Fields of a tuple, list or record.
@@ -63,7 +63,7 @@ impl Default for Limits {
 
 type Result<T> = std::result::Result<T, EncodingError>;
 
-/// Walks over encoded bytes. All reading is checked against their end.
+/// Walks over encoded bytes. Every read is checked against their end.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// What was read since an earlier place.
+    /// The bytes read since an earlier position.
     pub fn since(&self, start: usize) -> &'a [u8] {
         &self.bytes[start..self.at]
     }
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Nothing may be left.
+    /// Fails if bytes are left.
     pub fn end(&self) -> Result<()> {
         match self.rest().len() {
             0 => Ok(()),
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(N as u64)?.try_into().expect("so many were taken"))
     }
 
-    /// An unsigned number in groups of 7 bits, the lowest first; the shortest form only.
+    /// An unsigned number (LEB128): groups of 7 bits, the lowest first. Only the shortest form is accepted.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let first = self.byte()?;
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         self.varint().map(unzigzag)
     }
 
-    /// A number that says how many of something follow.
+    /// A count of items that follow, at most `most`.
     pub fn count(&mut self, what: &str, most: u64) -> Result<u64> {
         match self.varint()? {
             is if is > most => Err(EncodingError::TooMany { what: what.into(), is, most }),
@@ -156,13 +156,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length and so many bytes.
+    /// A length, followed by that many bytes.
     pub fn string(&mut self) -> Result<&'a [u8]> {
         let length = self.varint()?;
         self.take(length)
     }
 
-    /// A name: a length and so many bytes of UTF-8.
+    /// A name: a length, followed by that many bytes of UTF-8.
     pub fn name(&mut self) -> Result<&'a str> {
         let length = self.count("bytes of a name", MOST_NAME)?;
         text(self.take(length)?)
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Checks one field and passes it; `depth`: how many tuples, lists and records it is inside of.
+    /// Checks one field and moves behind it. `depth`: the number of tuples, lists and records around it.
     pub fn check(&mut self, depth: u32, limits: &Limits) -> Result<()> {
         match self.byte()? {
             tag::NONE | tag::FALSE | tag::TRUE => {}
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Checks a number of fields and the fields.
+    /// Checks a count of fields and the fields.
     pub fn check_fields(&mut self, depth: u32, limits: &Limits) -> Result<()> {
         let count = self.count("fields", limits.fields)?;
         (0..count).try_for_each(|_| self.check(depth, limits))
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
 
     fn check_array(&mut self) -> Result<()> {
         let item = item_size(self.name()?)?;
-        // As numpy counts, a dimension of none does not hide that the others are too large.
+        // As in numpy, an empty dimension does not excuse others that are too large.
         let (mut bytes, mut empty) = (item, false);
         for _ in 0..self.count("dimensions", MOST_DIMENSIONS)? {
             let dimension = self.varint()?;
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         self.take(length).map(drop)
     }
 
-    /// Passes one field that was checked before.
+    /// Skips one field that was checked before.
     #[inline]
     pub fn skip(&mut self) -> Result<()> {
         match self.byte()? {
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
         self.string().map(drop)
     }
 
-    /// Passes a number of names and the names.
+    /// Skips a count of names and the names.
     pub fn skip_names(&mut self) -> Result<()> {
         for _ in 0..self.varint()? {
             self.string()?;
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The bytes of the next field, tag and all, which was checked before.
+    /// The bytes of the next field including its tag. The field was checked before.
     #[inline]
     pub fn field(&mut self) -> Result<&'a [u8]> {
         let start = self.at;
@@ -312,7 +312,7 @@ fn check_float(bits: u64) -> Result<()> {
     }
 }
 
-/// Minimal, and beyond 64 bits: what fits into 64 is written as such.
+/// Accepts only the minimal form of an integer beyond 64 bits. Smaller integers must use the `INT` tag.
 fn check_big(bytes: &[u8]) -> Result<()> {
     let wrong = match bytes {
         [.., _, _, _, _, _, _, _, before, last] => (*last == 0 && *before < 0x80) || (*last == 0xff && *before >= 0x80),
@@ -324,7 +324,7 @@ fn check_big(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Bytes of an item of a dtype as numpy writes it, like `<f8` or `<U12`. Objects cannot travel.
+/// Bytes per item of a dtype in numpy's notation, like `<f8` or `<U12`. Object dtypes are refused.
 fn item_size(dtype: &str) -> Result<u64> {
     let wrong = || EncodingError::NotCanonical("a dtype that is not one of plain items".into());
     let mut letters = dtype.chars();
@@ -349,7 +349,7 @@ fn item_size(dtype: &str) -> Result<u64> {
     if exists { Ok(size) } else { Err(wrong()) }
 }
 
-/// Of times: like `[ns]` or `[25us]`.
+/// Whether the text is a unit of time, like `[ns]` or `[25us]`.
 fn is_unit(text: &str) -> bool {
     let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let name = inside.map(|text| text.trim_start_matches(|letter: char| letter.is_ascii_digit()));
@@ -367,7 +367,7 @@ pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// The bytes of a text or of bytes.
+/// The contents of a string or bytes field.
 pub fn inside(field: &[u8]) -> Option<&[u8]> {
     Reader::new(&field[1..]).string().ok()
 }

@@ -1,7 +1,7 @@
-//! What transactions with repeatable reads have read: it must still be there when they promise or commit.
+//! The read sets of transactions with repeatable reads. A tuple that was read must still be there at prepare or commit.
 //!
-//! Nothing is locked. A transaction that takes what another one has read goes on, and the other one is refused at its end
-//! (backward validation; Kung and Robinson, 1981). So no two transactions ever wait for each other.
+//! Nothing is locked. A transaction may take a tuple that another one has read; the reading transaction is then refused
+//! at its end (backward validation; Kung and Robinson, 1981). So no two transactions ever wait for each other.
 
 use super::Space;
 use super::transaction::Transaction;
@@ -11,36 +11,36 @@ use hashbrown::{HashMap, HashSet};
 use std::hash::RandomState;
 use std::sync::Arc;
 
-/// Tuples that one transaction can read, all of one user, and all together: each takes some 50 bytes here until the
-/// transactions end.
+/// Limits on the tuples read by one transaction, by all transactions of one user, and by all transactions together.
+/// Each tuple read takes about 50 bytes here until its transactions end.
 const MOST_READ: usize = 1 << 16;
 const MOST_READ_BY_ONE: usize = 1 << 18;
 const MOST_READ_BY_ALL: usize = 1 << 20;
 
-/// A server knows its users; all others are one.
+/// The user of a transaction. `None` stands for all clients that the server does not know as users.
 type User = Option<Arc<str>>;
 
-/// Tuples that open transactions have read, by number.
+/// The tuples that open transactions have read, by number.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    /// How many transactions have read a tuple.
+    /// For each tuple, the number of transactions that have read it.
     readers: HashMap<u64, u32, RandomState>,
-    /// Those of them that all may not see now: they were taken, or their lease has ended.
+    /// Tuples among them that are not visible now, because they were taken or their lease expired.
     absent: HashSet<u64, RandomState>,
-    /// The sum over the transactions of each user, and of all.
+    /// Number of tuples read, summed over the transactions of each user; `count` is the sum over all users.
     of_user: HashMap<User, usize, RandomState>,
     count: usize,
 }
 
 impl Reads {
-    /// A tuple is not to be seen by all any more.
+    /// A tuple is no longer visible to all.
     pub fn on_withdrawn(&mut self, number: u64) {
         if !self.readers.is_empty() && self.readers.contains_key(&number) {
             self.absent.insert(number);
         }
     }
 
-    /// A tuple is to be seen by all.
+    /// A tuple is visible to all.
     pub fn on_kept(&mut self, number: u64) {
         if !self.absent.is_empty() {
             self.absent.remove(&number);
@@ -61,11 +61,11 @@ impl Reads {
         }
     }
 
-    /// A transaction has ended that had read these tuples.
+    /// A transaction that had read these tuples has ended.
     pub fn forget(&mut self, user: &User, numbers: HashSet<u64, RandomState>) {
         self.count -= numbers.len();
         if self.count == 0 {
-            *self = Reads::default(); // also the memory that many took
+            *self = Reads::default(); // also frees the memory after many reads
             return;
         }
         if let Some(count) = self.of_user.get_mut(user) {
@@ -86,7 +86,8 @@ impl Reads {
 }
 
 impl Space {
-    /// A transaction has read a tuple that others may take; `is_stored`: it is where all can see it.
+    /// Records that a transaction has read a tuple that others may take. `is_stored`: the tuple is in the store,
+    /// visible to all.
     pub(super) fn note_read(&mut self, transaction: Option<TransactionId>, number: u64, is_stored: bool) {
         let Some(own) = transaction.and_then(|id| self.transactions.get_mut(&id)) else { return };
         let Some(read) = &mut own.read else { return };
@@ -98,12 +99,12 @@ impl Space {
         }
     }
 
-    /// Whether a transaction relies on what it reads.
+    /// Whether a transaction has repeatable reads.
     pub(super) fn keeps_reads(&self, transaction: Option<TransactionId>) -> bool {
         transaction.and_then(|id| self.transactions.get(&id)).is_some_and(|own| own.read.is_some())
     }
 
-    /// Whether a transaction may read more. A page, or a step of a count, that is begun may go beyond the limit.
+    /// Whether a transaction may read more. A page, or one step of a count, may exceed the limit once it has begun.
     pub(super) fn check_reads(&self, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
         let Some(own) = transaction.and_then(|id| self.transactions.get(&id)) else { return Ok(()) };
         let Some(read) = &own.read else { return Ok(()) };
@@ -119,7 +120,7 @@ impl Space {
         }
     }
 
-    /// Fails where something that a transaction has read is not there any more, and was not taken by the transaction itself.
+    /// Fails if a tuple that the transaction has read is gone and the transaction did not take it itself.
     pub(super) fn check_unchanged(&self, own: &Transaction) -> Result<(), SpaceError> {
         let Some(read) = own.read.as_ref().filter(|_| !own.prepared) else { return Ok(()) };
         let absent = &self.reads_of.absent;

@@ -1,4 +1,4 @@
-//! Who waits for tuples, found by what they wait for, so that a thousand who wait do not make an `out` slow.
+//! Waiting requests, indexed by their templates, so that a thousand waiters do not make an `out` slow.
 
 use super::signature::hash_tuple;
 use super::store::{Held, Looked, Wanted};
@@ -11,7 +11,8 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sets of positions of actuals that are told apart, for one number of fields.
+/// Limit on the sets of actual positions that are told apart, for each number of fields. Further templates share one
+/// list.
 const MOST_SHAPES: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,22 +22,22 @@ pub enum Kind {
     Watch,
 }
 
-/// What somebody waits for.
+/// What a waiting request, or a watch, waits for.
 #[derive(Debug, Clone)]
 pub struct Interest {
     pub asker: Asker,
     pub template: Arc<Template>,
     pub key: Option<Vec<u8>>,
     pub label: Option<Vec<u8>>,
-    /// What this transaction put is of interest too.
+    /// The interest also covers the tuples that this transaction has put.
     pub transaction: Option<TransactionId>,
     pub deadline: Option<Duration>,
-    /// The transaction does not rely on what is found.
+    /// The read is not added to the transaction's read set.
     pub peeks: bool,
 }
 
 impl Interest {
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> u64 {
         let length = |field: &Option<Vec<u8>>| field.as_ref().map_or(0, |field| field.len() as u64);
         512 + self.template.size() + length(&self.key) + length(&self.label)
@@ -53,7 +54,7 @@ impl Interest {
     }
 }
 
-/// Those with actuals at the same positions, by their actuals, in the order in which they came.
+/// The interests with actuals at the same positions, grouped by the hash of their actuals, oldest first.
 #[derive(Debug)]
 struct Shape {
     mask: u32,
@@ -63,7 +64,7 @@ struct Shape {
 #[derive(Debug, Default)]
 pub struct Register {
     interests: HashMap<u64, Interest, RandomState>,
-    /// By number of fields.
+    /// By the number of fields.
     shapes: HashMap<u64, Vec<Shape>, RandomState>,
     state: RandomState,
 }
@@ -81,7 +82,7 @@ impl Register {
         self.interests.get(&number)
     }
 
-    /// Numbers must rise.
+    /// Registers an interest. Its number must be above all earlier ones.
     pub fn insert(&mut self, number: u64, interest: Interest) {
         let shapes = self.shapes.entry(interest.arity()).or_default();
         let mask = interest.template.actuals();
@@ -101,7 +102,7 @@ impl Register {
     pub fn remove(&mut self, number: u64) -> Option<Interest> {
         let interest = self.interests.remove(&number)?;
         let shapes = self.shapes.get_mut(&interest.arity())?;
-        // Where there were too many shapes when it came, it is among those without.
+        // An interest that arrived when there were too many shapes is in the list of mask 0.
         for mask in [interest.template.actuals(), 0] {
             let hash = interest.template.hash(&self.state, mask, None);
             let Some(place) = shapes.iter().position(|shape| shape.mask == mask) else { continue };
@@ -122,8 +123,8 @@ impl Register {
         Some(interest)
     }
 
-    /// The next one from `from` on, and before `end`, who waits for a tuple, which only `by`'s own see if it is one's; tired:
-    /// `work` is used up, and `from` is the next one to be asked.
+    /// Finds the next interest in `*from..end` that accepts the tuple. If `by` is set, only interests of that
+    /// transaction may see it. `Tired`: `work` is used up, and `from` is the next interest to ask.
     pub fn next(
         &self,
         held: &Held,

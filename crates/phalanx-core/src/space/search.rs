@@ -1,5 +1,6 @@
-//! Asking for tuples: now, in pages, counted, or waiting. A search that looks at many tuples is cut into steps, so that
-//! others have the space between them: [`Space::ask`], and [`Space::go_on`] until there is an answer.
+//! Queries: for tuples that match now, page by page, as a count, or waiting for a match. A search over many tuples is
+//! cut into steps, so that other requests run in between. [`Space::ask`] does the first step; [`Space::go_on`] is
+//! called until there is an answer.
 
 use super::store::{Looked, Place, Rank, Room, Scan, Store, Wanted};
 use super::{Asker, Cursor, Get, Held, Interest, Kind, Order, Page, RequestId, STAGED, Space, Template, Tuple};
@@ -8,7 +9,7 @@ use crate::ids::{SessionId, TransactionId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is asked.
+/// A query.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     pub asker: Asker,
@@ -18,54 +19,56 @@ pub struct Question<'a> {
     pub goal: Goal,
 }
 
-/// What is to be found.
+/// What a query is to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// What matches now, up to the limit.
     Page,
-    /// One tuple: now, or when it comes, until then; `None`: for ever. Takers get what comes in the order in which they
-    /// came.
+    /// One tuple: a match now, or the first one to arrive before the deadline; `None`: no deadline. Takers are served
+    /// in the order in which they asked.
     Wait(Option<Duration>),
-    /// How many match. Of what is asked beside the template, only key and label count.
+    /// The number of matching tuples. Of the options in `get`, only key and label count.
     Count,
 }
 
-/// What came of a question so far.
+/// The result of a query so far.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Found(Page),
-    /// Of what asks for one tuple.
+    /// The answer to a query for one tuple.
     One(Option<Tuple>),
     Counted(u64),
-    /// A [`Command::Answer`](super::Command) follows, or has come out already; by the deadline, see [`Space::on_tick`].
+    /// The request waits. A [`Command::Answer`](super::Command) follows, or was issued already; at the latest at the
+    /// deadline (see [`Space::on_tick`]).
     Waits,
-    /// Not all that is to be looked at has been: [`Space::go_on`] is to follow, after others had their turn.
+    /// The search is not finished. The driver calls [`Space::go_on`] after other requests had their turn.
     GoesOn,
 }
 
-/// A question of which the answer is not found yet.
+/// A query whose answer is not found yet.
 #[derive(Debug)]
 pub(super) struct Search {
     template: Template,
     get: Get,
     transaction: Option<TransactionId>,
     goal: Goal,
-    /// Is among those who wait.
+    /// Whether the request is registered as waiting.
     waits: bool,
     progress: Progress,
 }
 
-/// How far a search has come.
+/// How far a search has got.
 #[derive(Debug)]
 struct Progress {
-    /// It is still among what this transaction, its own, has put, which comes first.
+    /// Set while the search is still among the tuples that its own transaction has put, which come first.
     under: Option<TransactionId>,
     scan: Scan,
-    /// The first one of these.
+    /// The best match among the transaction's own tuples, and its rank.
     staged: Option<(Place, Rank)>,
     page: Page,
     room: Room,
-    /// Tuples put later are on no page: or who reads and puts would never come to an end.
+    /// Tuples with this number or above are on no page. Otherwise a client that reads pages and puts tuples would never
+    /// reach the end.
     end: u64,
     count: u64,
 }
@@ -73,12 +76,12 @@ struct Progress {
 /// Where a matching tuple is.
 enum Found {
     Stored(Place),
-    /// Put by the asking transaction.
+    /// In the staged tuples of the asking transaction.
     Staged(TransactionId, Place),
 }
 
 impl Progress {
-    /// Goes on to what all may see.
+    /// Goes on to the tuples that all may see.
     fn leave_staged(&mut self) {
         let left = self.scan.left;
         self.under = None;
@@ -119,7 +122,8 @@ impl Space {
         }
     }
 
-    /// The first step came to no end. Who waits does so from now on, so that nothing is missed that comes meanwhile.
+    /// Stores a search whose first step found no answer. A waiting request is registered now, so that it misses no
+    /// tuple that arrives meanwhile.
     fn put_off(&mut self, now: Duration, question: &Question, progress: Progress) -> Result<Outcome, SpaceError> {
         let Question { asker, get, transaction, goal, .. } = *question;
         let waits = matches!(goal, Goal::Wait(_)) && !question.is_over(now);
@@ -133,7 +137,7 @@ impl Space {
         Ok(Outcome::GoesOn)
     }
 
-    /// The next step of a search.
+    /// Does the next step of a search.
     pub fn go_on(&mut self, now: Duration, asker: Asker) -> Result<Outcome, SpaceError> {
         self.on_tick(now);
         let asked = (asker.session, asker.request);
@@ -141,7 +145,7 @@ impl Space {
         let is_open = self.open_transaction(search.transaction);
         if is_open.is_err() || (search.waits && !self.asked.contains_key(&asked)) {
             self.forget(search.transaction, search.progress);
-            // Who waited was told so, and why.
+            // A request that waited has had its answer already, with the reason.
             return if search.waits { Ok(Outcome::Waits) } else { is_open.map(|()| Outcome::Waits) };
         }
         let Search { template, get, transaction, goal, progress, .. } = &mut search;
@@ -165,7 +169,7 @@ impl Space {
         Ok(outcome)
     }
 
-    /// Nobody wants to know any more what a session asked.
+    /// Drops all searches of a session that has ended.
     pub(super) fn forget_searches(&mut self, session: SessionId) {
         let theirs: Vec<_> = self.searches.keys().filter(|(of, _)| *of == session).copied().collect();
         for asked in theirs {
@@ -185,7 +189,7 @@ impl Space {
         self.transactions.get_mut(&id)?.staged.as_deref_mut()
     }
 
-    /// Looks at a bounded number of tuples; none: there is more to look at.
+    /// Looks at a bounded number of tuples. `None`: there are more to look at.
     fn step(&mut self, question: &Question, progress: &mut Progress) -> Result<Option<Outcome>, SpaceError> {
         progress.scan.refresh();
         let wanted = self.wanted(question);
@@ -208,7 +212,7 @@ impl Space {
         }
     }
 
-    /// The first tuple that is wanted; none: there is more to look at.
+    /// Looks for the first wanted tuple. The outer `None`: there are more tuples to look at.
     fn step_to_first(
         &mut self,
         wanted: &Wanted,
@@ -235,7 +239,7 @@ impl Space {
         if self.staged_by(id).is_some_and(|store| store.has_ranked(place, wanted.order, staged)) {
             return Some(Some(Found::Staged(id, place)));
         }
-        // Another thread of the transaction took it meanwhile: from the beginning.
+        // Another thread of the same transaction took the tuple meanwhile, so the search starts again.
         progress.under = transaction;
         None
     }
@@ -248,7 +252,7 @@ impl Space {
         }
     }
 
-    /// Adds to a page. Whether it is done.
+    /// Adds tuples to a page and returns whether the page is complete.
     fn step_of_page(&mut self, question: &Question, wanted: &Wanted, progress: &mut Progress) -> bool {
         let Question { asker, get, transaction, .. } = *question;
         if let Some(id) = progress.under {
@@ -263,7 +267,7 @@ impl Space {
             let given = places.into_iter().filter_map(|place| self.give_staged(id, place, get.take));
             progress.page.tuples.extend(given);
             let Looked::Done(next) = looked else { return false };
-            // What all may see is on the pages behind.
+            // The tuples that all may see are on the pages that follow.
             let next = next.or(last.filter(|_| progress.room.is_full()));
             progress.page.next = next.map(|cursor| Cursor { partition: cursor.partition | STAGED, ..cursor });
             if next.is_some() {
@@ -304,7 +308,7 @@ impl Space {
         if !self.keeps_reads(question.transaction) {
             return Ok(self.store.count(wanted, scan, |_| *count += 1) == Looked::Done(()));
         }
-        self.check_reads(question.transaction)?; // at each step, which has an end
+        self.check_reads(question.transaction)?; // checked once per step, because a step is bounded
         let mut seen = Vec::new();
         let looked = self.store.count(wanted, scan, |number| seen.push(number));
         *count += seen.len() as u64;
@@ -318,7 +322,7 @@ impl Space {
         Wanted { template, key: get.key.as_deref(), label: get.label.as_deref(), order }
     }
 
-    /// A request whose last answer is still on its way, or that waits, cannot ask again.
+    /// Refuses a request number that is in use: its last answer is not acknowledged, or it still searches or waits.
     fn check_unanswered(&self, asker: Asker, takes: bool) -> Result<(), SpaceError> {
         let asked = (asker.session, asker.request);
         let busy = takes && asker.acknowledges && self.unacknowledged.contains_key(&asked);
@@ -341,7 +345,7 @@ impl Space {
         self.enrol(kind, Interest { asker, template, key, label, transaction, deadline, peeks: get.peeks })
     }
 
-    /// Ends the waiting of a request, which is not answered any more; `false`: it does not wait (it was answered).
+    /// Cancels a waiting request, which then gets no answer. `false`: it does not wait (any more).
     pub fn cancel(&mut self, session: SessionId, request: RequestId) -> bool {
         match self.asked.get(&(session, request)) {
             Some((Kind::Taker | Kind::Reader, _)) => self.leave(session, request).is_some(),
@@ -363,7 +367,8 @@ impl Space {
         tuple
     }
 
-    /// A tuple is taken; its taker's transaction may be aborted, and its taker may die before it has it.
+    /// Hands a tuple to its taker. It is held back until the taker's transaction commits, or until the taker
+    /// acknowledges it, because the transaction may abort and the taker may die.
     pub(super) fn hand_over(&mut self, held: Held, asker: Asker, transaction: Option<TransactionId>) {
         self.takes += 1;
         let is_under = transaction.is_some_and(|id| self.transactions.contains_key(&id));
@@ -382,7 +387,7 @@ impl Space {
         }
     }
 
-    /// What was held is now elsewhere.
+    /// A held tuple leaves the account of tuples that are held back.
     pub(super) fn let_go(&mut self, held: &Held) {
         self.held.0 -= 1;
         self.held.1 -= held.bytes();
@@ -390,15 +395,15 @@ impl Space {
 }
 
 impl Question<'_> {
-    /// Whether the time for waiting is over.
+    /// Whether the deadline for waiting has passed.
     fn is_over(&self, now: Duration) -> bool {
         matches!(self.goal, Goal::Wait(Some(deadline)) if deadline <= now)
     }
 }
 
-/// The same in one go: for who is alone with the space.
+/// The same queries in one call, for a caller that shares the space with no other.
 impl Space {
-    /// What matches now, up to the limit of `get`.
+    /// The tuples that match now, up to the limit of `get`.
     pub fn get(
         &mut self,
         now: Duration,
@@ -414,7 +419,7 @@ impl Space {
         }
     }
 
-    /// One tuple that matches now: the same as a [`Space::get`] with the limit 1.
+    /// One tuple that matches now, like [`Space::get`] with the limit 1.
     pub fn find(
         &mut self,
         now: Duration,
@@ -429,7 +434,8 @@ impl Space {
         }
     }
 
-    /// One tuple that matches: at once, or, with `None`, by a [`Command::Answer`](super::Command).
+    /// One matching tuple: returned at once, or, if this returns `None`, delivered later by a
+    /// [`Command::Answer`](super::Command).
     pub fn wait(
         &mut self,
         now: Duration,
@@ -445,7 +451,7 @@ impl Space {
         }
     }
 
-    /// How many tuples match.
+    /// The number of matching tuples.
     pub fn count(
         &mut self,
         now: Duration,

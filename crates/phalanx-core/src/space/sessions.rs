@@ -1,4 +1,4 @@
-//! Who waits and until when, and what ends with a session or with time.
+//! Waiting requests and their deadlines, and the cleanup when a session ends or time passes.
 
 use super::register::{Interest, Kind, Register};
 use super::users::Shares;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Space {
-    /// Whose session it is, before it asks anything: of what all users have together this one may have so much, in all
-    /// sessions together.
+    /// Assigns a session to a user, before its first request. The shares limit that user over all of its sessions
+    /// together.
     pub fn add_user(&mut self, session: SessionId, name: Arc<str>, most: Shares) {
         self.users.add(session, name, most);
     }
@@ -23,7 +23,7 @@ impl Space {
         }
     }
 
-    /// Somebody waits from now on.
+    /// Registers a waiting request or a watch.
     pub(super) fn enrol(&mut self, kind: Kind, interest: Interest) -> Result<(), SpaceError> {
         let asked = (interest.asker.session, interest.asker.request);
         if self.asked.contains_key(&asked) {
@@ -56,7 +56,7 @@ impl Space {
         Ok(())
     }
 
-    /// Somebody does not wait any more.
+    /// Removes a waiting request or a watch.
     pub(super) fn leave(&mut self, session: SessionId, request: RequestId) -> Option<Interest> {
         let (kind, number) = self.asked.remove(&(session, request))?;
         let interest = self.register(kind).remove(number)?;
@@ -77,7 +77,7 @@ impl Space {
         Some(interest)
     }
 
-    /// Who waits to take gets a tuple that nobody else has.
+    /// Gives a tuple to a waiting taker. The tuple is no longer in the space.
     pub(super) fn serve_taker(&mut self, number: u64, held: Held) {
         let Some(asker) = self.takers.get(number).map(|interest| interest.asker) else {
             self.keep(held);
@@ -95,12 +95,12 @@ impl Space {
         self.commands.push_back(Command::Answer { session, request, answer: Err(error) });
     }
 
-    /// All requests that wait, and watches.
+    /// All waiting requests, and all watches.
     pub fn waiting(&self) -> Vec<(SessionId, RequestId)> {
         self.asked.keys().copied().collect()
     }
 
-    /// What a request took has arrived.
+    /// The client has received what a request took.
     pub fn acknowledge(&mut self, session: SessionId, request: RequestId) {
         for held in self.unacknowledged.remove(&(session, request)).unwrap_or_default() {
             self.let_go(&held);
@@ -109,15 +109,16 @@ impl Space {
         }
     }
 
-    /// What a request took has arrived and is not wanted: it comes back.
+    /// The client has received what a request took but does not want it. The tuples are put back.
     pub fn give_back(&mut self, now: Duration, session: SessionId, request: RequestId) {
         let back = self.unacknowledged.remove(&(session, request)).unwrap_or_default();
         self.note_back(&back);
         self.bring_back(now, back);
     }
 
-    /// The session is gone: so are its waiters and watches; its transactions are aborted, unless they are prepared; what it
-    /// took and did not acknowledge comes back, at once or, where its client may come back, after a while.
+    /// Cleans up after a session that has ended. Its waiting requests and watches are removed. Its transactions are
+    /// aborted, unless they are prepared. Tuples that it took and did not acknowledge are put back: at once, or after
+    /// [`GRACE`](super::GRACE) if its client may reconnect.
     pub fn end_session(&mut self, now: Duration, session: SessionId) {
         self.on_tick(now);
         let all = (session, 0)..=(session, RequestId::MAX);
@@ -142,7 +143,8 @@ impl Space {
         self.bring_back(now, back);
     }
 
-    /// Ends what is over by now: leases, deadlines, transactions. Calls that find tuples do so themselves.
+    /// Ends all leases, deadlines and transactions that are over by `now`. Calls that look for tuples call this
+    /// themselves.
     pub fn on_tick(&mut self, now: Duration) {
         self.go_on_offering();
         while let Some((_, number)) = self.leases.first().copied().filter(|(deadline, _)| *deadline <= now) {
@@ -157,7 +159,7 @@ impl Space {
         if self.lost_until().is_some_and(|until| until <= now) {
             self.give_up_lost(now);
         }
-        // Waiters whose time is over now are told so only when the tuples that have just come back were offered to all.
+        // A waiter times out only after the tuples that have just come back were offered to all waiters.
         let waits = |space: &Space| space.waiter_deadlines.first().copied().filter(|(deadline, _)| *deadline <= now);
         while let Some((_, number)) = waits(self).filter(|_| !self.is_behind()) {
             let interest = self.takers.get(number).or_else(|| self.readers.get(number));
@@ -181,7 +183,7 @@ impl Space {
         self.expired += 1;
     }
 
-    /// When the next [`Space::on_tick`], or [`Space::in_doubt`], has something to do.
+    /// When [`Space::on_tick`] or [`Space::in_doubt`] next has work to do.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.is_behind() {
             return Some(Duration::ZERO);

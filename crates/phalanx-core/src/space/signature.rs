@@ -1,21 +1,23 @@
-//! The kinds of a tuple's fields, by which tuples are kept apart, and the fields at some positions, by which they are found.
+//! The kinds of a tuple's fields, by which tuples are partitioned, and the hashes of some fields, by which they are
+//! indexed.
 
 use super::reader::{Reader, tag};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Fields beyond are not looked at to keep tuples apart, and not indexed.
+/// The number of leading fields that count for signatures and indexes. Later fields are ignored.
 pub const POSITIONS: usize = 16;
-/// In a mask of positions: the label.
+/// The bit for the label in a mask of positions.
 pub const LABEL: u32 = 1 << 31;
 
-/// Arity and the kinds of the first fields, 4 bits each. Integers of any size are one kind here, and so are True and False.
+/// The arity and the kinds of the first fields, 4 bits each. Integers of any size count as one kind; so do True and
+/// False.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signature {
     pub arity: u32,
     pub tags: u64,
 }
 
-/// Kinds that a signature does not tell apart are one.
+/// Folds kinds that a signature does not tell apart into one.
 pub fn kind(tag: u8) -> u8 {
     match tag {
         tag::BIG => tag::INT,
@@ -24,7 +26,7 @@ pub fn kind(tag: u8) -> u8 {
     }
 }
 
-/// The same of a mask of tags.
+/// The same for a mask of tags.
 pub fn kinds(mask: u32) -> u32 {
     let fold = |mask: u32, from: u8, to: u8| if mask & 1 << from == 0 { mask } else { mask & !(1 << from) | 1 << to };
     fold(fold(mask, tag::BIG, tag::INT), tag::TRUE, tag::FALSE)
@@ -66,7 +68,7 @@ impl Signature {
     }
 }
 
-/// Hashes the fields of a tuple at the positions of a mask, and its label if that belongs to the mask.
+/// Hashes the fields of a tuple at the positions of a mask, and its label if the mask includes it.
 pub fn hash_tuple(state: &RandomState, mask: u32, tuple: &[u8], label: Option<&[u8]>) -> u64 {
     let mut hasher = state.build_hasher();
     each_field(mask, tuple, |field| {
@@ -77,7 +79,7 @@ pub fn hash_tuple(state: &RandomState, mask: u32, tuple: &[u8], label: Option<&[
     hasher.finish()
 }
 
-/// What a label adds to a hash, if it belongs to the mask.
+/// Adds a label to a hash, if the mask includes it.
 pub fn hash_label(hasher: &mut impl Hasher, mask: u32, label: Option<&[u8]>) {
     if mask & LABEL != 0 {
         hasher.write_u8(u8::from(label.is_some()));
@@ -102,7 +104,7 @@ pub fn same_fields(mask: u32, one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// Calls with the fields at a mask's positions that the tuple has, while the answer is true.
+/// Calls `call` with each field at a position of the mask, until it returns false.
 #[inline]
 pub fn each_field<'a>(mask: u32, tuple: &'a [u8], mut call: impl FnMut(&'a [u8]) -> bool) -> bool {
     let mut reader = Reader::new(tuple);

@@ -1,4 +1,4 @@
-//! What a transaction took, by number: it may come back.
+//! The tuples that a transaction took, by number. They come back if it aborts.
 
 use super::store::Held;
 use hashbrown::HashSet;
@@ -16,7 +16,7 @@ impl Taken {
         self.tuples.len()
     }
 
-    /// Whether it took the tuple of a number.
+    /// Whether the transaction took the tuple with this number.
     pub fn has(&self, number: u64) -> bool {
         self.tuples.contains_key(&number)
     }
@@ -30,7 +30,7 @@ impl Taken {
         self.keys.contains(key)
     }
 
-    /// The oldest first.
+    /// The tuples, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Held> {
         self.tuples.values()
     }

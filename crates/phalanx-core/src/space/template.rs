@@ -14,17 +14,17 @@ use super::value::{Value, put_number, put_string};
 use crate::error::EncodingError;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Bytes of a template beside its actuals, at most: formals, names, queries. Actuals may have as many as a tuple.
+/// Limit in bytes on a template without its actuals: formals, names, queries. The actuals have the limit of a tuple.
 pub const MOST_TEMPLATE: u64 = 1 << 20;
 
-/// A formal: any value of some kinds.
+/// A formal: matches any value of some kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Type {
     /// Bit `1 << tag` for each tag that matches: see [`mask`].
     pub kinds: u32,
     /// An array must be of this dtype, as numpy writes it.
     pub dtype: Option<String>,
-    /// An array must have so many dimensions.
+    /// An array must have this many dimensions.
     pub dimensions: Option<u8>,
 }
 
@@ -33,14 +33,14 @@ pub struct Type {
 pub enum Pattern {
     /// Exactly this value: its encoding.
     Actual(Vec<u8>),
-    /// Anything, also None.
+    /// Anything, including None.
     Any,
     Type(Type),
     /// A record or object with this name among its classes' names.
     Class(String),
     /// A tuple that matches.
     Nested(Box<Template>),
-    /// What a query says of the field.
+    /// A query on the field.
     Where(Query),
 }
 
@@ -67,7 +67,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a field, its tag and all, matches.
+    /// Whether a field, given with its tag, matches.
     fn matches(&self, field: &[u8]) -> bool {
         match self {
             Pattern::Actual(actual) => actual == field,
@@ -108,7 +108,7 @@ impl Pattern {
         }
     }
 
-    /// `actuals`: bytes of those that were read so far.
+    /// `actuals`: bytes of actuals read so far.
     fn decode(reader: &mut Reader, depth: u32, limits: &Limits, actuals: &mut u64) -> Result<Pattern, EncodingError> {
         Ok(match reader.byte()? {
             0 => {
@@ -167,24 +167,24 @@ fn has_class(field: &[u8], name: &str) -> bool {
     mask::CLASS & 1 << field[0] != 0 && find() == Ok(true)
 }
 
-/// What a tuple must look like, field by field, and perhaps what a query must say of it.
+/// A pattern for each field, and optionally a query on the whole tuple.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Template {
     patterns: Vec<Pattern>,
     query: Option<Query>,
-    /// Positions of the first actuals.
+    /// Positions of the actuals among the first fields.
     actuals: u32,
-    /// Kinds of the first fields that can match, as the signature tells them apart.
+    /// Kinds that can match, for each of the first fields, as signatures tell them apart.
     kinds: Vec<u32>,
     /// The only signature that can match, if there is one.
     exact: Option<Signature>,
-    /// What it costs to ask it of a small tuple.
+    /// The cost of matching a small tuple.
     weight: u64,
 }
 
-/// Bytes of a tuple that are compared at the cost of one step of a template, about.
+/// Bytes of a tuple whose comparison costs about as much as one step of a template.
 const BYTES_OF_STEP: usize = 1024;
-/// The same of patterns.
+/// Number of patterns with the same cost.
 const PATTERNS_OF_STEP: u64 = 8;
 
 impl Template {
@@ -210,7 +210,7 @@ impl Template {
         Template { patterns, query, actuals, kinds, exact, weight }
     }
 
-    /// What it costs to ask whether a tuple matches: 1 is about 50 ns.
+    /// The cost of matching a tuple against the template. 1 is about 50 ns.
     #[inline]
     pub(super) fn cost(&self, tuple: &[u8]) -> u64 {
         self.weight.saturating_mul(1 + (tuple.len() / BYTES_OF_STEP) as u64)
@@ -224,8 +224,8 @@ impl Template {
         }
     }
 
-    /// A hash of the actuals at the positions of a mask, and of the label if that belongs to it: the same as of tuples that
-    /// have them (`signature::hash_tuple`).
+    /// A hash of the actuals at the positions of a mask, and of the label if the mask includes it. It equals
+    /// `signature::hash_tuple` of a tuple with these fields.
     pub(super) fn hash(&self, state: &RandomState, mask: u32, label: Option<&[u8]>) -> u64 {
         let mut hasher = state.build_hasher();
         positions(mask).filter_map(|position| self.actual(position)).for_each(|field| hasher.write(field));
@@ -255,7 +255,7 @@ impl Template {
         signature.arity as usize == self.patterns.len() && self.kinds.iter().enumerate().all(fits)
     }
 
-    /// The numbers between which the field at a position must be, if there are such.
+    /// The bounds on the number at a position, if there are any.
     pub(super) fn bounds(&self, position: usize) -> Option<(f64, f64)> {
         let of_field = match self.patterns.get(position)? {
             Pattern::Actual(field) => nearest(field).map(|value| (value, value)),
@@ -265,7 +265,7 @@ impl Template {
         of_field.or_else(|| self.query.as_ref()?.bounds(&[Step::Position(position as u64)]))
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn size(&self) -> u64 {
         let of_pattern = |pattern: &Pattern| match pattern {
             Pattern::Actual(field) => field.len() as u64,
@@ -277,7 +277,7 @@ impl Template {
         256 + patterns + self.query.as_ref().map_or(0, Query::size)
     }
 
-    /// Bytes that should be one template.
+    /// Checks and decodes bytes that should be one template.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Template, EncodingError> {
         let (most, is) = (limits.bytes.saturating_add(MOST_TEMPLATE), bytes.len() as u64);
         if is > most {
@@ -333,7 +333,7 @@ impl Template {
         }
         for pattern in &self.patterns {
             if let Pattern::Actual(actual) = pattern {
-                // Fields delimit themselves: one that begins with all of another's bytes is that other.
+                // Fields are self-delimiting. If a field begins with all the bytes of an actual, it is that actual.
                 if !reader.rest().starts_with(actual) {
                     return Ok(false);
                 }
@@ -346,7 +346,8 @@ impl Template {
     }
 }
 
-/// Whether as much as was read of a template, with so many bytes of actuals, is not too much. Before it is copied.
+/// Checks, before bytes are copied, that the part of a template read so far is not too long. `actuals` bytes of it are
+/// actuals.
 fn check_size(reader: &Reader, actuals: u64, limits: &Limits) -> Result<(), EncodingError> {
     let too_many = |what: &str, is, most| Err(EncodingError::TooMany { what: what.into(), is, most });
     let beside = reader.at() as u64 - actuals;

@@ -1,5 +1,5 @@
-//! Transactions: what they put is seen by nobody else, and what they took comes back, unless they are committed. A space is
-//! one participant of a transaction over several, which are prepared before they are committed.
+//! Transactions. Tuples that a transaction puts are invisible to others until it commits; tuples that it takes come
+//! back if it aborts. A transaction over several spaces is prepared in each of them before it is committed.
 
 use super::doubt::Doubt;
 use super::store::{Held, Place, Store};
@@ -13,35 +13,35 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Transactions whose end is remembered, so that who lost the answer can ask again.
+/// Outcomes of each kind (aborted, committed) that are remembered for clients that lost the answer and ask again.
 pub const MOST_ENDED: usize = 10_000;
 
-/// How many sessions must come together to have all transactions.
+/// One session may have 1/`SHARES` of all transactions, so that others have room.
 const SHARES: u64 = 8;
 
 #[derive(Debug)]
 pub struct Transaction {
     pub owner: SessionId,
-    /// Whose share of transactions it is of.
+    /// The user on whose share the transaction counts.
     pub user: Option<Arc<str>>,
     pub deadline: Duration,
     pub prepared: bool,
-    /// Bytes of all that it has put so far, also of what it has taken again.
+    /// Bytes of all tuples put so far, including those that the transaction has taken again.
     pub put_bytes: u64,
-    /// What it put, to be searched as what all may see is.
+    /// The tuples that it put, in a store of their own so that they can be searched like all others.
     pub staged: Option<Box<Store>>,
-    /// What it took of what was there before.
+    /// Tuples of others that it took.
     pub taken: Taken,
-    /// Numbers of the tuples that it read and others put, where reads are repeatable.
+    /// Numbers of the tuples of others that it read, if its reads are repeatable.
     pub read: Option<HashSet<u64, RandomState>>,
-    /// Who waits under it.
+    /// Waiting requests under this transaction.
     pub waiters: BTreeSet<u64>,
-    /// Whether, and when, a coordinator is asked how the prepared transaction ends.
+    /// The coordinator of a prepared transaction and when to ask it next.
     pub doubt: Option<Box<Doubt>>,
 }
 
 impl Transaction {
-    /// What it put, the oldest first.
+    /// The tuples that it put, oldest first.
     pub fn all_staged(&self) -> Vec<Held> {
         self.staged.as_ref().map(|staged| staged.all()).unwrap_or_default()
     }
@@ -54,19 +54,19 @@ impl Transaction {
         self.staged.as_ref().is_some_and(|staged| staged.has_key(key))
     }
 
-    /// Whether it ends with a session.
+    /// Whether the transaction is aborted when this session ends.
     pub fn is_lost_with(&self, session: SessionId) -> bool {
         self.owner == session && !self.prepared
     }
 }
 
-/// How the last transactions ended: whether they were committed.
+/// The outcomes of the last transactions: whether each was committed.
 #[derive(Debug, Default)]
 pub struct Ended {
     committed: HashMap<TransactionId, bool, RandomState>,
-    /// In the order of their ends: first those that were aborted, then those that were committed.
+    /// In the order in which they ended: aborted ones first, committed ones second.
     order: [VecDeque<(Duration, TransactionId)>; 2],
-    /// When the newest of the forgotten commits happened.
+    /// When the newest forgotten commit happened.
     forgotten: Option<Duration>,
 }
 
@@ -83,27 +83,28 @@ impl Ended {
         }
     }
 
-    /// All ends that a log kept were told. Where there are as many as are kept at most, older ones may have been forgotten.
+    /// Called after all outcomes in a log were replayed. If they fill the memory, older outcomes may have been
+    /// forgotten.
     pub fn filled(&mut self, now: Duration) {
         if self.committed.len() >= MOST_ENDED {
             self.forgotten = Some(now);
         }
     }
 
-    /// Whether it was committed, as far as is remembered.
+    /// Whether a transaction was committed, if its outcome is remembered.
     pub fn committed(&self, id: TransactionId) -> Option<bool> {
         self.committed.get(&id).copied()
     }
 
-    /// Whether all are remembered that have ended since then.
+    /// Whether every commit after `time` is still remembered.
     pub fn remembers_since(&self, time: Duration) -> bool {
         self.forgotten.is_none_or(|forgotten| forgotten < time)
     }
 }
 
 impl Space {
-    /// Begins a transaction, which is aborted after `timeout`, at most the space's longest time for transactions, or with its session, if it
-    /// was not ended before.
+    /// Begins a transaction. It is aborted after `timeout`, or when its session ends. `timeout` is at most the space's
+    /// `longest_transaction`.
     pub fn begin(
         &mut self,
         now: Duration,
@@ -125,7 +126,7 @@ impl Space {
         if self.transactions.len() as u64 >= most {
             return Err(SpaceError::Full { what: "transactions".into(), most });
         }
-        // One session leaves room for others, and so does one user.
+        // One session leaves room for others. Likewise one user, below.
         let share = most.div_ceil(SHARES);
         if self.session_transactions.get(&session).is_some_and(|count| *count >= share) {
             return Err(SpaceError::Full { what: "transactions of one session".into(), most: share });
@@ -150,9 +151,9 @@ impl Space {
         Ok(())
     }
 
-    /// Promises that a transaction can be committed. It then stays, even when its session ends, until it is committed,
-    /// aborted, or the space's longest time for transactions is over. The coordinator, another space, knows how it is to
-    /// end: [`Space::in_doubt`] says when to ask it.
+    /// Promises that a transaction can be committed. From then on it survives the end of its session. It stays until it
+    /// is committed or aborted, or until `longest_transaction` has passed. The coordinator, another space, knows how it
+    /// is to end: [`Space::in_doubt`] says when to ask it.
     pub fn prepare(
         &mut self,
         now: Duration,
@@ -180,8 +181,8 @@ impl Space {
         Ok(())
     }
 
-    /// Makes what a transaction did visible. Once more, it does nothing. Where what it has read is gone, it ends without
-    /// having done anything.
+    /// Makes the effects of a transaction visible. A second call does nothing. If a tuple that it read is gone, the
+    /// transaction is aborted instead.
     pub fn commit(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
         self.on_tick(now);
         if self.ended.committed.get(&transaction) == Some(&true) {
@@ -204,7 +205,8 @@ impl Space {
         Ok(())
     }
 
-    /// The same for a client that asks again where it did not hear the outcome, also after another engine has taken over.
+    /// Like [`Space::commit`], for a client that asks again because it did not hear the outcome. Also works after a
+    /// failover to another engine.
     pub fn commit_once(
         &mut self,
         now: Duration,
@@ -218,7 +220,7 @@ impl Space {
         Ok(())
     }
 
-    /// Undoes what a transaction did. Once more, it does nothing.
+    /// Undoes a transaction. A second call does nothing.
     pub fn abort(&mut self, now: Duration, transaction: TransactionId) -> Result<(), SpaceError> {
         self.on_tick(now);
         match self.ended.committed.get(&transaction).copied() {
@@ -229,20 +231,21 @@ impl Space {
         }
     }
 
-    /// Aborts; `false`: there is no such transaction.
+    /// Aborts a transaction. `false`: there is no such transaction.
     pub(super) fn undo(&mut self, now: Duration, transaction: TransactionId) -> bool {
         let Some(back) = self.dissolve(now, transaction) else { return false };
         self.bring_back(now, back);
         true
     }
 
-    /// Aborts, except that what was taken is not yet back.
+    /// Aborts a transaction, but returns the tuples that it took instead of putting them back.
     pub(super) fn dissolve(&mut self, now: Duration, transaction: TransactionId) -> Option<Vec<Held>> {
         let own = self.end(now, transaction, false)?;
         for held in self.unstage(own.staged) {
             self.store.free_key(&held);
         }
-        // Who put a tuple in the place of the one it took leaves that one its key.
+        // A transaction may have put a tuple with the key of one that it took. The key now belongs to the taken tuple
+        // again.
         for held in own.taken.iter() {
             if let Some(key) = held.key() {
                 self.store.reserve_key(key);
@@ -253,7 +256,7 @@ impl Space {
         Some(taken)
     }
 
-    /// What was taken comes back, the oldest first.
+    /// Puts taken tuples back, oldest first.
     pub(super) fn bring_back(&mut self, now: Duration, mut back: Vec<Held>) {
         back.sort_unstable_by_key(|held| held.number);
         for held in back {
@@ -297,7 +300,7 @@ impl Space {
         }
     }
 
-    /// Operations are possible under a transaction that is there and not prepared.
+    /// Refuses an operation under a transaction that is unknown or already prepared.
     pub(super) fn open_transaction(&self, transaction: Option<TransactionId>) -> Result<(), SpaceError> {
         match transaction.map(|id| self.transactions.get(&id)) {
             None => Ok(()),
@@ -307,7 +310,7 @@ impl Space {
         }
     }
 
-    /// A transaction has put a tuple: others see it after the commit.
+    /// Puts a tuple under a transaction. Others see it after the commit.
     pub(super) fn put_under(&mut self, id: TransactionId, held: Held) -> Option<Place> {
         let (options, own) = (&self.options, self.transactions.get_mut(&id)?);
         own.put_bytes += held.bytes();
@@ -318,14 +321,14 @@ impl Space {
         Some(place)
     }
 
-    /// What a transaction put that has ended, the oldest first.
+    /// The tuples that an ended transaction had put, oldest first.
     fn unstage(&mut self, staged: Option<Box<Store>>) -> Vec<Held> {
         let Some(staged) = staged else { return Vec::new() };
         self.held = (self.held.0 - staged.len(), self.held.1.saturating_sub(staged.bytes()));
         staged.all()
     }
 
-    /// Gives what the transaction itself put; taken, it never was there.
+    /// Gives a tuple that the transaction itself put. If it is taken, it vanishes as if it had never been put.
     pub(super) fn give_staged(&mut self, id: TransactionId, place: Place, take: bool) -> Option<Tuple> {
         let own = self.transactions.get_mut(&id)?;
         let staged = own.staged.as_mut()?;
@@ -346,13 +349,13 @@ impl Space {
         Some(held.tuple)
     }
 
-    /// Whether a transaction took the tuple of a key, and has not put another one.
+    /// Whether a transaction took the tuple with this key and has not put another one with it.
     pub(super) fn replaces(&self, transaction: Option<TransactionId>, key: &[u8]) -> bool {
         let own = transaction.and_then(|id| self.transactions.get(&id));
         own.is_some_and(|own| own.taken.has_key(key) && !own.has_put_key(key))
     }
 
-    /// The key of what a transaction put is free, unless what it took before had the same.
+    /// Frees the key of a tuple that a transaction put, unless a tuple that it took earlier has the same key.
     pub(super) fn free_staged_key(&mut self, id: TransactionId, held: &Held) {
         self.store.free_key(held);
         if let Some(key) = held.key().filter(|key| self.replaces(Some(id), key)) {

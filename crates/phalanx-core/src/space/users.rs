@@ -1,4 +1,5 @@
-//! What one user may have of a space's requests and transactions, in however many sessions: others have room too.
+//! Each user's share of the waiting requests and transactions, over all of its sessions. The shares leave room for
+//! other users.
 
 use crate::error::SpaceError;
 use crate::ids::SessionId;
@@ -6,7 +7,7 @@ use hashbrown::HashMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 
-/// Who is behind sessions, and what each has.
+/// The users behind the sessions, and the number of waiting requests and transactions of each.
 #[derive(Debug, Default)]
 pub struct Users {
     sessions: HashMap<SessionId, User, RandomState>,
@@ -14,8 +15,8 @@ pub struct Users {
     pub transactions: Counts,
 }
 
-/// How many of each one user may have in a space, at least 1: requests that wait, transactions, and clients whose requests
-/// happen once.
+/// Limits for one user in a space, each at least 1: waiting requests, open transactions, and registered clients (see
+/// `space::once`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     pub waiters: u64,
@@ -29,7 +30,7 @@ struct User {
     most: Shares,
 }
 
-/// How many each has.
+/// A count for each user.
 #[derive(Debug, Default)]
 pub struct Counts(HashMap<Arc<str>, u64, RandomState>);
 
@@ -43,7 +44,7 @@ impl Counts {
         Ok(())
     }
 
-    /// One less.
+    /// Subtracts one.
     pub fn drop_one(&mut self, name: &Arc<str>) {
         let left = self.0.get_mut(name).map(|count| {
             *count -= 1;
@@ -64,23 +65,23 @@ impl Users {
         self.sessions.remove(&session);
     }
 
-    /// One more request of a session waits.
+    /// One more request of the session's user waits.
     pub fn add_waiter(&mut self, session: SessionId) -> Result<(), SpaceError> {
         let Some(user) = self.sessions.get(&session) else { return Ok(()) };
         self.waiters.add_one(&user.name, "waiters of one user", user.most.waiters)
     }
 
-    /// One of them does not any more.
+    /// One request fewer of the session's user waits.
     pub fn drop_waiter(&mut self, session: SessionId) {
         self.sessions.get(&session).into_iter().for_each(|user| self.waiters.drop_one(&user.name));
     }
 
-    /// A session's user, and how many clients of theirs are remembered.
+    /// The user of a session and the limit on its registered clients.
     pub fn share_of_clients(&self, session: SessionId) -> Option<(&Arc<str>, u64)> {
         self.sessions.get(&session).map(|user| (&user.name, user.most.clients))
     }
 
-    /// One more transaction of a session's user, whose it is also when the session has ended.
+    /// One more transaction of the session's user. It counts for this user even after the session has ended.
     pub fn add_transaction(&mut self, session: SessionId) -> Result<Option<Arc<str>>, SpaceError> {
         let Some(user) = self.sessions.get(&session) else { return Ok(None) };
         self.transactions.add_one(&user.name, "transactions of one user", user.most.transactions)?;

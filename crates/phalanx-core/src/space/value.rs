@@ -1,4 +1,4 @@
-//! Values as bytes: canonical, so that fields are equal when their bytes are, and self-delimiting.
+//! Values as bytes. The encoding is canonical (two fields are equal exactly when their bytes are) and self-delimiting.
 //!
 //! ```text
 //! tuple: varint number of fields, then fields                 field: tag, then
@@ -11,7 +11,8 @@
 //! 13 Sealed: 16 bytes of a keyed fingerprint, varint length, ciphertext             name: varint length, UTF-8
 //! ```
 //!
-//! Numbers are little endian. Every NaN is one NaN, which equals itself; -0.0 and 0.0 differ; 1, 1.0, True and "1" are four values.
+//! Numbers are little endian. There is only one NaN, and it equals itself. -0.0 and 0.0 differ. 1, 1.0, True and "1"
+//! are four different values.
 
 use super::reader::{Limits, NAN, Reader, tag, unzigzag, zigzag};
 use crate::error::EncodingError;
@@ -30,7 +31,8 @@ impl Tuple {
         Ok(Tuple(bytes))
     }
 
-    /// Bytes that should be `count` tuples, one behind the other. Small ones are copied, so that none keeps all bytes alive.
+    /// Checks bytes that should be `count` tuples, one after the other. Short tuples are copied, so that none of them
+    /// keeps the whole buffer alive.
     pub fn check_all(bytes: &Bytes, count: u64, limits: &Limits) -> Result<Vec<Tuple>, EncodingError> {
         let mut reader = Reader::new(bytes);
         let mut tuples = Vec::with_capacity(count.min(1 + bytes.len() as u64) as usize);

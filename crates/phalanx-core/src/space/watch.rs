@@ -1,4 +1,4 @@
-//! Watches: an event for each matching tuple that is put, numbered, at least once.
+//! Watches: a numbered event for each matching tuple that is put, delivered at least once.
 
 use super::register::{Interest, Kind};
 use super::{Asker, Command, RequestId, Space, Template, Tuple, Watching};
@@ -7,8 +7,8 @@ use crate::ids::SessionId;
 use std::sync::Arc;
 
 impl Space {
-    /// Events for matching tuples that are put from now on, and those still known after the event `since`, at once.
-    /// A watch counts as a waiter, and its number as a request's.
+    /// Begins a watch. It gets events for matching tuples that are put from now on. With `since`, it also gets, at
+    /// once, the known events after that number. A watch counts as a waiter and uses a request number.
     pub fn watch(
         &mut self,
         session: SessionId,
@@ -34,7 +34,7 @@ impl Space {
         Ok(Watching { last, missed })
     }
 
-    /// Ends a watch; `false`: there was none.
+    /// Ends a watch. `false`: there was none.
     pub fn unwatch(&mut self, session: SessionId, watch: RequestId) -> bool {
         match self.asked.get(&(session, watch)) {
             Some((Kind::Watch, _)) => self.leave(session, watch).is_some(),
@@ -42,7 +42,7 @@ impl Space {
         }
     }
 
-    /// The number of the event that a tuple was put, and all may see it.
+    /// Records the event that a tuple was put and is visible to all. Returns the number of the event.
     pub(super) fn note_event(&mut self, tuple: &Tuple) -> u64 {
         let room = self.options.most_bytes.saturating_sub(self.bytes() - self.log.bytes());
         self.log.add(tuple, room)

@@ -1,4 +1,5 @@
-//! Tuples whole, with all that was said when they were put, whatever they look like: for who moves them to another space.
+//! Whole tuples with their keys, labels, leases and priorities, whatever they look like: for moving them to another
+//! space.
 
 use super::store::{Held, Place, Room};
 use super::{Asker, Space, Tuple};
@@ -7,12 +8,12 @@ use crate::ids::{SessionId, TransactionId};
 use crate::wire::space::{Beside, Spot};
 use std::time::Duration;
 
-/// Tuples in a page, and spots that are withdrawn at once, at most; and bytes of a page, about. Small enough that others have the
-/// space again after about a millisecond.
+/// Limits on the tuples in a page or in one withdrawal, and (approximately) on the bytes of a page. Small enough that
+/// other requests wait only about a millisecond.
 pub const MOST_WHOLE: usize = 1 << 12;
 const MOST_BYTES: u64 = 4 << 20;
 
-/// A tuple and what it has beside its fields.
+/// A tuple and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Whole {
     pub tuple: Tuple,

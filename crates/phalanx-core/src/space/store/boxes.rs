@@ -1,4 +1,4 @@
-//! Tuples by the numbers at some positions, for templates that ask for boxes (Grinda, paper 002): an R*-tree.
+//! An R*-tree over the numbers at some positions, for templates that ask for boxes (Grinda, paper 002).
 
 use super::super::number::nearest;
 use super::super::reader::Reader;
@@ -6,9 +6,9 @@ use super::super::template::Template;
 use rstar::primitives::GeomWithData;
 use rstar::{AABB, RTree};
 
-/// Positions that one tree covers, at most.
+/// Limit on the positions that one tree covers.
 pub const MOST_SIDES: usize = 4;
-/// Beyond, points are moved to this distance, so that volumes stay finite. What is found is compared exactly.
+/// Points beyond this distance are moved to it, so that volumes stay finite. Matches are compared exactly afterwards.
 const FAR: f64 = 1e70;
 
 type Point = [f64; MOST_SIDES];
@@ -24,7 +24,7 @@ impl Boxes {
         Boxes { positions, tree: RTree::new() }
     }
 
-    /// Bytes of memory for one tuple, about: its point, and its share of the nodes.
+    /// Approximate bytes of memory for one tuple: its point, and its share of the nodes.
     pub const TUPLE_BYTES: u64 = 96;
 
     pub fn insert(&mut self, slot: u32, tuple: &[u8]) {
@@ -50,7 +50,7 @@ impl Boxes {
         point
     }
 
-    /// The slots that can match, in no order; `None`: the template has no bounds here.
+    /// The slots that may match, in no order. `None`: the template has no bounds at these positions.
     pub fn search(&self, template: &Template) -> Option<impl Iterator<Item = u32>> {
         let (mut low, mut high, mut bounded) = ([-FAR; MOST_SIDES], [FAR; MOST_SIDES], false);
         for (dimension, position) in self.positions.iter().enumerate() {
@@ -65,12 +65,12 @@ impl Boxes {
     }
 }
 
-/// What was lost when a number became a float.
+/// A bound on the rounding error of a number converted to a float.
 fn width(value: f64) -> f64 {
     value.abs() * 4.0 * f64::EPSILON
 }
 
-/// No order holds with NaN, so where it lies does not matter.
+/// The position of NaN does not matter, because no comparison holds with NaN.
 fn near(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(-FAR, FAR) }
 }

@@ -1,4 +1,4 @@
-//! Tuples that can be wanted, in the order in which they are looked at, from anywhere in that order on.
+//! The tuples that may match, in search order, from any position in that order.
 
 use super::entries::Entries;
 use super::links::Walk;
@@ -8,22 +8,23 @@ use std::collections::BTreeSet;
 use std::collections::btree_set::Range;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Before all of priority 0, behind all above.
+/// After all tuples of a priority above 0, before all below.
 const MIDDLE: Urgency = (Reverse(0), 0, 0);
 
-/// Where a search goes on in a partition.
+/// Where a search continues in a partition.
 #[derive(Debug)]
 pub enum Position {
     Beginning,
-    /// Behind a slot, or none, of the list of an index (its mask), or of all (`scan::WHOLE`).
+    /// Behind a slot (or at the start, if there is none) in the list of an index, named by its mask, or of all tuples
+    /// (`scan::WHOLE`).
     Listed {
         list: u32,
         slot: u32,
         backward: bool,
     },
-    /// Behind this one of those that have a priority.
+    /// Behind this one of the tuples that have a priority.
     Urgent(Urgency),
-    /// With these slots, if they still have the tuples of these numbers.
+    /// At these slots, where they still hold the tuples with these numbers.
     Picked(std::vec::IntoIter<(u32, u64)>),
 }
 
@@ -34,19 +35,19 @@ pub enum Candidates<'a> {
     Mixed(Mixed<'a>),
 }
 
-/// Those above priority 0, then a list without those that have a priority, then those below.
+/// The tuples above priority 0, then those of a list that have no priority, then those below 0.
 #[derive(Debug)]
 pub struct Mixed<'a> {
     above: Option<Range<'a, Urgency>>,
     walk: Walk<'a>,
     below: Range<'a, Urgency>,
     list: u32,
-    /// Whether the last one came from the list.
+    /// Whether the last tuple came from the list.
     walked: bool,
 }
 
 impl Candidates<'_> {
-    /// The next slot, and whether it counts: what does not is to be paid for all the same.
+    /// The next slot, and whether it is a candidate. A slot that is none still costs work, so it is returned too.
     #[inline]
     pub fn next(&mut self, entries: &Entries) -> Option<(u32, bool)> {
         match self {
@@ -58,7 +59,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Behind the slot that came last.
+    /// The position behind the slot that was returned last.
     pub fn position(self, slot: u32, entries: &Entries) -> Position {
         match self {
             Candidates::Listed { list, backward, .. } => Position::Listed { list, slot, backward },
@@ -77,12 +78,12 @@ impl<'a> Mixed<'a> {
         Mixed { above, walk, below: urgent.range(MIDDLE..), list, walked: false }
     }
 
-    /// From a place in the list on.
+    /// Continues from a place in the list.
     pub fn in_the_middle(urgent: &'a BTreeSet<Urgency>, walk: Walk<'a>, list: u32) -> Mixed<'a> {
         Mixed { above: None, ..Mixed::all(urgent, walk, list) }
     }
 
-    /// From behind a tuple that has a priority.
+    /// Continues behind a tuple that has a priority.
     pub fn behind(urgent: &'a BTreeSet<Urgency>, last: Urgency, walk: Walk<'a>, list: u32) -> Mixed<'a> {
         if last < MIDDLE {
             let above = Some(urgent.range((Excluded(last), Excluded(MIDDLE))));

@@ -1,4 +1,4 @@
-//! What tuples have beside their fields.
+//! The attributes of tuples: key, label, priority, deadline, user.
 
 use super::slab::Slab;
 use hashbrown::HashMap;
@@ -6,15 +6,15 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What only some tuples have.
+/// Attributes that only some tuples have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extra {
     pub key: Option<Box<[u8]>>,
-    /// Shared by all that were put with it at once.
+    /// Shared by all tuples that were put in the same call.
     pub label: Option<Arc<[u8]>>,
     pub priority: i64,
     pub deadline: Option<Duration>,
-    /// Who put it, where users are told apart.
+    /// The user who put the tuple, if users are told apart.
     pub user: Option<Arc<str>>,
 }
 
@@ -27,7 +27,7 @@ impl Extra {
 
 pub type Extras = HashMap<u32, Box<Extra>, RandomState>;
 
-/// Tuples, for who indexes them.
+/// The tuples, as an index sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct Entries<'a> {
     pub slab: &'a Slab,

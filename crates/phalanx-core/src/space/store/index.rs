@@ -1,4 +1,4 @@
-//! From the fields at some positions to the tuples that have them.
+//! A hash index: from the fields at some positions to the tuples that have them.
 
 use super::super::signature::{LABEL, hash_tuple, same_fields};
 use super::super::template::Template;
@@ -10,25 +10,27 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::RandomState;
 
-/// A list for all tuples with the same fields at the positions of a mask.
+/// One list of tuples for each combination of fields at the positions of the mask.
 #[derive(Debug)]
 pub struct Index {
     pub mask: u32,
-    /// Was asked for; never makes room for another.
+    /// Declared in the options. A declared index is never evicted for another.
     pub declared: bool,
-    /// When it was last of use: the space's count of searches.
+    /// When the index was last useful, in searches of the space.
     pub used: u64,
-    /// A hash's half and the first slot of its list: so neither growing nor most misses need a look at tuples.
+    /// Half of a hash, and the first slot of its list. With the hash at hand, growing the table and most misses need no
+    /// look at tuples.
     table: HashTable<(u32, u32)>,
     links: Links,
-    /// By hash: a slot of its list where one was put that is not the newest. The next one belongs near to it.
+    /// By hash: the slot where the last tuple that was not the newest was inserted. The next such tuple usually belongs
+    /// near it.
     near: HashMap<u32, u32, RandomState>,
 }
 
-/// Slots kept in `near`, at most.
+/// Limit on the entries of `near`.
 const MOST_NEAR: usize = 4096;
 
-/// The table wants 64 bits, with good ones at both ends.
+/// Spreads the hash over 64 bits, because the table uses the bits at both ends.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -38,7 +40,7 @@ impl Index {
         Index { mask, declared, used: 0, table: HashTable::new(), links: Links::default(), near: HashMap::default() }
     }
 
-    /// Bytes of memory, beside those for chunks of links.
+    /// Bytes of memory, without the chunks of links.
     pub fn table_bytes(&self) -> u64 {
         self.table.allocation_size() as u64
     }
@@ -59,7 +61,7 @@ impl Index {
             Entry::Occupied(mut list) => {
                 let near = match newest || self.near.is_empty() {
                     true => NIL,
-                    // Another list can have the same hash.
+                    // Another list may have the same hash.
                     false => self.near.get(&hash).copied().filter(|near| same(&(hash, *near))).unwrap_or(NIL),
                 };
                 if self.links.insert(&mut list.get_mut().1, slot, newest, near, entries.slab) {
@@ -77,7 +79,7 @@ impl Index {
         }
     }
 
-    /// The slot must still have its tuple.
+    /// Removes a slot from the index. The slot must still hold its tuple.
     pub fn remove(&mut self, state: &RandomState, slot: u32, entries: &Entries) {
         let (mask, hash) = (self.mask, self.hash(state, slot, entries));
         let tuple = entries.slab.entry(slot).bytes;
@@ -97,7 +99,7 @@ impl Index {
         }
     }
 
-    /// The first of the tuples with a template's actuals (and this label, if the index is of labels).
+    /// The first tuple with a template's actuals (and this label, if the index covers labels).
     pub fn head(&self, state: &RandomState, template: &Template, label: Option<&[u8]>, entries: &Entries) -> u32 {
         let mask = self.mask;
         let hash = template.hash(state, mask, label) as u32;
@@ -117,7 +119,7 @@ impl Index {
         self.links.forget(chunk);
     }
 
-    /// Gives back the memory that a table keeps after most of its tuples left.
+    /// Frees the memory that a table keeps after most of its tuples are gone.
     pub fn shrink(&mut self) {
         if self.table.capacity() > 64 && self.table.len() < self.table.capacity() / 8 {
             self.table.shrink_to(self.table.len() * 2, |(hash, _)| spread(*hash));

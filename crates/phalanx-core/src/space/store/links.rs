@@ -1,23 +1,23 @@
-//! Lists of slots in the order of their tuples' numbers, circular and doubly linked, so that taking one out needs no search.
+//! Circular doubly linked lists of slots, in the order of tuple numbers. Removing a slot needs no search.
 
 use super::slab::{CHUNK, NIL, Slab};
 
 #[cfg(test)]
 thread_local! {
-    /// Steps in which places were looked for, in this thread.
+    /// Steps spent on searching for insertion points, in this thread.
     pub static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 type Pairs = Box<[[u32; 2]; CHUNK]>;
 
-/// For each slot, the slots before and behind it. Many lists share it; a slot is in one of them.
+/// For each slot, the slots before and behind it. Many lists share this memory; a slot is in one list only.
 #[derive(Debug, Default)]
 pub struct Links {
     chunks: Vec<Option<Pairs>>,
 }
 
 impl Links {
-    /// Bytes of memory for the slots of one chunk.
+    /// Bytes of memory for the links of one chunk.
     pub const CHUNK_BYTES: u64 = (CHUNK * 8 + 8) as u64;
 
     pub fn previous(&self, slot: u32) -> u32 {
@@ -28,8 +28,9 @@ impl Links {
         self.pair(slot)[1]
     }
 
-    /// Puts a slot into the list that begins at `head`; `newest`: its number is above all others. `near`: a slot of the
-    /// list from where its place is looked for too, or none. Whether it had to be looked for.
+    /// Inserts a slot into the list that begins at `head`. `newest`: its number is above all others. `near`: a slot of
+    /// the list near which the insertion point may be, or none. Returns whether the insertion point had to be searched
+    /// for.
     pub fn insert(&mut self, head: &mut u32, slot: u32, newest: bool, near: u32, slab: &Slab) -> bool {
         self.make_room(slot);
         if *head == NIL {
@@ -51,8 +52,8 @@ impl Links {
         true
     }
 
-    /// The first slot of a list with a number above another, below which some are not: from both ends and, in one of the
-    /// two directions, from `near`, in turn. So what comes back in order is put in with a few steps each.
+    /// The first slot of a list whose number is above `number`; the list has some below. The search alternates between
+    /// both ends and one direction from `near`. So tuples that come back in order take a few steps each.
     fn behind(&self, head: u32, near: u32, number: u64, slab: &Slab) -> u32 {
         let near = if near == NIL { head } else { near };
         let forward = slab.number(near) < number;
@@ -82,7 +83,7 @@ impl Links {
         }
     }
 
-    /// Takes a slot out of the list that begins at `head`.
+    /// Removes a slot from the list that begins at `head`.
     pub fn remove(&mut self, head: &mut u32, slot: u32) {
         let [previous, next] = *self.pair(slot);
         if next == slot {
@@ -96,7 +97,7 @@ impl Links {
         }
     }
 
-    /// The memory of a chunk of slots is not needed any more.
+    /// Frees the links of a chunk of slots.
     pub fn forget(&mut self, chunk: usize) {
         if let Some(pairs) = self.chunks.get_mut(chunk) {
             *pairs = None;
@@ -129,13 +130,13 @@ impl Links {
     }
 }
 
-/// The slots of a list, oldest first or newest first. What is behind a slot is looked at only when it is asked for: most
-/// searches end with the first one.
+/// Iterates over the slots of a list, oldest or newest first. Links are followed only on demand, because most searches
+/// end with the first slot.
 #[derive(Debug, Clone)]
 pub struct Walk<'a> {
     links: &'a Links,
     head: u32,
-    /// The slot before the next one; none at the beginning.
+    /// The slot before the next one, or none at the beginning.
     at: u32,
     backward: bool,
 }
@@ -145,12 +146,12 @@ impl<'a> Walk<'a> {
         Walk { links, head, at: NIL, backward }
     }
 
-    /// What is behind a slot of the list in a direction; behind none: all.
+    /// The slots behind a slot of the list, in one direction. Behind none: all slots.
     pub fn behind(links: &'a Links, head: u32, slot: u32, backward: bool) -> Walk<'a> {
         Walk { links, head, at: slot, backward }
     }
 
-    /// Nothing more.
+    /// An empty iteration.
     pub fn none(walk: Walk<'a>) -> Walk<'a> {
         Walk { head: NIL, ..walk }
     }

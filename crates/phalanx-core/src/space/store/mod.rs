@@ -1,5 +1,5 @@
-//! The multiset of tuples: partitions by signature, so that a search meets only tuples of the right kinds, and in each of
-//! them indexes.
+//! The multiset of tuples. It is partitioned by signature, so that a search only meets tuples of the right kinds. Each
+//! partition has its own indexes.
 
 mod boxes;
 mod candidates;
@@ -27,20 +27,20 @@ use slab::NIL;
 use std::cmp::Reverse;
 use std::hash::RandomState;
 
-/// Signatures that have a partition of their own. What comes when all are in use goes into the first one.
+/// Limit on the signatures that have a partition of their own. Tuples of further signatures share the first partition.
 const MOST_PARTITIONS: usize = 256;
 
-/// Slots that are looked at for a page of all tuples: most may be free.
+/// Limit on the slots that one page of all tuples looks at, because most slots may be free.
 const MOST_SLOTS: u32 = 1 << 16;
 
-/// Where a tuple lies.
+/// Where a tuple is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub partition: u32,
     pub slot: u32,
 }
 
-/// A tuple that is not, or not any more, in the store.
+/// A tuple outside the store: not stored yet, or removed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
     pub number: u64,
@@ -53,13 +53,13 @@ impl Held {
         self.extra.as_ref()?.key.as_deref()
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> u64 {
         self.tuple.bytes().len() as u64 + 96 + self.extra.as_ref().map_or(0, |extra| extra.bytes())
     }
 }
 
-/// The place of a tuple among others in an order: the smallest is the first.
+/// The position of a tuple in an order. The smallest rank comes first.
 pub type Rank = (Reverse<i64>, u64);
 
 pub fn rank(order: Order, priority: i64, number: u64) -> Rank {
@@ -70,7 +70,7 @@ pub fn rank(order: Order, priority: i64, number: u64) -> Rank {
     }
 }
 
-/// The number of a tuple that has a rank.
+/// The number of the tuple with this rank.
 fn number_of(order: Order, rank: Rank) -> u64 {
     if order == Order::Lifo { !rank.1 } else { rank.1 }
 }
@@ -82,16 +82,16 @@ pub struct Store {
     automatic: bool,
     partitions: Vec<Partition>,
     by_signature: HashMap<Signature, u32, RandomState>,
-    /// The partition that was used last.
+    /// The partition used last.
     last: Option<(Signature, u32)>,
-    /// Where the tuple of a key lies; nowhere, while it is on its way.
+    /// The place of the tuple with each key. `None`: the key is reserved, but its tuple is not in the store.
     keys: HashMap<Box<[u8]>, Option<Place>, RandomState>,
     state: RandomState,
     tuples: u64,
     bytes: u64,
     searches: u64,
     looked_at: u64,
-    /// Where searches stand that are not over.
+    /// Anchors of the unfinished searches.
     anchors: Vec<Anchor>,
     anchored: u64,
 }
@@ -122,7 +122,7 @@ impl Store {
         self.tuples
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -131,7 +131,7 @@ impl Store {
         self.partitions.iter().map(|partition| partition.slab().bytes().1).sum()
     }
 
-    /// Tuples looked at in vain so far.
+    /// The number of tuples looked at so far that did not match.
     pub fn looked_at(&self) -> u64 {
         self.looked_at
     }
@@ -146,12 +146,12 @@ impl Store {
         used.map(describe).collect()
     }
 
-    /// Whether there is a tuple of a key, here or on its way.
+    /// Whether a key is in use, by a stored tuple or by a reservation.
     pub fn has_key(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// Nobody else may use the key, which is free, until it is freed again.
+    /// Reserves a free key until it is freed again.
     pub fn reserve_key(&mut self, key: &[u8]) {
         self.keys.insert(key.into(), None);
     }
@@ -177,7 +177,7 @@ impl Store {
         place
     }
 
-    /// Takes a tuple out; its key stays reserved.
+    /// Removes a tuple. Its key stays reserved.
     pub fn remove(&mut self, place: Place) -> Held {
         self.move_anchors(place);
         let partition = &mut self.partitions[place.partition as usize];
@@ -191,7 +191,7 @@ impl Store {
         Held { number, tuple, extra }
     }
 
-    /// Every tuple, the oldest first.
+    /// All tuples, oldest first.
     pub fn all(&self) -> Vec<Held> {
         let of = |partition: &Partition| {
             let entries = partition.entries();
@@ -206,8 +206,8 @@ impl Store {
         all
     }
 
-    /// Every tuple behind a place, as many as there is room for and as a bounded look finds, and the last place that was looked
-    /// at, if there may be more.
+    /// The tuples behind a place, as many as fit into `room` and as a bounded look finds. Also the last place looked
+    /// at, if there may be more tuples.
     pub fn behind(&self, after: Option<Place>, mut room: Room) -> (Vec<(Place, Held)>, Option<Place>) {
         let (start, mut first) = after.map_or((0, 0), |after| (after.partition, after.slot.saturating_add(1)));
         let (mut found, mut left) = (Vec::new(), MOST_SLOTS);
@@ -243,18 +243,18 @@ impl Store {
         self.partitions[place.partition as usize].slab().number(place.slot)
     }
 
-    /// What the tuple at a place has beside its fields, if it has something.
+    /// The attributes of the tuple at a place, if it has any.
     pub fn extra_mut(&mut self, place: Place) -> Option<&mut Extra> {
         self.partitions[place.partition as usize].extra_mut(place.slot)
     }
 
-    /// The place of the tuple at a place in an order.
+    /// The rank of the tuple at a place.
     pub fn rank(&self, place: Place, order: Order) -> Rank {
         let entries = self.partitions[place.partition as usize].entries();
         rank(order, entries.priority(place.slot), entries.slab.number(place.slot))
     }
 
-    /// The first tuple that is wanted.
+    /// Finds the first wanted tuple.
     pub fn find(&mut self, wanted: &Wanted, scan: &mut Scan) -> Looked<Option<Place>> {
         self.searches += 1;
         if let Some(key) = wanted.key {
@@ -284,7 +284,7 @@ impl Store {
         match scan.best.take() {
             None => Looked::Done(None),
             Some((rank, place)) if self.has(place, number_of(wanted.order, rank)) => Looked::Done(Some(place)),
-            // Others took it meanwhile: from the beginning.
+            // Another request took the tuple meanwhile, so the search starts again.
             Some(_) => {
                 scan.partition = 0;
                 Looked::Tired
@@ -292,7 +292,7 @@ impl Store {
         }
     }
 
-    /// Looks through a partition, as far as a step goes.
+    /// Searches one partition, as far as the work of this step allows.
     fn look(
         &mut self,
         number: u32,
@@ -315,7 +315,7 @@ impl Store {
         }
     }
 
-    /// Lets go of where a search stood.
+    /// Turns a search's stand into a position and removes its anchor.
     fn weigh(&mut self, partition: u32, stand: Stand) -> Position {
         let (number, in_partition) = match stand {
             Stand::Listed { anchor, partition } => (anchor, partition),
@@ -347,14 +347,14 @@ impl Store {
         }
     }
 
-    /// A search is given up.
+    /// Drops the anchor of a search that was given up.
     pub fn forget(&mut self, scan: &Scan) {
         if let Stand::Listed { anchor, .. } = scan.stand {
             self.anchors.retain(|other| other.number != anchor);
         }
     }
 
-    /// Who stands at a tuple that goes stands beside it.
+    /// Moves the anchors at a tuple that is about to be removed to its neighbour.
     fn move_anchors(&mut self, place: Place) {
         for anchor in &mut self.anchors {
             if anchor.partition == place.partition && anchor.slot == place.slot {
@@ -364,12 +364,12 @@ impl Store {
         }
     }
 
-    /// Whether a place still has the tuple that had a rank in an order.
+    /// Whether a place still holds the tuple with this rank.
     pub fn has_ranked(&self, place: Place, order: Order, rank: Rank) -> bool {
         self.has(place, number_of(order, rank))
     }
 
-    /// Whether a place has the tuple of a number.
+    /// Whether a place holds the tuple with this number.
     pub fn has(&self, place: Place, number: u64) -> bool {
         self.partitions.get(place.partition as usize).is_some_and(|it| it.slab().has(place.slot, number))
     }
@@ -380,8 +380,8 @@ impl Store {
         wanted.accepts(entries.slab.entry(place.slot).bytes, entries.extra(place.slot)).then_some(place)
     }
 
-    /// Wanted tuples behind a place and with numbers below `end`, as many as there is room for, so far; and, when the page
-    /// is done, where the next one begins, if there may be one.
+    /// Finds wanted tuples behind a place with numbers below `end`, as many as fit. When the page is complete, also
+    /// returns where the next page begins, if there may be one.
     pub fn page(
         &mut self,
         wanted: &Wanted,
@@ -409,7 +409,7 @@ impl Store {
         }
     }
 
-    /// One partition behind the other.
+    /// Fills a page from one partition after the other.
     fn page_in_turn(
         &mut self,
         wanted: &Wanted,
@@ -439,7 +439,7 @@ impl Store {
         (places, Looked::Done(None))
     }
 
-    /// All that is wanted is looked at, and as much as a page holds is kept.
+    /// Fills a page in order: looks at all wanted tuples and keeps the first ones, as many as fit.
     fn page_in_order(
         &mut self,
         wanted: &Wanted,
@@ -473,7 +473,7 @@ impl Store {
         for (nth, (rank, partition, slot)) in all.into_iter().enumerate() {
             let (place, number) = (Place { partition, slot }, number_of(order, rank));
             last = Some((rank, place));
-            // Others can have taken it meanwhile.
+            // Another request may have taken it meanwhile.
             if self.has(place, number) {
                 places.push(place);
                 let tuple = self.partitions[partition as usize].slab().entry(slot).bytes;
@@ -490,14 +490,14 @@ impl Store {
         (places, Looked::Done(next))
     }
 
-    /// What a page that ends with this tuple ends with.
+    /// The cursor of a page that ends with this tuple.
     pub fn cursor(&self, place: Place, end: u64) -> Cursor {
         let entries = self.partitions[place.partition as usize].entries();
         let (number, priority) = (entries.slab.number(place.slot), entries.priority(place.slot));
         Cursor { partition: place.partition, slot: place.slot, number, priority, end }
     }
 
-    /// Sees the numbers of those that are wanted.
+    /// Calls `see` with the number of each wanted tuple.
     pub fn count(&mut self, wanted: &Wanted, scan: &mut Scan, mut see: impl FnMut(u64)) -> Looked<()> {
         self.searches += 1;
         if let Some(key) = wanted.key {
@@ -517,7 +517,7 @@ impl Store {
         Looked::Done(())
     }
 
-    /// The first partition from a number on that can have what a template matches.
+    /// The first partition from `from` on that may hold a match.
     fn next_partition(&mut self, template: &Template, from: u32) -> Option<u32> {
         let Some(signature) = template.exact() else {
             let may_match = |number: &u32| {

@@ -1,4 +1,4 @@
-//! The tuples of one signature: where they lie, and every way to find them.
+//! The tuples of one signature: their slots, and all indexes over them.
 
 use super::super::signature::{LABEL, Signature, positions};
 use super::super::template::Template;
@@ -16,20 +16,21 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::hash::RandomState;
 
-/// Indexes that are built by themselves, at most.
+/// Limit on the indexes that are built automatically.
 const MOST_AUTOMATIC: usize = 4;
-/// An index pays when so many tuples, and as many as there are, were looked at in vain.
+/// An index is built once this many non-matching tuples were looked at, and at least as many as the partition has.
 const PATIENCE: u64 = 64;
-/// An index that was of no use in so many searches makes room for another.
+/// An index that was useless for this many searches may be evicted for another.
 const UNUSED: u64 = 1000;
-/// Sets of positions that are counted for indexes to come.
+/// Limit on the sets of positions whose wasted looks are counted for future indexes.
 const MOST_COUNTED: usize = 64;
-/// Up to so many tuples of an index are put into the order of priorities, rather than looked for in it.
+/// Up to this many tuples from an index are sorted by priority. Beyond that, a search walks the tuples in priority
+/// order.
 const FEW: usize = 64;
-/// Beyond, a box says little, and its tuples are looked for among all.
+/// If a box holds more tuples than this, it narrows the search too little, and all tuples are searched instead.
 const MOST_BOXED: usize = 1 << 16;
 
-/// What is looked for.
+/// What a search looks for.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     pub template: &'a Template,
@@ -39,7 +40,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether a tuple with these extras is one.
+    /// Whether a tuple with these attributes matches.
     pub fn accepts(&self, tuple: &[u8], extra: Option<&Extra>) -> bool {
         let has = |asked: Option<&[u8]>, is: Option<&[u8]>| asked.is_none() || asked == is;
         has(self.key, extra.and_then(|extra| extra.key.as_deref()))
@@ -52,7 +53,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The tuples of one signature, or, without, those of many.
+/// The tuples of one signature; without a signature, those of many.
 #[derive(Debug)]
 pub struct Partition {
     pub signature: Option<Signature>,
@@ -62,20 +63,20 @@ pub struct Partition {
     newest: u64,
     head: u32,
     links: Links,
-    /// The slot of the last tuple that was put in and was not the newest; the next one belongs near to it.
+    /// The slot where the last tuple that was not the newest was inserted. The next such tuple usually belongs near it.
     near: u32,
     indexes: Vec<Index>,
     boxes: Vec<Boxes>,
-    /// Those whose priority is not 0.
+    /// The tuples whose priority is not 0.
     priorities: BTreeSet<Urgency>,
-    /// How many tuples were looked at in vain for actuals at a set of positions.
+    /// For each set of positions, the number of tuples looked at in vain while searching for actuals there.
     in_vain: HashMap<u32, u64, RandomState>,
     automatic: bool,
     state: RandomState,
 }
 
 impl Partition {
-    /// Declared positions that the signature does not have are left out.
+    /// Makes a partition. Declared positions that the signature does not have are ignored.
     pub fn new(
         signature: Option<Signature>,
         indexes: &[Vec<u16>],
@@ -125,7 +126,7 @@ impl Partition {
         self.indexes.iter().map(of).collect()
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> u64 {
         let links = (1 + self.indexes.len() as u64) * Links::CHUNK_BYTES * self.slab.chunks();
         let tables: u64 = self.indexes.iter().map(Index::table_bytes).sum();
@@ -153,7 +154,7 @@ impl Partition {
         slot
     }
 
-    /// Takes a tuple out.
+    /// Removes a tuple.
     pub fn remove(&mut self, slot: u32) -> (u64, Tuple, Option<Box<Extra>>) {
         let (number, tuple) = (self.slab.number(slot), self.slab.tuple(slot));
         let entries = Entries { slab: &self.slab, extras: &self.extras };
@@ -179,13 +180,13 @@ impl Partition {
         (number, tuple, extra)
     }
 
-    /// Changes what a tuple has beside its fields; not its label.
+    /// The attributes of a tuple, to change. The label must stay the same.
     pub fn extra_mut(&mut self, slot: u32) -> Option<&mut Extra> {
         self.extras.get_mut(&slot).map(|extra| &mut **extra)
     }
 
-    /// Looks at the tuples that can be wanted, the first ones first, until `call` says that it is enough, or the step is
-    /// over: where it goes on, then. `clock` counts searches.
+    /// Looks at the tuples that may match, in order, until `call` says stop or the step is over. Then it returns where
+    /// to continue. `clock` counts searches.
     pub fn look(
         &mut self,
         wanted: &Wanted,
@@ -221,11 +222,11 @@ impl Partition {
         wanted.accepts(self.slab.entry(slot).bytes, entries.extra(slot))
     }
 
-    /// Where a search goes on that stands behind a slot which is about to be freed.
+    /// Where a search continues that stands behind a slot which is about to be freed.
     pub fn beside(&self, list: u32, slot: u32, backward: bool) -> (u32, u32) {
         let (list, links) = self.links_of(list);
         let number = self.slab.number(slot);
-        // Lists are circular, and in the order of numbers.
+        // Lists are circular and sorted by number.
         let (beside, is_on) = match backward {
             false => (links.previous(slot), self.slab.number(links.previous(slot)) < number),
             true => (links.next(slot), self.slab.number(links.next(slot)) > number),
@@ -233,13 +234,14 @@ impl Partition {
         (list, if is_on { beside } else { NIL })
     }
 
-    /// The links of an index, which may have made room for another since, or of the list of all.
+    /// The links of an index, or of the list of all tuples. The index may have been evicted in the meantime; then it is
+    /// the latter.
     fn links_of(&self, list: u32) -> (u32, &Links) {
         let index = self.indexes.iter().find(|index| index.mask == list);
         index.map_or((WHOLE, &self.links), |index| (list, index.links()))
     }
 
-    /// Slots that can be wanted, the first ones first; with Any and from boxes, in no order.
+    /// The slots that may match, in search order. With `Order::Any`, or from boxes, in no order.
     fn candidates<'a>(&'a self, wanted: &Wanted, from: Position, after: Option<(u32, u64)>) -> Candidates<'a> {
         let backward = wanted.order == Order::Lifo;
         match from {
@@ -272,7 +274,8 @@ impl Partition {
                     return self.by_priority(Walk::all(links, head, false), list);
                 }
                 let walk = match after {
-                    // A cursor comes from outside: only a wanted tuple is in this list.
+                    // A cursor comes from a client and may be forged. Only a tuple that matches is sure to be in this
+                    // list.
                     Some((slot, number))
                         if self.slab.has(slot, number) && self.accepts(wanted, slot, &self.entries()) =>
                     {
@@ -312,7 +315,7 @@ impl Partition {
         slots.into_iter().map(|slot| (slot, self.slab.number(slot))).collect()
     }
 
-    /// The slots in a box, if they are few enough to be put into an order.
+    /// The slots in a box, if they are few enough to sort.
     fn in_box(&self, wanted: &Wanted) -> Option<Vec<(u32, u64)>> {
         let mut found = self.boxes.iter().find_map(|boxes| boxes.search(wanted.template))?;
         if wanted.order == Order::Any {
@@ -334,13 +337,13 @@ impl Partition {
         Some(self.numbered(slots))
     }
 
-    /// The index that says most about actuals at these positions.
+    /// The most selective index for actuals at these positions.
     fn index_for(&self, mask: u32) -> Option<&Index> {
         let fitting = self.indexes.iter().filter(|index| index.mask & !mask == 0);
         fitting.max_by_key(|index| index.mask.count_ones())
     }
 
-    /// Notes what a search cost, and builds the index that would have spared it.
+    /// Records what a search cost, and builds the index that would have saved it.
     fn learn(&mut self, wanted: &Wanted, in_vain: u64, clock: u64) {
         let mask = wanted.mask();
         if mask == 0 {

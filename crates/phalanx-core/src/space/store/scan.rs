@@ -1,14 +1,14 @@
-//! Where a search stands that is cut into steps, so that others have the space between them.
+//! The state of a search that is cut into steps, so that other requests run in between.
 //!
-//! A search stands behind the tuple that it looked at last. That one can be taken before the search goes on: its place
-//! moves then, so that what was there all the time is met, and met once.
+//! A search stands behind the tuple that it looked at last. If that tuple is taken before the search continues, the
+//! search moves to its neighbour. So every tuple that is there the whole time is met exactly once.
 
 use super::{Place, Rank};
 use std::collections::BinaryHeap;
 
-/// What a step may cost, in [`super::super::Template::cost`]: about a millisecond.
+/// The work budget of one step, in units of [`super::super::Template::cost`]. It takes about a millisecond.
 pub const STEP: u64 = 20_000;
-/// The same.
+/// The work budget of one step. Tests can change it.
 #[cfg(not(test))]
 pub fn step() -> u64 {
     STEP
@@ -16,7 +16,7 @@ pub fn step() -> u64 {
 
 #[cfg(test)]
 thread_local! {
-    /// What a step may cost in this thread.
+    /// The work budget of a step in this thread.
     pub static STEP_HERE: std::cell::Cell<u64> = const { std::cell::Cell::new(STEP) };
 }
 
@@ -25,25 +25,25 @@ pub fn step() -> u64 {
     STEP_HERE.get()
 }
 
-/// A list of all tuples of a partition, where others are of an index's mask.
+/// Names the list of all tuples of a partition. Other lists are named by the mask of their index.
 pub const WHOLE: u32 = u32::MAX;
 
-/// How far a search has come.
+/// How far a search has got.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The partition where it goes on.
+    /// The partition where it continues.
     pub partition: u32,
-    /// Where in that; nothing: at its beginning.
+    /// Where in that partition.
     pub stand: Stand,
-    /// The best so far, where there is an order and several partitions.
+    /// The best match so far, if there is an order and there are several partitions.
     pub best: Option<(Rank, Place)>,
-    /// Whether the tuples of a page are put into an order, once that is decided.
+    /// Whether the tuples of a page are sorted, once that is decided.
     pub sorts: Option<bool>,
-    /// The first ones of a page that is put into an order: partition and slot.
+    /// The first tuples of a sorted page: rank, partition and slot.
     pub first: BinaryHeap<(Rank, u32, u32)>,
-    /// Whether there are more than these.
+    /// Whether there are more tuples than these.
     pub more: bool,
-    /// What this step may still cost.
+    /// The work left in this step.
     pub left: u64,
 }
 
@@ -52,15 +52,15 @@ pub struct Scan {
 pub enum Stand {
     #[default]
     Beginning,
-    /// In the list of an index, or of the whole partition, at the anchor of this number.
+    /// In the list of an index or of the whole partition, at the anchor with this number.
     Listed { anchor: u64, partition: u32 },
     /// In a partition, behind this one of the tuples that have a priority.
     Urgent(Urgency, u32),
-    /// These are left in a partition, with their numbers: others can have their slots by now.
+    /// The slots left to look at in a partition, with their tuples' numbers. Other tuples may have the slots by now.
     Picked(std::vec::IntoIter<(u32, u64)>, u32),
 }
 
-/// As a partition sorts its tuples by priority.
+/// The key by which a partition sorts tuples by priority.
 pub type Urgency = (std::cmp::Reverse<i64>, u64, u32);
 
 /// A slot behind which a search stands.
@@ -70,14 +70,14 @@ pub struct Anchor {
     pub partition: u32,
     /// An index's mask, or [`WHOLE`].
     pub list: u32,
-    /// None ([`super::slab::NIL`]): it stands at the beginning.
+    /// The slot, or [`super::slab::NIL`] at the beginning.
     pub slot: u32,
-    /// The newest come first.
+    /// Newest first.
     pub backward: bool,
 }
 
 impl Scan {
-    /// A new step.
+    /// Begins a new step.
     pub fn refresh(&mut self) {
         self.left = step();
     }
@@ -88,26 +88,26 @@ impl Scan {
     }
 }
 
-/// What a search costs.
+/// The cost of a search.
 #[derive(Debug)]
 pub struct Cost<'a> {
-    /// What this step may still cost.
+    /// The work left in this step.
     pub left: &'a mut u64,
-    /// Tuples looked at in vain.
+    /// Tuples looked at that did not match.
     pub looked_at: &'a mut u64,
     /// Searches so far.
     pub clock: u64,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked<T> {
     Done(T),
-    /// The step is over, the search is not.
+    /// The work of this step is used up, but the search is not finished.
     Tired,
 }
 
-/// What a page has room for.
+/// The room left in a page.
 #[derive(Debug)]
 pub struct Room {
     pub tuples: u32,
@@ -115,7 +115,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// For so many tuples, at least one, and so many bytes; 0: as many as a page has where nothing is said.
+    /// A page for so many tuples (at least one) and so many bytes; 0 bytes: the default.
     pub fn new(tuples: u32, bytes: u64) -> Room {
         Room { tuples: tuples.max(1), bytes: if bytes == 0 { PAGE } else { bytes } }
     }
@@ -131,7 +131,7 @@ impl Room {
     }
 }
 
-/// Bytes of a page that asks for no limit.
+/// The default limit of a page, in bytes.
 const PAGE: u64 = 1 << 24;
-/// What a tuple in a page counts beside its bytes.
+/// Bytes counted for a tuple in a page in addition to its own.
 const PAGE_TUPLE: u64 = 64;

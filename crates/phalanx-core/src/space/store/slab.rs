@@ -1,5 +1,5 @@
-//! Where tuples lie: 64 of about one size in a piece of memory, each with its number, so that a small tuple costs few bytes more
-//! than its own and is found with one look.
+//! The memory of tuples: a slab allocator with chunks of 64 slots of about one size. Each slot also has the tuple's
+//! number. A small tuple costs few bytes more than its own and is found in one look.
 
 use super::super::value::Tuple;
 use bytes::Bytes;
@@ -10,11 +10,11 @@ use std::hash::RandomState;
 pub const NIL: u32 = u32::MAX;
 /// Slots of a chunk.
 pub const CHUNK: usize = 64;
-/// Number (and the mark that there are extras in its highest byte), and length.
+/// The header of a slot: the number (with a mark in its highest byte if there are extras), and the length.
 const HEADER: usize = 10;
-/// Longer tuples lie alone, and are shared with who reads them instead of copied.
+/// Longer tuples are stored on their own. Readers share them instead of getting a copy.
 const LONGEST: usize = 1014;
-/// The last class: of slots with nothing but a header.
+/// The last size class: slots with only a header.
 const ALONE: usize = CLASSES - 1;
 const CLASSES: usize = 24 + 24 + 8 + 2;
 const EXTRA: u64 = 1 << 63;
@@ -23,26 +23,26 @@ const EXTRA: u64 = 1 << 63;
 struct Chunk {
     /// Empty: this chunk is vacant.
     memory: Box<[u8]>,
-    /// A bit for each free slot.
+    /// One bit for each free slot.
     free: u64,
     class: u8,
-    /// Neighbours in the list of chunks of the class that have free slots.
+    /// Neighbours in the list of this class's chunks with free slots.
     previous: u32,
     next: u32,
 }
 
-/// One tuple, as it lies there.
+/// A stored tuple.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     pub has_extra: bool,
     pub bytes: &'a [u8],
 }
 
-/// Tuples in slots, which keep their numbers.
+/// Tuples in slots. A tuple keeps its slot number.
 #[derive(Debug)]
 pub struct Slab {
     chunks: Vec<Chunk>,
-    /// For each class, the first chunk that has free slots.
+    /// For each size class, the first chunk with free slots.
     open: [u32; CLASSES],
     vacant: Vec<u32>,
     alone: HashMap<u32, Bytes, RandomState>,
@@ -65,7 +65,7 @@ impl Default for Slab {
     }
 }
 
-/// The class for a tuple, in steps of 4, 16 and 64 bytes, and what its slots have.
+/// The size class of a tuple, in steps of 4, 16 and 64 bytes, and the size of its slots.
 fn class_of(length: usize) -> (usize, usize) {
     match length + HEADER {
         _ if length > LONGEST => (ALONE, 12),
@@ -80,7 +80,7 @@ impl Slab {
         self.len
     }
 
-    /// Bytes of memory, and of the tuples in it.
+    /// Bytes of memory used, and bytes of the tuples in it.
     pub fn bytes(&self) -> (u64, u64) {
         (self.memory, self.encoded)
     }
@@ -118,7 +118,7 @@ impl Slab {
         slot
     }
 
-    /// Frees a slot; the chunk that became vacant by it, if one did.
+    /// Frees a slot. Returns its chunk, if that became vacant.
     pub fn remove(&mut self, slot: u32) -> Option<usize> {
         let length = self.entry(slot).bytes.len();
         if let Some(bytes) = self.alone.remove(&slot) {
@@ -133,29 +133,29 @@ impl Slab {
         if was_full {
             self.reopen(number);
         }
-        // One free chunk of a class stays, for what comes next.
+        // One empty chunk of each class is kept for the next tuples.
         let chunk = &self.chunks[number as usize];
         let alone = chunk.previous == NIL && chunk.next == NIL;
         (chunk.free == u64::MAX && !alone).then(|| self.vacate(number))
     }
 
-    /// The slots that are in use.
+    /// The slots in use.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         (0..self.end()).filter(|slot| self.is_used(*slot))
     }
 
-    /// All slots are below.
+    /// An upper bound: all slots are below it.
     pub fn end(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    /// Whether there is a tuple in a slot below the end.
+    /// Whether a slot below the end holds a tuple.
     pub fn is_used(&self, slot: u32) -> bool {
         let chunk = &self.chunks[slot as usize / CHUNK];
         !chunk.memory.is_empty() && chunk.free & 1 << (slot % CHUNK as u32) == 0
     }
 
-    /// Whether there is a tuple of this number in a slot.
+    /// Whether a slot holds the tuple with this number.
     pub fn has(&self, slot: u32, number: u64) -> bool {
         let chunk = self.chunks.get(slot as usize / CHUNK);
         let live = chunk.is_some_and(|it| !it.memory.is_empty() && it.free & 1 << (slot % CHUNK as u32) == 0);
@@ -188,7 +188,7 @@ impl Slab {
         Entry { has_extra: head & EXTRA != 0, bytes }
     }
 
-    /// The tuple in a slot: a long one is shared, a short one copied.
+    /// The tuple in a slot. A long one is shared, a short one copied.
     pub fn tuple(&self, slot: u32) -> Tuple {
         match self.alone.get(&slot).filter(|_| self.chunks[slot as usize / CHUNK].class as usize == ALONE) {
             Some(bytes) => Tuple::known(bytes.clone()),
@@ -214,7 +214,7 @@ impl Slab {
         number
     }
 
-    /// Puts a chunk in front of those with free slots.
+    /// Adds a chunk at the head of the list of chunks with free slots.
     fn reopen(&mut self, number: u32) {
         let class = usize::from(self.chunks[number as usize].class);
         let first = std::mem::replace(&mut self.open[class], number);
