@@ -1,4 +1,4 @@
-//! What interpreters answer.
+//! Handles the answers of interpreters.
 
 use super::Engine;
 use super::forward::Given;
@@ -14,7 +14,7 @@ use std::time::Duration;
 impl Engine {
     pub(super) fn on_message(&mut self, now: Duration, id: InterpreterId, message: FromInterpreter, body: Bytes) {
         if !self.interpreters.contains_key(&id) {
-            return; // replaced before: what it still says was fired elsewhere
+            return; // lost before: its work has been fired elsewhere
         }
         self.on_heard(now, id);
         let understood = match message {
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Results came: they are the next instruction's tokens, or leave.
+    /// Results have arrived: they become tokens of the next instruction, or leave the program.
     pub(super) fn on_fired(
         &mut self,
         now: Duration,
@@ -87,7 +87,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Tokens of `tasks` tasks stayed, and the instructions that follow were fired on them: `works` are the last one's now.
+    /// The output of `tasks` tasks stayed at the interpreter, and the following instructions were fired on it. `works`
+    /// now belongs to the last of these.
     pub(super) fn on_stayed(
         &mut self,
         id: InterpreterId,
@@ -107,7 +108,7 @@ impl Engine {
         works.iter_mut().for_each(|work| work.instruction = instruction);
     }
 
-    /// What an instruction of a chain gave is the next one's token, or leaves.
+    /// Passes the output of a chain's instruction on to the next one, or out of the program.
     pub(super) fn pass_on(&mut self, work: &Work, tokens: Tokens, bytes: u64) {
         let program = self.programs.get_mut(&self.runs[&work.run].program).expect("programs outlive their runs");
         match program.graph.next(work.instruction) {
@@ -142,7 +143,8 @@ impl Engine {
         Ok(())
     }
 
-    /// All but the first `kept` tasks of a firing were not begun. What answers were said before has arrived before.
+    /// The interpreter has returned all but the first `kept` tasks of a firing, without having begun them. Answers sent
+    /// earlier have already arrived.
     pub(super) fn on_returned(
         &mut self,
         now: Duration,
@@ -164,14 +166,14 @@ impl Engine {
         self.record(Fact::Returned { interpreter: id, tasks: works.iter().map(|work| work.count).sum() });
         self.hand_back(race, works.into_iter(), Engine::give_back);
         if let Race::Against(..) = race {
-            self.set_race(id, firing, Race::Lost); // the other one has all of it
+            self.set_race(id, firing, Race::Lost); // the other firing has all of it
         }
         self.fire(now);
         Ok(())
     }
 
-    /// Takes the `tasks` next tasks off the firing, which must be the first in flight and hold as many. If it was in a
-    /// race, this decides it.
+    /// Removes the next `tasks` tasks from the firing, which must be first in flight and hold that many. If it was in a
+    /// race, it has won.
     pub(super) fn answered(
         &mut self,
         now: Duration,

@@ -1,28 +1,29 @@
-//! Contracts on time: how many interpreters keep them, from what the computations show, and whether they are kept.
+//! Performance contracts: how many interpreters a contract on time needs, as measured, and whether it is met.
 //!
-//! The measure is the *service time* of a task: how long it is some interpreter's only business, on the average of the
-//! last seconds, with everything that this includes (the way, the neighbours), only not the first imports. A rate of tasks times this
-//! is a number of interpreters. There is no model of machines, so a wrong guess is corrected by the next look.
+//! The measure is the *service time* of a task: how long it is the only business of some interpreter, averaged over the
+//! last seconds. It includes everything (network, neighbours) except the first imports. A rate of tasks times the
+//! service time is a number of interpreters. There is no model of machines, so a wrong guess is corrected by the next
+//! look.
 
 use super::watch::{Limit, Sight, Watch};
 use crate::ids::RunId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Interpreters that are kept beyond what was computed, for times that vary.
+/// Spare interpreters, as a factor on the computed number, because service times vary.
 const HEADROOM: f64 = 1.1;
-/// They are let go only if they were too many even if so many times as much had to be done: so as not to flap.
+/// Hysteresis: interpreters are released only if fewer would suffice even for this many times the work.
 const SLACK: f64 = 1.15;
-/// And only if that was so for this long, and for two tasks.
+/// The surplus must last for this many seconds, and for two service times, before interpreters are released.
 const HOLD: f64 = 2.0;
-/// A rate is kept if so much of it is reached.
+/// A rate counts as met if this part of it is reached.
 const TOLERANCE: f64 = 0.95;
-/// It must look hopeless for this long before that is said.
+/// A contract must look hopeless for this long before a warning.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two reports of one computation.
+/// Pause between two reports of one computation.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// What is asked of every computation, other than a number of interpreters.
+/// A contract on time: a goal for every computation, instead of a number of interpreters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     /// Tasks a second.
@@ -31,7 +32,7 @@ pub enum Goal {
     Deadline(f64),
 }
 
-/// What is to be said of one computation.
+/// A report on one computation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub run: RunId,
@@ -40,53 +41,54 @@ pub struct Report {
     pub met: bool,
     /// Why it is not met.
     pub why: Option<String>,
-    /// Its reader is to be told.
+    /// Whether to warn the reader of the results.
     pub warns: bool,
 }
 
-/// The interpreters there are.
+/// The interpreters available now.
 #[derive(Debug, Clone, Copy)]
 pub struct Staff<'a> {
     pub ready: u32,
-    /// Why the last recruit could not be had, if that is so.
+    /// Why the last attempt to recruit failed, if it did.
     pub failure: Option<&'a str>,
 }
 
-/// A contract and what is known of how it is kept.
+/// A contract and the measurements for it.
 #[derive(Debug)]
 pub struct Contract {
     goal: Option<Goal>,
     most: u32,
     wanted: u32,
     watches: BTreeMap<RunId, Watch>,
-    /// Since when fewer would do, and how many at any moment since then.
+    /// Since when fewer interpreters would suffice, and the highest number needed at any moment since then.
     surplus: Option<(Duration, u32)>,
 }
 
 impl Contract {
-    /// Without a goal it asks for `most` interpreters all the time; with one, for 1 at first.
+    /// A contract without a goal wants `most` interpreters all the time. One with a goal wants 1 at first.
     pub fn new(goal: Option<Goal>, most: u32) -> Contract {
         let wanted = if goal.is_some() { 1 } else { most };
         Contract { goal, most, wanted, watches: BTreeMap::new(), surplus: None }
     }
 
-    /// How many interpreters are to be kept now.
+    /// The number of interpreters to keep now.
     pub fn wanted(&self) -> u32 {
         self.wanted
     }
 
-    /// Whether it depends on what the computations show.
+    /// Whether the number of interpreters depends on measurements.
     pub fn has_goal(&self) -> bool {
         self.goal.is_some()
     }
 
-    /// Forgets how fast everything was: nobody looked for a while.
+    /// Drops the measured rates after a while in which no look was taken.
     pub fn look_anew(&mut self) {
         self.watches.values_mut().for_each(Watch::look_anew);
         self.surplus = None;
     }
 
-    /// Looks at the computations that are open and have begun; adapts what is wanted, and tells what is to be said.
+    /// Looks at the open computations that have begun. Adapts the wanted number of interpreters and returns the reports
+    /// that are due.
     pub fn look(&mut self, now: Duration, sights: &[Sight], staff: Staff) -> Vec<Report> {
         let Some(goal) = self.goal.filter(|_| !sights.is_empty()) else { return Vec::new() };
         let (mut need, mut service): (f64, f64) = (0.0, 0.0);
@@ -101,7 +103,7 @@ impl Contract {
         reports.collect()
     }
 
-    /// The last report of a computation that has come to its end; `None` where there is no goal.
+    /// The last report of a computation that has ended; `None` without a goal.
     pub fn conclude(&mut self, now: Duration, sight: &Sight, staff: Staff) -> Option<Report> {
         let goal = self.goal?;
         let mut watch = self.watches.remove(&sight.run).unwrap_or_default();
@@ -111,7 +113,7 @@ impl Contract {
             Goal::Deadline(seconds) => (seconds, sight.age),
         };
         let met = is_met(goal, reached);
-        // A rate cannot be judged, only told, before there was time to recruit.
+        // A rate is only reported, not judged, if there was no time to recruit.
         let brief = matches!(goal, Goal::Throughput(_)) && !watch.is_full(now);
         let why = (!met).then(|| match brief {
             true => "it was over before there was time to recruit".to_owned(),
@@ -120,7 +122,7 @@ impl Contract {
         Some(Report { run: sight.run, asked, reached, met, why, warns: !met && !watch.warned && !brief })
     }
 
-    /// Nobody is interested in a computation any more.
+    /// Drops the measurements of a computation that was closed.
     pub fn forget(&mut self, run: RunId) {
         self.watches.remove(&run);
     }
@@ -144,7 +146,7 @@ impl Contract {
         }
     }
 
-    /// A report if it is time for one, or if it turns out that the contract cannot be met.
+    /// A report, if one is due or if the contract has turned out to be hopeless.
     fn report(&mut self, now: Duration, goal: Goal, sight: &Sight, staff: Staff) -> Option<Report> {
         let watch = &self.watches[&sight.run];
         let refused = staff.failure.is_some() && staff.ready < self.wanted;

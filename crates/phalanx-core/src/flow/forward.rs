@@ -1,4 +1,4 @@
-//! The tokens of a graph on their way: what instructions give goes to its targets.
+//! Routes the tokens of a graph: the output of an instruction goes to its targets.
 
 use super::Engine;
 use super::graph::{Instruction, Takes, Target};
@@ -12,31 +12,32 @@ use crate::ids::{FiringId, InterpreterId, RunId, TaskId};
 use crate::wire::{PAST, Stayed, Tokens};
 use std::time::Duration;
 
-/// Most parts of one token: more are an error of the program, which interpreters report.
+/// Limit on the parts of one token. More are an error of the program, which interpreters report.
 pub const MOST_PARTS: u32 = 1 << 20;
-/// Most bytes that an interpreter may send ahead of an answer; it stops a program at half of it.
+/// Limit on the bytes that an interpreter may send ahead of an answer. The interpreter stops a program at half of it.
 const MOST_BYTES_AHEAD: u64 = 1 << 31;
-/// Parts that lie together in the repository: taking a few out of many costs a look at all of them.
+/// Parts stored together in one piece of work. The trade-off: taking a few out of a piece costs a look at all of its
+/// parts.
 const PIECE: u32 = 1024;
 
-/// What an interpreter says that a firing gave.
+/// The output of a firing, as the interpreter reports it.
 #[derive(Debug)]
 pub struct Given {
-    /// For each token of an instruction that branches, how many it gives, or that it leaves.
+    /// If the instruction branches: for each token, the number of outputs, or that it leaves early.
     pub ways: Vec<u32>,
-    /// What was given before, by the instructions that were fired one after the other on the same tasks.
+    /// Output of the earlier instructions that the interpreter fired one after the other on the same tasks.
     pub stayed: Vec<Stayed>,
     pub tokens: Tokens,
 }
 
 impl Given {
-    /// How many tasks of the firing it answers.
+    /// The number of tasks of the firing that this answers.
     pub fn tasks(&self) -> u32 {
         if self.ways.is_empty() { self.tokens.count() } else { self.ways.len() as u32 }
     }
 }
 
-/// Tokens that all go the same way.
+/// Tokens with the same targets.
 struct Parcel<'a> {
     targets: &'a [Target],
     fan: u16,
@@ -45,7 +46,7 @@ struct Parcel<'a> {
 }
 
 impl Engine {
-    /// Parts of the firing's next token, ahead of its answer.
+    /// Parts of the output of the firing's next token, sent ahead of its answer.
     pub(super) fn on_ahead(&mut self, id: InterpreterId, firing: FiringId, parts: Tokens) -> Result<(), WireError> {
         let interpreter = self.interpreters.get_mut(&id).expect("messages of others were dropped");
         let head = interpreter.in_flight.front_mut().filter(|head| head.id == firing);
@@ -69,8 +70,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses what the instruction cannot have given; the parts that came ahead of it, and the instructions that were
-    /// fired on what stayed.
+    /// Refuses output that the instruction cannot have given. Also checks the parts sent ahead, and the instructions
+    /// fired on output that stayed.
     pub(super) fn check_given(
         &mut self,
         id: InterpreterId,
@@ -93,7 +94,7 @@ impl Engine {
         if fits { Ok((ahead, followed)) } else { Err(WireError::UnexpectedAnswer) }
     }
 
-    /// Tasks of a graph's stream.
+    /// Feeds tasks of the stream into a graph.
     pub(super) fn feed_graph(&mut self, now: Duration, run_id: RunId, tasks: Tokens) -> Result<(), WireError> {
         if !tasks.is_separate() {
             return Err(WireError::Lengths);
@@ -110,7 +111,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What the tokens of `works` gave goes on.
+    /// Routes the output of the tokens of `works`.
     pub(super) fn give(&mut self, works: &[Work], ahead: Vec<Tokens>, given: Given) -> Result<(), WireError> {
         let (run, number) = (works[0].run, works[0].instruction);
         let instruction = self.programs[&self.runs[&run].program].graph.instruction(number).clone();
@@ -139,12 +140,12 @@ impl Engine {
                 rank(&mut new[before..], instruction.fan, first, work);
             }
         }
-        new.sort_by_key(|work| work.instruction); // what can travel together lies together
+        new.sort_by_key(|work| work.instruction); // so that work that can travel together is adjacent
         self.repository.insert(new, false);
         Ok(())
     }
 
-    /// A token's parts become a group.
+    /// The parts of a token become a group.
     fn split(&mut self, run_id: RunId, fan: u16, whole: Parcel<'_>, new: &mut Vec<Work>) -> Result<(), WireError> {
         let (program, groups) = self.program_and_groups(run_id);
         let Parcel { targets, first: of, tokens, .. } = whole;
@@ -168,7 +169,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Tokens go to all their targets, as far as they are still wanted; what becomes fireable is `new`.
+    /// Sends tokens to all their targets, as far as they are still wanted. Work that becomes fireable is added to
+    /// `new`.
     fn forward(&mut self, run: RunId, parcel: &Parcel<'_>, new: &mut Vec<Work>) -> Result<(), WireError> {
         let (_, groups) = self.program_and_groups(run);
         let living = groups.living(parcel.fan, parcel.first, parcel.tokens.count());
@@ -220,8 +222,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The task that work is of, which has come to its end: nothing that is left of it is wanted any more. `None`: it
-    /// has come to its end before.
+    /// Ends the task that the work belongs to, and returns it. What is left of it is no longer wanted. `None`: the task
+    /// had ended before.
     pub(super) fn task_of(&mut self, work: &Work) -> Option<TaskId> {
         let run = self.runs.get_mut(&work.run)?;
         let Some(groups) = &mut run.groups else { return Some(work.task) };
@@ -238,12 +240,12 @@ impl Engine {
     }
 }
 
-/// Work that came of token `number` of `work` is of the same task.
+/// Work that came from token `number` of `work` belongs to the same task.
 fn rank(new: &mut [Work], fan: u16, number: u64, work: &Work) {
     new.iter_mut().for_each(|new| new.rank = if fan == 0 { number } else { work.rank });
 }
 
-/// Whether an instruction that branches can have given `sent` tokens in these ways.
+/// Whether a branching instruction can have given `sent` tokens in these ways.
 fn fit(instruction: &Instruction, ways: &[u32], sent: u32) -> bool {
     let possible = |way: u32| match way {
         PAST => !instruction.past.is_empty(),

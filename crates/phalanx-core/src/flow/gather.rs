@@ -1,4 +1,4 @@
-//! What of a graph is fireable, gathered into firings: work of the same instruction travels together.
+//! Gathers fireable work into firings: work of the same instruction travels together.
 
 use super::Engine;
 use super::pace::MOST_TOKENS;
@@ -6,11 +6,11 @@ use super::repository::Work;
 use crate::wire::Tokens;
 use std::collections::VecDeque;
 
-/// Of work that an interpreter was lost with, so much is fired together.
+/// Limit on the tasks fired together when they are suspect, because an interpreter was lost firing them.
 const SUSPECTS: u32 = 16;
 
 impl Engine {
-    /// What of `first` is still wanted, and as much of the same instruction as should travel with it.
+    /// The parts of `first` that are still wanted, and further work of the same instruction that should travel with it.
     pub(super) fn collect(&mut self, first: Work) -> Option<(Work, VecDeque<Work>)> {
         let (program, _) = self.program_and_groups(first.run);
         let batch = match first.killed.len() {
@@ -33,7 +33,7 @@ impl Engine {
         Some((works.pop_front()?, works))
     }
 
-    /// The parts of work whose tasks have not come to their end.
+    /// The parts of the work whose tasks have not ended.
     fn living(&mut self, mut work: Work) -> VecDeque<Work> {
         let (program, groups) = self.program_and_groups(work.run);
         let fan = program.graph.instruction(work.instruction).fan;
@@ -45,8 +45,8 @@ impl Engine {
         works
     }
 
-    /// Work that an interpreter did not begin. What splits was given back because its parts are many: they go first, so
-    /// that memory stays bounded.
+    /// Puts work back that an interpreter has not begun. A splitting instruction returns work when its parts are many.
+    /// That work goes behind those parts, so that memory stays bounded.
     pub(super) fn give_back(&mut self, mut work: Work) {
         let Some(run) = self.runs.get(&work.run) else { return };
         let instruction = self.programs[&run.program].graph.instruction(work.instruction);
@@ -60,26 +60,26 @@ impl Engine {
     }
 }
 
-/// The tokens of a firing as its messages hold them.
+/// The tokens of a firing, as its messages carry them.
 pub struct Bulk {
-    /// In the last message: the tokens `first .. first + count` are to be fired.
+    /// Sent in the last message: the tokens `first .. first + count` are to be fired.
     pub tokens: Tokens,
     pub first: u32,
     pub count: u32,
-    /// How many tokens are to be fired together, for each group; nothing where they are fired one by one.
+    /// For each group, the number of tokens to fire together. Empty: tokens are fired one by one.
     pub groups: Vec<u32>,
-    /// In messages ahead of the last one.
+    /// Sent in messages ahead of the last one.
     pub ahead: Vec<Tokens>,
 }
 
 impl Bulk {
-    /// Work of a chain.
+    /// The messages for work of a chain.
     pub fn of_chain(work: &Work) -> Bulk {
         let (tokens, first) = work.tokens.slice(work.start, work.count);
         Bulk { tokens, first, count: work.count, groups: Vec::new(), ahead: Vec::new() }
     }
 
-    /// Work of a graph, of as many messages as it needs.
+    /// The messages for work of a graph, as many as it needs.
     pub fn of_graph(work: &Work, more: &VecDeque<Work>) -> Bulk {
         let works = || std::iter::once(work).chain(more);
         let groups = works().filter(|work| work.is_group).map(|work| work.tokens.count()).collect();

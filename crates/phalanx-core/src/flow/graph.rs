@@ -1,23 +1,24 @@
 //! A program as macro data flow: instructions, and where each one's tokens go (paper 000, section 2).
 //!
-//! Skeletons of farms and pipelines are a *chain*: every instruction takes one token and gives one. Others are a graph,
-//! in which an instruction can also *split* a token into parts, take all parts of a token or one token from each of
-//! several others, and choose between two ways. The parts of all tokens that one skeleton splits are numbered one after
+//! Farms and pipelines are a *chain*: every instruction takes one token and gives one. Other skeletons are a graph.
+//! There an instruction can also *split* a token into parts, take all parts of a token or one token from each of
+//! several others, and choose between two ways. All parts made by one splitting skeleton are numbered consecutively, as
+//! the tasks of the stream are. Such a numbering is called a *fan*. The stream itself is fan 0.
 //! the other, as the tasks of the stream are; such a numbering is a *fan*, and the stream itself is fan 0.
 
 use thiserror::Error;
 
-/// Instructions that follow another one at the same interpreter, of those that could.
+/// Limit on the instructions that are fired after another one at the same interpreter.
 pub const MOST_FOLLOW: usize = 16;
 
-/// What an instruction is fired on.
+/// The input of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// One token.
     Token,
-    /// All tokens of a group of this fan, in their order: what was split is joined.
+    /// All tokens of a group of this fan, in order. This joins the parts of a split token.
     Parts { fan: u16 },
-    /// One token from each of so many others.
+    /// One token from each of `count` others.
     Inputs { count: u16 },
 }
 
@@ -26,26 +27,26 @@ pub enum Takes {
 pub enum Target {
     /// It is a result.
     Result,
-    /// It is a token of this instruction: its input number `slot`.
+    /// It is input number `slot` of this instruction.
     Instruction { instruction: u16, slot: u16 },
 }
 
 /// An instruction of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// How the tokens are numbered that it is fired for.
+    /// The fan in which its tokens are numbered.
     pub fan: u16,
     pub takes: Takes,
-    /// Where what it gives goes.
+    /// The targets of its output.
     pub on: Vec<Target>,
-    /// Where a token goes that leaves early; empty: none does.
+    /// The targets of tokens that leave early. Empty: no token does.
     pub past: Vec<Target>,
-    /// It gives any number of tokens, which are numbered in this fan.
+    /// If it splits: the fan in which its outputs, any number per token, are numbered.
     pub splits: Option<u16>,
 }
 
 impl Instruction {
-    /// Whether its answers say for each token which way it goes, or into how many parts.
+    /// Whether each answer must also say which way a token goes, or into how many parts.
     pub fn branches(&self) -> bool {
         self.splits.is_some() || !self.past.is_empty()
     }
@@ -57,17 +58,17 @@ pub struct Graph {
     instructions: Vec<Instruction>,
     entry: Vec<Target>,
     is_chain: bool,
-    /// For each fan the one around it, and the instruction that joins its groups.
+    /// For each fan, the fan around it and the instruction that joins its groups.
     fans: Vec<(u16, u16)>,
 }
 
-/// A graph that would lose tokens, or wait for some that never come.
+/// An error in a graph: it would lose tokens, or wait for tokens that never come.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("no graph of instructions: {0}")]
 pub struct GraphError(&'static str);
 
 impl Graph {
-    /// A chain of `instructions` instructions, at least one: the token each gives fires the next one.
+    /// A chain of `instructions` instructions (at least one): the output of each fires the next one.
     pub fn chain(instructions: u16) -> Graph {
         let instructions = instructions.max(1);
         let to = |instruction| match instruction < instructions {
@@ -89,7 +90,7 @@ impl Graph {
         }
     }
 
-    /// A graph whose tasks go to `entry`.
+    /// A graph whose tasks are sent to `entry`.
     pub fn new(entry: Vec<Target>, instructions: Vec<Instruction>) -> Result<Graph, GraphError> {
         let fans = fans(&instructions)?;
         let graph = Graph { instructions, entry, is_chain: false, fans };
@@ -97,34 +98,34 @@ impl Graph {
         Ok(graph)
     }
 
-    /// How many instructions.
+    /// The number of instructions.
     pub fn len(&self) -> usize {
         self.instructions.len()
     }
 
-    /// Never: a graph has at least one instruction.
+    /// Always false, because a graph has at least one instruction.
     pub fn is_empty(&self) -> bool {
         self.instructions.is_empty()
     }
 
-    /// Whether every token is just the next instruction's token.
+    /// Whether the graph is a chain.
     pub fn is_chain(&self) -> bool {
         self.is_chain
     }
 
-    /// Where the token goes that an instruction of a chain gives; `None`: it is a result.
+    /// In a chain, the instruction after this one; `None`: the output is a result.
     pub fn next(&self, instruction: u16) -> Option<u16> {
         (usize::from(instruction) + 1 < self.len()).then_some(instruction + 1)
     }
 
-    /// The instructions that can be fired one after the other on what this one gives, where that stays: each takes the
-    /// only token that the one before it gives, and is the only one that does.
+    /// The instructions that can be fired one after the other on the output of this one, where it stays. Each takes the
+    /// only token that the one before it gives, and is the only one to take it.
     pub fn follow(&self, instruction: u16) -> Vec<u16> {
         let next = |number: &u16| self.follower(*number);
         std::iter::successors(next(&instruction), next).take(MOST_FOLLOW).collect()
     }
 
-    /// The first of them.
+    /// The first of these.
     pub fn follower(&self, number: u16) -> Option<u16> {
         let giver = self.instruction(number);
         let [Target::Instruction { instruction, .. }] = giver.on[..] else { return None };
@@ -132,7 +133,7 @@ impl Graph {
         (takes_it && !giver.branches()).then_some(instruction)
     }
 
-    /// Where the tasks go.
+    /// The targets of the tasks.
     pub fn entry(&self) -> &[Target] {
         &self.entry
     }
@@ -142,22 +143,22 @@ impl Graph {
         &self.instructions[usize::from(number)]
     }
 
-    /// All of them, in the order of their numbers.
+    /// All instructions, by number.
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 
-    /// How many fans, with the stream.
+    /// The number of fans, including the stream.
     pub fn fans(&self) -> usize {
         self.fans.len()
     }
 
-    /// The fan in which what was split into this fan is numbered.
+    /// The fan around this one: the tokens that were split into this fan are numbered there.
     pub fn around(&self, fan: u16) -> u16 {
         self.fans[usize::from(fan)].0
     }
 
-    /// The instruction that takes all parts of a group of this fan.
+    /// The instruction that joins the groups of this fan.
     pub fn join(&self, fan: u16) -> u16 {
         self.fans[usize::from(fan)].1
     }
@@ -204,12 +205,12 @@ impl Graph {
     }
 }
 
-/// How many inputs tokens can be addressed to.
+/// The number of inputs that tokens can be addressed to.
 fn inputs(instruction: &Instruction) -> usize {
     if let Takes::Inputs { count } = instruction.takes { usize::from(count) } else { 1 }
 }
 
-/// For each fan the one around it, and its join: every fan has exactly one, in a fan of a smaller number.
+/// For each fan, the fan around it and its join. Every fan has exactly one join, in a fan with a smaller number.
 fn fans(instructions: &[Instruction]) -> Result<Vec<(u16, u16)>, GraphError> {
     let named = |it: &Instruction| it.fan.max(it.splits.unwrap_or(0));
     let most = instructions.iter().map(named).max().ok_or(GraphError("there is no instruction"))?;

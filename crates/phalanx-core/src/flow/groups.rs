@@ -1,23 +1,23 @@
-//! The tokens of a run that wait for others: parts of what was split, and inputs of one instruction.
+//! The tokens of a run that wait for others: parts of split tokens, and inputs of one instruction.
 //!
-//! A token is named by the fan in which it is numbered, and its number there. Every group knows the token that it was
-//! made of, so every token knows its task, and what is left of a task that raised is found and dropped.
+//! A token is named by its fan and by its number in that fan. Every group knows the token that it was made from, so
+//! every token knows its task. When a task raises an exception, everything left of it is found and dropped.
 
 use super::graph::{Graph, Takes};
 use crate::ids::TaskId;
 use crate::wire::Tokens;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What arrived of tokens that are to be fired together.
+/// The tokens that have arrived of those that are to be fired together.
 #[derive(Debug)]
 struct Group {
-    /// Its token, in the fan around.
+    /// The token that was split, numbered in the surrounding fan.
     of: u64,
     size: u32,
     arrived: u32,
-    /// By the place of their first token.
+    /// The tokens, by the place of their first one.
     pieces: BTreeMap<u32, Tokens>,
-    /// Of the parts when they were made, and of what arrived.
+    /// Bytes of the parts when they were made, and of the tokens that arrived.
     bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl Group {
         Group { of, size, arrived: 0, pieces: BTreeMap::new(), bytes }
     }
 
-    /// Takes tokens from place `place` on; whether all are there now.
+    /// Adds tokens from place `place` on. Returns whether the group is complete.
     fn put(&mut self, place: u32, tokens: Tokens) -> bool {
         self.arrived += tokens.count();
         self.pieces.insert(place, tokens);
@@ -39,30 +39,30 @@ impl Group {
     }
 }
 
-/// A numbering of parts.
+/// One numbering of parts.
 #[derive(Debug, Default)]
 struct Fan {
     next: u64,
-    /// By the number of their first part.
+    /// The groups, by the number of their first part.
     groups: BTreeMap<u64, Group>,
 }
 
 impl Fan {
-    /// The first number and the group of the part `number`, if that is still waited for.
+    /// The group of the part `number` and the number of its first part, if the group still waits.
     fn group_of(&self, number: u64) -> Option<(u64, &Group)> {
         let (first, group) = self.groups.range(..=number).next_back()?;
         (number - first < u64::from(group.size)).then_some((*first, group))
     }
 }
 
-/// Everything of one run that waits.
+/// All waiting tokens of one run.
 #[derive(Debug)]
 pub struct Groups {
     graph: Graph,
-    /// Tasks of the stream that came to nothing yet.
+    /// Tasks of the stream that have no outcome yet.
     open: BTreeSet<TaskId>,
     fans: Vec<Fan>,
-    /// For each instruction, by the number that it is to be fired for.
+    /// For each instruction, its incomplete inputs, by the number that it is to be fired for.
     inputs: Vec<BTreeMap<u64, Group>>,
     parts: u64,
     bytes: u64,
@@ -81,12 +81,12 @@ impl Groups {
         self.open.extend(first..first + u64::from(count));
     }
 
-    /// How many parts are waited for, and bytes that they have.
+    /// The number of parts that wait, and their bytes.
     pub fn held(&self) -> (u64, u64) {
         (self.parts, self.bytes)
     }
 
-    /// Which of the tokens `first .. first + count` are still wanted, as ranges.
+    /// The ranges of the tokens `first .. first + count` that are still wanted.
     pub fn living(&self, fan: u16, first: u64, count: u32) -> Vec<(u64, u32)> {
         let mut ranges: Vec<(u64, u32)> = Vec::new();
         let all = first..first + u64::from(count);
@@ -104,7 +104,7 @@ impl Groups {
         ranges
     }
 
-    /// The token `of` was split into `size` parts, at least one; the first one's number.
+    /// Splits the token `of` into `size` parts, at least one. Returns the number of the first part.
     pub fn split(&mut self, fan: u16, of: u64, size: u32, bytes: u64) -> u64 {
         let fan = &mut self.fans[usize::from(fan)];
         let first = fan.next;
@@ -115,8 +115,8 @@ impl Groups {
         first
     }
 
-    /// What came of the parts from `number` on; all tokens of the group, and the one that was split, if these were the
-    /// last ones that were missing.
+    /// Adds the output for the parts from `number` on. If the group is now complete, returns all its tokens and the
+    /// token that was split.
     pub fn put_part(&mut self, fan: u16, number: u64, tokens: Tokens) -> Option<(u64, Tokens)> {
         let (first, _) = self.fans[usize::from(fan)].group_of(number)?;
         let group = self.fans[usize::from(fan)].groups.get_mut(&first)?;
@@ -130,7 +130,7 @@ impl Groups {
         Some((group.of, group.tokens()))
     }
 
-    /// Input `slot` of an instruction came for `number`; all its inputs if this was the last one that was missing.
+    /// Adds input `slot` of an instruction for `number`. If it was the last one missing, returns all inputs.
     pub fn put_input(&mut self, instruction: u16, slot: u16, number: u64, token: Tokens) -> Option<Tokens> {
         let Takes::Inputs { count } = self.graph.instruction(instruction).takes else { return None };
         let waiting = &mut self.inputs[usize::from(instruction)];
@@ -145,7 +145,7 @@ impl Groups {
         Some(group.tokens())
     }
 
-    /// The task that a token is of, if that is still open.
+    /// The task that a token belongs to, if it is still open.
     pub fn task_of(&self, mut fan: u16, mut number: u64) -> Option<TaskId> {
         while fan != 0 {
             number = self.fans[usize::from(fan)].group_of(number)?.1.of;
@@ -154,14 +154,14 @@ impl Groups {
         self.open.contains(&number).then_some(number)
     }
 
-    /// Tasks have come to something: results need only this, for nothing else is left of them.
+    /// Closes tasks that have an outcome. For results this is enough, because nothing else is left of them.
     pub fn close(&mut self, first: TaskId, count: u32) {
         for task in first..first + u64::from(count) {
             self.open.remove(&task);
         }
     }
 
-    /// Forgets a task, with every token that is left of it.
+    /// Drops a task and every token that is left of it.
     pub fn drop_task(&mut self, task: TaskId) {
         self.close(task, 1);
         let mut dead = vec![(0u16, task..task + 1)];
@@ -198,7 +198,7 @@ impl Groups {
         self.bytes -= group.bytes;
     }
 
-    /// Whether nothing waits, for tests.
+    /// Whether no token waits, for tests.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()

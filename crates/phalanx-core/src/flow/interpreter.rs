@@ -1,4 +1,4 @@
-//! What the manager knows of one interpreter.
+//! The manager's state for one interpreter.
 
 use super::pace::Load;
 use super::repository::Work;
@@ -7,15 +7,15 @@ use crate::wire::Tokens;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-/// Assumed until one is measured; a local round trip with two wake-ups in it.
+/// Assumed until one is measured: a local round trip with two wake-ups.
 const FIRST_ROUND_TRIP: Duration = Duration::from_micros(200);
 
-/// How a firing stands to another one of the same work.
+/// The relation of a firing to another firing of the same work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Race {
     /// There is no other.
     Alone,
-    /// That one is in flight too, and neither has answered.
+    /// This other firing is in flight too, and neither has answered.
     Against(InterpreterId, FiringId),
     /// The other one answered first.
     Lost,
@@ -26,35 +26,35 @@ pub enum Race {
 pub struct Firing {
     pub id: FiringId,
     pub work: Work,
-    /// Work of the same instruction of a graph that travels with it, in its order.
+    /// Further work of the same graph instruction that travels with it, in order.
     pub more: VecDeque<Work>,
-    /// The instructions that may be fired on what stays.
+    /// The instructions that may be fired on output that stays.
     pub follow: Vec<u16>,
-    /// Parts of the first token that were sent ahead of the answer.
+    /// Parts of the first token's output that arrived ahead of the answer.
     pub ahead: Vec<Tokens>,
     pub bytes: u64,
     pub estimate: Option<Duration>,
     pub sent: Duration,
-    /// Compute time that its answers have told of.
+    /// Compute time reported by its answers.
     pub busy: Duration,
-    /// Tasks that were answered.
+    /// The number of tasks answered.
     pub answered: u32,
-    /// It was sent to an interpreter that had nothing else: its time tells the round trip.
+    /// The interpreter had nothing else in flight when this was sent, so its time shows the round trip.
     pub alone: bool,
-    /// The code was sent with it: its time is also that of the code's imports.
+    /// The code was sent with it, so its time includes the code's imports.
     pub stages: bool,
     pub race: Race,
-    /// When its interpreter was asked to give back what of it was not begun.
+    /// When the interpreter was asked to return the tasks that it has not begun.
     pub asked_back: Option<Duration>,
 }
 
 impl Firing {
-    /// Tasks that are not answered.
+    /// The number of tasks without an answer.
     pub fn tasks(&self) -> u32 {
         self.work.count + self.more.iter().map(|work| work.count).sum::<u32>()
     }
 
-    /// Takes off all but the first `tasks` tasks.
+    /// Removes and returns all but the first `tasks` tasks.
     pub fn split_off_behind(&mut self, tasks: u32) -> Vec<Work> {
         let all = self.tasks();
         let mut works = self.split_off(all);
@@ -73,7 +73,7 @@ impl Firing {
         works
     }
 
-    /// Takes the first `tasks` tasks off, of which there must be as many.
+    /// Removes and returns the first `tasks` tasks. There must be that many.
     pub fn split_off(&mut self, mut tasks: u32) -> Vec<Work> {
         let mut works = Vec::with_capacity(1);
         while tasks > 0 {
@@ -93,15 +93,15 @@ impl Firing {
 pub struct Interpreter {
     pub name: String,
     pub heard: Duration,
-    /// Its process was seen to live since the last tick.
+    /// Whether its process was seen to live since the last tick.
     pub alive: bool,
     pub staged: HashSet<ProgramId>,
     pub in_flight: VecDeque<Firing>,
-    /// How many times longer it takes than all interpreters on average.
+    /// How many times longer it takes than the average interpreter.
     pub slowness: f64,
-    /// It is let go as soon as nothing is in flight there.
+    /// Whether it is released as soon as nothing is in flight.
     pub leaving: bool,
-    /// When it completed a firing last, and began the next one.
+    /// When it last completed a firing and began the next.
     pub turned: Duration,
     load: Load,
     round_trip: Option<Duration>,
@@ -123,7 +123,8 @@ impl Interpreter {
         }
     }
 
-    /// Whether it should be fed `work` now, and if so for how long it is busy: less goes first.
+    /// Whether to feed it `work` now, and if so, for how long it is already busy. The least busy interpreter is fed
+    /// first.
     pub fn room(&self, now: Duration, work: &Work) -> Option<Duration> {
         let head = self.in_flight.front();
         let keeps_alone = |head: &Firing| work.is_suspect() || head.work.is_suspect() || head.race == Race::Lost;
@@ -135,28 +136,28 @@ impl Interpreter {
         has_room.then(|| time.saturating_sub(waited))
     }
 
-    /// Since when it is at the first firing in flight, as far as the manager can know.
+    /// How long it has been at the first firing in flight, as far as the manager can know.
     pub fn waited(&self, now: Duration) -> Duration {
         self.in_flight.front().map_or(Duration::ZERO, |head| now.saturating_sub(head.sent.max(self.turned)))
     }
 
-    /// What the way there and back takes.
+    /// The time for a message there and back.
     pub fn round_trip(&self) -> Duration {
         self.round_trip.unwrap_or(FIRST_ROUND_TRIP)
     }
 
-    /// It took `ratio` times as long as all interpreters do on average.
+    /// It took `ratio` times as long as the average interpreter.
     pub fn compared(&mut self, ratio: f64) {
         self.slowness = (self.slowness * 3.0 + ratio.clamp(0.01, 100.0)) / 4.0;
     }
 
-    /// One more firing is in flight.
+    /// Adds a firing in flight.
     pub fn add(&mut self, firing: Firing) {
         self.in_flight.push_back(firing);
         self.weigh();
     }
 
-    /// The first firing in flight is done at `now`; how long it was this interpreter's only business, without imports.
+    /// Completes the first firing in flight. Returns how long it was this interpreter's only business, without imports.
     pub fn complete(&mut self, now: Duration) -> Duration {
         let Some(firing) = self.in_flight.pop_front() else { return Duration::ZERO };
         self.weigh();

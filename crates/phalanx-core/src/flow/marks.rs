@@ -1,16 +1,16 @@
-//! What of a program its user has marked (paper 000, section 4.4).
+//! The parts of a program that its user has marked as secure (paper 000, section 4.4).
 
 use crate::level::Mark;
 
-/// Whether what an instruction takes, and what it gives, is to be protected.
+/// Whether the inputs and the outputs of an instruction must be protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MarkedData {
     pub takes: bool,
     pub gives: bool,
 }
 
-/// The marks of a program. Tokens are fired again, elsewhere and in parts, but always for their instruction: its marks
-/// hold wherever they go.
+/// The marks of a program. Tokens may be fired again, elsewhere or in parts. They are always fired for their
+/// instruction, so its marks hold wherever they go.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
     /// Its code.

@@ -1,9 +1,9 @@
 //! The flow engine: macro data flow on remote interpreters (paper 000).
 //!
-//! A task instantiates its own copy of the program's graph; instructions with all their tokens sit in the
-//! repository; an interpreter with room takes the next one. The engine decides, the manager's driver in
-//! `phalanx-node` does. Consecutive tasks travel together (one `Work`), so that a fine grain costs one
-//! decision a batch and not one a task.
+//! Each task instantiates its own copy of the program's graph. Instructions with all their tokens are in the
+//! repository, and an interpreter with room takes the next one. The engine decides; the manager's driver in
+//! `phalanx-node` acts. Consecutive tasks travel together (one `Work`), so that a fine grain costs one decision per
+//! batch and not one per task.
 
 mod answers;
 mod contract;
@@ -48,29 +48,30 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use waiting::Waiting;
 
-/// A task whose firing ended this many interpreters is the culprit.
+/// A task is reported as the culprit after this many interpreters died firing it.
 pub const KILLS: usize = 3;
-/// So is one that as many were lost with, dead or silent: it may stop the processes that fire it.
+/// A task is also the culprit after this many were lost firing it, dead or silent, because it may freeze the processes
+/// that fire it.
 pub const LOSSES: usize = 6;
-/// Interpreters are told that often that the manager lives.
+/// Interval of the heartbeats to interpreters, which say that the manager lives.
 const BEAT: Duration = Duration::from_millis(400);
-/// Missing interpreters are looked for again that often.
+/// Interval between attempts to recruit missing interpreters.
 const RECRUIT_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the user's contract and patience are.
+/// The user's contract and timeouts.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Interpreters to keep, or, with a goal, to have at most.
+    /// The number of interpreters to keep; with a goal, the maximum.
     pub interpreters: u32,
-    /// What the contract asks for beyond a number of interpreters.
+    /// A contract on time, if there is one.
     pub goal: Option<Goal>,
-    /// An interpreter not heard from for this long is lost.
+    /// An interpreter is lost after this time without a message.
     pub silence: Duration,
-    /// Without any interpreter left, open runs wait this long for machines to come back.
+    /// How long open runs wait for machines to come back when no interpreter is left.
     pub patience: Duration,
 }
 
-/// State of one manager's computing. Times are since any fixed moment, the same in all calls.
+/// The state of one manager's computations. Times are measured from any fixed moment, the same in all calls.
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
@@ -81,12 +82,12 @@ pub struct Engine {
     interpreters: BTreeMap<InterpreterId, Interpreter>,
     recruiting: u32,
     waiting: Waiting,
-    /// Whether there ever was an interpreter.
+    /// Whether an interpreter was ever recruited.
     recruited: bool,
     losses: VecDeque<String>,
-    /// Why the last recruit could not be had; `None` after one that could.
+    /// Why the last attempt to recruit failed; `None` if it succeeded.
     last_failure: Option<String>,
-    /// When the last event was.
+    /// The time of the last event.
     now: Duration,
     last_tick: Duration,
     last_beat: Duration,
@@ -97,7 +98,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that at once commands the recruiting of what the contract asks for.
+    /// An engine that at once commands to recruit the interpreters of the contract.
     pub fn new(config: Config) -> Engine {
         let mut engine = Engine {
             config,
@@ -123,12 +124,12 @@ impl Engine {
         engine
     }
 
-    /// The next thing to do; the order is binding.
+    /// The next command. Commands must be carried out in order.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// Takes a program: a graph, and the pickled tuple of its instructions' functions.
+    /// Adds a program: a graph, and the pickled tuple of its instructions' functions.
     pub fn stage(&mut self, graph: Graph, code: Bytes) -> ProgramId {
         let id = ProgramId(self.new_name());
         let (paces, parts) = (vec![Pace::default(); graph.len()], vec![0.0; graph.fans()]);
@@ -136,14 +137,14 @@ impl Engine {
         id
     }
 
-    /// Says what of a program is marked, before it is run.
+    /// Sets the marks of a program, before it is run.
     pub fn mark(&mut self, program: ProgramId, marks: Marks) {
         if let Some(program) = self.programs.get_mut(&program) {
             program.marks = marks;
         }
     }
 
-    /// Forgets a program, here and where it was staged. Its runs must be closed.
+    /// Drops a program here and where it is staged. Its runs must be closed.
     pub fn forget(&mut self, program: ProgramId) {
         self.programs.remove(&program);
         for (id, interpreter) in &mut self.interpreters {
@@ -161,20 +162,20 @@ impl Engine {
         let groups = (!graph.is_chain()).then(|| Groups::new(graph.clone()));
         self.runs.insert(id, Run::new(program, groups, options, now));
         if self.interpreters.is_empty() {
-            self.waiting = Waiting::default(); // the last one may have been in vain
+            self.waiting = Waiting::default(); // an earlier wait may have been in vain
             self.recruit_missing(now);
         }
         id
     }
 
-    /// How many tasks the run can take from its stream now; 0: none before more results were read.
+    /// The number of tasks that the run can take from its stream now. 0: none until more results are read.
     pub fn room(&self, run: RunId) -> u32 {
         let Some((run, program)) = self.run_and_program(run) else { return 0 };
         let interpreters = (self.interpreters.len() as u32).max(self.recruiting).max(1);
         run.room(program.batch(0), &program.whole(), interpreters)
     }
 
-    /// The next tasks of a run's stream. Tasks of a graph must be separate tokens: others are refused.
+    /// Feeds the next tasks of a run's stream. Tasks of a graph must be separate tokens; others are refused.
     pub fn feed(&mut self, now: Duration, run_id: RunId, tasks: Tokens) -> Result<(), WireError> {
         let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.has_ended()) else { return Ok(()) };
         self.now = now;
@@ -198,21 +199,21 @@ impl Engine {
         }
     }
 
-    /// The run's reader took the outcomes of `tasks` tasks, which makes room.
+    /// The run's reader has read the outcomes of `tasks` tasks, which makes room.
     pub fn read(&mut self, run: RunId, tasks: u64) {
         if let Some(run) = self.runs.get_mut(&run) {
             run.read(tasks);
         }
     }
 
-    /// Nobody reads the run any more: what it has left is not fired.
+    /// Closes a run that is no longer read. Its remaining work is not fired.
     pub fn close(&mut self, run: RunId) {
         self.runs.remove(&run);
         self.contract.forget(run);
         self.repository.drop_run(run);
     }
 
-    /// Something happened.
+    /// Handles an event.
     pub fn on(&mut self, now: Duration, event: Event) {
         self.now = now;
         match event {
@@ -236,7 +237,7 @@ impl Engine {
             Event::Heard { id } => self.on_heard(now, id),
             Event::Alive { id } => self.on_alive(id),
             Event::Lost { id, cause } => self.on_lost(now, id, cause),
-            // A manager that did not listen knows nothing of what is late.
+            // A manager that was suspended cannot tell which firings are late.
             Event::Look if now.saturating_sub(self.last_tick) > self.config.silence / 2 => {}
             Event::Look => self.look(now),
             Event::Tick => self.on_tick(now),
@@ -246,7 +247,7 @@ impl Engine {
     fn on_tick(&mut self, now: Duration) {
         let since = now.saturating_sub(self.last_tick);
         self.last_tick = now;
-        let slept = since > self.config.silence / 2; // then what was measured tells nothing
+        let slept = since > self.config.silence / 2; // then the measurements are meaningless
         self.excuse_silence(now, since);
         self.drop_silent(now);
         if slept {

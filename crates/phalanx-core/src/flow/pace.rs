@@ -1,45 +1,47 @@
-//! How much to fire at once: from measured times, so that nobody tunes a chunk size.
+//! How many tokens to fire together, from measured times. Nobody has to tune a chunk size.
 
 use crate::wire::HEAVY;
 use std::time::Duration;
 
-/// Work that one firing should hold. Long against a firing's fixed cost (some 50 µs on both ends
-/// together), short against what a person or a makespan notices.
+/// Target for the work in one firing. Long compared with a firing's fixed cost (about 50 µs on both ends together),
+/// short compared with what a user or a makespan notices.
 const BATCH: Duration = Duration::from_millis(2);
-/// Most tokens in one firing.
+/// Limit on the tokens in one firing.
 pub const MOST_TOKENS: u32 = 16_384;
-/// Bytes of tokens beyond which a firing does not grow.
+/// A firing does not grow beyond this many bytes of tokens.
 const BATCH_BYTES: f64 = 262_144.0;
-/// After this long an interpreter gives back what it has not begun: the estimate was wrong.
+/// An interpreter that computes for this long returns the tasks it has not begun, because the estimate was wrong.
 pub const SLICE: Duration = Duration::from_millis(20);
-/// An instruction this many times longer than the round trip is coarse: alone in flight it costs at most 2 %.
+/// An instruction this many times longer than the round trip is coarse. With only one in flight, the interpreter idles
+/// for at most 2 % of the time.
 const COARSE: u32 = 50;
 const MOST_IN_FLIGHT: usize = 64;
 const IN_FLIGHT_BYTES: u64 = 4 << 20;
 
-/// What is known of one instruction.
+/// The measurements of one instruction.
 #[derive(Debug, Default, Clone)]
 pub struct Pace {
-    /// Nanoseconds a token, a moving average; `None` before the first answer.
+    /// Nanoseconds per token, as a moving average; `None` before the first answer.
     time: Option<f64>,
-    /// Bytes of a token that travels in, a moving average.
+    /// Bytes of an input token, as a moving average.
     bytes: f64,
-    /// Bytes of the token that comes out, a moving average.
+    /// Bytes of an output token, as a moving average.
     given: f64,
-    /// The same of those that do not stay at their interpreter.
+    /// The same, over those output tokens that do not stay at the interpreter.
     sent: f64,
 }
 
 impl Pace {
-    /// What a task needs on its way through all instructions, each fired for so many tokens of it: their times together,
-    /// and the heaviest of its tokens that travel.
+    /// Combines the instructions that a task passes through, each with the number of its tokens per task: the sum of
+    /// their times, and the heaviest of the travelling tokens.
     pub fn whole<'a>(paces: impl Iterator<Item = (&'a Pace, f64)> + Clone) -> Pace {
         let heaviest = paces.clone().map(|(pace, tokens)| pace.heaviest() * tokens).fold(0.0, f64::max);
         let time = paces.map(|(pace, tokens)| pace.time.map(|time| time * tokens)).sum();
         Pace { time, bytes: heaviest, given: heaviest, sent: heaviest }
     }
 
-    /// An instruction and those that follow it where it is fired, as one: what they give between them does not travel.
+    /// Combines an instruction and those that are fired after it at the same interpreter. The tokens between them do
+    /// not travel.
     pub fn path<'a>(mut paces: impl Iterator<Item = &'a Pace>) -> Pace {
         let mut path = paces.next().cloned().unwrap_or_default();
         for pace in paces {
@@ -49,30 +51,30 @@ impl Pace {
         path
     }
 
-    /// How many times the average `busy` is for `tokens` tokens.
+    /// How many times the average `busy` is, for `tokens` tokens.
     pub fn ratio(&self, tokens: u32, busy: Duration) -> f64 {
         self.time.map_or(1.0, |time| busy.as_nanos() as f64 / f64::from(tokens.max(1)) / time.max(1.0))
     }
 
-    /// An interpreter took `busy` for `tokens` tokens, and sent as many that have `bytes` bytes.
+    /// Adds a measurement: an interpreter took `busy` for `tokens` tokens and sent as many back, with `bytes` bytes.
     pub fn measured(&mut self, tokens: u32, busy: Duration, bytes: u64) {
         self.sent = average(self.sent, bytes as f64 / f64::from(tokens.max(1)));
         self.stayed(tokens, busy, bytes);
     }
 
-    /// An interpreter took `busy` for `tokens` tokens, and kept what they gave, which has `bytes` bytes.
+    /// Adds a measurement: an interpreter took `busy` for `tokens` tokens and kept the output, which has `bytes` bytes.
     pub fn stayed(&mut self, tokens: u32, busy: Duration, bytes: u64) {
         self.given = average(self.given, bytes as f64 / f64::from(tokens.max(1)));
         let sample = busy.as_nanos() as f64 / f64::from(tokens.max(1));
         self.time = Some(self.time.map_or(sample, |time| (time + sample) / 2.0));
     }
 
-    /// A token takes longer than `waited`, as one sees who waits for it.
+    /// Raises the estimate: a token still has no answer after `waited`.
     pub fn waits(&mut self, waited: Duration) {
         self.time = self.time.map(|time| time.max((time + waited.as_nanos() as f64) / 2.0));
     }
 
-    /// `tokens` tokens had `bytes` bytes.
+    /// Adds a measurement: `tokens` input tokens had `bytes` bytes.
     pub fn weighed(&mut self, tokens: u32, bytes: u64) {
         let sample = bytes as f64 / f64::from(tokens.max(1));
         self.bytes = average(self.bytes, sample);
@@ -86,12 +88,12 @@ impl Pace {
         (by_time.min(by_bytes) as u32).clamp(1, MOST_TOKENS)
     }
 
-    /// How long `tokens` tokens will take; unknown before the first answer.
+    /// Estimated time for `tokens` tokens; `None` before the first answer.
     pub fn estimate(&self, tokens: u32) -> Option<Duration> {
         self.time.map(|time| Duration::from_nanos((time * f64::from(tokens)) as u64))
     }
 
-    /// Whether tokens that come out usually stay, if they may.
+    /// Whether output tokens are heavy enough to stay at the interpreter, where that is possible.
     pub fn gives_heavy(&self) -> bool {
         self.given >= HEAVY as f64
     }
@@ -101,7 +103,7 @@ impl Pace {
         self.time.map_or(0.0, |time| ahead.as_nanos() as f64 * f64::from(interpreters) / time.max(1.0))
     }
 
-    /// Bytes of the token that goes in or of the one that comes out, whichever is heavier, of those that travel.
+    /// Bytes of the input token or of the output token that travels, whichever is heavier.
     pub fn heaviest(&self) -> f64 {
         self.bytes.max(self.sent)
     }
@@ -112,18 +114,18 @@ pub fn average(before: f64, sample: f64) -> f64 {
     if before == 0.0 { sample } else { (before + sample) / 2.0 }
 }
 
-/// What one interpreter has in flight, as far as deciding needs it.
+/// The firings that one interpreter has in flight, as far as scheduling needs them.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Load {
     pub firings: usize,
     pub bytes: u64,
-    /// Estimated time for all of it; `None` while a firing of unknown length is among it.
+    /// Estimated time for all of them; `None` if one of them has no estimate.
     pub time: Option<Duration>,
 }
 
 impl Load {
-    /// Whether one more firing should be sent ahead of the answers: one in flight when the grain is
-    /// coarse, enough to hide the round trip when it is fine.
+    /// Whether to send one more firing before the answers: one in flight when the grain is coarse, enough to hide the
+    /// round trip when it is fine.
     pub fn has_room(&self, round_trip: Duration) -> bool {
         if self.firings == 0 {
             return true;

@@ -5,7 +5,7 @@ use crate::wire::Tokens;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Into how many parts work is cut that an interpreter was lost with.
+/// The number of parts that work is cut into after an interpreter was lost firing it.
 const PARTS: u32 = 64;
 
 /// One instruction, fireable for a number of consecutive tasks.
@@ -19,18 +19,18 @@ pub struct Work {
     pub tokens: Arc<Tokens>,
     pub start: u32,
     pub count: u32,
-    /// All the tokens are fired together, for one number: `start` is 0, and `count` is 1.
+    /// All tokens are fired together, for one task number: `start` is 0 and `count` is 1.
     pub is_group: bool,
-    /// In a graph: the first task of those that it came of, by which it is ordered.
+    /// In a graph: the first task that it came from. Work is ordered by it.
     pub rank: TaskId,
-    /// Interpreters that were lost firing it.
+    /// Interpreters that were lost while they fired it.
     pub killed: Vec<String>,
-    /// How many of them died; the others fell silent, which may have been the network's fault.
+    /// The number of these that died. The others fell silent, which may have been the network's fault.
     pub deaths: usize,
 }
 
 impl Work {
-    /// All of `tokens`, for the tasks from `task` on.
+    /// Work for all of `tokens`, for the tasks from `task` on.
     pub fn new(run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
         let count = tokens.count();
         let tokens = Arc::new(tokens);
@@ -48,22 +48,23 @@ impl Work {
         }
     }
 
-    /// `tokens` together, for `number`.
+    /// Work for all `tokens` together, for the task `number`.
     pub fn group(run: RunId, instruction: u16, number: u64, tokens: Tokens) -> Work {
         Work { count: 1, is_group: true, ..Work::new(run, instruction, number, tokens) }
     }
 
-    /// The tokens to fire, of work whose tokens can be cut.
+    /// The tokens to fire, without the others that share their memory.
     pub fn own_tokens(&self) -> Tokens {
         if self.is_group { Tokens::clone(&self.tokens) } else { self.tokens.slice(self.start, self.count).0 }
     }
 
-    /// Whether an interpreter was lost with it. It then is fired alone, so that it is clear what ends the next one.
+    /// Whether an interpreter was lost firing it. Suspect work is fired alone, so that it is clear what kills the next
+    /// one.
     pub fn is_suspect(&self) -> bool {
         !self.killed.is_empty()
     }
 
-    /// Takes the first `count` tasks off.
+    /// Removes and returns the first `count` tasks.
     pub fn split_off(&mut self, count: u32) -> Work {
         let front = Work { count, ..self.clone() };
         self.task += u64::from(count);
@@ -73,26 +74,26 @@ impl Work {
     }
 }
 
-/// Work in the order in which it is to be fired: what is further on, or was lost, comes before what is new.
+/// Work in firing order. Work of tasks that are further on, or of lost interpreters, precedes new work.
 #[derive(Debug, Default)]
 pub struct Repository {
     works: VecDeque<Work>,
 }
 
 impl Repository {
-    /// New tasks: behind everything else.
+    /// Adds new tasks behind all other work.
     pub fn append(&mut self, work: Work) {
         self.works.push_back(work);
     }
 
-    /// Work of tasks that are already under way: before everything else, so that tasks are finished
-    /// before others are begun and memory stays bounded.
+    /// Adds work of tasks that are under way, before all other work. So tasks are finished before others begin, and
+    /// memory stays bounded.
     pub fn prepend(&mut self, work: Work) {
         self.works.push_front(work);
     }
 
-    /// Work of one run: before what is of later tasks, so that tasks are finished in their order; and before what is of
-    /// the same task, for it is further on, unless it goes `behind` that.
+    /// Adds work of one run. It goes before work of later tasks, so that tasks finish in order. It also goes before
+    /// work of the same task, because it is further on, unless `behind` is set.
     pub fn insert(&mut self, works: Vec<Work>, behind: bool) {
         let Some((run, rank)) = works.iter().map(|work| (work.run, work.rank)).min() else { return };
         let goes_before = |other: &&Work| other.run == run && (other.rank < rank || behind && other.rank == rank);
@@ -101,8 +102,8 @@ impl Repository {
         before.into_iter().chain(works).rev().for_each(|work| self.works.push_front(work));
     }
 
-    /// The next one, cut to at most `most(&work)` tokens. What an interpreter was lost with goes in small parts, and
-    /// after a second loss one by one, so that the culprit is found and the others are cleared.
+    /// Takes the next work, cut to at most `most(&work)` tokens. Suspect work is cut into small parts, and after a
+    /// second loss into single tasks, so that the culprit is found and the others are cleared.
     pub fn take(&mut self, most: impl Fn(&Work) -> u32) -> Option<Work> {
         let next = self.works.front_mut()?;
         let most = match next.killed.len() {
@@ -116,18 +117,18 @@ impl Repository {
         self.works.pop_front()
     }
 
-    /// Forgets what a run has left.
+    /// Drops all work of a run.
     pub fn drop_run(&mut self, run: RunId) {
         self.works.retain(|work| work.run != run);
     }
 
-    /// All of it, for tests.
+    /// All work, for tests.
     #[cfg(test)]
     pub fn works(&self) -> impl Iterator<Item = &Work> {
         self.works.iter()
     }
 
-    /// What is to be fired next.
+    /// The work to fire next.
     pub fn next(&self) -> Option<&Work> {
         self.works.front()
     }

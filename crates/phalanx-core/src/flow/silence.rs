@@ -6,10 +6,11 @@ use crate::event::{Cause, Command};
 use crate::ids::InterpreterId;
 use std::time::Duration;
 
-/// Of the time between two ticks, at most this part of the silence that is allowed counts as silence. A manager that is
-/// starved, or was suspended, therefore needs several ticks to find an interpreter silent.
+/// Divisor of the allowed silence: between two ticks, at most this part of it counts as silence. A manager that was
+/// starved or suspended therefore needs several ticks to find an interpreter silent.
 const HEEDED: u32 = 4;
-/// A process that is seen to live may be silent for so many times longer: it is starved, or copies gigabytes.
+/// An interpreter whose process is seen to live may be silent this many times longer, because it may be starved or
+/// copying gigabytes.
 const ALIVE: u32 = 20;
 
 impl Engine {
@@ -19,14 +20,15 @@ impl Engine {
         }
     }
 
-    /// The interpreter's process was seen to live just now.
+    /// The driver has just seen that the interpreter's process lives.
     pub(super) fn on_alive(&mut self, id: InterpreterId) {
         if let Some(interpreter) = self.interpreters.get_mut(&id) {
             interpreter.alive = true;
         }
     }
 
-    /// The manager may have been starved or suspended since the last tick: then it is not the others that were silent.
+    /// The manager may have been starved or suspended since the last tick. That time does not count as the
+    /// interpreters' silence.
     pub(super) fn excuse_silence(&mut self, now: Duration, since: Duration) {
         let excused = since.saturating_sub(self.config.silence / HEEDED);
         if !excused.is_zero() {
@@ -44,6 +46,6 @@ impl Engine {
             self.commands.push_back(Command::Dismiss { id });
             self.on_lost(now, id, Cause::Silent { milliseconds });
         }
-        self.interpreters.values_mut().for_each(|interpreter| interpreter.alive = false); // seen anew before each tick
+        self.interpreters.values_mut().for_each(|interpreter| interpreter.alive = false); // set anew before each tick
     }
 }

@@ -1,10 +1,10 @@
-//! Stragglers: near the end of a stream, or where its window waits for it, what is held for far too long is fired a
-//! second time elsewhere.
+//! Stragglers (backup tasks). Near the end of a stream, or when its window waits for it, a firing that takes far too
+//! long is fired a second time at another interpreter.
 //!
-//! The first answer wins the race, whatever it holds; the other firing has lost it: what it answers is dropped, whenever
-//! that comes, and it is asked to give up what it has not begun. So every task has one owner at any time: a firing that
-//! is alone, or both of a race until one of them answers. (Backup tasks: J. Dean and S. Ghemawat, *MapReduce*,
-//! OSDI 2004, section 3.6.)
+//! The first answer wins the race, whatever it holds. The other firing has lost: its answer is dropped whenever it
+//! comes, and its interpreter is asked to give up what it has not begun. So every task has one owner at any time: a
+//! single firing, or both of a race until one of them answers. (J. Dean and S. Ghemawat, *MapReduce*, OSDI 2004,
+//! section 3.6.)
 
 use super::Engine;
 use super::interpreter::{Firing, Interpreter, Race};
@@ -16,7 +16,7 @@ use crate::wire::ToInterpreter;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A firing is late when it took so many times what it was estimated to take.
+/// A firing is late when it takes more than this many times its estimate.
 const LATE: u32 = 2;
 
 /// A firing that takes far too long.
@@ -24,15 +24,16 @@ struct Straggler {
     holder: InterpreterId,
     firing: FiringId,
     work: Work,
-    /// Since it was its interpreter's turn to answer it, or one before it.
+    /// How long its interpreter has had it, or a firing before it, at the head of the queue.
     waited: Duration,
-    /// By when its interpreter has given back what of it was not begun; `None`: it was not asked to.
+    /// The time by which the interpreter should have returned the tasks that it has not begun; `None`: it was not asked
+    /// to.
     answers: Option<Duration>,
 }
 
 impl Interpreter {
-    /// What others could begin sooner: all that waits behind late work, also in the same firing, and firings that by the
-    /// estimates are not begun for more than a time slice and two round trips.
+    /// The firings that another interpreter could begin sooner: everything behind late work (also in the same firing),
+    /// and firings that, by the estimates, do not begin for more than a time slice and two round trips.
     fn waiting(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<FiringId> {
         let estimate = |firing: &Firing| firing.estimate.or_else(|| estimate(&firing.work)).unwrap_or_default();
         let (waited, mut before) = (self.waited(now), Duration::ZERO);
@@ -47,15 +48,16 @@ impl Interpreter {
         waiting.filter(|(_, firing)| may(firing)).map(|(_, firing)| firing.id).collect()
     }
 
-    /// Whether `waited` is far more than what is expected, and more than a time slice.
+    /// Whether `waited` is far more than expected, and more than a time slice.
     pub(super) fn is_late(&self, waited: Duration, expected: Duration) -> bool {
         waited > expected * LATE + self.round_trip() + SLICE
     }
 
-    /// What is in flight for longer than `estimate` and the way allow; nothing where the estimate is unknown.
+    /// The firings in flight that take longer than `estimate` and the round trip allow. Stops at the first unknown
+    /// estimate.
     fn late(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<(&Firing, Duration)> {
         let waited = self.waited(now);
-        // Before a time slice is over the interpreter may still give back by itself.
+        // Until a time slice is over, the interpreter may still return tasks on its own.
         let (mut expected, on_the_way) = (Duration::ZERO, self.round_trip() + SLICE);
         let late = self.in_flight.iter().map_while(|firing| {
             expected += estimate(&firing.work)?;
@@ -66,18 +68,18 @@ impl Interpreter {
 }
 
 impl Engine {
-    /// Whether an interpreter has nothing to do, and none has anything for it but what is in flight.
+    /// Whether some interpreter is idle while all remaining work is in flight elsewhere.
     pub fn has_idle_beside_work(&self) -> bool {
         let is_idle = |it: &Interpreter| it.in_flight.is_empty() && !it.leaving;
         self.repository.next().is_none() && self.interpreters.values().any(is_idle) && self.is_computing()
     }
 
-    /// Whether anything is in flight.
+    /// Whether any firing is in flight.
     pub fn is_computing(&self) -> bool {
         self.interpreters.values().any(|it| !it.in_flight.is_empty())
     }
 
-    /// The interpreter that fires the only task that is under way, where there is only one, and no other waits to be fired.
+    /// If exactly one task is in flight and none waits in the repository: the interpreter that fires it.
     pub fn only_call(&self) -> Option<InterpreterId> {
         let mut busy = self.interpreters.iter().filter(|(_, it)| !it.in_flight.is_empty());
         let (id, interpreter) = busy.next()?;
@@ -85,13 +87,14 @@ impl Engine {
         (is_only && interpreter.in_flight[0].tasks() == 1).then_some(*id)
     }
 
-    /// Looks for what goes better elsewhere.
+    /// Looks for work that would finish sooner at another interpreter.
     pub(super) fn look(&mut self, now: Duration) {
         self.ask_back_what_waits(now);
         self.double_stragglers(now);
     }
 
-    /// Asks back what waits for long, where another interpreter has nothing to do: it was not begun, and goes there instead.
+    /// If an interpreter is idle, asks the others to return firings that have waited long. They have not begun and are
+    /// fired at the idle one instead.
     fn ask_back_what_waits(&mut self, now: Duration) {
         if !self.has_idle_beside_work() {
             return;
@@ -107,7 +110,8 @@ impl Engine {
         }
     }
 
-    /// Where one of several tasks in a firing is late, the estimate was wrong, and what comes back is fired by a better one.
+    /// Corrects the estimate when one of several tasks in a firing is late. The returned tasks are then batched by the
+    /// new estimate.
     fn learn_from_waiting(&mut self, now: Duration, id: InterpreterId, firing: FiringId) {
         let interpreter = &self.interpreters[&id];
         let head = interpreter.in_flight.front().filter(|head| head.id == firing && !head.stages);
@@ -118,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Whether another interpreter, which is fed no more now, should be free before one that is `busy` for so long.
+    /// Whether another interpreter should be idle before this one, which is `busy` for so long.
     pub(super) fn is_another_free_before(&self, now: Duration, id: InterpreterId, busy: Duration) -> bool {
         self.interpreters.iter().filter(|(other, it)| **other != id && !it.leaving).any(|(_, it)| {
             let expected: Option<Duration> = it.in_flight.iter().map(|firing| self.estimate(&firing.work)).sum();
@@ -127,8 +131,8 @@ impl Engine {
         })
     }
 
-    /// Fires late work a second time where somebody has nothing better to do, and no more comes to do. What of it was not
-    /// begun is asked back first, and is fired once only where its interpreter answers.
+    /// Fires late work a second time at an interpreter that is otherwise idle, once the repository is empty. Tasks that
+    /// have not begun are asked back first. They are fired only once, provided that their interpreter responds.
     fn double_stragglers(&mut self, now: Duration) {
         if self.repository.next().is_some() || self.interpreters.len() < 2 {
             return;
@@ -161,7 +165,7 @@ impl Engine {
                 (*holder, firing, waited, if is_begun { Some(now) } else { answers })
             })
         });
-        // What is under suspicion may end whoever fires it: one interpreter at a time is enough.
+        // Suspect work may kill any interpreter that fires it, so only one fires it at a time.
         let may = |firing: &Firing| {
             firing.race == Race::Alone && firing.more.is_empty() && !firing.work.is_group && !firing.work.is_suspect()
         };
@@ -176,7 +180,8 @@ impl Engine {
         self.runs.get(&id).is_some_and(|run| run.doubles_stragglers(|| self.room(id)))
     }
 
-    /// Who would have done the work in less time than its holder already took; who has its code goes first.
+    /// An interpreter that would finish the work in less time than its holder has already taken. One that has the code
+    /// staged is preferred.
     fn helper(&self, now: Duration, straggler: &Straggler) -> Option<InterpreterId> {
         let (work, estimate) = (&straggler.work, self.estimate(&straggler.work)?);
         let program = self.runs.get(&work.run)?.program;
@@ -189,21 +194,21 @@ impl Engine {
         times.min().map(|(_, _, id)| id)
     }
 
-    /// How long the work takes at an interpreter like the others; unknown before the first answer.
+    /// Estimated time for the work at an average interpreter; `None` before the first answer.
     fn estimate(&self, work: &Work) -> Option<Duration> {
         let program = &self.programs.get(&self.runs.get(&work.run)?.program)?;
         program.estimate(work.instruction, work.count)
     }
 
-    /// A firing answered: if another one of the same work is in flight, that one has lost.
+    /// A firing of a race has answered: the other firing has lost.
     pub(super) fn win(&mut self, race: Race) {
         let Race::Against(other, firing) = race else { return };
         self.set_race(other, firing, Race::Lost);
         self.ask_back(other, firing);
     }
 
-    /// A firing ended without an answer while another one of the same work is in flight, which now is alone, and under
-    /// the suspicion that this one was under.
+    /// A firing of a race ended without an answer. The other one is now alone, and inherits the suspicion that this one
+    /// was under.
     pub(super) fn withdraw(&mut self, race: Race, work: Work) {
         let Race::Against(other, firing) = race else { return };
         self.set_race(other, firing, Race::Alone);
@@ -213,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Asks an interpreter to give back what it has not begun of a firing.
+    /// Asks an interpreter to return the tasks of a firing that it has not begun.
     pub(super) fn ask_back(&mut self, id: InterpreterId, firing: FiringId) {
         let now = self.now;
         if let Some(firing) = self.firing_mut(id, firing) {

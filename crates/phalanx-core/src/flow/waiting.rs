@@ -1,26 +1,26 @@
-//! When every interpreter is gone: open runs wait for machines to come back, which a supervisor may start again.
+//! When every interpreter is gone, open runs wait for machines to come back. A supervisor may restart them.
 
 use super::Engine;
 use crate::event::{Command, Outcome};
 use crate::ids::RunId;
 use std::time::Duration;
 
-/// Before recruiting is tried again; each time twice as long.
+/// Backoff between attempts to recruit: the pause doubles from `FIRST_PAUSE` to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The waiting for the first interpreter after the last one was lost.
+/// The wait for an interpreter after the last one was lost.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Since when no interpreter is left, and none is being recruited.
+    /// Since when there has been no interpreter, and none being recruited.
     since: Option<Duration>,
-    /// When recruiting is tried again.
+    /// When to recruit again.
     again: Duration,
     pause: Duration,
 }
 
 impl Waiting {
-    /// Whether it is time to try again; then the next time is later.
+    /// Whether the next attempt is due. If so, schedules the one after it.
     fn is_due(&mut self, now: Duration) -> bool {
         let due = self.again <= now;
         if due {
@@ -32,8 +32,8 @@ impl Waiting {
 }
 
 impl Engine {
-    /// Without any interpreter, recruiting is tried again for as long as there is patience; then open runs end with an
-    /// error. Where there never was an interpreter, the place is wrong, and they end at once.
+    /// Without any interpreter, recruiting is retried until `patience` is over. Then the open runs end with an error.
+    /// If there never was an interpreter, the address is wrong, and they end at once.
     pub(super) fn wait_if_alone(&mut self, now: Duration) {
         if !self.interpreters.is_empty() || self.recruiting > 0 {
             return;
@@ -51,13 +51,13 @@ impl Engine {
         }
     }
 
-    /// Whether recruiting will be tried again though nothing is there now, for tests.
+    /// Whether recruiting will be retried although no interpreter is there now. For tests.
     #[cfg(test)]
     pub fn waits_for_machines(&self) -> bool {
         self.interpreters.is_empty() && self.waiting.since.is_some()
     }
 
-    /// Ends the runs that have waited for longer than `patience`.
+    /// Ends the runs that have waited at least for `patience`.
     fn abandon(&mut self, now: Duration, since: Duration, patience: Duration) {
         let losses: Vec<String> = self.losses.iter().cloned().collect();
         let waited = |opened: Duration| now.saturating_sub(since.max(opened));

@@ -43,8 +43,7 @@ pub enum Change {
     Prepared { transaction: TransactionId, prepared: Prepared },
     /// A prepared transaction ended. If it was committed, all its effects happen now; otherwise none do.
     Ended { transaction: TransactionId, committed: bool },
-    /// How an unprepared transaction ended. Its effects are separate changes in the same group. The outcome is kept for
-    /// clients that ask again.
+    /// How a transaction ended whose effects are separate changes. Kept for clients that ask again.
     HasEnded { transaction: TransactionId, committed: bool },
     /// A client is registered, with the record of its past requests.
     Client { client: u128, past: Past },

@@ -1,10 +1,10 @@
-//! Matches messages with receives (MPI 5.0, 3.5): in the order in which messages of one source arrive, and in the order
-//! in which receives were posted.
+//! Matches messages with receives (MPI 5.0, 3.5): messages of one source in the order of their arrival, receives in the
+//! order in which they were posted.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What a message is matched by.
+/// The parts of a message that decide which receive it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
     /// Messages of different contexts never match.
@@ -14,7 +14,7 @@ pub struct Envelope {
     pub tag: i32,
 }
 
-/// What a receive asks for; None is any.
+/// The parts of a receive that decide which message it matches. `None` is a wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
     pub context: u64,
@@ -23,20 +23,20 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a receive that asks for it gets this message; the contexts are compared by who looks for either.
+    /// Whether a receive with this pattern may get this message. The caller has already compared the contexts.
     #[inline]
     pub fn takes(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source) && self.tag.is_none_or(|tag| tag == envelope.tag)
     }
 }
 
-/// The receives that wait for messages, and the messages that wait for receives, of one process.
+/// The queues of one process: receives that wait for messages, and messages that wait for receives.
 #[derive(Debug)]
 pub struct Matching<R, M> {
     contexts: HashMap<u64, Queues<R, M>, BuildHasherDefault<ContextHasher>>,
 }
 
-/// Both in the order in which they came. At most one of them has something that the other's first one matches.
+/// Both queues are in order of arrival. No posted receive matches an unexpected message.
 #[derive(Debug)]
 struct Queues<R, M> {
     posted: VecDeque<(Pattern, R)>,
@@ -56,55 +56,55 @@ impl<R, M> Default for Matching<R, M> {
 }
 
 impl<R, M> Matching<R, M> {
-    /// A message arrived: the receive that gets it, which then waits no longer.
+    /// A message has arrived: removes and returns the first posted receive that matches it.
     pub fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
         let posted = &mut self.contexts.get_mut(&envelope.context)?.posted;
         let index = posted.iter().position(|(pattern, _)| pattern.takes(envelope))?;
         posted.remove(index).map(|(_, receive)| receive)
     }
 
-    /// No receive waits for the message: it waits for one.
+    /// Keeps an unexpected message, which no receive waits for, until a receive takes it.
     pub fn keep(&mut self, envelope: Envelope, message: M) {
         self.contexts.entry(envelope.context).or_default().unexpected.push_back((envelope, message));
     }
 
-    /// The first message that waits and matches, taken.
+    /// Removes and returns the first unexpected message that matches.
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, M)> {
         let unexpected = &mut self.contexts.get_mut(&pattern.context)?.unexpected;
         let index = unexpected.iter().position(|(envelope, _)| pattern.takes(envelope))?;
         unexpected.remove(index)
     }
 
-    /// The same message, left where it is.
+    /// The first unexpected message that matches, without removing it.
     pub fn look(&self, pattern: &Pattern) -> Option<(&Envelope, &M)> {
         let unexpected = &self.contexts.get(&pattern.context)?.unexpected;
         unexpected.iter().find(|(envelope, _)| pattern.takes(envelope)).map(|(envelope, message)| (envelope, message))
     }
 
-    /// No message that waits matches: the receive waits for one.
+    /// Posts a receive for which no unexpected message matches.
     pub fn post(&mut self, pattern: Pattern, receive: R) {
         self.contexts.entry(pattern.context).or_default().posted.push_back((pattern, receive));
     }
 
-    /// Takes a receive back; None when it has got its message.
+    /// Cancels a posted receive. `None`: it has got its message already.
     pub fn cancel(&mut self, context: u64, is_it: impl Fn(&R) -> bool) -> Option<R> {
         let posted = &mut self.contexts.get_mut(&context)?.posted;
         let index = posted.iter().position(|(_, receive)| is_it(receive))?;
         posted.remove(index).map(|(_, receive)| receive)
     }
 
-    /// Takes back a message that its sender no longer wants to send; None when a receive has got it.
+    /// Withdraws a message that its sender no longer wants to send. `None`: a receive has got it already.
     pub fn withdraw(&mut self, context: u64, is_it: impl Fn(&M) -> bool) -> Option<M> {
         let queues = self.contexts.get_mut(&context)?;
         let index = queues.unexpected.iter().position(|(_, message)| is_it(message))?;
         let withdrawn = queues.unexpected.remove(index);
         if queues.unexpected.is_empty() && queues.posted.is_empty() {
-            self.contexts.remove(&context); // who makes it and takes it back, again and again, chooses others
+            self.contexts.remove(&context); // a program that repeats this uses a new context each time
         }
         withdrawn.map(|(_, message)| message)
     }
 
-    /// Takes back the receives of a context that can get a message from nobody else than who `is_lost`.
+    /// Removes and returns the receives of a context whose only possible sources are lost.
     pub fn fail(&mut self, context: u64, is_lost: impl Fn(Option<i32>) -> bool) -> Vec<R> {
         let Some(queues) = self.contexts.get_mut(&context) else { return Vec::new() };
         let (failed, posted) =
@@ -113,18 +113,18 @@ impl<R, M> Matching<R, M> {
         VecDeque::into_iter(failed).map(|(_, receive)| receive).collect()
     }
 
-    /// Whether nothing waits in a context.
+    /// Whether no receive and no message waits in a context.
     #[inline]
     pub fn is_idle(&self, context: u64) -> bool {
         self.contexts.get(&context).is_none_or(|queues| queues.posted.is_empty() && queues.unexpected.is_empty())
     }
 
-    /// Whether it knows of no context.
+    /// Whether no context is known.
     pub fn is_empty(&self) -> bool {
         self.contexts.is_empty()
     }
 
-    /// Forgets a context; what waited in it.
+    /// Removes a context and returns the receives and messages that waited in it.
     pub fn forget(&mut self, context: u64) -> (Vec<R>, Vec<M>) {
         let Some(queues) = self.contexts.remove(&context) else { return (Vec::new(), Vec::new()) };
         let receives = queues.posted.into_iter().map(|(_, receive)| receive).collect();
@@ -132,7 +132,7 @@ impl<R, M> Matching<R, M> {
     }
 }
 
-/// Contexts are numbers that nobody hostile chooses: a multiplication spreads them well enough.
+/// No adversary chooses the context numbers, so a multiplication spreads them well enough.
 #[derive(Debug, Default)]
 pub struct ContextHasher(u64);
 

@@ -1,22 +1,22 @@
-//! Which machine of a program in supersteps is slow: all wait for the last process (the w of the BSP cost model, paper 001,
-//! 2).
+//! Finds slow machines in a program of supersteps. In each superstep, all processes wait for the last one (the w of the
+//! BSP cost model, paper 001, 2).
 //!
-//! Machines are compared, not processes: where one process of several on a machine takes longer, it has more to do. A
-//! machine is as fast as its fastest process.
+//! Machines are compared, not processes. If only one of several processes on a machine takes longer, it has more work
+//! to do. So a machine counts as fast as its fastest process.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Seconds that a slow machine must have cost all others before leaving it is worth a restart, which takes about as long.
+/// Seconds that a slow machine must have cost all others before it is replaced. The restart takes about as long.
 const WORTH: f64 = 1.0;
 
-/// What the user calls slow.
+/// When a machine counts as slow, as set by the user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
-    /// Times as long as the others' median; more than 1.
+    /// The machine takes this many times the others' median; more than 1.
     pub times: f64,
-    /// Steps in a row, from one place for checkpoints to the next; at least 1.
+    /// For this many steps in a row; at least 1. A step lasts from one checkpoint place to the next.
     pub steps: u32,
 }
 
@@ -43,26 +43,26 @@ impl FromStr for Limit {
 /// A machine that is slow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
-    /// Its first process.
+    /// The first process on the machine.
     pub process: u32,
-    /// So many steps in a row it took so many times as long as others.
+    /// For this many steps in a row, it took `times` as long as the others.
     pub steps: u32,
     pub times: f64,
 }
 
-/// Times of a program's processes.
+/// The measured times of a program's processes.
 #[derive(Debug)]
 pub struct Pace {
     limit: Limit,
-    /// For each process its machine.
+    /// The machine of each process.
     machines: Vec<u32>,
-    /// Seconds of work of each in the step that goes on.
+    /// Seconds of work of each process in the current step.
     work: Vec<f64>,
-    /// Machines that are slow so far.
+    /// The machines that are slow at present.
     streaks: BTreeMap<u32, Streak>,
 }
 
-/// Slow steps in a row: how long the machine and the others worked in them, in seconds.
+/// Consecutive slow steps, and the seconds that the machine and the others worked in them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Streak {
     steps: u32,
@@ -71,19 +71,19 @@ struct Streak {
 }
 
 impl Pace {
-    /// Nothing is known yet of processes on these machines.
+    /// Starts without measurements, with the machine of each process.
     pub fn new(limit: Limit, machines: Vec<u32>) -> Pace {
         let work = vec![0.0; machines.len()];
         Pace { limit, machines, work, streaks: BTreeMap::new() }
     }
 
-    /// A superstep has ended, in which each process worked so long, in seconds.
+    /// Adds one superstep: the seconds that each process worked in it.
     pub fn add(&mut self, work: impl Iterator<Item = f64>) {
         self.work.iter_mut().zip(work).for_each(|(sum, work)| *sum += work);
     }
 
-    /// A step has ended: the slowest machine, if one has been slow for long enough. It is named again when it has been so
-    /// once more.
+    /// Ends a step. Returns the slowest machine, if one has been slow for long enough. A machine that stays slow is
+    /// returned again after as many further steps.
     pub fn step(&mut self) -> Option<Slow> {
         let mut machines = self.machines.clone();
         machines.sort_unstable();
@@ -107,7 +107,8 @@ impl Pace {
         Some(Slow { process, steps: streak.steps, times: streak.own / streak.others.max(1e-6) })
     }
 
-    /// Seconds of a machine's fastest process in this step, and the median of all others'; none where there are no others.
+    /// Seconds of the machine's fastest process in this step, and the median over all processes of other machines.
+    /// `None`: there are no others.
     fn compare(&self, machine: u32) -> Option<(f64, f64)> {
         let all = self.machines.iter().zip(&self.work);
         let (here, there): (Vec<_>, Vec<_>) = all.partition(|(its, _)| **its == machine);
