@@ -1,13 +1,13 @@
-//! What protects the bytes of a link after its handshake: blocks, with keys from the handshake's exporter.
+//! Protection of a link's bytes after the handshake: blocks, with keys from the handshake's exporter.
 //!
 //! ```text
 //! | 0x58 + level | payload length, u24, little endian | payload | tag, 16 bytes, at safe and private |
 //! ```
 //!
-//! A block's sequence number is in its nonce and does not travel: a block that was altered, dropped, repeated, or put
-//! elsewhere does not open. Private is AES-128-GCM, safe is the MAC of AEGIS-128X2, which is four times as fast as any
-//! other here. Blocks are sixteen times as long as TLS records and lie as the socket gives them, so that a large array is
-//! opened in the memory where it stays (docs/decisions/0008).
+//! A block's sequence number is part of its nonce and is not sent. So a block that was altered, dropped, repeated or
+//! moved does not open. Private uses AES-128-GCM. Safe uses the MAC of AEGIS-128X2, which is four times as fast as any
+//! alternative here. Blocks are sixteen times as long as TLS records and are opened in place. So a large array is
+//! decrypted in its final memory (docs/decisions/0008).
 
 use aegis::aegis128x2::Aegis128X2Mac;
 use phalanx_core::level::Level;
@@ -15,29 +15,30 @@ use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use std::io;
 
-/// Longest payload with a tag, in bytes: as much as stays in a core's own cache from the socket to the cipher.
+/// Longest payload with a tag, in bytes. Chosen so that it stays in a core's own cache between the socket and the
+/// cipher.
 pub const BLOCK: usize = 256 << 10;
-/// Longest payload without one.
+/// Longest payload without a tag.
 pub const PLAIN_BLOCK: usize = (1 << 24) - 1;
 /// Bytes before the payload.
 pub const HEAD: usize = 4;
-/// Bytes after it.
+/// Bytes behind the payload.
 pub const TAG: usize = 16;
 /// Bytes of the secret from which the keys of one direction come.
 pub const SECRET: usize = 32;
 
 const MARK: u8 = 0x58;
-/// Blocks under one key: 2³⁶ bytes, that is 2³² blocks of the cipher. Of AES-GCM an attacker then learns with
-/// probability 2⁻⁶⁵, where TLS allows 2⁻⁵⁷ (RFC 8446, section 5.5).
+/// Blocks under one key: 2³⁶ bytes, that is 2³² cipher blocks. An attacker's advantage against AES-GCM is then 2⁻⁶⁵,
+/// where TLS allows 2⁻⁵⁷ (RFC 8446, section 5.5).
 const BLOCKS_PER_KEY: u64 = 1 << 18;
 
-/// A block's beginning.
+/// The head of a block.
 pub fn head(level: Level, payload: usize) -> [u8; HEAD] {
     let [low, middle, high, _] = (payload as u32).to_le_bytes();
     [MARK + level as u8, low, middle, high]
 }
 
-/// The block's level and its payload's length, from a peer's bytes.
+/// Parses the head of a block that a peer sent: its level and the length of its payload.
 pub fn parse(head: [u8; HEAD]) -> io::Result<(Level, usize)> {
     let [mark, low, middle, high] = head;
     let length = u32::from_le_bytes([low, middle, high, 0]) as usize;
@@ -50,13 +51,13 @@ pub fn has_tag(level: Level) -> bool {
     level >= Level::Safe
 }
 
-/// One direction's keys: the sender's to protect, the receiver's to open.
+/// The keys of one direction. The sender protects with them, the receiver opens.
 pub struct Context {
     secret: [u8; SECRET],
     private: LessSafeKey,
     safe: [u8; 16],
     iv: [u8; NONCE_LEN],
-    /// Of the next block.
+    /// The number of the next block.
     sequence: u64,
 }
 
@@ -67,7 +68,7 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// From a secret that only the two ends have.
+    /// Derives the keys from a secret that only the two ends have.
     pub fn new(secret: [u8; SECRET]) -> Context {
         let prk = Prk::new_less_safe(HKDF_SHA256, &secret);
         let key = UnboundKey::new(&AES_128_GCM, &derive::<16>(&prk, b"phalanx private")).expect("has 16 bytes");
@@ -80,12 +81,12 @@ impl Context {
         }
     }
 
-    /// A block without protection goes by; what is protected after it says that it did.
+    /// Counts a block without protection. The next protected block then also proves that this one was sent.
     pub fn pass(&mut self) {
         self.nonce();
     }
 
-    /// Encrypts the payload of a private block where it lies; the block's head and tag.
+    /// Encrypts the payload of a private block in place. Returns the block's head and tag.
     pub fn seal(&mut self, payload: &mut [u8]) -> ([u8; HEAD], [u8; TAG]) {
         let head = head(Level::Private, payload.len());
         let nonce = Nonce::assume_unique_for_key(self.nonce());
@@ -94,15 +95,15 @@ impl Context {
         (head, tag.as_ref().try_into().expect("16 bytes"))
     }
 
-    /// The tag of a safe block whose payload lies in pieces.
+    /// The tag of a safe block whose payload is in several pieces.
     pub fn tag<'a>(&mut self, head: [u8; HEAD], payload: impl Iterator<Item = &'a [u8]>) -> [u8; TAG] {
         let mut mac = self.mac(head);
         payload.for_each(|piece| mac.update(piece));
         mac.finalize()
     }
 
-    /// Checks the payload where it lies, and decrypts it if it is private; an error when it is not the next block that the
-    /// peer protected.
+    /// Checks the payload in place, and decrypts it if it is private. Fails if it is not the next block that the peer
+    /// protected.
     pub fn open(&mut self, level: Level, payload: &mut [u8], tag: [u8; TAG]) -> io::Result<()> {
         let head = head(level, payload.len());
         let opened = match level {
@@ -120,7 +121,7 @@ impl Context {
         if opened { Ok(()) } else { Err(altered()) }
     }
 
-    /// A MAC over the next block, with its number and its head.
+    /// Starts a MAC over the next block, with its number and head.
     fn mac(&mut self, head: [u8; HEAD]) -> Aegis128X2Mac<TAG> {
         let mut nonce = [0; 16];
         nonce[..NONCE_LEN].copy_from_slice(&self.nonce());
@@ -129,8 +130,8 @@ impl Context {
         mac
     }
 
-    /// The next block's nonce, as TLS 1.3 makes it (RFC 8446, section 5.3). After many blocks both ends go on to the
-    /// next secret, which does not tell the one before.
+    /// The next block's nonce, as in TLS 1.3 (RFC 8446, section 5.3). After `BLOCKS_PER_KEY` blocks, both ends derive
+    /// the next secret, from which the previous one cannot be computed.
     fn nonce(&mut self) -> [u8; NONCE_LEN] {
         if self.sequence == BLOCKS_PER_KEY {
             let prk = Prk::new_less_safe(HKDF_SHA256, &self.secret);

@@ -192,17 +192,18 @@ impl Contract {
     }
 }
 
-/// Interpreters that keep the goal for one computation whose tasks take `service`; `None`: everything there is.
+/// The number of interpreters that keeps the goal for a computation whose tasks take `service`. `None`: all that there
+/// are.
 fn needed(goal: Goal, sight: &Sight, service: f64) -> Option<f64> {
     let left = sight.size.map(|size| size.saturating_sub(sight.settled));
     let waiting = left.map(|left| left.saturating_sub(sight.in_flight));
     if waiting == Some(0) && !sight.fireable {
-        return Some(f64::from(sight.busy)); // all that is left is in flight: nobody else can help
+        return Some(f64::from(sight.busy)); // all remaining tasks are in flight, so more interpreters would not help
     }
     match goal {
         Goal::Throughput(rate) => Some(rate * service * HEADROOM),
         Goal::Deadline(seconds) => {
-            // A list of tasks takes no longer than its work shared by all and one task more (R. L. Graham, 1966).
+            // List scheduling takes no longer than all work shared equally, plus one task (R. L. Graham, 1966).
             let (work, time) = (work_left(sight, service)?, seconds - sight.age - service);
             let useful = if sight.fireable { f64::INFINITY } else { f64::from(sight.busy) + waiting? as f64 };
             (time > 0.0).then(|| (work * HEADROOM / time).min(useful))
@@ -210,14 +211,14 @@ fn needed(goal: Goal, sight: &Sight, service: f64) -> Option<f64> {
     }
 }
 
-/// Seconds of one interpreter that are still to be spent; `None` where nobody knows how many tasks come.
+/// Seconds of interpreter time still needed; `None` if the number of tasks is unknown.
 fn work_left(sight: &Sight, service: f64) -> Option<f64> {
     let left = sight.size?.saturating_sub(sight.settled) as f64;
-    let done = if sight.settled == 0 { 0.0 } else { sight.under_way }; // before the first result nobody knows
+    let done = if sight.settled == 0 { 0.0 } else { sight.under_way }; // unknown before the first result
     Some((left * service - done).max(0.0))
 }
 
-/// Seconds from the first task to the last result, if it goes on like this.
+/// Expected seconds from the first task to the last result, at the present pace.
 fn expected(sight: &Sight, service: f64, hands: u32) -> f64 {
     sight.age + work_left(sight, service).unwrap_or(0.0) / f64::from(hands.max(1))
 }

@@ -1,4 +1,4 @@
-//! Fireable instructions go to interpreters with room.
+//! Fires work at interpreters with room.
 
 use super::gather::Bulk;
 use super::interpreter::{Firing, Race};
@@ -12,17 +12,18 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 impl Engine {
-    /// Gives fireable instructions to interpreters with room, the least loaded first.
+    /// Gives fireable work to interpreters with room, the least busy first.
     pub(super) fn fire(&mut self, now: Duration) {
         while let Some(next) = self.repository.next() {
             let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(now, next)?, *id)));
             let Some((busy, id)) = room.min() else { return };
             if busy > SLICE && self.is_another_free_before(now, id, busy) {
-                return; // whoever is free first takes it then
+                return; // the first interpreter to become free takes it
             }
             let (runs, programs) = (&self.runs, &self.programs);
             let batch = |work: &Work| programs[&runs[&work.run].program].batch(work.instruction);
-            // An estimate that is off by less than two is not worth cutting for, unless tasks go one by one.
+            // Estimates are often off by a factor of up to two, so work is not cut for that, unless tasks go one by
+            // one.
             let Some(work) = self.repository.take(|work| match batch(work) {
                 batch if batch == 1 || work.count > batch.saturating_mul(2) => batch,
                 _ => work.count,
@@ -47,7 +48,7 @@ impl Engine {
             self.commands.push_back(Command::Send { to: id, message, body: vec![program.code.clone()] });
         }
         let marked = program.marks.of(work.instruction);
-        // What may end its interpreter is fired one instruction at a time.
+        // Suspect work may kill its interpreter, so it is fired one instruction at a time.
         let follow = if work.is_suspect() { Vec::new() } else { program.graph.follow(work.instruction) };
         let mark =
             |number: &u16| Follow { instruction: *number, gives: marks::of_tokens(program.marks.of(*number).gives) };
@@ -88,7 +89,7 @@ impl Engine {
             follow,
             ahead: Vec::new(),
             bytes,
-            // How long the code's imports take is unknown, and tells nothing of the network.
+            // The time of the code's imports is unknown, and such a firing shows nothing about the network.
             estimate: program.estimate(instruction, tasks).filter(|_| !stages),
             sent: now,
             busy: Duration::ZERO,

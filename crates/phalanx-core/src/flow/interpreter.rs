@@ -169,21 +169,22 @@ impl Interpreter {
         if firing.stages { firing.busy } else { now.saturating_sub(began) }
     }
 
-    /// A firing behind others was given back.
+    /// Removes a returned firing that was behind others.
     pub fn take_back(&mut self, place: usize) -> Option<(Vec<Work>, Race)> {
         let mut firing = self.in_flight.remove(place)?;
         self.weigh();
         Some((firing.split_off(firing.tasks()), firing.race))
     }
 
-    /// Of the first firing in flight, all but `kept` tasks were given back.
+    /// Removes all but the first `kept` tasks from the first firing in flight, because they were returned.
     pub fn take_back_behind(&mut self, kept: u32) -> Vec<Work> {
         let works = self.in_flight.front_mut().map(|head| head.split_off_behind(kept));
         self.weigh();
         works.unwrap_or_default()
     }
 
-    /// Adds up what is in flight: only where it changes, for everybody's load is looked at with every firing.
+    /// Adds up the firings in flight. Done only when they change, because scheduling looks at every load for every
+    /// firing.
     fn weigh(&mut self) {
         self.load = Load {
             firings: self.in_flight.len(),

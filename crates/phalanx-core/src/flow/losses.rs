@@ -1,4 +1,4 @@
-//! Interpreters that are lost: what they had in flight, and who replaces them.
+//! Lost interpreters: their work is fired elsewhere, and replacements are recruited.
 
 use super::interpreter::Race;
 use super::repository::Work;
@@ -7,18 +7,19 @@ use crate::event::{Cause, Command, Fact, Outcome};
 use crate::ids::InterpreterId;
 use std::time::Duration;
 
-/// Losses that an error names.
+/// Limit on the losses that one error lists.
 const MOST_LOSSES: usize = 16;
 
 impl Engine {
-    /// An interpreter is gone: what it had in flight is fired elsewhere, and another one is recruited.
+    /// Handles the loss of an interpreter: its work goes back into the repository, and another interpreter is
+    /// recruited.
     pub(super) fn on_lost(&mut self, now: Duration, id: InterpreterId, cause: Cause) {
         let Some(mut interpreter) = self.interpreters.remove(&id) else { return };
         let loss = format!("{} {cause}", interpreter.name);
         self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
         self.remember_loss(loss.clone());
         if let Some(head) = interpreter.in_flight.front_mut() {
-            // Firings are in order: only the first can be at fault.
+            // Firings run in order, so only the first one can be at fault.
             for work in std::iter::once(&mut head.work).chain(&mut head.more) {
                 work.killed.push(loss.clone());
                 work.deaths += usize::from(cause.accuses());
@@ -32,8 +33,8 @@ impl Engine {
         self.fire(now);
     }
 
-    /// The works of a firing were not done at an interpreter: they go `back`, the first one to the front, unless they are in
-    /// flight elsewhere, or were done there.
+    /// The works of a firing were not done at an interpreter. They are put `back` (the first one to the front), unless
+    /// another interpreter has them in flight or has done them.
     pub(super) fn hand_back(
         &mut self,
         race: Race,
@@ -47,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Work that was not done goes back into the repository, unless it has killed too often or nobody waits.
+    /// Puts work back into the repository, unless it has killed too often or its run is closed.
     pub(super) fn put_back(&mut self, work: Work) {
         if !self.runs.contains_key(&work.run) {
             return;
@@ -57,7 +58,7 @@ impl Engine {
         }
         let Some(task) = self.task_of(&work) else { return };
         let (tokens, _) = work.tokens.slice(work.start, work.tokens.count().min(1));
-        let bytes = tokens.bytes() / u64::from(tokens.count().max(1)); // tokens of one pickle are told by their average
+        let bytes = tokens.bytes() / u64::from(tokens.count().max(1)); // tokens that share one pickle: their average size
         self.settle(work.run, task, Outcome::Culprit { task, bytes, killed: work.killed });
     }
 

@@ -1,4 +1,4 @@
-//! A staged program, and what is known of how long its instructions take.
+//! A staged program, and the measured times of its instructions.
 
 use super::graph::{Graph, MOST_FOLLOW};
 use super::marks::Marks;
@@ -11,14 +11,14 @@ pub struct Program {
     pub graph: Graph,
     pub code: Bytes,
     pub marks: Marks,
-    /// One for each instruction.
+    /// One entry per instruction.
     pub paces: Vec<Pace>,
-    /// For each fan, how many parts a token is split into: a moving average.
+    /// For each fan, the number of parts that a token is split into, as a moving average.
     pub parts: Vec<f64>,
 }
 
 impl Program {
-    /// What a task needs on its way to its result.
+    /// The time and bytes that a task needs on its way to its result.
     pub fn whole(&self) -> Pace {
         let tokens = |number: usize| self.tokens(self.graph.instruction(number as u16).fan);
         Pace::whole(self.paces.iter().enumerate().map(|(number, pace)| (pace, tokens(number))))
@@ -29,12 +29,13 @@ impl Program {
         self.path(instruction).batch()
     }
 
-    /// How long `tokens` tokens take, with what follows where they stay; unknown before the first answer.
+    /// Estimated time for `tokens` tokens, including the instructions that follow at the same interpreter; `None`
+    /// before the first answer.
     pub fn estimate(&self, instruction: u16, tokens: u32) -> Option<Duration> {
         self.path(instruction).estimate(tokens)
     }
 
-    /// An instruction, and what follows it at the same interpreter.
+    /// An instruction together with those that follow it at the same interpreter.
     fn path(&self, instruction: u16) -> Pace {
         let pace = |number: u16| &self.paces[usize::from(number)];
         let next = |number: &u16| self.graph.follower(*number).filter(|_| pace(*number).gives_heavy());
@@ -42,7 +43,7 @@ impl Program {
         Pace::path(path.map(pace))
     }
 
-    /// How many tokens of a task are numbered in a fan.
+    /// The number of tokens per task in a fan.
     pub fn tokens(&self, mut fan: u16) -> f64 {
         let mut tokens = 1.0;
         while fan != 0 {

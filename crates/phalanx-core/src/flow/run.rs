@@ -1,4 +1,4 @@
-//! A run: one stream of tasks through a program, and the order in which its results leave.
+//! A run: one stream of tasks through a program, and the delivery of its results in order.
 
 use super::groups::Groups;
 use super::pace::Pace;
@@ -7,30 +7,30 @@ use crate::ids::{ProgramId, TaskId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most tasks of a run between being taken from the stream and their results being read, unless the spare batches
-/// are more.
+/// Limit on the tasks of a run between being taken from the stream and having their results read, unless the spare
+/// batches are more.
 const MOST_AHEAD: f64 = 131_072.0;
-/// Bytes of such tasks beyond which no more are taken, once every interpreter has something.
+/// Beyond this many bytes of such tasks, no more are taken, once every interpreter has work.
 const BYTES_AHEAD: f64 = (64 << 20) as f64;
 
-/// How a run wants to be computed.
+/// The options of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Results leave in the order of the tasks.
+    /// Deliver results in the order of the tasks.
     pub ordered: bool,
-    /// Time for which tasks are taken from the stream ahead of the results being read.
+    /// How far, in computing time, tasks are taken from the stream ahead of the reader of results.
     pub ahead: Duration,
     /// Batches for each interpreter that are taken ahead in any case.
     pub spare: u32,
-    /// Near the end of the stream, what one interpreter holds for far too long is fired a second time elsewhere.
+    /// Near the end of the stream, fire work a second time elsewhere if one interpreter takes far too long.
     pub stragglers: bool,
-    /// The manager's contract on time holds for it.
+    /// Whether the manager's contract on time covers this run.
     pub contract: bool,
-    /// How many tasks the stream says that it has.
+    /// The length of the stream in tasks, if known.
     pub size: Option<u64>,
 }
 
-/// Whether so many parts, of so many bytes, are enough: parts count as tasks do.
+/// Whether so many waiting parts, with so many bytes, are enough. Parts count as tasks do.
 fn is_much((parts, bytes): (u64, u64)) -> bool {
     parts as f64 >= MOST_AHEAD || bytes as f64 >= BYTES_AHEAD
 }
@@ -38,7 +38,7 @@ fn is_much((parts, bytes): (u64, u64)) -> bool {
 #[derive(Debug)]
 pub struct Run {
     pub program: ProgramId,
-    /// What waits for other tokens; a chain has nothing that does.
+    /// Tokens that wait for others. A chain has none.
     pub groups: Option<Groups>,
     options: RunOptions,
     pub opened: Duration,
@@ -47,12 +47,12 @@ pub struct Run {
     read: u64,
     stream_ended: bool,
     ended: bool,
-    /// Outcomes that wait for an earlier task's, by their first task.
+    /// Outcomes that wait for the outcome of an earlier task, by their first task.
     early: BTreeMap<TaskId, Outcome>,
     next: TaskId,
-    /// When its first task came.
+    /// When its first task arrived.
     began: Option<Duration>,
-    /// How long its firings were their interpreters' only business, together.
+    /// Total service time: how long its firings were the only business of their interpreters.
     pub spent: Duration,
 }
 
@@ -75,8 +75,8 @@ impl Run {
         }
     }
 
-    /// How many tasks may be taken from the stream now, of which the first instruction takes `batch` at once and which
-    /// need `whole`; 0 when enough are under way.
+    /// How many tasks to take from the stream now; 0 if enough are under way. The first instruction fires `batch` tasks
+    /// together, and a task needs `whole` in all.
     pub fn room(&self, batch: u32, whole: &Pace, interpreters: u32) -> u32 {
         if self.groups.as_ref().is_some_and(|groups| is_much(groups.held())) {
             return 0;
@@ -88,7 +88,7 @@ impl Run {
         if under_way > 0.0 && (too_heavy || under_way + f64::from(batch) > most) { 0 } else { batch }
     }
 
-    /// The next `count` tasks of the stream came; the first one's number.
+    /// Takes the next `count` tasks of the stream. Returns the number of the first one.
     pub fn feed(&mut self, now: Duration, count: u32) -> TaskId {
         self.began.get_or_insert(now);
         let first = self.fed;
@@ -101,54 +101,56 @@ impl Run {
         self.stream_ended = true;
     }
 
-    /// The reader took outcomes of `count` tasks.
+    /// The reader has taken the outcomes of `count` tasks.
     pub fn read(&mut self, count: u64) {
         self.read += count;
     }
 
-    /// Since when a contract on time holds for it: its first task.
+    /// The start of the contract on time, which is the run's first task; `None`: not begun, or not covered by a
+    /// contract.
     pub fn contract_since(&self) -> Option<Duration> {
         self.began.filter(|_| self.options.contract)
     }
 
-    /// All tasks of the stream, if that is known.
+    /// The number of tasks in the stream, if known.
     pub fn size(&self) -> Option<u64> {
         if self.stream_ended { Some(self.fed) } else { self.options.size.map(|size| size.max(self.fed)) }
     }
 
-    /// Tasks that came.
+    /// Tasks taken from the stream so far.
     pub fn fed(&self) -> u64 {
         self.fed
     }
 
-    /// Tasks that have come to something.
+    /// Tasks with an outcome.
     pub fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Whether no more tasks come.
+    /// Whether the stream has ended.
     pub fn stream_has_ended(&self) -> bool {
         self.stream_ended
     }
 
-    /// Whether most of what is under way is only waiting to be read.
+    /// Whether most of what is under way only waits for the reader.
     pub fn waits_for_reader(&self) -> bool {
         let delivered = if self.options.ordered { self.next } else { self.settled };
         delivered.saturating_sub(self.read) * 2 > self.fed - self.read
     }
 
-    /// Whether what takes too long may be fired a second time, if nothing else is fireable and so there are `room` more
-    /// tasks to come from the stream: none because it has ended, or because the window is full of what waits for it.
+    /// Whether stragglers may be fired a second time when nothing else is fireable. `room` is the number of further
+    /// tasks that the stream may give: none if the stream has ended, or if the window is full of results that wait for
+    /// the straggler.
     pub fn doubles_stragglers(&self, room: impl FnOnce() -> u32) -> bool {
         self.options.stragglers && !self.ended && (self.stream_ended || room() == 0)
     }
 
-    /// Whether nothing more will come from this run.
+    /// Whether the run has ended.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// An outcome of the tasks from `first` on; `deliver` gets what can leave now.
+    /// Records the outcome of the tasks from `first` on. `deliver` gets every outcome that can now be delivered.
     pub fn settle(&mut self, first: TaskId, outcome: Outcome, mut deliver: impl FnMut(Outcome)) {
         self.settled += u64::from(outcome.tasks());
         if !self.options.ordered {
@@ -162,20 +164,20 @@ impl Run {
         }
     }
 
-    /// Says once, when the stream has ended and everything was settled, that the run has ended.
+    /// Returns true once: when the stream has ended and every task has an outcome.
     pub fn take_end(&mut self) -> bool {
         let ends = self.stream_ended && self.settled == self.fed && !self.ended;
         self.ended |= ends;
         ends
     }
 
-    /// Whether it has ended with all its results, for tests.
+    /// Whether it has ended with all its results. For tests.
     #[cfg(test)]
     pub fn is_done(&self) -> bool {
         self.ended && self.stream_ended && self.settled == self.fed
     }
 
-    /// Ends the run without its results.
+    /// Ends the run without its remaining results. Returns whether it was open until now.
     pub fn abandon(&mut self) -> bool {
         !std::mem::replace(&mut self.ended, true)
     }

@@ -1,4 +1,4 @@
-//! Recruiting and releasing while programs run, as the contract wants it.
+//! Recruits and releases interpreters while programs run, as the contract requires.
 
 use super::Engine;
 use super::contract::{Report, Staff};
@@ -9,16 +9,16 @@ use crate::event::{Command, Fact, Outcome};
 use crate::ids::{FiringId, InterpreterId, RunId};
 use std::time::Duration;
 
-/// What the imports of a program may take before that is taken for the tasks' own time.
+/// Time allowed for the imports of a program. Anything longer counts as time of its tasks.
 const IMPORTS: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// How many interpreters the contract asks for now.
+    /// The number of interpreters that the contract wants now.
     pub fn wanted(&self) -> u32 {
         self.contract.wanted()
     }
 
-    /// Looks how the contract is kept, recruits or releases, and says what is to be said.
+    /// Checks the contract, recruits or releases interpreters, and reports.
     pub(super) fn keep_contract(&mut self, now: Duration) {
         if !self.contract.has_goal() {
             return;
@@ -38,7 +38,7 @@ impl Engine {
         self.release_surplus();
     }
 
-    /// A run has come to its end: the last word on its contract.
+    /// A run has ended: makes the last report on its contract.
     pub(super) fn conclude(&mut self, id: RunId) {
         let now = self.now;
         let Some(sight) = self.runs.get(&id).and_then(|run| self.sight(now, id, run)) else { return };
@@ -57,7 +57,7 @@ impl Engine {
         self.record(Fact::Contract { run, asked, reached, met, why });
     }
 
-    /// How a run that the contract holds for stands; `None` before its first task.
+    /// A snapshot of a run that the contract covers; `None` before its first task.
     fn sight(&self, now: Duration, id: RunId, run: &Run) -> Option<Sight> {
         let began = run.contract_since()?;
         let mut sight = Sight {
@@ -86,22 +86,22 @@ impl Engine {
             false => Limit::Interpreters,
             true if self.room(id) > 0 => Limit::Stream,
             true if run.waits_for_reader() => Limit::Reader,
-            true => Limit::Interpreters, // results wait for one before them
+            true => Limit::Interpreters, // results wait for an earlier one
         }
     }
 
-    /// Interpreters that are there to stay.
+    /// The number of interpreters that are not leaving.
     pub(super) fn staff(&self) -> u32 {
         self.interpreters.values().filter(|it| !it.leaving).count() as u32
     }
 
-    /// Makes an interpreter stay that was to leave; whether there was one.
+    /// Keeps one interpreter that was to leave. Returns whether there was one.
     pub(super) fn keep_one(&mut self) -> bool {
         let leaving = self.interpreters.values_mut().find(|it| it.leaving);
         leaving.map(|interpreter| interpreter.leaving = false).is_some()
     }
 
-    /// Asks those beyond what is wanted to leave, the slowest first, and lets go who has nothing in flight any more.
+    /// Marks surplus interpreters as leaving, the slowest first, and releases those that have nothing in flight.
     fn release_surplus(&mut self) {
         for _ in self.wanted()..self.staff() {
             let staying = self.interpreters.iter_mut().filter(|(_, it)| !it.leaving);
@@ -122,7 +122,7 @@ impl Engine {
     }
 }
 
-/// Adds what an interpreter has in flight of the run.
+/// Adds the run's work in flight at one interpreter.
 fn add_flight(sight: &mut Sight, now: Duration, interpreter: &Interpreter) {
     let Some(head) = interpreter.in_flight.front() else { return };
     let own = interpreter.in_flight.iter().filter(|it| it.work.run == sight.run && it.race != Race::Lost);

@@ -1,40 +1,41 @@
-//! What the last seconds of one computation showed.
+//! Measurements of the last seconds of one computation.
 
 use crate::ids::RunId;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How far back one looks.
+/// The length of the measuring window.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// What keeps a computation from going faster.
+/// The bottleneck of a computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Interpreters,
-    /// They wait for its tasks.
+    /// The interpreters wait for tasks from the stream.
     Stream,
-    /// They wait for its results to be read.
+    /// The interpreters wait because results are not read.
     Reader,
 }
 
-/// How one computation stands at one moment. Times are seconds.
+/// A snapshot of one computation. Times are in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight {
     pub run: RunId,
-    /// Since the first task came.
+    /// The time since the first task.
     pub age: f64,
-    /// All tasks of the stream, where that is known.
+    /// The length of the stream in tasks, if known.
     pub size: Option<u64>,
     pub fed: u64,
     pub settled: u64,
-    /// Service times of everything so far, together.
+    /// The sum of all service times so far.
     pub spent: f64,
-    /// Tasks in flight, interpreters that have some, how long these have been at it, and the longest of that for a task.
+    /// Tasks in flight, the number of interpreters that have some, how long these have been computing, and the longest
+    /// of these times per task.
     pub in_flight: u64,
     pub busy: u32,
     pub under_way: f64,
     pub longest: f64,
-    /// Something waits for an interpreter.
+    /// Whether work waits for an interpreter.
     pub fireable: bool,
     pub limit: Limit,
 }
@@ -50,16 +51,16 @@ struct Sample {
 #[derive(Debug, Default)]
 pub struct Watch {
     samples: VecDeque<Sample>,
-    /// Since when the contract looks hopeless.
+    /// Since when the contract has looked hopeless.
     pub hopeless: Option<Duration>,
-    /// Its reader was told so.
+    /// Whether the reader of the results was warned.
     pub warned: bool,
-    /// When there was a report last.
+    /// When the last report was made.
     pub reported: Option<Duration>,
 }
 
 impl Watch {
-    /// Takes what is seen now.
+    /// Adds a snapshot.
     pub fn look(&mut self, now: Duration, sight: &Sight) {
         let Sight { settled, spent, limit, .. } = *sight;
         self.samples.push_back(Sample { at: now, settled, spent, limit });
@@ -68,18 +69,18 @@ impl Watch {
         }
     }
 
-    /// Forgets what was seen.
+    /// Drops all snapshots.
     pub fn look_anew(&mut self) {
         self.samples.clear();
         self.hopeless = None;
     }
 
-    /// Whether it was looked at for long enough to judge.
+    /// Whether the window is full, so that a judgement is possible.
     pub fn is_full(&self, now: Duration) -> bool {
         self.samples.front().is_some_and(|first| first.at + WINDOW <= now)
     }
 
-    /// Seconds that a task takes of one interpreter. Before the first result, what is known to be too little.
+    /// The service time of a task, in seconds. Before the first result, a lower bound.
     pub fn service(&self, sight: &Sight) -> f64 {
         let first = self.samples.front().map_or((0, 0.0), |first| (first.settled, first.spent));
         let (tasks, spent) = (sight.settled.saturating_sub(first.0), sight.spent - first.1);
@@ -90,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// Tasks settled a second; since its beginning where that is not longer ago.
+    /// Tasks settled per second, over the window, or since the start of the computation if that is shorter ago.
     pub fn rate(&self, sight: &Sight) -> f64 {
         match (self.samples.front(), self.samples.back()) {
             (Some(first), Some(last)) if first.at + WINDOW <= last.at => {
@@ -100,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// What mostly kept it from going faster.
+    /// The bottleneck in most of the snapshots.
     pub fn limit(&self) -> Limit {
         let share = |limit| self.samples.iter().filter(|sample| sample.limit == limit).count() * 2 > self.samples.len();
         [Limit::Stream, Limit::Reader].into_iter().find(|limit| share(*limit)).unwrap_or(Limit::Interpreters)

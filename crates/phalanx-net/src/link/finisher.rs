@@ -1,4 +1,4 @@
-//! Writes what sockets did not take at once, for links whose own threads wait elsewhere.
+//! Writes what the sockets did not take at once, for links whose own threads wait elsewhere.
 
 use super::Link;
 use crate::sync::lock;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// Until links that were closed are let go at the latest.
+/// Longest time until closed links are released.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// One thread that waits for room in the sockets of many links. Dropping it ends the thread.
+/// One thread that waits for room in the sockets of many links. Dropping the finisher ends the thread.
 #[derive(Debug)]
 pub struct Finisher {
     inner: Arc<Inner>,
@@ -35,7 +35,7 @@ impl Finisher {
         Ok(finisher)
     }
 
-    /// Writes what is queued; what the socket has no room for now is written by the thread.
+    /// Writes what is queued. If the socket is full, the thread writes the rest.
     pub fn flush(&self, link: &Arc<Link>) {
         link.flush();
         if link.is_blocked() {
@@ -63,7 +63,7 @@ impl Inner {
         let added = unsafe { self.poller.add_with_mode(link.socket().raw(), Event::writable(key), PollMode::Level) };
         match added {
             Ok(()) => drop(links.1.insert(key, link.clone())),
-            Err(_) => link.close(), // nobody would write the rest
+            Err(_) => link.close(), // no thread would write the rest
         }
     }
 

@@ -1,8 +1,8 @@
 //! A link: frames, in order, between two identified processes.
 //!
-//! One thread of the process reads the link ([`Reader::run`]); any thread writes it. A writer puts its frame
-//! into the outbox and writes at once what the socket takes; what is left over goes out from the reader's
-//! thread, so that nobody who fires or answers waits for a slow peer.
+//! One thread of the process reads the link ([`Reader::run`]); any thread may write. A writer puts its frame into the
+//! outbox and writes at once what the socket takes. The reader's thread writes the rest, so a thread that fires work or
+//! answers never waits for a slow peer.
 
 mod finisher;
 mod reader;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use thiserror::Error;
 use writer::{Writer, at_once};
 
-/// Bytes in the outbox beyond which [`Link::send`] waits.
+/// [`Link::send`] waits while the outbox has more bytes than this.
 const FULL: usize = 16 << 20;
 const KEY: usize = 0;
 
@@ -49,7 +49,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether what arrived is not what the peer sent.
+    /// Whether the received bytes are not what the peer sent: they were altered on the way.
     pub fn is_attack(&self) -> bool {
         matches!(self, LinkError::Failed(error) if error.kind() == io::ErrorKind::InvalidData)
     }
@@ -66,52 +66,52 @@ impl From<io::Error> for LinkError {
     }
 }
 
-/// What a link has done so far at one level.
+/// The traffic of a link at one level.
 #[derive(Debug, Default)]
 pub struct Spent {
     /// Bytes of frames, in both directions.
     pub bytes: AtomicU64,
-    /// Nanoseconds in cryptography on this end.
+    /// Nanoseconds spent on cryptography at this end.
     pub protection: AtomicU64,
 }
 
-/// What a link has done so far.
+/// The traffic of a link.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Bytes read from and written to the socket, as the network sees them.
+    /// Bytes read from and written to the socket, as on the network.
     pub received: AtomicU64,
     pub sent: AtomicU64,
-    /// For each level, from nothing to everything.
+    /// One entry per level, from clear to private.
     pub levels: [Spent; Level::ALL.len()],
 }
 
-/// The sending half, shared by all threads.
+/// The sending half of a link, shared by all threads.
 #[derive(Debug)]
 pub struct Link {
     socket: Socket,
     levels: Levels,
     outbox: Mutex<Outbox>,
     outbox_has_room: Condvar,
-    /// Threads that wait for that: telling nobody would be a system call for nothing.
+    /// The number of threads that wait for room in the outbox. If it is 0, the system call to notify them is saved.
     waiting: AtomicUsize,
     writer: Mutex<Writer>,
-    /// None where the reader's thread waits in the socket itself.
+    /// `None` if the reader's thread blocks in the socket itself.
     poller: Option<Poller>,
     closed: AtomicBool,
-    /// On links within one machine: where long bodies go.
+    /// Shared memory for long bodies, on links within one machine.
     pool: Option<Mutex<Pool>>,
-    /// Bytes that the writer has taken and not yet written.
+    /// Bytes that the writer has taken from the outbox and not yet written.
     taken: AtomicUsize,
-    /// Of all bytes that were ever queued, the first ones that the socket has taken, about: never more than it has.
+    /// The number of queued bytes that the socket has taken. It may lag behind, but is never too high.
     written: AtomicU64,
     counters: Counters,
-    /// The process that made it. A fork has a copy of the keys, and would use the same nonces for other bytes.
+    /// The process that made the link. A fork has a copy of the keys and would use the same nonces for other bytes.
     owner: u32,
 }
 
 impl Link {
-    /// A link over a connected socket, clear or at the level of the handshake that was done on it. A frame with a body of
-    /// more than `most_body` bytes ends it.
+    /// A link over a connected socket: clear, or at the level of the handshake that was done on it. A frame with a body
+    /// of more than `most_body` bytes ends the link.
     pub fn new(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(false)?;
         let poller = Poller::new()?;
@@ -120,8 +120,8 @@ impl Link {
         Ok(Link::over(socket, shaken, most_body, Some(poller), None))
     }
 
-    /// A clear link between two processes of this machine, on both ends of which long bodies lie in memory that they
-    /// share, where the system and the socket can do that.
+    /// A clear link between two processes of this machine. Both ends put long bodies into shared memory, if the system
+    /// and the socket support that.
     pub fn sharing(socket: Socket, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(false)?;
         let poller = Poller::new()?;
@@ -136,9 +136,9 @@ impl Link {
         Ok((link, reader))
     }
 
-    /// A link for short questions and answers: its reader waits in the socket itself ([`Reader::receive`]), which saves
-    /// system calls, but does not write. Who finds the link blocked after a flush hands it to a [`Finisher`], or waits
-    /// with [`Link::finish`].
+    /// A link for short requests and replies. Its reader blocks in the socket itself ([`Reader::receive`]), which saves
+    /// system calls, but that reader does not write. If the link is blocked after a flush, the caller hands it to a
+    /// [`Finisher`], or waits with [`Link::finish`].
     #[cfg(unix)]
     pub fn direct(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(true)?;
@@ -175,7 +175,7 @@ impl Link {
         (link, reader)
     }
 
-    /// What protects this link.
+    /// The levels of this link.
     pub fn levels(&self) -> Levels {
         self.levels
     }
@@ -184,7 +184,7 @@ impl Link {
         &self.socket
     }
 
-    /// The counters, growing while the link lives.
+    /// The traffic counters, which grow while the link is open.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -194,36 +194,38 @@ impl Link {
     pub fn queue(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> u64 {
         let (mut outbox, level) = (lock(&self.outbox), self.levels.of(mark));
         match self.pool.is_some() && is_long(&body) {
-            true => outbox.push_waiting(level, start, body), // copied by the flush: the caller may hold a lock
+            true => outbox.push_waiting(level, start, body), // the flush copies it, because this caller may hold a lock
             false => outbox.push(level, start, body),
         }
         outbox.queued()
     }
 
-    /// Puts a frame into the outbox that depends on no other, such as a sign of life: it does not wait for bodies that are being
+    /// Puts an independent frame, such as a heartbeat, into the outbox. It does not wait for bodies that are being
     /// copied into shared memory. [`Link::flush_heads`] must follow.
     pub fn queue_ahead(&self, start: Vec<u8>) {
         lock(&self.outbox).push_ahead(self.levels.of(Mark::None), start);
     }
 
-    /// Whether the socket has taken all up to the end of a frame that was queued.
+    /// Whether the socket has taken all bytes up to the end of a queued frame.
     pub fn is_written(&self, end: u64) -> bool {
         self.written.load(Ordering::Acquire) >= end
     }
 
-    /// Writes what the socket takes now. Errors end the link; its reader tells.
+    /// Writes what the socket takes now. Errors end the link and are reported by its reader.
     pub fn flush(&self) {
         self.place_bodies();
         self.write(false);
     }
 
-    /// The same for what nobody waits for: the system may hold it back for a moment, to travel with what is written next.
+    /// Like [`Link::flush`], for frames that are not urgent. The system may hold them back for a moment, to send them
+    /// with the next write.
     pub fn flush_with_next(&self) {
         self.place_bodies();
         self.write(true);
     }
 
-    /// The same for who has queued no body: it copies none for others, so a sign of life does not wait for gigabytes.
+    /// Like [`Link::flush`], for a caller that has queued no body. It does not copy other threads' bodies, so a
+    /// heartbeat does not wait for gigabytes.
     pub fn flush_heads(&self) {
         self.write(false);
     }
@@ -234,7 +236,7 @@ impl Link {
         }
         let mut writer = lock(&self.writer);
         if let Err(error) = self.write_all(&mut writer, is_more) {
-            writer.blocked = false; // room in a socket that failed would wake the reader's thread for nothing
+            writer.blocked = false; // otherwise room in the failed socket would wake the reader's thread in vain
             let _ = self.watch(&writer);
             drop(writer);
             if !matches!(error, LinkError::Ended | LinkError::Closed) {
@@ -244,14 +246,14 @@ impl Link {
         }
     }
 
-    /// Copies bodies that wait for it into shared memory. No thread waits for another one's copy here: the one that has the
-    /// pool looks again when it has let go of it, and goes on to write.
+    /// Copies queued bodies into shared memory. No thread waits for another thread's copy here. The thread that holds
+    /// the pool checks again after releasing it, and goes on to write.
     fn place_bodies(&self) {
         let Some(pool) = self.pool.as_ref().filter(|_| !self.is_copy()) else { return };
         while lock(&self.outbox).has_waiting() {
             let Ok(mut pool) = pool.try_lock() else { return };
             let Some(body) = lock(&self.outbox).next_waiting() else { continue };
-            let filled = pool.fill(&body).ok(); // no memory, no file: through the socket
+            let filled = pool.fill(&body).ok(); // no memory or no file: the body goes through the socket
             lock(&self.outbox).place(filled);
         }
     }
@@ -269,9 +271,9 @@ impl Link {
         }
     }
 
-    /// Sends a frame, and waits while the peer is far behind; not for the thread that reads this link.
+    /// Sends a frame, and waits while the outbox is full. The thread that reads this link must not call it.
     pub fn send(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> Result<(), LinkError> {
-        // Copied before the frame is queued, so that others, which say that this end lives, go ahead of it meanwhile.
+        // The body is copied before the frame is queued, so that other threads' heartbeats can overtake it.
         let long = self.pool.as_ref().filter(|_| is_long(&body) && !self.is_copy());
         let filled = long.and_then(|pool| lock(pool).fill(&body).ok());
         let mut outbox = lock(&self.outbox);
@@ -292,17 +294,17 @@ impl Link {
         lock(&self.outbox).bytes() + self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether the last flush left something, since the socket was full.
+    /// Whether the last flush left bytes behind because the socket was full.
     pub fn is_blocked(&self) -> bool {
         self.taken.load(Ordering::Relaxed) > 0 && !self.is_closed()
     }
 
-    /// Whether bytes have arrived that were not read yet, or the connection has ended.
+    /// Whether there are unread bytes, or the connection has ended.
     pub fn has_unread(&self) -> bool {
         self.socket.wait_readable(Duration::ZERO).unwrap_or(false)
     }
 
-    /// Waits up to `pause` for the socket to have room, and writes.
+    /// Waits up to `pause` for room in the socket, and then writes.
     #[cfg(unix)]
     pub fn finish(&self, pause: Duration) -> io::Result<()> {
         if self.is_blocked() && self.socket.wait_writable(pause)? {
@@ -311,8 +313,9 @@ impl Link {
         Ok(())
     }
 
-    /// Waits up to `pause` until the socket has room, and then writes, or until there is something to read; returns whether
-    /// there is. A thread whose request is not written yet waits here and not in a read, which no answer would end.
+    /// Waits up to `pause` until the socket has room, and then writes, or until there is something to read. Returns
+    /// whether there is. A thread whose request is not fully written waits here. It must not wait in a read, because
+    /// the answer cannot come before the request is sent.
     #[cfg(unix)]
     pub fn finish_or_hear(&self, pause: Duration) -> io::Result<bool> {
         let (is_readable, is_writable) = self.socket.wait_either(pause)?;
@@ -337,22 +340,22 @@ impl Link {
 
     /// Whether everything that was queued has been written.
     pub fn is_idle(&self) -> bool {
-        let writer = lock(&self.writer); // held: nothing moves from the outbox to the writer meanwhile
+        let writer = lock(&self.writer); // the lock keeps bytes from moving from the outbox to the writer
         !writer.has_rest() && lock(&self.outbox).bytes() == 0
     }
 
-    /// Copies what waits to be written, so that whoever sent it may change it.
+    /// Copies all bytes that wait to be written, so that the sender may change its memory.
     pub fn settle(&self) {
         if self.is_copy() {
             return;
         }
-        let mut writer = lock(&self.writer); // held to the end: nothing moves from the outbox to the writer meanwhile
+        let mut writer = lock(&self.writer); // locked to the end, so that no bytes move from the outbox to the writer
         writer.own(&mut lock(&self.outbox), &self.counters);
         self.taken.store(writer.rest(), Ordering::Relaxed);
     }
 
-    /// Ends the link on both ends; what was not written is lost. In a fork it is ended there only: the connection is that
-    /// of the process that made it.
+    /// Ends the link at both ends; unwritten bytes are lost. In a fork, it ends only there, because the connection
+    /// belongs to the process that made it.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         if self.is_copy() {
@@ -368,7 +371,7 @@ impl Link {
         forks::process() != self.owner
     }
 
-    /// Whether the link has ended, or is about to.
+    /// Whether the link has ended or is being closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -393,11 +396,12 @@ impl Link {
         poller.modify_with_mode(self.socket.raw(), interest, PollMode::Level)
     }
 
-    /// Waits up to `pause` until there is something to read (true) or to go on writing with, which is done here.
+    /// Waits up to `pause` until there is something to read, and returns true. Meanwhile continues to write when the
+    /// socket has room.
     pub fn wait(&self, pause: Duration) -> io::Result<bool> {
         let poller = self.poller.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        // The poller's own wait sets a timer and makes its notifier ready again: five system calls instead of one, of
-        // which two come after the bytes have. It is needed only to tell what is ready.
+        // The poller's own wait also sets a timer and rearms its notifier: five system calls instead of one, two of
+        // them after the bytes have arrived. It is needed only to find out what is ready.
         #[cfg(target_os = "linux")]
         let pause = match wait_for_events(poller, pause)? {
             false => return Ok(self.is_closed()),
@@ -412,23 +416,23 @@ impl Link {
         Ok(events.iter().any(|event| event.readable) || self.is_closed())
     }
 
-    /// Whether bytes that arrive end [`Link::wait`]. A thread that reads by itself ([`Reader::poll`]) says no, and yes
-    /// again before it turns to something else.
+    /// Sets whether arriving bytes end [`Link::wait`]. A thread that reads by itself ([`Reader::poll`]) turns this off,
+    /// and on again before it does something else.
     pub fn listen(&self, listens: bool) -> io::Result<()> {
         if self.is_copy() {
-            return Ok(()); // the poller is that of the process that made the link, too
+            return Ok(()); // the process that made the link has the same poller
         }
         let mut writer = lock(&self.writer);
         writer.deaf = !listens;
         self.watch(&writer)
     }
 
-    /// The writer has nothing left of what it took off the outbox.
+    /// Called when the writer has written everything that it took from the outbox.
     fn note_written(&self, outbox: &Outbox) {
         self.written.store(outbox.queued() - outbox.bytes() as u64, Ordering::Release);
     }
 
-    /// Hands the writer the next bytes of the outbox; false when there are none.
+    /// Moves the next bytes from the outbox to the writer. `false`: there are none.
     fn refill(&self, writer: &mut Writer) -> bool {
         let mut outbox = lock(&self.outbox);
         self.note_written(&outbox);
@@ -437,13 +441,13 @@ impl Link {
         if outbox.bytes() <= FULL {
             self.tell_of_room();
         }
-        drop(outbox); // whoever fires waits for no cipher
+        drop(outbox); // so that no thread that queues frames waits for the cipher
         writer.fill(level, bytes, &self.counters);
         true
     }
 }
 
-/// Whether a body goes through shared memory, where there is some.
+/// Whether a body goes through shared memory, if there is some.
 fn is_long(body: &[Bytes]) -> bool {
     body.iter().map(Bytes::len).sum::<usize>() >= LONG
 }

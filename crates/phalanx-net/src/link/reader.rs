@@ -19,32 +19,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Bytes read before it is known what they are; a large body is better read to where it stays.
+/// Bytes read at once while it is unknown what they are. The rest of a large body is read straight to its final memory.
 const READ_AT_ONCE: usize = 64 << 10;
-/// Room for a block behind what was read with its head.
+/// The buffer has room for a block behind the bytes that were read with its head.
 const BUFFER: usize = READ_AT_ONCE + HEAD + BLOCK + TAG;
 
-/// Puts frames together from what the socket gives.
+/// Reassembles frames from the bytes of the socket.
 #[derive(Debug)]
 pub struct Reader {
     link: Arc<Link>,
     assembler: Assembler,
     buffer: Vec<u8>,
-    /// Bytes at the buffer's beginning that are no whole record or block yet.
+    /// Bytes at the start of the buffer that are not a whole record or block yet.
     kept: usize,
-    /// Bytes that the block at the buffer's beginning lacks.
+    /// Bytes missing from the block at the start of the buffer.
     wanted: usize,
-    /// What the server has yet to say before anything else.
+    /// What the server must still send before anything else.
     greeting: Option<Greeting>,
     context: Option<Context>,
-    /// No block may be weaker.
+    /// Weaker blocks are refused.
     least: Level,
-    /// Bytes of a block without protection that are still to come.
+    /// Bytes left of the current block without protection.
     plain: usize,
     direct: Option<Direct>,
-    /// How long a read that waits does so, as the socket knows it.
+    /// The read timeout that is set on the socket.
     patience: Option<Duration>,
-    /// Files may come with the bytes.
+    /// Files may arrive with the bytes.
     shares: bool,
     spin: Spin,
 }
@@ -54,7 +54,7 @@ pub struct Reader {
 struct Direct {
     level: Level,
     payload: usize,
-    /// Bytes of payload, tag and the next block's head that have come.
+    /// Bytes received of its payload, its tag and the next block's head.
     filled: usize,
     tail: [u8; TAG + HEAD],
 }
@@ -85,14 +85,14 @@ impl Reader {
         }
     }
 
-    /// Takes bodies that lie in memory shared with the peer.
+    /// Accepts bodies in memory shared with the peer.
     pub(crate) fn share(&mut self, memory: Table) {
         self.assembler.share(memory);
         self.shares = true;
     }
 
-    /// Reads the link until it ends, which is always an error that says why. `on_frame` gets every frame; `on_pause`
-    /// is called whenever nothing is there to read, at least every `pause`.
+    /// Reads the link until it ends, and returns the reason as an error. `on_frame` gets every frame. `on_pause` is
+    /// called whenever there is nothing to read, at least once per `pause`.
     pub fn run(
         mut self,
         pause: Duration,
@@ -114,34 +114,34 @@ impl Reader {
         if was_closed_here { LinkError::Closed } else { error }
     }
 
-    /// From the next frame on, a longer body ends the link.
+    /// Limits the bodies of all later frames. A longer body ends the link.
     pub fn set_most_body(&mut self, most: u64) {
         self.assembler.set_most_body(most);
     }
 
-    /// The gate is asked, by the thread that reads, before a body is taken.
+    /// Sets the gate, which the reading thread asks before it accepts a body.
     pub fn set_gate(&mut self, gate: Gate) {
         self.assembler.set_gate(gate);
     }
 
-    /// Whether a frame, or a block, has begun of which not all has come.
+    /// Whether a frame or a block has arrived in part.
     pub fn is_within(&self) -> bool {
         self.kept > 0 || self.direct.is_some() || self.assembler.is_within()
     }
 
-    /// Waits up to `pause` for bytes, by the calling thread alone, and reads what is there.
+    /// Waits up to `pause` for bytes, without the poller, and reads what is there.
     pub fn poll(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.link.socket().wait_readable(pause)? { self.read_all(on_frame) } else { Ok(()) }
     }
 
-    /// The same where bytes are expected at once: waits with a spin first, while that pays.
+    /// Like [`Reader::poll`], when bytes are expected at once: spins before it waits, as long as that pays.
     pub fn poll_soon(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         let socket = self.link.socket();
         let is_ready = self.spin.until(|| socket.wait_readable(Duration::ZERO))? || socket.wait_readable(pause)?;
         if is_ready { self.read_all(on_frame) } else { Ok(()) }
     }
 
-    /// The same, and returns early where another thread uses the waker.
+    /// Like [`Reader::poll_soon`], but returns early when another thread uses the waker.
     #[cfg(target_os = "linux")]
     pub fn poll_beside(
         &mut self,
@@ -154,8 +154,7 @@ impl Reader {
         if is_ready { self.read_all(on_frame) } else { Ok(()) }
     }
 
-    /// Waits up to `pause` for bytes in the read itself, on a link that was made with [`Link::direct`], and reads what is
-    /// there.
+    /// Waits up to `pause` in the read itself, and reads what is there. For links that were made with [`Link::direct`].
     #[cfg(unix)]
     pub fn receive(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.direct.is_some() || self.reads_body() {
@@ -168,7 +167,7 @@ impl Reader {
         if self.read_buffer(true, on_frame)? { self.read_all(on_frame) } else { Ok(()) }
     }
 
-    /// Reads until the socket has nothing more.
+    /// Reads until the socket is empty.
     pub fn read_all(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         loop {
             if self.link.is_closed() {
@@ -187,12 +186,12 @@ impl Reader {
         }
     }
 
-    /// Whether the next bytes are those of a large body, as they are.
+    /// Whether the next bytes belong to a large body and need no decryption.
     fn reads_body(&mut self) -> bool {
         self.as_they_are() >= ALONE && self.assembler.body().is_some_and(|body| body.missing() >= ALONE)
     }
 
-    /// How many of the next bytes are neither protected nor a block's head.
+    /// How many of the next bytes are neither protected nor part of a block's head.
     fn as_they_are(&self) -> usize {
         match (&self.greeting, &self.context) {
             (Some(_), _) => 0,
@@ -201,7 +200,7 @@ impl Reader {
         }
     }
 
-    /// One read into the body's memory; false when the socket had nothing.
+    /// Reads once into the body's memory. `false`: the socket had nothing.
     fn read_body(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
         let most = self.as_they_are();
         let body = self.assembler.body().expect("a body is being read");
@@ -218,14 +217,14 @@ impl Reader {
         Ok(true)
     }
 
-    /// Bytes without protection came.
+    /// Counts bytes that came without protection.
     fn count_plain(&mut self, count: usize) {
         self.link.counters().levels[self.least as usize].bytes.fetch_add(count as u64, Ordering::Relaxed);
         self.plain = self.plain.saturating_sub(count);
     }
 
-    /// One read into the buffer. Less than there was room for: the socket is empty, and asking it again would be a call
-    /// for nothing.
+    /// Reads once into the buffer. If less came than there was room for, the socket is empty, and a second read would
+    /// be a wasted system call.
     fn read_buffer(&mut self, waits: bool, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
         let room = READ_AT_ONCE.max(self.wanted);
         let spare = &mut self.buffer[self.kept..][..room];
@@ -244,11 +243,11 @@ impl Reader {
         };
         self.kept += count;
         self.use_buffer(on_frame)?;
-        // Of a body that has begun there is more, and it is read to where it stays.
+        // More of a body that has begun will come, and is read straight to its final memory.
         Ok(count == room || self.reads_body())
     }
 
-    /// Uses bytes at the buffer's beginning, all of them frames as they are, and a file that came with them.
+    /// Handles the bytes at the start of the buffer, all of them unprotected frames, and a file that came with them.
     fn feed_shared(
         &mut self,
         count: usize,
@@ -261,7 +260,7 @@ impl Reader {
         Ok(fed?)
     }
 
-    /// Uses what the buffer holds, and keeps what is no whole record or block.
+    /// Handles the bytes in the buffer, and keeps an incomplete record or block.
     fn use_buffer(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         let mut used = 0;
         self.wanted = 0;
@@ -290,7 +289,7 @@ impl Reader {
         Ok(count)
     }
 
-    /// Opens the blocks in the buffer from `start` on where they lie; how many bytes were used.
+    /// Opens the blocks in the buffer from `start` on, in place. Returns the number of bytes used.
     fn open_blocks(&mut self, start: usize, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
         let mut at = start;
         loop {
@@ -323,8 +322,8 @@ impl Reader {
         Ok(at - start)
     }
 
-    /// Lets the rest of a block go straight into the body, if it is all the body's; what is here of it already, from
-    /// `begin` on in the buffer, is copied.
+    /// Directs the rest of a block straight into the body, if all of it belongs to the body. The part already in the
+    /// buffer, from `begin` on, is copied.
     fn goes_direct(&mut self, level: Level, payload: usize, begin: usize) -> bool {
         let body = self.assembler.body().filter(|_| payload >= ALONE);
         let Some(room) = body.and_then(|body| body.room(payload)) else { return false };
@@ -338,7 +337,7 @@ impl Reader {
         true
     }
 
-    /// One read of such a block, its tag, and the head of the block behind it.
+    /// Reads once into such a block, its tag, and the head of the next block.
     fn read_block(&mut self, mut direct: Direct, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
         let body = self.assembler.body().expect("the block belongs to it");
         let room = body.room(direct.payload).expect("it had room when the block began");
@@ -377,7 +376,7 @@ impl Reader {
     }
 }
 
-/// Opens a block where it lies.
+/// Checks and decrypts a block in place.
 fn open(
     context: Option<&mut Context>,
     level: Level,
@@ -397,7 +396,7 @@ fn too_weak() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a block is protected less than this link is")
 }
 
-/// The count that was read; `None` for nothing now, an error for the end.
+/// The number of bytes read; `None`: nothing now. The end of the connection is an error.
 fn received(outcome: io::Result<usize>, counters: &Counters) -> Result<Option<usize>, LinkError> {
     match outcome {
         Ok(0) => Err(LinkError::Ended),

@@ -1,26 +1,31 @@
-//! Spinning before a wait: a message that comes within a moment then finds its reader awake, on a core that is awake too.
+//! Spinning before a blocking wait. A message that arrives within microseconds then finds its reader awake, on a core
+//! that is awake too.
 //!
-//! To be woken costs some 30 µs on an idle core of a virtual machine, and leaves the caches cold: a call and its answer took
-//! 112 µs without a spin at either end, 63 µs with one at the caller, 29 µs with one at both, and half of the CPU time.
+//! A wake-up costs about 30 µs on an idle core of a virtual machine, and leaves the caches cold. A call and its answer
+//! took 112 µs without spinning, 63 µs with spinning at the caller, and 29 µs with spinning at both ends, which also
+//! used half of the CPU time.
 
 use std::hint::spin_loop;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a spin lasts at most: longer than an interpreter takes for a call that does nothing (some 30 µs), and the most
-/// that a wait which is not over soon costs in addition.
+/// The longest spin. It is longer than an interpreter takes for a call that does nothing (about 30 µs). It is also the
+/// most that spinning adds to a wait that turns out to be long.
 const SPIN: Duration = Duration::from_micros(100);
-/// A look that comes this late shows that another process had the core: it may be the one that is waited for.
+/// If two looks are this far apart, another process had the core, perhaps the one that is waited for. The spin then
+/// ends.
 const LATE: Duration = Duration::from_micros(50);
-/// Waits without a spin after a spin that found nothing; twice as many after each further one, up to [`MOST_REST`].
+/// Backoff: the number of waits without a spin after a spin that found nothing. It doubles after each further one, up
+/// to [`MOST_REST`].
 const REST: u32 = 1;
-/// After so many waits a spin is tried again, where all before were for nothing: 1 % of a wait of 100 µs.
+/// Longest backoff: even if all spins were in vain, one is tried after this many waits. That costs about 1 % of a wait
+/// of 100 µs.
 const MOST_REST: u32 = 64;
 
-/// Whether the waits of one reader begin with a spin: they do while spins find something (exponential backoff).
+/// Decides whether the waits of one reader begin with a spin, with exponential backoff when spins find nothing.
 #[derive(Debug)]
 pub(crate) struct Spin {
-    /// Waits that are to begin without.
+    /// Waits left that begin without a spin.
     resting: u32,
     next_rest: u32,
 }
@@ -32,7 +37,7 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Spins, where that has paid lately, until something is ready; whether it is.
+    /// Spins until something is ready, unless spins have not paid lately. Returns whether it is ready.
     pub fn until(&mut self, mut is_ready: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
         if !self.begin() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! What a link is about to write: taken off the outbox, sealed if the level says so.
+//! The bytes that a link writes next: taken from the outbox, and sealed if the level requires it.
 
 use super::{Counters, LinkError};
 use crate::copy::append;
@@ -11,8 +11,8 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Bytes taken off the outbox at once. Those that are protected are still in the core's cache when they are written;
-/// the others are just referred to.
+/// Bytes taken from the outbox at once. Protected bytes should still be in the core's cache when they are written.
+/// Others are only referred to, so there may be more.
 pub(crate) const fn at_once(level: Level) -> usize {
     match level {
         Level::Clear | Level::Authenticated => PLAIN_AT_ONCE,
@@ -22,23 +22,24 @@ pub(crate) const fn at_once(level: Level) -> usize {
 
 const PLAIN_AT_ONCE: usize = 4 << 20;
 const _: () = assert!(PLAIN_AT_ONCE <= PLAIN_BLOCK);
-/// Memory for sealed bytes that is kept for the next ones.
+/// Limit on the memory kept for sealed bytes after they are written.
 const MOST_KEPT: usize = 4 << 20;
-/// A piece at least this long is a block of its own, or several: the receiver reads it straight to where it stays.
+/// A piece of at least this length gets blocks of its own, so that the receiver can read it straight to its final
+/// memory.
 pub(crate) const ALONE: usize = 32 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// On links whose ends shook hands.
+    /// The keys, if the ends did a handshake.
     context: Option<Context>,
-    /// To be written from where it lies, before what is sealed.
+    /// Written from where they lie, before the sealed bytes.
     plain: Outbox,
     /// Private blocks; those from `written` on are still to be written.
     sealed: Vec<u8>,
     written: usize,
-    /// The socket was full: the reader's thread goes on when it has room.
+    /// The socket was full. The reader's thread continues when there is room.
     pub blocked: bool,
-    /// The reader's thread is not to be woken by bytes that arrive: another thread reads.
+    /// Arriving bytes must not wake the reader's thread, because another thread reads.
     pub deaf: bool,
 }
 
@@ -51,12 +52,12 @@ impl Writer {
         self.rest() > 0
     }
 
-    /// Bytes that are still to be written.
+    /// The number of bytes still to be written.
     pub fn rest(&self) -> usize {
         self.plain.bytes() + self.sealed.len() - self.written
     }
 
-    /// Takes the next bytes to write, all of one level; nothing may be left of those before.
+    /// Takes the next bytes to write, all of one level. The previous ones must be written.
     pub fn fill(&mut self, level: Level, bytes: Outbox, counters: &Counters) {
         debug_assert!(!self.has_rest());
         self.written = 0;
@@ -65,10 +66,10 @@ impl Writer {
         self.protect(level, bytes, counters);
     }
 
-    /// Refers no longer to the sender's memory, neither for what is still to be written nor for what waits behind it.
+    /// Copies everything that still refers to the sender's memory, here and in the outbox.
     pub fn own(&mut self, outbox: &mut Outbox, counters: &Counters) {
         self.plain.own();
-        // Sealing copies too, so what can be sealed now is; more than is kept for it would be fresh memory.
+        // Sealing copies too, so as much as possible is sealed now. More than `MOST_KEPT` would need fresh memory.
         self.sealed.drain(..self.written);
         self.written = 0;
         while outbox.level() == Some(Level::Private) && self.sealed.len() < MOST_KEPT {
@@ -98,7 +99,7 @@ impl Writer {
         spent.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// One write; false when the socket is full.
+    /// Writes once. `false`: the socket is full.
     pub fn write_some(&mut self, socket: &Socket, is_more: bool, counters: &Counters) -> Result<bool, LinkError> {
         let outcome = match (self.plain.bytes(), self.plain.only()) {
             (0, _) => socket.send(&self.sealed[self.written..], is_more),
@@ -112,7 +113,7 @@ impl Writer {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
-            // The system lets no more files be on their way (RLIMIT_NOFILE counts them too).
+            // The system allows no more files in flight (RLIMIT_NOFILE limits them too).
             Err(error) if self.plain.file().is_some() && !is_end(&error) => {
                 self.plain.inline_first();
                 return Ok(true);
@@ -132,12 +133,12 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected)
 }
 
-/// The blocks that bytes make: a long piece begins one.
+/// Cuts bytes into blocks. A long piece starts a new block.
 fn blocks(mut bytes: Outbox) -> impl Iterator<Item = Outbox> {
     std::iter::from_fn(move || (bytes.bytes() > 0).then(|| bytes.take_before(BLOCK, ALONE)))
 }
 
-/// Appends a safe block, which refers to the bytes where they lie.
+/// Appends a safe block, which refers to the bytes in place.
 fn tag(block: Outbox, context: &mut Context, out: &mut Outbox) {
     let head = head(Level::Safe, block.bytes());
     let tag = context.tag(head, block.pieces().map(|piece| &piece[..]));
