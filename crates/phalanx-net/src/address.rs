@@ -1,13 +1,13 @@
-//! Where a machine is: `host:port`.
+//! The address of a machine: `host:port`.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The port that is meant when none is named.
+/// The port used if none is given.
 pub const DEFAULT_PORT: u16 = 7400;
 
-/// A machine's executor, as users write it.
+/// The address of a machine's executor, as users write it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
     pub host: String,

@@ -10,14 +10,15 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-/// Memory taken on the peer's word alone; beyond it, only as much again as has arrived.
+/// Memory allocated because of the length that the peer announces. Beyond it, the memory at most doubles what has
+/// arrived.
 const FIRST: usize = 64 << 20;
 
-/// Memory of large bodies is kept for the next ones: fresh pages cost as much as the copy into them.
+/// Sizes of bodies whose memory is pooled. Fresh pages cost as much as the copy into them.
 const POOLED: std::ops::RangeInclusive<usize> = 128 << 10..=8 << 20;
 const MOST_POOLED: usize = 16 << 20;
 
-/// Longer bodies have memory of their own from the system.
+/// Longer bodies get their own mapping from the system.
 const fn is_mapped(capacity: usize) -> bool {
     capacity > *POOLED.end()
 }
@@ -29,14 +30,14 @@ struct Pool {
     /// Addresses and capacities.
     free: Vec<(usize, usize)>,
     bytes: usize,
-    /// The fewest of them that were free since the pool was trimmed last: nobody needed those.
+    /// The smallest number of free bytes since the last trim. That much memory was not needed.
     idle: usize,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0, idle: 0 });
 
 impl Pool {
-    /// Memory of at least `capacity` bytes, and not more than twice that.
+    /// Takes memory of at least `capacity` bytes, and at most twice that.
     fn take(&mut self, capacity: usize) -> Option<(usize, usize)> {
         let fits = |entry: &(usize, usize)| (capacity..=capacity.saturating_mul(2)).contains(&entry.1);
         let index = self.free.iter().rposition(fits)?;
@@ -46,7 +47,7 @@ impl Pool {
         Some(entry)
     }
 
-    /// Keeps the memory if there is room for it; false if not.
+    /// Keeps the memory if the pool has room. Returns whether it does.
     fn put(&mut self, address: usize, capacity: usize) -> bool {
         let keeps = POOLED.contains(&capacity) && self.bytes + capacity <= MOST_POOLED;
         if keeps {
@@ -57,7 +58,7 @@ impl Pool {
     }
 }
 
-/// Gives memory back that no body has needed since the last call. To be called about once in a second.
+/// Frees pooled memory that no body has needed since the last call. Should be called about once a second.
 pub fn trim() {
     let mut pool = pool();
     let idle = pool.idle.min(pool.free.len());
@@ -79,8 +80,8 @@ fn pool() -> std::sync::MutexGuard<'static, Pool> {
     lock(&POOL)
 }
 
-/// Bytes that are filled from the front, aligned so that an array can be used where it lies. Filled by
-/// reading a socket straight into it: no copy, no zeroing.
+/// A buffer filled from the front, aligned so that an array can be used in place. A socket is read straight into it,
+/// without copying or zeroing.
 #[derive(Debug)]
 pub struct Body {
     memory: NonNull<u8>,
@@ -114,7 +115,7 @@ impl Body {
         self.expected - self.filled
     }
 
-    /// Where the next bytes go; empty only when nothing is missing.
+    /// The memory for the next bytes. Empty only if no bytes are missing.
     pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         if self.filled == self.capacity && self.missing() > 0 {
             self.grow(self.expected.min(self.capacity.saturating_mul(2)));
@@ -124,7 +125,7 @@ impl Body {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.filled).cast(), room) }
     }
 
-    /// The same, at least `least` bytes of it; `None` when fewer are missing.
+    /// Like [`Body::spare`], but at least `least` bytes. `None`: fewer are missing.
     pub fn room(&mut self, least: usize) -> Option<&mut [MaybeUninit<u8>]> {
         if self.missing() < least {
             return None;
@@ -135,16 +136,16 @@ impl Body {
         Some(self.spare())
     }
 
-    /// Says that the first `count` bytes of what [`Body::spare`] gave are written.
+    /// Declares the first `count` bytes of [`Body::spare`] as written.
     ///
     /// # Safety
-    /// They must be.
+    /// They must be initialized.
     pub unsafe fn advance(&mut self, count: usize) {
         assert!(count <= self.capacity.min(self.expected) - self.filled);
         self.filled += count;
     }
 
-    /// Copies from `bytes` what is still missing; the count taken.
+    /// Copies missing bytes from `bytes`. Returns how many were taken.
     pub fn take_from(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && self.missing() > 0 {
@@ -184,7 +185,7 @@ impl Body {
     }
 }
 
-/// A copy, in memory that is kept for the next ones where it is large.
+/// A copy. If it is large, its memory comes from the pool.
 pub fn copy_of(bytes: &[u8]) -> Bytes {
     let mut body = Body::new(bytes.len());
     body.take_from(bytes);

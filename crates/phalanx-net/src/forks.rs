@@ -1,4 +1,4 @@
-//! How often this process was forked off another: what a fork may not use is told apart without a system call.
+//! Detects forks of this process without a system call, because a fork must not use some of its parent's resources.
 
 #[cfg(unix)]
 use std::sync::Once;
@@ -7,21 +7,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(unix)]
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Counts when a fork begins, and when it is done: memory that is lent out between the two may be the fork's as well.
+/// Counts the beginning and the end of each fork. Memory that is lent out in between may be shared with the fork.
 #[cfg(unix)]
 static BEGUN_AND_DONE: AtomicU64 = AtomicU64::new(0);
 #[cfg(unix)]
 static COUNTED: Once = Once::new();
 
-/// The number of this process: a child of `fork` has another one than its parent. Not the system's number, since asking for
-/// that is a system call.
+/// A number for this process, which differs between a parent and its forked child. It is not the system's process id,
+/// because getting that takes a system call.
 #[cfg(unix)]
 pub fn process() -> u32 {
     count();
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Another number for every fork that this process makes: what was there before has a copy since.
+/// A counter that changes with every fork that this process makes. Memory that was lent out before the change has a
+/// copy in the fork.
 #[cfg(unix)]
 pub fn so_far() -> u64 {
     count();
@@ -48,19 +49,19 @@ unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The same where there are no forks.
+/// The same on systems without forks.
 #[cfg(not(unix))]
 pub fn process() -> u32 {
     0
 }
 
-/// The same where there are no forks.
+/// The same on systems without forks.
 #[cfg(not(unix))]
 pub fn so_far() -> u64 {
     0
 }
 
-/// Held by tests that fork, and by those to which another test's fork would make a difference.
+/// A lock for tests that fork, and for tests that another test's fork would disturb.
 #[cfg(test)]
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,4 +1,4 @@
-//! Frames from a stream of bytes, and onto it.
+//! Converts between frames and a stream of bytes.
 
 use crate::body::{Body, copy_of};
 use crate::memory::{File, Filled, Table};
@@ -16,29 +16,29 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Asked for each frame with a body before the first byte of that is taken: the header, and the body's length. It may wait.
-/// If it says no, the frame is thrown away as it comes.
+/// Called for each frame with a body before its first byte is accepted, with the header and the body's length. It may
+/// wait. If it returns false, the frame is discarded as it arrives.
 pub type Gate = Box<dyn FnMut(&[u8], u64) -> bool + Send>;
 
-/// Puts frames together from bytes that come in any portions.
+/// Reassembles frames from bytes that arrive in any portions.
 #[derive(Debug)]
 pub struct Assembler {
-    /// Longest body that is taken.
+    /// Limit on the length of bodies.
     most_body: u64,
-    /// Prefix and header, as far as they came.
+    /// The bytes of the prefix and header that have arrived.
     start: Vec<u8>,
     prefix: Option<Prefix>,
     body: Option<Body>,
     gate: Guarded,
-    /// Bytes of a body to be thrown away.
+    /// Bytes of a body still to be discarded.
     skip: u64,
-    /// Where bodies may lie in memory that the peer shares.
+    /// The shared segments, if bodies may be in shared memory.
     memory: Option<Table>,
-    /// What was passed on with bytes whose frame has not been understood yet.
+    /// Files passed with bytes whose frame is not parsed yet.
     files: VecDeque<File>,
-    /// A body that is whole.
+    /// A complete body.
     whole: Option<Bytes>,
-    /// Bytes of all such bodies so far.
+    /// The total bytes of bodies in shared memory so far.
     shared: u64,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Guarded {
 }
 
 impl Assembler {
-    /// Takes bodies of up to `most_body` bytes.
+    /// An assembler that accepts bodies of up to `most_body` bytes.
     pub fn new(most_body: u64) -> Assembler {
         Assembler {
             most_body,
@@ -68,12 +68,13 @@ impl Assembler {
         }
     }
 
-    /// Takes bodies that lie in shared memory too.
+    /// Also accepts bodies in shared memory.
     pub(crate) fn share(&mut self, memory: Table) {
         self.memory = Some(memory);
     }
 
-    /// Takes bytes as [`Assembler::feed`] does, and a file that came with them: that of the last frame which begins there.
+    /// Like [`Assembler::feed`], with a file that came with the bytes. It belongs to the last frame that begins in
+    /// them.
     pub(crate) fn feed_with(
         &mut self,
         bytes: &[u8],
@@ -82,7 +83,8 @@ impl Assembler {
     ) -> Result<(), WireError> {
         self.files.extend(file);
         self.feed(bytes, on_frame)?;
-        // One may belong to the frame that has begun, and then comes the next one with the rest of that at the earliest.
+        // One file may belong to the frame that has begun. The next file then comes with the rest of that frame at the
+        // earliest.
         let begun = match self.prefix {
             Some(prefix) => prefix.place.is_some_and(|place| place.fresh),
             None => !self.start.is_empty(),
@@ -94,27 +96,27 @@ impl Assembler {
         }
     }
 
-    /// Bytes of bodies that lay in shared memory, so far.
+    /// The total bytes of bodies in shared memory so far.
     pub fn shared(&self) -> u64 {
         self.shared
     }
 
-    /// From the next frame on, takes bodies of up to `most` bytes.
+    /// Sets the limit on bodies from the next frame on.
     pub fn set_most_body(&mut self, most: u64) {
         self.most_body = most;
     }
 
-    /// From the next frame on, asks before it takes a body.
+    /// Sets the gate, which is asked from the next frame on.
     pub fn set_gate(&mut self, gate: Gate) {
         self.gate = Guarded(Some(gate));
     }
 
-    /// Whether a frame has begun of which not all has come.
+    /// Whether a frame has arrived in part.
     pub fn is_within(&self) -> bool {
         !self.start.is_empty()
     }
 
-    /// Takes all of `bytes`; frames that become whole go to `on_frame`.
+    /// Takes all of `bytes`. Complete frames go to `on_frame`.
     pub fn feed(&mut self, mut bytes: &[u8], on_frame: &mut impl FnMut(Frame)) -> Result<(), WireError> {
         while !bytes.is_empty() {
             if let Some(body) = &mut self.body {
@@ -134,12 +136,12 @@ impl Assembler {
         Ok(())
     }
 
-    /// The body that is being filled, for reading straight into it. Call [`Assembler::finish`] after.
+    /// The body being filled, for reading straight into it. [`Assembler::finish`] must be called afterwards.
     pub fn body(&mut self) -> Option<&mut Body> {
         self.body.as_mut()
     }
 
-    /// Hands out the frame if its last byte has come.
+    /// Hands out the frame if it is complete.
     pub fn finish(&mut self, on_frame: &mut impl FnMut(Frame)) {
         if self.body.as_ref().is_some_and(|body| body.missing() == 0) {
             self.whole = self.body.take().map(Body::into_bytes);
@@ -151,7 +153,7 @@ impl Assembler {
         }
     }
 
-    /// What is left behind a body that is not wanted, or what came of it.
+    /// Discards the bytes of an unwanted body. Returns the bytes behind them.
     fn throw_away<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let count = bytes.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
         self.skip -= count as u64;
@@ -189,14 +191,14 @@ impl Assembler {
     }
 }
 
-/// Frames on their way out: encoded pieces in order, each with its level. Bodies are referred to, not copied.
+/// Outgoing frames: encoded pieces in order, each with its level. Bodies are referred to, not copied.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pieces: VecDeque<Piece>,
     bytes: usize,
-    /// Bytes of all frames so far.
+    /// The total bytes of all frames so far.
     queued: u64,
-    /// Frames whose body has no place yet.
+    /// The number of frames whose body has no place in shared memory yet.
     homeless: usize,
 }
 
@@ -207,19 +209,19 @@ struct Piece {
     long: Long,
 }
 
-/// What belongs to a frame's beginning where its body may lie in shared memory.
+/// The state of a frame whose body may go through shared memory.
 #[derive(Debug, Default)]
 enum Long {
     #[default]
     No,
     /// The body waits for a place.
     Waiting(Vec<Bytes>),
-    /// It has one. A file that is to be passed on goes with the piece's first byte.
+    /// The body has a place. A file to be passed goes with the first byte of the piece.
     Filled(Box<Filled>),
 }
 
 impl Piece {
-    /// Bytes that are sent, also those in shared memory.
+    /// Bytes of the piece, including those in shared memory.
     fn weight(&self) -> usize {
         self.bytes.len()
             + match &self.long {
@@ -230,13 +232,13 @@ impl Piece {
     }
 }
 
-/// A body up to this many bytes is copied behind its header: one piece costs the system less than two.
+/// Bodies of up to this many bytes are copied behind their header, because one piece costs the system less than two.
 const SMALL: usize = 512;
-/// Pieces given to one system call.
+/// Limit on the pieces given to one system call.
 const MOST_SLICES: usize = 64;
 
 impl Outbox {
-    /// A frame: the encoded message and its body.
+    /// Adds a frame: the encoded message and its body.
     pub fn push(&mut self, level: Level, mut start: Vec<u8>, body: Vec<Bytes>) {
         let length = body.iter().map(Bytes::len).sum::<usize>();
         self.queued += (start.len() + length) as u64;
@@ -247,13 +249,13 @@ impl Outbox {
         std::iter::once(Bytes::from(start)).chain(body).for_each(|piece| self.push_piece(level, piece));
     }
 
-    /// A frame whose body is to lie in shared memory: [`Outbox::next_waiting`] asks for its place.
+    /// Adds a frame whose body is to go through shared memory. [`Outbox::next_waiting`] then asks for a place.
     pub(crate) fn push_waiting(&mut self, level: Level, start: Vec<u8>, body: Vec<Bytes>) {
         self.homeless += 1;
         self.push_long(Piece { level, bytes: start.into(), long: Long::Waiting(body) });
     }
 
-    /// A frame without a body that depends on no other: it goes ahead of those whose bodies wait for a place.
+    /// Adds an independent frame without a body. It overtakes frames whose bodies wait for a place.
     pub(crate) fn push_ahead(&mut self, level: Level, start: Vec<u8>) {
         let is_waiting = |piece: &Piece| matches!(piece.long, Long::Waiting(_));
         let first = if self.has_waiting() { self.pieces.iter().position(is_waiting) } else { None };
@@ -267,7 +269,7 @@ impl Outbox {
         }
     }
 
-    /// A frame whose body lies in shared memory.
+    /// Adds a frame whose body is in shared memory.
     pub(crate) fn push_filled(&mut self, level: Level, mut start: Vec<u8>, body: Filled) {
         set_place(&mut start, Some(body.place));
         self.push_long(Piece { level, bytes: start.into(), long: Long::Filled(Box::new(body)) });
@@ -292,7 +294,7 @@ impl Outbox {
         })
     }
 
-    /// Gives it a place; none: it goes through the socket.
+    /// Gives the first waiting body a place. `None`: it goes through the socket.
     pub(crate) fn place(&mut self, filled: Option<Filled>) {
         let is_waiting = |piece: &Piece| matches!(piece.long, Long::Waiting(_));
         let Some(at) = self.pieces.iter().position(is_waiting) else { return };
@@ -315,7 +317,7 @@ impl Outbox {
         }
     }
 
-    /// One more piece.
+    /// Adds a piece.
     pub fn push_piece(&mut self, level: Level, piece: Bytes) {
         if !piece.is_empty() {
             self.bytes += piece.len();
@@ -323,12 +325,12 @@ impl Outbox {
         }
     }
 
-    /// Bytes that wait.
+    /// The bytes that wait.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of all frames that were ever pushed.
+    /// The total bytes of all frames ever pushed.
     pub fn queued(&self) -> u64 {
         self.queued
     }
@@ -339,13 +341,13 @@ impl Outbox {
         first.map(|piece| piece.level)
     }
 
-    /// Takes the first pieces off, up to `most` bytes, all of one level.
+    /// Removes and returns the first pieces, up to `most` bytes, all of one level.
     pub fn take(&mut self, most: usize) -> Outbox {
         self.take_before(most, usize::MAX)
     }
 
-    /// The same, but ends before a piece of at least `long` bytes, unless that is the first. One that passes a file on comes
-    /// alone.
+    /// Like [`Outbox::take`], but stops before a piece of at least `long` bytes, unless it is the first. A piece that
+    /// passes a file is returned alone.
     pub fn take_before(&mut self, most: usize, long: usize) -> Outbox {
         let (mut taken, first) = (Outbox::default(), self.level());
         let goes_with = |taken: &Outbox, piece: &Piece| {
@@ -399,22 +401,22 @@ impl Outbox {
         self.pieces.iter().map(|piece| &piece.bytes)
     }
 
-    /// The only piece, where there is one.
+    /// The only piece, if there is exactly one.
     pub fn only(&self) -> Option<&Bytes> {
         if self.pieces.len() == 1 { self.pieces().next() } else { None }
     }
 
-    /// The first pieces, for writing them.
+    /// The first pieces, as slices to write.
     pub fn slices(&self) -> Vec<IoSlice<'_>> {
         self.pieces().take(MOST_SLICES).map(|piece| IoSlice::new(piece)).collect()
     }
 
-    /// Bytes of the bodies in shared memory that go with the pieces.
+    /// Bytes of the bodies in shared memory that belong to the pieces.
     pub(crate) fn shared(&self) -> usize {
         self.pieces.iter().map(Piece::weight).sum::<usize>() - self.bytes
     }
 
-    /// The file that is to be passed on with the first byte.
+    /// The file to pass with the first byte.
     pub(crate) fn file(&self) -> Option<&File> {
         match &self.pieces.front()?.long {
             Long::Filled(filled) => filled.file.as_ref(),
@@ -422,7 +424,7 @@ impl Outbox {
         }
     }
 
-    /// Its file cannot be passed on: the first frame's body goes behind its beginning.
+    /// Called when a file cannot be passed: the first frame's body follows in the socket instead.
     pub(crate) fn inline_first(&mut self) {
         let Some(piece) = self.pieces.front_mut() else { return };
         let Long::Filled(filled) = std::mem::take(&mut piece.long) else { return };
@@ -434,7 +436,7 @@ impl Outbox {
         self.pieces.insert(1, Piece { level, bytes, long: Long::No });
     }
 
-    /// The first `count` bytes are written.
+    /// Removes the first `count` bytes, which are written.
     pub fn advance(&mut self, mut count: usize) {
         self.bytes -= count;
         while count > 0 {

@@ -1,8 +1,8 @@
 //! Links: the only sockets of phalanx, and the identities that open them.
 //!
-//! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] shakes hands and [`seal`]
-//! protects what follows, [`stream`] carries a transfer's blocks, [`identity`] says who is at the other end, [`socket`] hides what the operating system
-//! calls a connection.
+//! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] does the handshake, and
+//! [`seal`] protects what follows. [`stream`] carries a transfer's blocks, [`identity`] identifies the peer, and
+//! [`socket`] wraps the connections of the operating system.
 
 pub mod address;
 pub mod body;

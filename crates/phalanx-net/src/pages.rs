@@ -1,12 +1,13 @@
-//! Memory of this process alone, of many megabytes at a time.
+//! Private memory of many megabytes at a time.
 //!
-//! The C library maps 32 MB and more anew for each use, and then every page of 4 KB is a fault: 60 ms for 100 MB on a virtual
-//! machine, where the copy itself takes 10. Asked for in pages of 2 MB it is a tenth of that.
+//! The C library maps blocks of 32 MB and more anew for each use, and each page of 4 KB then costs a page fault. That
+//! is 60 ms for 100 MB on a virtual machine, where the copy itself takes 10 ms. With pages of 2 MB it is a tenth of
+//! that.
 
 #[cfg(target_os = "linux")]
 use std::ptr::null_mut;
 
-/// New memory; null where there is none.
+/// Allocates memory. Null if there is none.
 #[cfg(target_os = "linux")]
 pub(crate) fn obtain(length: usize) -> *mut u8 {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
@@ -20,10 +21,10 @@ pub(crate) fn obtain(length: usize) -> *mut u8 {
     base.cast()
 }
 
-/// The same memory, longer and perhaps elsewhere; null where there is none.
+/// Grows the memory, perhaps at another address. Null if there is none.
 ///
 /// # Safety
-/// `base` is from [`obtain`], of `old` bytes, and is not used any more unless this gives null.
+/// `base` is from [`obtain`], has `old` bytes, and is not used afterwards, unless this returns null.
 #[cfg(target_os = "linux")]
 pub(crate) unsafe fn enlarge(base: *mut u8, old: usize, new: usize) -> *mut u8 {
     use rustix::mm::{MremapFlags, mremap};
@@ -31,10 +32,10 @@ pub(crate) unsafe fn enlarge(base: *mut u8, old: usize, new: usize) -> *mut u8 {
     unsafe { mremap(base.cast(), old, new, MremapFlags::MAYMOVE) }.map_or(null_mut(), <*mut _>::cast)
 }
 
-/// Gives it back.
+/// Frees the memory.
 ///
 /// # Safety
-/// `base` is from [`obtain`], of `length` bytes, and is not used any more.
+/// `base` is from [`obtain`], has `length` bytes, and is not used afterwards.
 #[cfg(target_os = "linux")]
 pub(crate) unsafe fn release(base: *mut u8, length: usize) {
     // SAFETY: as the caller promises.
@@ -49,27 +50,27 @@ fn layout(length: usize) -> Layout {
     Layout::from_size_align(length, phalanx_core::wire::ALIGNMENT).expect("bounded by MAX_BODY")
 }
 
-/// New memory; null where there is none.
+/// Allocates memory. Null if there is none.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn obtain(length: usize) -> *mut u8 {
     // SAFETY: the length is not zero: it is that of many megabytes.
     unsafe { alloc(layout(length)) }
 }
 
-/// The same memory, longer and perhaps elsewhere; null where there is none.
+/// Grows the memory, perhaps at another address. Null if there is none.
 ///
 /// # Safety
-/// `base` is from [`obtain`], of `old` bytes, and is not used any more unless this gives null.
+/// `base` is from [`obtain`], has `old` bytes, and is not used afterwards, unless this returns null.
 #[cfg(not(target_os = "linux"))]
 pub(crate) unsafe fn enlarge(base: *mut u8, old: usize, new: usize) -> *mut u8 {
     // SAFETY: as the caller promises.
     unsafe { realloc(base, layout(old), new) }
 }
 
-/// Gives it back.
+/// Frees the memory.
 ///
 /// # Safety
-/// `base` is from [`obtain`], of `length` bytes, and is not used any more.
+/// `base` is from [`obtain`], has `length` bytes, and is not used afterwards.
 #[cfg(not(target_os = "linux"))]
 pub(crate) unsafe fn release(base: *mut u8, length: usize) {
     // SAFETY: as the caller promises.

@@ -1,7 +1,8 @@
-//! The first bytes of a connection to an executor or a server of spaces, in the clear: what the connection is for.
+//! The first bytes of a connection to an executor or a server of spaces, sent in the clear. They say what the
+//! connection is for.
 //!
-//! They decide only which process does the handshake that follows; nothing is trusted because of them. A stream's are bound
-//! into the keys of its handshake, so that nobody on the way gives it to another transfer.
+//! They only decide which process does the handshake that follows; they are not trusted. A stream's preamble is bound
+//! into the keys of its handshake, so that an attacker cannot redirect it to another transfer.
 
 use std::io::{self, Read, Write};
 
@@ -16,27 +17,27 @@ const STREAM: u8 = 6;
 const EXECUTOR: u8 = 7;
 const FILES: u8 = 8;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preamble {
     /// A manager's control link, answered by the executor itself.
     Control,
     /// The data link of the interpreter that was started under this token.
     Data { token: [u8; 16] },
-    /// A client of tuple spaces. `shakes`: both ends prove who they are and agree on levels; otherwise the operating
-    /// system has said that the client runs as the server's user.
+    /// A client of tuple spaces. With `shakes`, both ends prove their identity and agree on levels. Otherwise the
+    /// operating system has confirmed that the client runs as the server's user.
     Space { shakes: bool },
-    /// Another member of those that keep a replicated space.
+    /// Another member of a replicated space.
     Replica,
-    /// The launcher of a message passing program that wants ranks here.
+    /// The launcher of a message passing program that wants to start ranks here.
     Ranks,
     /// The control link of a transfer.
     Transfer,
     /// The control link of a transfer from another executor, which has a ticket for it.
     Executor,
-    /// The stream of this number, of the transfer that was begun under the token.
+    /// A stream, by its number, of the transfer that was begun under the token.
     Stream { token: [u8; 12], number: u32 },
-    /// A user's questions about files.
+    /// A user's requests about files.
     Files,
 }
 
@@ -65,7 +66,7 @@ impl Preamble {
         [&MAGIC[..], &[kind], &token].concat()
     }
 
-    /// Reads the 23 bytes; anything else than a preamble of this version is an error.
+    /// Reads the 23 bytes. Anything other than a preamble of this version is an error.
     pub fn read(from: &mut impl Read) -> io::Result<Preamble> {
         let mut bytes = [0; MAGIC.len() + 17];
         from.read_exact(&mut bytes)?;

@@ -1,24 +1,24 @@
-//! Where processes of one user find each other on one machine: unix sockets in a folder that only this user can enter.
+//! How processes of one user find each other on one machine: unix sockets in a folder that only this user can enter.
 //!
-//! A server that listens at an address listens at a path of that name too. The name holds the network namespace: two
-//! containers that share the folder may both have somebody at `127.0.0.1:7400`.
+//! A server that listens at an address also listens at a path named after it. The name includes the network namespace,
+//! because two containers that share the folder may both have a server at `127.0.0.1:7400`.
 
 use crate::socket::Listener;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-/// A path at which a server listens; dropping it removes the path.
+/// The path of a listening server. Dropping it removes the path.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
-    /// The folder is ours too, and goes when it is empty.
+    /// Whether the folder is ours too. It is removed when empty.
     in_folder: bool,
-    /// What lay there when it was ours: another server may have taken the path since.
+    /// The file at the path when it was ours. Another server may have taken the path since.
     file: Option<FileNumber>,
 }
 
-/// Which file lies at a path, whatever it is called.
+/// Identifies the file at a path, independently of its name.
 type FileNumber = (u64, u64);
 
 impl Place {
@@ -34,7 +34,7 @@ impl Place {
         Ok((listener, Place { path, in_folder: true, file }))
     }
 
-    /// Listens at a path that the user named. What a dead server left there is replaced, nothing else is.
+    /// Listens at a path that the user named. Replaces the socket of a dead server, and nothing else.
     pub fn at(path: &Path) -> io::Result<(Listener, Place)> {
         if system::is_stale(path) {
             std::fs::remove_file(path)?;
@@ -60,7 +60,7 @@ impl Drop for Place {
     }
 }
 
-/// Where a server of this machine that is reached at `address` may listen, best first; nothing where `address` is not of
+/// The paths at which a server of this machine with this `address` may listen, best first. Empty if `address` is not of
 /// this machine.
 pub fn paths_to(address: &SocketAddr) -> Vec<PathBuf> {
     if UdpSocket::bind((address.ip(), 0)).is_err() {
@@ -75,7 +75,7 @@ fn name(address: SocketAddr) -> String {
     format!("{address}@{}", system::namespace())
 }
 
-/// Removes what servers that were killed have left.
+/// Removes the sockets of servers that were killed.
 fn remove_stale(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let stale = entries.map(|entry| entry.path()).filter(|path| system::is_stale(path));
@@ -94,7 +94,7 @@ mod system {
     use std::path::{Path, PathBuf};
     use std::sync::Mutex;
 
-    /// How often a folder that somebody removes meanwhile is made again.
+    /// How often the folder is made again if another process removes it meanwhile.
     const TRIES: usize = 20;
 
     pub fn folder() -> PathBuf {
@@ -104,7 +104,7 @@ mod system {
         }
     }
 
-    /// Makes the folder and does the work while no other process does the same there.
+    /// Makes the folder and does the work, while no other process does the same there.
     pub fn in_private_folder<T>(folder: &Path, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
@@ -118,7 +118,7 @@ mod system {
                 work()
             });
             match outcome {
-                // Removed by who was the last to use it, before the lock was ours.
+                // Its last user removed the folder before we had the lock.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
                 outcome => return outcome,
             }
@@ -135,15 +135,15 @@ mod system {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 
-    /// Whether a socket lies there that nobody listens at.
+    /// Whether a socket without a listener is at the path.
     pub fn is_stale(path: &Path) -> bool {
         let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
         is_socket && Socket::is_dead(path)
     }
 
-    /// Only this user can connect from the first moment on.
+    /// Binds so that, from the first moment on, only this user can connect.
     pub fn bind_private(path: &Path) -> io::Result<Listener> {
-        static MASK: Mutex<()> = Mutex::new(()); // the mask is the whole process's
+        static MASK: Mutex<()> = Mutex::new(()); // the mask belongs to the whole process
         let _alone = lock(&MASK);
         let before = umask(Mode::RWXG | Mode::RWXO);
         let bound = Listener::bind_path(path);
@@ -151,12 +151,12 @@ mod system {
         bound
     }
 
-    /// The device and the number there of the file at a path.
+    /// The device and inode number of the file at a path.
     pub fn number_of(path: &Path) -> Option<(u64, u64)> {
         fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
     }
 
-    /// A number for the network namespace of this process; 0 where there are none.
+    /// A number for the network namespace of this process. 0 on systems without namespaces.
     pub fn namespace() -> u64 {
         fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino())
     }

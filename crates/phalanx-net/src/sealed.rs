@@ -1,9 +1,8 @@
-//! Values that only the holders of a key can read, and that a space can compare all the same (DepSpace; paper 002,
-//! section 2).
+//! Values that only the holders of a key can read, but that a space can still compare (DepSpace; paper 002, section 2).
 //!
-//! AES-256-GCM-SIV (RFC 8452). Its tag is a fingerprint of the value that nobody can make or check without the key. With
-//! the same nonce, equal values give equal bytes, and that is all that others learn of them; a space compares them as it
-//! compares any bytes. A value that nobody is to look for has a random nonce, and tells not even that.
+//! The cipher is AES-256-GCM-SIV (RFC 8452). Its tag is a fingerprint of the value that cannot be made or checked
+//! without the key. With the same nonce, equal values give equal bytes, which is all that others learn. A space
+//! compares them like any bytes. A value that is never matched gets a random nonce and does not even reveal that.
 
 use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
@@ -17,29 +16,29 @@ pub const FINGERPRINT: usize = 16;
 const NONCE: usize = 12;
 const PURPOSE: &[u8] = b"phalanx sealed value";
 
-/// A value that was sealed.
+/// A sealed value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
     pub fingerprint: [u8; FINGERPRINT],
-    /// The nonce, then what is encrypted.
+    /// The nonce, followed by the encrypted value.
     pub ciphertext: Vec<u8>,
 }
 
-/// What seals values and opens them.
+/// A key that seals and opens values.
 pub struct SealingKey(Aes256GcmSiv);
 
 impl SealingKey {
-    /// The key with this secret.
+    /// The key made from this secret.
     pub fn new(secret: &[u8; KEY]) -> SealingKey {
         SealingKey(Aes256GcmSiv::new(secret.into()))
     }
 
-    /// A new secret. Panics where the system has no random numbers.
+    /// A new random secret. Panics if the system has no random numbers.
     pub fn random() -> [u8; KEY] {
         random()
     }
 
-    /// Seals a value; one that is `matched` is the same whenever it is sealed. `None`: it is longer than 64 GiB.
+    /// Seals a value. If it is `matched`, the result is the same every time. `None`: the value is longer than 64 GiB.
     pub fn seal(&self, value: &[u8], matched: bool) -> Option<Sealed> {
         let nonce: [u8; NONCE] = if matched { [0; NONCE] } else { random() };
         let sealed = self.0.encrypt(&Nonce::from(nonce), Payload { msg: value, aad: PURPOSE }).ok()?;
@@ -47,7 +46,7 @@ impl SealingKey {
         Some(Sealed { fingerprint: *fingerprint, ciphertext: [&nonce, encrypted].concat() })
     }
 
-    /// The value; `None`: it was sealed with another key, or altered.
+    /// Opens a value. `None`: it was sealed with another key, or altered.
     pub fn open(&self, sealed: &Sealed) -> Option<Vec<u8>> {
         let (nonce, encrypted) = sealed.ciphertext.split_first_chunk::<NONCE>()?;
         let message = [encrypted, &sealed.fingerprint].concat();

@@ -1,4 +1,4 @@
-//! Locks whose holder may have panicked: what they guard is never left half-changed by a panic.
+//! Locks that ignore poisoning, because a panic never leaves the guarded data half-changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 

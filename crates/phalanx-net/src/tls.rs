@@ -1,6 +1,6 @@
-//! The handshake of a link: mutual TLS 1.3 by rustls, and the keys that come out of it.
+//! The handshake of a link: mutual TLS 1.3 by rustls, and the keys that result from it.
 //!
-//! TLS carries the handshake and one word after it, the server's greeting; what follows is protected by
+//! TLS carries the handshake and one message after it, the server's greeting. What follows is protected by
 //! [`crate::seal`] with secrets from the handshake's exporter (RFC 8446, section 7.5).
 
 use crate::seal::{Context, SECRET};
@@ -15,28 +15,29 @@ use std::io::{self, Read, Write};
 pub const RECORD_HEAD: usize = 5;
 /// Longest record on the wire, in bytes (RFC 8446, section 5.2).
 const RECORD: usize = RECORD_HEAD + 16 * 1024 + 256;
-/// What a handshake may send before it must be complete, in bytes; rustls itself stops one message at 64 KiB.
+/// Limit in bytes on what a peer may send before the handshake is complete. rustls itself limits one message to 64 KiB.
 const HANDSHAKE_LIMIT: usize = 256 * 1024;
 const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
 const GREETING: &[u8] = b"welcome";
-/// Bytes of the word in which a server says which levels it takes, and of that in which the client chooses.
+/// Length in bytes of the server's message with the levels that it accepts, and of the client's message with its
+/// choice.
 const WORD: usize = 3;
 
-/// A connection after its handshake: what a link over it needs.
+/// The result of a handshake, as a link over the connection needs it.
 #[derive(Debug)]
 pub struct Shaken {
     pub levels: Levels,
     pub(crate) seal: Context,
     pub(crate) open: Context,
-    /// The client's: what it has yet to hear from the server.
+    /// At the client: the greeting that the server has still to send.
     pub(crate) greeting: Option<Greeting>,
     peer: CertificateDer<'static>,
     resumed: bool,
 }
 
 impl Shaken {
-    /// What a link of these levels needs of a connection after its handshake, without a greeting.
-    /// `said`: what both ends said in the clear before.
+    /// Derives the keys for a link of these levels after a handshake, without a greeting. `said`: the bytes that both
+    /// ends sent in the clear before.
     fn of(connection: &mut Connection, levels: Levels, said: &[u8]) -> io::Result<Shaken> {
         let mut exported = [0; 2 * SECRET];
         let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8), said].concat();
@@ -54,28 +55,29 @@ impl Shaken {
         Ok(Shaken { levels, seal, open, greeting: None, peer, resumed })
     }
 
-    /// The certificate that the peer proved to own.
+    /// The certificate whose key the peer has proved to hold.
     pub fn peer_certificate(&self) -> &CertificateDer<'static> {
         &self.peer
     }
 
-    /// What protects and what opens blocks, for who moves them without a link. Not after [`handshake`], whose client has yet
-    /// to hear that it was accepted.
+    /// The contexts that seal and open blocks, for use without a link. Not after [`handshake`], because its client has
+    /// still to hear that it was accepted.
     pub fn into_contexts(self) -> (Context, Context) {
         (self.seal, self.open)
     }
 
-    /// Whether an earlier handshake with the peer saved the certificates and signatures of this one.
+    /// Whether the session was resumed, so that no certificates and signatures were exchanged.
     pub fn was_resumed(&self) -> bool {
         self.resumed
     }
 }
 
-/// Drives the handshake for a link of these levels to its end, over a blocking socket, until its deadline. Reads
-/// nothing beyond it.
+/// Completes the handshake for a link of these levels over a blocking socket, until its deadline. Reads no byte beyond
+/// it.
 ///
-/// On an error the peer is told by an alert, best effort. Two ends that do not mean the same levels get different keys.
-/// A TLS 1.3 client is done before the server has judged its certificate: a refusal arrives in place of the greeting.
+/// On an error, the peer gets an alert, best effort. If the two ends assume different levels, they get different keys.
+/// A TLS 1.3 client is done before the server has judged its certificate, so a refusal arrives in place of the
+/// greeting.
 pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<'_>) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
     if let Connection::Server(_) = connection {
@@ -88,9 +90,9 @@ pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<
     Ok(shaken)
 }
 
-/// A server's handshake for a link whose levels its client chooses, for each mark among those `offered`. Nobody on the
-/// way sees or changes the offer and the choice: they travel inside TLS. `said`: what both ends said in the clear before;
-/// two that did not say the same get different keys.
+/// A server's handshake for a link whose client chooses the levels, for each mark, among those `offered`. Offer and
+/// choice travel inside TLS, so an attacker on the wire can neither see nor change them. `said`: the bytes that both
+/// ends sent in the clear before. If the two ends differ in these, they get different keys.
 pub fn offer(
     mut connection: Connection,
     offered: [LevelSet; 3],
@@ -107,7 +109,7 @@ pub fn offer(
     }
 }
 
-/// The client's side of [`offer`]: `choose` decides from what the server takes.
+/// The client's side of [`offer`]: `choose` decides, from the levels that the server accepts.
 pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     mut connection: Connection,
     choose: impl FnOnce([LevelSet; 3]) -> Result<Levels, E>,
@@ -122,7 +124,7 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     Shaken::of(&mut connection, levels, said)
 }
 
-/// Who has shown a certificate and then hangs up does not want this client.
+/// A peer that hangs up after it has shown its certificate has refused this client.
 fn refused(error: io::Error) -> io::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     match error.kind() {
@@ -133,7 +135,7 @@ fn refused(error: io::Error) -> io::Error {
     }
 }
 
-/// The next word that the other end says inside TLS.
+/// The next message of the peer inside TLS.
 fn hear(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; WORD]> {
     let (mut word, mut heard) = ([0; WORD], 0);
     loop {
@@ -149,7 +151,8 @@ fn hear(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; 
     }
 }
 
-/// Whether a handshake failed because the other end does not speak TLS. What TLS itself says, as of a certificate, is more.
+/// Whether a handshake failed because the peer does not speak TLS. Errors that TLS itself reports, such as a bad
+/// certificate, do not count.
 pub fn is_no_tls(error: &io::Error) -> bool {
     let said = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     error.kind() == io::ErrorKind::InvalidData
@@ -182,7 +185,7 @@ fn send(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// One record and nothing beyond it: what follows the handshake is not for TLS.
+/// Reads exactly one record, because what follows the handshake is not for TLS.
 fn receive(socket: &mut Timed<'_>) -> io::Result<Vec<u8>> {
     let mut record = vec![0; RECORD_HEAD];
     let hung_up = |error: io::Error| match error.kind() {
@@ -196,13 +199,13 @@ fn receive(socket: &mut Timed<'_>) -> io::Result<Vec<u8>> {
     Ok(record)
 }
 
-/// The length of the whole record.
+/// The length of a whole record.
 fn record_length(head: [u8; RECORD_HEAD]) -> io::Result<usize> {
     let length = RECORD_HEAD + usize::from(u16::from_be_bytes([head[3], head[4]]));
     if length > RECORD { Err(invalid("a record is too long")) } else { Ok(length) }
 }
 
-/// Lets TLS have a record.
+/// Passes a record to TLS.
 fn take(connection: &mut Connection, mut record: &[u8]) -> io::Result<()> {
     while !record.is_empty() {
         if connection.read_tls(&mut record)? == 0 {
@@ -213,7 +216,7 @@ fn take(connection: &mut Connection, mut record: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The server's word that it accepts the client, the first thing that the client reads.
+/// The server's message that it accepts the client, the first thing that the client reads.
 #[derive(Debug)]
 pub struct Greeting {
     connection: Connection,
@@ -221,8 +224,8 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// Takes the record with which `bytes` begins: its length, and whether the greeting is complete. `None` when the
-    /// record is not whole yet. An error when the server refuses, or says something else.
+    /// Takes the record at the start of `bytes`. Returns its length, and whether the greeting is complete. `None`: the
+    /// record is incomplete. Fails if the server refuses, or sends something else.
     pub fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<(usize, bool)>> {
         let Some(head) = bytes.first_chunk() else { return Ok(None) };
         let length = record_length(*head)?;

@@ -13,25 +13,25 @@ pub struct MarkedData {
 /// instruction, so its marks hold wherever they go.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// Its code.
+    /// Whether the code is marked.
     pub code: bool,
-    /// One for each instruction; where there is none, nothing is marked.
+    /// One entry per instruction. A missing entry means unmarked.
     pub data: Vec<MarkedData>,
 }
 
 impl Marks {
-    /// Those of an instruction's tokens.
+    /// The marks of an instruction's tokens.
     pub fn of(&self, instruction: u16) -> MarkedData {
         self.data.get(usize::from(instruction)).copied().unwrap_or_default()
     }
 
-    /// That of the code.
+    /// The mark of the code.
     pub fn of_code(&self) -> Mark {
         if self.code { Mark::Code } else { Mark::None }
     }
 }
 
-/// That of tokens.
+/// The mark of tokens.
 pub fn of_tokens(marked: bool) -> Mark {
     if marked { Mark::Data } else { Mark::None }
 }

@@ -1,4 +1,4 @@
-//! The segments that the other end of a link fills.
+//! The segments that the peer of a link fills.
 
 use super::segment::{Mapping, PAGE, SEALS};
 use crate::forks;
@@ -12,20 +12,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A segment, seen from the end that reads it.
+/// A segment, seen from its reader.
 #[derive(Debug)]
 struct Known {
     memory: Mapping,
     head: Mapping,
     capacity: usize,
-    /// A body in it is still looked at. The word in the segment is the peer's too, and proves nothing.
+    /// Whether a body in it is still in use. The word in the segment is also writable by the peer, so it proves
+    /// nothing.
     is_lent: AtomicBool,
-    /// It will not be filled again.
+    /// Whether it will never be filled again.
     is_abandoned: AtomicBool,
 }
 
 impl Known {
-    /// Maps a file that a peer has passed on, if it is a segment that has room for `length` bytes.
+    /// Maps a file that a peer has passed, if it is a segment with room for `length` bytes.
     fn map(file: &OwnedFd, length: u64) -> Result<Known, WireError> {
         let no_segment = |_| WireError::Memory("it is no segment");
         let seals = fcntl_get_seals(file).map_err(no_segment)?;
@@ -37,7 +38,7 @@ impl Known {
         let capacity = capacity.ok_or(WireError::Memory("it is shorter than the body"))? as usize;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let map = || -> io::Result<Known> {
-            // The user's own, to be written: the system copies a page when it is written first.
+            // A private mapping, so that the user may write to the body. The system copies a page at the first write.
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             let memory = Mapping::new(file.as_fd(), 0, capacity, rights, flags)?;
             let head = Mapping::new(file.as_fd(), capacity, PAGE, rights, MapFlags::SHARED)?;
@@ -48,11 +49,11 @@ impl Known {
     }
 }
 
-/// A body in a segment. When it is dropped, the segment is the sender's again.
+/// A body in a segment. Dropping it returns the segment to the sender.
 struct Lent {
     known: Arc<Known>,
     length: usize,
-    /// A process that was forked off this one meanwhile may still look at the body.
+    /// The fork count when it was lent. A process that was forked off this one since may still use the body.
     forks: u64,
 }
 
@@ -70,13 +71,13 @@ impl Drop for Lent {
             self.known.is_abandoned.store(true, Ordering::Release);
             return self.known.head.word(0).set_abandoned();
         }
-        self.known.memory.drop_pages(self.length, Advice::LinuxDontNeed); // what was written here
+        self.known.memory.drop_pages(self.length, Advice::LinuxDontNeed); // pages that were written here
         self.known.is_lent.store(false, Ordering::Release);
         self.known.head.word(0).set_free();
     }
 }
 
-/// The segments of one direction of a link that this end knows.
+/// The segments of one direction of a link that this end has mapped.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: [Option<(u16, Arc<Known>)>; SLOTS as usize],
@@ -87,7 +88,8 @@ impl Table {
         Table::default()
     }
 
-    /// The body of `length` bytes at a place that the peer has named; `file`: what it has passed on.
+    /// Takes the body of `length` bytes at a place that the peer has named. `file`: the file that the peer has passed,
+    /// if any.
     pub fn take(&mut self, place: Place, length: u64, file: Option<OwnedFd>) -> Result<Bytes, WireError> {
         if length == 0 {
             return Err(WireError::Memory("it has no body"));
@@ -109,7 +111,7 @@ impl Table {
         Ok(Bytes::from_owner(Lent { known, length: length as usize, forks: forks::so_far() }))
     }
 
-    /// Keeps a fresh segment, unless the sender has given the slot to a newer one already.
+    /// Keeps a fresh segment, unless the sender has already given its slot to a newer one.
     fn learn(&mut self, place: Place, known: Known) -> Arc<Known> {
         let known = Arc::new(known);
         let slot = &mut self.slots[usize::from(place.slot)];

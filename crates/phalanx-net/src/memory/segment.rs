@@ -1,4 +1,4 @@
-//! A segment as its sender sees it, and mappings.
+//! Segments as their sender sees them, and memory mappings.
 
 use super::LONG;
 use crate::copy::copy;
@@ -11,14 +11,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A multiple of every system's page. Behind the bodies' memory as many bytes hold the word.
+/// A multiple of every system's page size. The word is in this many bytes behind the bodies' memory.
 pub(super) const PAGE: usize = 64 << 10;
-/// The length of a segment cannot be changed any more.
+/// These seals fix the length of a segment for good.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-const TAKEN: u32 = 0; // as new memory is
+const TAKEN: u32 = 0; // the value of fresh memory
 const FREE: u32 = 1;
-/// The receiver will not look at it any more, but a process that was forked off it may.
+/// The receiver no longer uses it, but a process that was forked off the receiver may.
 const ABANDONED: u32 = 2;
 
 /// Mapped memory.
@@ -51,13 +51,13 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Advice that loses what is in the first `length` bytes.
+    /// Gives advice to the system that discards the contents of the first `length` bytes.
     pub fn drop_pages(&self, length: usize, advice: Advice) {
         // SAFETY: within the mapping; its owner has nobody left who looks at it.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), length.min(self.length), advice) };
     }
 
-    /// The word that says whether the segment is free, at this offset.
+    /// The word at this offset, which says whether the segment is free.
     pub fn word(&self, offset: usize) -> Word<'_> {
         assert!(offset + size_of::<AtomicU32>() <= self.length);
         // SAFETY: within the mapping, aligned since offsets are multiples of a page, and used as an atomic by both ends.
@@ -72,7 +72,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Whether a segment may be filled again.
+/// The word that says whether a segment may be filled again.
 pub(super) struct Word<'a>(&'a AtomicU32);
 
 impl Word<'_> {
@@ -105,13 +105,14 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// A new segment with this body, and the file to be passed on.
+    /// Makes a segment with this body, and the file to pass to the receiver.
     pub fn new(body: &[Bytes]) -> io::Result<(Segment, OwnedFd)> {
         let length: usize = body.iter().map(Bytes::len).sum();
         let capacity = length.next_multiple_of(LONG);
         let mut file = File::from(memfd_create("phalanx-body", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         ftruncate(&file, (capacity + PAGE) as u64)?;
-        // Written, not copied into a mapping: no page fault for each page, and no memory left is an error, not a signal.
+        // Written to the file instead of copied into a mapping. This avoids a page fault per page, and a lack of memory
+        // is an error instead of a signal.
         body.iter().try_for_each(|piece| file.write_all(piece))?;
         let file = OwnedFd::from(file);
         fcntl_add_seals(&file, SEALS)?;
@@ -124,17 +125,17 @@ impl Segment {
         self.capacity
     }
 
-    /// Whether the receiver has done with the body.
+    /// Whether the receiver has dropped the body.
     pub fn is_free(&self) -> bool {
         self.memory.word(self.capacity).is_free()
     }
 
-    /// Whether nobody will ever say that it is free.
+    /// Whether the segment will never become free.
     pub fn is_abandoned(&self) -> bool {
         self.memory.word(self.capacity).is_abandoned()
     }
 
-    /// Replaces the body of a free segment, which has room for it.
+    /// Replaces the body of a free segment. The new body must fit.
     pub fn fill(&self, body: &[Bytes]) {
         self.memory.word(self.capacity).set_taken();
         let mut at = 0;
@@ -146,17 +147,17 @@ impl Segment {
         }
     }
 
-    /// Gives a free segment's memory back to the system, for both ends.
+    /// Returns a free segment's memory to the system, for both ends.
     pub fn empty(&self) {
         self.memory.drop_pages(self.capacity + PAGE, Advice::LinuxRemove);
     }
 
-    /// Counts as this process's memory no longer: what is in it now is the receiver's.
+    /// Unmaps the pages here, so that they count as memory of the receiver only.
     pub fn look_away(&self) {
-        self.memory.drop_pages(self.capacity, Advice::LinuxDontNeed); // the file keeps what a shared mapping forgets
+        self.memory.drop_pages(self.capacity, Advice::LinuxDontNeed); // the file keeps the contents
     }
 
-    /// A body that was never passed on.
+    /// The body, of a segment that was never passed to the peer.
     pub fn body(&self, length: usize) -> &[u8] {
         // SAFETY: within the mapping; no other process has this segment.
         unsafe { std::slice::from_raw_parts(self.memory.base(), length.min(self.capacity)) }

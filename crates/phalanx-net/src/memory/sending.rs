@@ -1,4 +1,4 @@
-//! The segments that one end of a link fills.
+//! The segments that this end of a link fills.
 
 use super::segment::Segment;
 use bytes::Bytes;
@@ -7,22 +7,22 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A segment is used for bodies down to this part of its length.
+/// A segment is reused for bodies of at least this fraction (1/`SHORTEST`) of its length.
 const SHORTEST: usize = 4;
-/// A segment that none of so many bodies needed is not going to be needed.
+/// A segment that was not needed for this many bodies is assumed not to be needed again.
 const LONG_UNUSED: u64 = 4 * SLOTS as u64;
 
-/// Free memory waits for one call of [`Pool::trim`] more for each so many bytes, since fresh memory takes as long as that: a
-/// body of 1 GB needs 0.4 s to fill it, so it would be given back before the next body could use it.
+/// Free memory is kept for one more call of [`Pool::trim`] for each so many bytes, because fresh memory takes that long
+/// to fill. A body of 1 GB takes 0.4 s, so its memory would otherwise be returned before the next body could use it.
 const BYTES_PER_CALL: usize = 128 << 20;
-/// Calls that it waits for at most: about 4 s.
+/// Limit on the calls that it is kept for: about 4 s.
 const MOST_CALLS: usize = 9;
 
-/// A body in a segment, to be told to the receiver.
+/// A body in a segment, ready to be announced to the receiver.
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub place: Place,
-    /// To be passed on with the prefix, where the segment is fresh.
+    /// The file to pass along with the frame's prefix, if the segment is fresh.
     pub file: Option<OwnedFd>,
     segment: Arc<Segment>,
     length: usize,
@@ -34,7 +34,7 @@ impl Filled {
         self.length
     }
 
-    /// The body as bytes for the socket, where the file could not be passed on.
+    /// The body as bytes for the socket, in case the file cannot be passed.
     pub fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Unsent(self.segment, self.length))
     }
@@ -66,7 +66,8 @@ impl Slot {
         capacity >= length && capacity / SHORTEST <= length && self.is_free()
     }
 
-    /// Gives the memory back if the receiver has; if not, it is the receiver's, and goes when the receiver drops it.
+    /// Returns the memory to the system if the segment is free. Otherwise the receiver still uses it, and it goes when
+    /// the receiver drops it.
     fn retire(&mut self) {
         if let Some(segment) = self.segment.take().filter(|segment| segment.is_free()) {
             segment.empty();
@@ -74,11 +75,12 @@ impl Slot {
     }
 }
 
-/// The segments of one direction of a link. What the receiver keeps for long is not counted: its slot gets another segment.
+/// The segments of one direction of a link. A segment that the receiver keeps for long does not count: its slot gets
+/// another one.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     slots: [Slot; SLOTS as usize],
-    /// How many were sent, and how many of them before the last call of [`Pool::trim`].
+    /// The number of bodies sent, and that number at the last call of [`Pool::trim`].
     bodies: u64,
     trimmed: u64,
     /// Calls of [`Pool::trim`] since the last body.
@@ -90,12 +92,12 @@ impl Pool {
         Some(Pool::default())
     }
 
-    /// Copies a body into a segment. An error where the system gives no memory or no file.
+    /// Copies a body into a segment. Fails if the system gives no memory or no file.
     pub fn fill(&mut self, body: &[Bytes]) -> io::Result<Filled> {
         let length = body.iter().map(Bytes::len).sum();
         self.bodies += 1;
         let fitting = self.slots.iter().enumerate().filter(|(_, slot)| slot.fits(length));
-        // The one that was used last is still in the caches, and the others can be given back.
+        // Prefers the segment used last: it is still in the caches, and the others can then be returned.
         if let Some(number) = fitting.max_by_key(|(_, slot)| slot.last).map(|(number, _)| number) {
             let slot = &mut self.slots[number];
             slot.last = self.bodies;
@@ -115,15 +117,15 @@ impl Pool {
         Ok(Filled { place, file: Some(file), segment, length })
     }
 
-    /// An empty slot, or a free one, or the one whose body was sent first.
+    /// An empty slot, else a free one, else the one whose body was sent first.
     fn least_needed(&self) -> usize {
         let rank = |slot: &Slot| if slot.segment.is_none() { 0 } else { 2 - u8::from(slot.is_free()) };
         let slots = self.slots.iter().enumerate();
         slots.min_by_key(|(_, slot)| (rank(slot), slot.last)).map_or(0, |(number, _)| number)
     }
 
-    /// Gives back the memory of segments that are free, if no body was sent since the last call, or the last few of them
-    /// where it is much; of those that no body has needed for long, if there was one.
+    /// Returns memory of free segments to the system. If no body was sent since the last call (the last few calls, if
+    /// it is much memory), returns all free segments. Otherwise returns only those that no body has needed for long.
     pub fn trim(&mut self) {
         let was_used = std::mem::replace(&mut self.trimmed, self.bodies) != self.bodies;
         self.calls = if was_used { 0 } else { self.calls.saturating_add(1) };

@@ -1,5 +1,5 @@
-//! Where the system has no anonymous files, bodies travel through the socket. On Windows it would be a section object
-//! (CreateFileMapping) whose handle is duplicated into the other process.
+//! On systems without anonymous files, bodies travel through the socket. On Windows a section object
+//! (CreateFileMapping) could serve, with its handle duplicated into the other process.
 
 use super::File;
 use bytes::Bytes;

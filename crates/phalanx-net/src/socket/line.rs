@@ -1,13 +1,13 @@
-//! What the system is asked for where much is sent: over long lines, beside others, and within one machine.
+//! Socket options for bulk data: over long lines, beside other traffic, and within one machine.
 
 use super::Socket;
 use std::time::Duration;
 
-/// Round trips from which on a line is long. On short ones what is asked for here costs more than it gains.
+/// A line with at least this round trip is long. On shorter ones, these options cost more than they gain.
 #[cfg(target_os = "linux")]
 const LONG: Duration = Duration::from_millis(5);
 
-/// Bytes on their way to a process of this machine: more would leave the caches of its processors before they are read.
+/// Send buffer, in bytes, towards a process of this machine. More would leave the processors' caches before it is read.
 #[cfg(target_os = "linux")]
 const NEAR: usize = 300 << 10;
 
@@ -17,35 +17,35 @@ const BULK: u32 = 2;
 
 #[cfg(target_os = "linux")]
 impl Socket {
-    /// What is sent leaves this machine after what others send, where its queue has bands.
+    /// Lets other traffic leave this machine first, if its queue has priority bands.
     pub fn give_way(&self) {
-        let _ = self.raw.set_priority(BULK); // a courtesy
+        let _ = self.raw.set_priority(BULK); // best effort
     }
 
-    /// What is sent over a long line does not slow down for every lost packet, where the system can do that: BBR goes by what
-    /// arrives, CUBIC by what is lost.
+    /// Keeps a long line from slowing down for every lost packet, if the system supports BBR. BBR adapts to the bytes
+    /// that arrive, CUBIC to the packets that are lost.
     pub fn bear_losses(&self) {
         if self.round_trip().is_some_and(|round_trip| round_trip >= LONG) {
-            let _ = self.raw.set_tcp_congestion(b"bbr"); // not every kernel has it, not every owner allows it
+            let _ = self.raw.set_tcp_congestion(b"bbr"); // not every kernel has it, and not every administrator allows it
         }
     }
 
-    /// What is sent within this machine does not run far ahead of who reads it.
+    /// Keeps a sender within this machine from running far ahead of its reader.
     pub fn stay_near(&self) {
         if self.is_within_machine() {
-            let _ = self.raw.set_send_buffer_size(NEAR); // as far as its owner allows
+            let _ = self.raw.set_send_buffer_size(NEAR); // best effort
         }
     }
 
-    /// What is sent within this machine is paced by no estimate of a line: where BBR is usual, it halves what passes there, with a
-    /// timer for every few packets.
+    /// Turns pacing off within this machine. Where BBR is the default, it halves the throughput there, with a timer for
+    /// every few packets.
     pub(super) fn go_at_once(&self) {
         if self.is_within_machine() {
-            let _ = self.raw.set_tcp_congestion(b"reno"); // every Linux has it, for everybody
+            let _ = self.raw.set_tcp_congestion(b"reno"); // every Linux has it, and allows it to every user
         }
     }
 
-    /// How long the line takes there and back, as the system has seen it; none: this is no TCP connection.
+    /// The round-trip time of the connection as measured by the system. `None`: this is no TCP connection.
     pub fn round_trip(&self) -> Option<Duration> {
         use std::os::fd::AsRawFd;
         // SAFETY: plain numbers, for which zeros are a value.
@@ -61,19 +61,19 @@ impl Socket {
 
 #[cfg(not(target_os = "linux"))]
 impl Socket {
-    /// What is sent leaves when it can.
+    /// This system has no such option.
     pub fn give_way(&self) {}
 
-    /// How far it runs ahead is left to the system.
+    /// This system has no such option.
     pub fn stay_near(&self) {}
 
-    /// How fast is left to the system.
+    /// This system has no such option.
     pub(super) fn go_at_once(&self) {}
 
-    /// What is sent over a long line is left to the system.
+    /// This system has no such option.
     pub fn bear_losses(&self) {}
 
-    /// The system does not say.
+    /// This system does not tell.
     pub fn round_trip(&self) -> Option<Duration> {
         None
     }

@@ -1,4 +1,4 @@
-//! Where connections are accepted: an address that other machines reach, or a path on this one.
+//! Listeners: at an address that other machines reach, or at a path on this machine.
 
 use super::{Raw, Socket};
 use socket2::{Domain, SockAddr, Type};
@@ -7,22 +7,23 @@ use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Connections that the system keeps until they are accepted.
+/// Limit on the connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// Where an executor or a server of spaces is reached.
+/// The listener of an executor or of a server of spaces.
 #[derive(Debug)]
 pub struct Listener {
     raw: Raw,
 }
 
 impl Listener {
-    /// Listens at `address`: `host:port`, port 0 for any free one.
+    /// Listens at `address`, given as `host:port`. Port 0 takes any free port.
     pub fn bind(address: &str) -> io::Result<Listener> {
         Ok(Listener { raw: std::net::TcpListener::bind(address)?.into() })
     }
 
-    /// Listens at `path`, which must not exist, for processes of this machine. Whoever may write it can connect.
+    /// Listens at `path`, which must not exist, for processes of this machine. Every user who may write to the path can
+    /// connect.
     pub fn bind_path(path: &Path) -> io::Result<Listener> {
         let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
         raw.bind(&SockAddr::unix(path)?)?;
@@ -30,12 +31,13 @@ impl Listener {
         Ok(Listener { raw })
     }
 
-    /// Where it really listens; an error where that is a path.
+    /// The actual address. Fails if the listener is at a path.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.raw.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
-    /// Waits for the next connection, and where that comes from; none: from this machine, over a path.
+    /// Waits for the next connection. Also returns the peer's address; `None`: the peer is on this machine, over a
+    /// path.
     pub fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         let (raw, peer) = self.raw.accept()?;
         match peer.as_socket() {
@@ -44,9 +46,9 @@ impl Listener {
         }
     }
 
-    /// Lets nobody connect any more, and makes a thread that waits in [`Listener::accept`] look up.
+    /// Stops listening, and wakes a thread that waits in [`Listener::accept`].
     pub fn close(&self, patience: Duration) {
-        // Where the system does not end a listener like this, a connection to it wakes the thread.
+        // On systems where this does not end a listener, a connection to it wakes the thread.
         let _ = self.raw.shutdown(Shutdown::Both);
         self.wake(patience);
     }
@@ -63,7 +65,7 @@ impl Listener {
 
     fn wake_path(&self) {
         let Ok(raw) = Raw::new(Domain::UNIX, Type::STREAM, None) else { return };
-        // A connection that would wait for room in the backlog means that the thread is awake.
+        // If the backlog is full, the connection would wait, but then the thread is awake anyway.
         let _ = raw.set_nonblocking(true);
         let _ = self.raw.local_addr().and_then(|address| raw.connect(&address));
     }

@@ -21,7 +21,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Enough that a batch or a large array's piece fits without the writer waiting for the reader.
+/// Buffer size in bytes. Large enough for a batch, or a piece of a large array, without the writer waiting for the
+/// reader.
 const BUFFER: usize = 1 << 20;
 
 #[cfg(target_os = "linux")]
@@ -29,27 +30,27 @@ const NO_SIGNAL: i32 = rustix::net::SendFlags::NOSIGNAL.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: i32 = 0;
 
-/// More is about to be written: TCP holds this back for up to 200 ms, or until then. Ended, also by the process's death, it
-/// sends it still.
+/// More is about to be written. TCP holds this data back until then, or for up to 200 ms. If the connection ends first,
+/// even by the death of the process, the data is still sent.
 #[cfg(target_os = "linux")]
 const MORE: i32 = rustix::net::SendFlags::MORE.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const MORE: i32 = 0;
 
-/// Reads and writes that do not wait, whatever the socket does otherwise.
+/// Flag for reads and writes that return at once, even if the socket is blocking.
 #[cfg(unix)]
 const NO_WAIT: i32 = rustix::net::SendFlags::DONTWAIT.bits() as i32;
 #[cfg(not(unix))]
 const NO_WAIT: i32 = 0; // links make it non-blocking
 
-/// Connected, and either blocking (before a link is made of it) or not (after).
+/// A connected socket. It is blocking before a link is made of it, and non-blocking afterwards.
 #[derive(Debug)]
 pub struct Socket {
     raw: Raw,
 }
 
 impl Socket {
-    /// Two ends of a new connection between processes of this machine.
+    /// A new connection between two processes of this machine.
     pub fn pair() -> io::Result<(Socket, Socket)> {
         let (one, other) = Raw::pair(Domain::UNIX, Type::STREAM, None)?;
         for end in [&one, &other] {
@@ -58,7 +59,7 @@ impl Socket {
         Ok((Socket { raw: one }, Socket { raw: other }))
     }
 
-    /// Connects to an executor; tries every address the name has until `patience` is over.
+    /// Connects to an executor. Tries every address of the name until `patience` is over.
     pub fn dial(address: &Address, patience: Duration) -> io::Result<Socket> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for target in (address.host.as_str(), address.port).to_socket_addrs()? {
@@ -70,20 +71,20 @@ impl Socket {
         Err(last)
     }
 
-    /// Connects to where another connection of ours ended.
+    /// Connects to an address that was reached before.
     pub fn dial_at(target: &SocketAddr, patience: Duration) -> io::Result<Socket> {
         Socket::tcp(TcpStream::connect_timeout(target, patience)?)
     }
 
-    /// Connects to a process of this machine that listens at `path`. Where the system has no such sockets: an error.
+    /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
     pub fn dial_path(path: &Path) -> io::Result<Socket> {
         let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
         raw.connect(&SockAddr::unix(path)?)?;
         Ok(Socket { raw })
     }
 
-    /// Whether a socket lies at `path` that no process listens at any more. Nobody is connected to, so a living listener
-    /// does not notice: where the kinds differ, the system says so before it connects.
+    /// Whether there is a socket at `path` without a listening process. No connection is made, so a live listener does
+    /// not notice: the probe is of another socket type, and the system reports the mismatch before it connects.
     pub fn is_dead(path: &Path) -> bool {
         let ask = || Raw::new(Domain::UNIX, Type::DGRAM, None)?.connect(&SockAddr::unix(path)?);
         ask().err().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -94,13 +95,13 @@ impl Socket {
         self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Whether both ends of a network's connection are on this machine.
+    /// Whether both ends of a network connection are on this machine.
     pub fn is_within_machine(&self) -> bool {
         let ends = [self.raw.local_addr(), self.raw.peer_addr()].map(|end| Some(end.ok()?.as_socket()?.ip()));
         matches!(ends, [Some(here), Some(there)] if here == there)
     }
 
-    /// A connection that was accepted or dialled.
+    /// A socket over an accepted or dialled connection.
     pub fn tcp(stream: TcpStream) -> io::Result<Socket> {
         let raw = Raw::from(stream);
         raw.set_tcp_nodelay(true)?;
@@ -110,8 +111,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Lets the system end a TCP connection whose other end has not answered for `silence`, also while nobody here reads or
-    /// writes. Nothing where the connection never leaves this machine.
+    /// Makes the system end a TCP connection whose peer has not responded for `silence`, even while no thread here
+    /// reads or writes. No effect on connections within this machine.
     pub fn end_when_silent(&self, silence: Duration) -> io::Result<()> {
         if self.peer().is_err() {
             return Ok(());
@@ -123,18 +124,18 @@ impl Socket {
         Ok(())
     }
 
-    /// How long a read or write may take while the socket is blocking; `None`: for ever.
+    /// The timeout of reads and writes while the socket is blocking; `None`: no timeout.
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         self.raw.set_read_timeout(patience)?;
         self.raw.set_write_timeout(patience)
     }
 
-    /// Reads and writes wait, or say `WouldBlock`.
+    /// Sets whether reads and writes wait, or fail with `WouldBlock`.
     pub fn set_blocking(&self, blocking: bool) -> io::Result<()> {
         self.raw.set_nonblocking(!blocking)
     }
 
-    /// Ends the connection for both sides and for every thread that waits on it.
+    /// Ends the connection for both ends, and for every thread that waits on it.
     pub fn shut_down(&self) {
         let _ = self.raw.shutdown(Shutdown::Both);
     }
@@ -144,40 +145,40 @@ impl Socket {
         Ok(Socket { raw: self.raw.try_clone()? })
     }
 
-    /// Sends what the socket takes now; where there `is_more` to come, a TCP connection may wait for it. A peer that is gone
-    /// is an error, never a signal.
+    /// Sends what the socket takes now. If there `is_more` to come, a TCP connection may hold the bytes back. A peer
+    /// that is gone is an error, never a signal.
     pub(crate) fn send(&self, bytes: &[u8], is_more: bool) -> io::Result<usize> {
         self.raw.send_with_flags(bytes, NO_SIGNAL | NO_WAIT | if is_more { MORE } else { 0 })
     }
 
-    /// The same from several places.
+    /// Like [`Socket::send`], from several slices.
     pub(crate) fn send_vectored(&self, slices: &[io::IoSlice<'_>], is_more: bool) -> io::Result<usize> {
         self.raw.send_vectored_with_flags(slices, NO_SIGNAL | NO_WAIT | if is_more { MORE } else { 0 })
     }
 
-    /// Receives what is there; `waits` for it as long as [`Socket::set_read_patience`] said.
+    /// Receives what is there. With `waits`, waits for up to the timeout of [`Socket::set_read_patience`].
     pub(crate) fn receive(&self, buffer: &mut [u8], waits: bool) -> io::Result<usize> {
         // SAFETY: only initialized bytes are written to it.
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), buffer.len()) };
         self.receive_uninit(buffer, waits)
     }
 
-    /// The same, to memory that nobody has written yet.
+    /// Like [`Socket::receive`], into uninitialized memory.
     pub(crate) fn receive_uninit(&self, buffer: &mut [MaybeUninit<u8>], waits: bool) -> io::Result<usize> {
         self.raw.recv_with_flags(buffer, if waits { 0 } else { NO_WAIT })
     }
 
-    /// The same, to several places, without waiting.
+    /// Receives into several slices, without waiting.
     pub(crate) fn receive_vectored(&self, places: &mut [MaybeUninitSlice<'_>]) -> io::Result<usize> {
         self.raw.recv_vectored_with_flags(places, NO_WAIT).map(|(count, _)| count)
     }
 
-    /// How long a read that waits does so.
+    /// Sets the timeout of reads that wait.
     pub(crate) fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
         self.raw.set_read_timeout(Some(patience))
     }
 
-    /// For reading and writing with one deadline for all of it, however little comes at a time.
+    /// For reading and writing with one deadline for the whole exchange, however slowly the bytes arrive.
     pub fn until(&mut self, deadline: Instant) -> Timed<'_> {
         Timed { socket: self, deadline }
     }
@@ -187,7 +188,7 @@ impl Socket {
     }
 }
 
-/// A blocking socket until a deadline; see [`Socket::until`].
+/// A blocking socket with a deadline; see [`Socket::until`].
 #[derive(Debug)]
 pub struct Timed<'a> {
     socket: &'a mut Socket,
@@ -221,7 +222,7 @@ impl io::Write for Timed<'_> {
     }
 }
 
-/// The first of the addresses that the machine's name has.
+/// The first address of the machine's name.
 pub fn look_up(address: &Address) -> io::Result<SocketAddr> {
     let mut found = (address.host.as_str(), address.port).to_socket_addrs()?;
     found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))

@@ -1,4 +1,4 @@
-//! What unix sockets can do beside carrying bytes: waiting, passing sockets on, telling whose the other end is.
+//! Features of unix sockets beside carrying bytes: waiting, passing sockets and files, identifying the peer's user.
 
 use super::{Raw, Socket};
 #[cfg(target_os = "linux")]
@@ -25,20 +25,21 @@ impl From<Socket> for OwnedFd {
 }
 
 impl Socket {
-    /// Waits up to `patience` for something to read, or for the connection's end.
+    /// Waits up to `patience` for data, or for the end of the connection.
     pub fn wait_readable(&self, patience: Duration) -> io::Result<bool> {
         self.wait_for(PollFlags::IN, patience)
     }
 
-    /// Waits up to `patience` for room to write, or for the connection's end.
+    /// Waits up to `patience` for room to write, or for the end of the connection.
     pub fn wait_writable(&self, patience: Duration) -> io::Result<bool> {
         self.wait_for(PollFlags::OUT, patience)
     }
 
-    /// Waits up to `patience` for either; whether there is something to read, and room to write.
+    /// Waits up to `patience` for either. Returns whether there is something to read, and whether there is room to
+    /// write.
     pub fn wait_either(&self, patience: Duration) -> io::Result<(bool, bool)> {
         let ready = wait_for(&self.raw, PollFlags::IN | PollFlags::OUT, patience)?;
-        // The connection's end is something to be read.
+        // The end of the connection counts as readable.
         Ok((!ready.difference(PollFlags::OUT).is_empty(), ready.contains(PollFlags::OUT)))
     }
 
@@ -46,12 +47,12 @@ impl Socket {
         Ok(!wait_for(&self.raw, what, patience)?.is_empty())
     }
 
-    /// Gives `passenger` to the process at the other end of this unix socket, with one byte.
+    /// Passes `passenger` to the process at the other end of this unix socket, with one byte.
     pub fn send_socket(&self, passenger: &Socket) -> io::Result<()> {
         self.send_file(passenger.raw.as_fd())
     }
 
-    /// Gives the other end an open file.
+    /// Passes an open file to the peer.
     pub fn send_file(&self, passenger: BorrowedFd<'_>) -> io::Result<()> {
         let fds = [passenger];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -61,12 +62,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for a socket that the other end gives.
+    /// Waits for a socket that the peer passes.
     pub fn receive_socket(&self) -> io::Result<Socket> {
         self.receive_file(RecvFlags::empty()).map(Socket::from)
     }
 
-    /// An open file that the other end gave; an error where there is none yet.
+    /// An open file that the peer has passed. Fails if there is none yet.
     pub fn receive_file_now(&self) -> io::Result<OwnedFd> {
         self.receive_file(RecvFlags::DONTWAIT)
     }
@@ -83,12 +84,12 @@ impl Socket {
         fd.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Whether this is a unix socket, over which files can be passed on.
+    /// Whether this is a unix socket, which can pass files.
     pub(crate) fn passes_files(&self) -> bool {
         self.raw.local_addr().is_ok_and(|address| address.is_unix())
     }
 
-    /// Sends what the socket takes now, and passes a file on with the first byte.
+    /// Sends what the socket takes now, and passes a file with the first byte.
     pub(crate) fn send_with(&self, bytes: &[u8], file: &OwnedFd) -> io::Result<usize> {
         let fds = [file.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -98,8 +99,8 @@ impl Socket {
         Ok(sendmsg(&self.raw, &[IoSlice::new(bytes)], &mut control, flags)?)
     }
 
-    /// Receives what is there, and a file that was passed on with it. More than one, or one for which this process has no
-    /// room, is an error.
+    /// Receives what is there, and a file passed with it. Fails if more than one file was passed, or if this process
+    /// cannot open more files.
     pub(crate) fn receive_with(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -118,14 +119,14 @@ impl Socket {
         }
     }
 
-    /// Whether the process at the other end of this unix socket runs as the same user as this one.
+    /// Whether the process at the other end of this unix socket runs as the same user.
     #[cfg(target_os = "linux")]
     pub fn peer_is_same_user(&self) -> io::Result<bool> {
         let peer = rustix::net::sockopt::socket_peercred(&self.raw)?;
         Ok(peer.uid == rustix::process::geteuid())
     }
 
-    /// Whether the process at the other end runs as the same user: these sockets come in pairs, and only
+    /// Whether the process at the other end runs as the same user. Always true: these sockets come in pairs, and only
     /// processes that were given one have one.
     #[cfg(not(target_os = "linux"))]
     pub fn peer_is_same_user(&self) -> io::Result<bool> {
@@ -133,13 +134,13 @@ impl Socket {
     }
 }
 
-/// Waits up to `patience` until one of the events that an epoll instance knows is there.
+/// Waits up to `patience` for one of the events of an epoll instance.
 #[cfg(target_os = "linux")]
 pub(crate) fn wait_for_events(poller: &Poller, patience: Duration) -> io::Result<bool> {
     Ok(!wait_for(poller, PollFlags::IN, patience)?.is_empty())
 }
 
-/// The events that are there: those asked for, and errors and hang-ups, which poll always reports.
+/// The events that occurred: those asked for, and errors and hang-ups, which poll always reports.
 fn wait_for(what: impl AsFd, events: PollFlags, patience: Duration) -> io::Result<PollFlags> {
     let mut interest = [PollFd::new(&what, events)];
     let patience = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };

@@ -1,4 +1,4 @@
-//! Wakes a thread that waits for a socket, where what it waits for comes another way.
+//! Wakes a thread that waits for a socket, when the awaited data arrives by another path.
 
 #[cfg(target_os = "linux")]
 pub use with_eventfd::Waker;
@@ -14,24 +14,24 @@ mod with_eventfd {
     use std::os::fd::OwnedFd;
     use std::time::Duration;
 
-    /// Wakes one thread. A wake-up that comes while it does not wait ends its next wait.
+    /// Wakes one thread. A wake-up while the thread does not wait ends its next wait.
     #[derive(Debug)]
     pub struct Waker {
         counter: OwnedFd,
     }
 
     impl Waker {
-        /// A waker that no thread waits at yet.
+        /// A new waker.
         pub fn new() -> io::Result<Waker> {
             Ok(Waker { counter: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
         }
 
-        /// Ends the wait, or the next one.
+        /// Ends the current wait, or the next one.
         pub fn wake(&self) {
-            let _ = write(&self.counter, &1u64.to_ne_bytes()); // full: it was woken often enough
+            let _ = write(&self.counter, &1u64.to_ne_bytes()); // if the counter is full, there were enough wake-ups
         }
 
-        /// Waits up to `patience` to be woken.
+        /// Waits up to `patience` for a wake-up.
         pub fn wait(&self, patience: Duration) {
             let mut places = [PollFd::new(&self.counter, PollFlags::IN)];
             if poll(&mut places, Some(&timespec(patience))).is_ok_and(|ready| ready > 0) {
@@ -39,7 +39,7 @@ mod with_eventfd {
             }
         }
 
-        /// Waits up to `patience` for something to read or to be woken; whether there is something to read.
+        /// Waits up to `patience` for data or for a wake-up. Returns whether there is something to read.
         pub(crate) fn wait_beside(&self, socket: &Socket, patience: Duration) -> io::Result<bool> {
             let mut places = [PollFd::new(&socket.raw, PollFlags::IN), PollFd::new(&self.counter, PollFlags::IN)];
             match poll(&mut places, Some(&timespec(patience))) {
@@ -54,7 +54,7 @@ mod with_eventfd {
             Ok(is_readable)
         }
 
-        /// The wake-ups so far end no wait any more.
+        /// Discards the wake-ups so far.
         fn forget(&self) {
             let _ = read(&self.counter, &mut [0; 8]);
         }
@@ -108,7 +108,7 @@ mod with_eventfd {
 mod without {
     use std::io;
 
-    /// There is none: threads do not wait for sockets on behalf of others here.
+    /// Does not exist on this system: no thread waits for sockets on behalf of others here.
     #[derive(Debug)]
     pub enum Waker {}
 

@@ -1,4 +1,4 @@
-//! Where the system passes no files over sockets.
+//! For systems that cannot pass files over sockets.
 
 use super::Socket;
 use crate::memory::File;

@@ -8,21 +8,21 @@ use crate::tls::Shaken;
 use phalanx_core::level::Level;
 use std::io::{self, ErrorKind};
 
-/// Receives frames, one at a time, as the socket gives them.
+/// Receives frames, one at a time, as they arrive at the socket.
 #[derive(Debug)]
 pub struct Incoming {
     socket: Socket,
     level: Level,
     context: Option<Context>,
-    /// The frame that is coming, and at times the next one's head.
+    /// The frame being received, and sometimes the head of the next one.
     frame: Frame,
     filled: usize,
-    /// Length of the whole frame at the beginning, once it was handed out.
+    /// The length of the frame at the beginning that was already handed out.
     taken: usize,
 }
 
 impl Incoming {
-    /// Over a connected socket; `shaken`: the handshake that was done on it.
+    /// A stream over a connected socket. `shaken`: the result of the handshake done on it.
     pub fn new(socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<Incoming> {
         need_keys(shaken.as_ref(), protection)?;
         socket.set_blocking(false)?;
@@ -34,8 +34,8 @@ impl Incoming {
         &self.socket
     }
 
-    /// The next frame's payload, opened; `None`: it has not come yet. What was altered is an error of the kind
-    /// `InvalidData`, the connection's end one of the kind `UnexpectedEof`.
+    /// The next frame's payload, opened; `None`: it has not arrived yet. An altered frame is an error of kind
+    /// `InvalidData`, the end of the connection one of kind `UnexpectedEof`.
     pub fn receive(&mut self) -> io::Result<Option<&mut [u8]>> {
         self.frame.copy_within(self.taken..self.filled, 0); // at most a head
         (self.filled, self.taken) = (self.filled - self.taken, 0);
@@ -64,8 +64,8 @@ impl Incoming {
         }
     }
 
-    /// Reads until there are `wanted` bytes; false where the socket has no more now. The head behind them comes with them
-    /// if it is there: one call for each frame.
+    /// Reads until there are `wanted` bytes. `false`: the socket has no more now. The head of the next frame is read in
+    /// the same call if it is there, so that each frame takes one system call.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.filled < wanted {
             let room = &mut self.frame[self.filled..wanted + if wanted > HEAD { HEAD } else { 0 }];

@@ -1,8 +1,8 @@
-//! The streams of a transfer (paper 003, section III): connections, each with its own security context, that carry
-//! frames one way. Who reads and writes them is a pool of threads apart from them ([`Turns`], section IV).
+//! The streams of a transfer (paper 003, section III). Each is a connection with its own security context that carries
+//! frames one way. A separate pool of threads reads and writes them ([`Turns`], section IV).
 //!
-//! A frame is a block of [`crate::seal`]. It lies in one piece of memory from the disk to the cipher to the socket, and the
-//! same way back.
+//! A frame is a block of [`crate::seal`]. It stays in one piece of memory from the disk to the cipher to the socket,
+//! and on the way back.
 
 mod incoming;
 mod outgoing;
@@ -20,21 +20,21 @@ use std::ops::{Deref, DerefMut};
 
 /// Longest payload of a frame, in bytes.
 pub const PAYLOAD: usize = BLOCK;
-/// Bytes of the whole frame around its payload.
+/// Bytes of a frame around its payload.
 const AROUND: usize = HEAD + TAG;
-/// Of a checksum's key there is no secret: it finds what was damaged, not who did it.
+/// The key of checksums is public. A checksum detects damage, not an attacker.
 const CHECKSUM: [u8; SECRET] = *b"phalanx: checksum, not a secret!";
 
 /// How the frames of a stream are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
     pub level: Level,
-    /// Whether frames that nothing protects have a checksum all the same.
+    /// Whether unprotected frames carry a checksum.
     pub checked: bool,
 }
 
 impl Protection {
-    /// What the frames are marked with, and the keys of each direction: what goes, what comes.
+    /// The level that frames are marked with, and the keys for sending and for receiving.
     fn contexts(self, shaken: Option<Shaken>) -> (Level, Option<Context>, Option<Context>) {
         match (self.level, shaken) {
             (Level::Safe | Level::Private, Some(shaken)) => (self.level, Some(shaken.seal), Some(shaken.open)),
@@ -44,15 +44,15 @@ impl Protection {
     }
 }
 
-/// Memory for one frame and the head of the next. Behind the head and the first record's, bytes lie as processors and the
-/// system copy them fastest.
+/// Memory for one frame and the head of the next. Behind the head and the first record's head, bytes are aligned so
+/// that processors and the system copy them fastest.
 #[derive(Debug)]
 struct Frame {
     bytes: Box<[u8]>,
     start: usize,
 }
 
-/// Of a line of a processor's cache, in bytes.
+/// Length of a cache line, in bytes.
 const LINE: usize = 64;
 
 impl Frame {

@@ -15,12 +15,12 @@ pub struct Outgoing {
     level: Level,
     context: Option<Context>,
     frame: Frame,
-    /// Of the frame, what the socket has not taken.
+    /// The part of the frame that the socket has not taken yet.
     unsent: Range<usize>,
 }
 
 impl Outgoing {
-    /// Over a connected socket; `shaken`: the handshake that was done on it.
+    /// A stream over a connected socket. `shaken`: the result of the handshake done on it.
     pub fn new(socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<Outgoing> {
         need_keys(shaken.as_ref(), protection)?;
         socket.set_blocking(false)?;
@@ -32,12 +32,12 @@ impl Outgoing {
         &self.socket
     }
 
-    /// Room for the next frame's payload, once the last frame is sent.
+    /// The memory for the next frame's payload. Only to be used when the last frame is sent.
     pub fn payload(&mut self) -> &mut [u8] {
         &mut self.frame[HEAD..][..PAYLOAD]
     }
 
-    /// Protects the first `length` bytes of the payload, which [`Outgoing::send`] then sends.
+    /// Protects the first `length` bytes of the payload. [`Outgoing::send`] then sends them.
     pub fn seal(&mut self, length: usize) {
         let payload = &mut self.frame[HEAD..][..length];
         let (head, tag) = match (&mut self.context, self.level) {
@@ -58,12 +58,12 @@ impl Outgoing {
         self.unsent = 0..HEAD + length + tag.map_or(0, |tag| tag.len());
     }
 
-    /// Whether a frame was sealed that is not wholly sent.
+    /// Whether a sealed frame is not completely sent.
     pub fn is_sending(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Sends what the socket takes now; true when that is all.
+    /// Sends what the socket takes now. Returns whether the whole frame is sent.
     pub fn send(&mut self) -> io::Result<bool> {
         while !self.unsent.is_empty() {
             match self.socket.send(&self.frame[self.unsent.clone()], false) {
@@ -77,7 +77,7 @@ impl Outgoing {
     }
 }
 
-/// No stream is less than it was meant to be because a handshake was left out.
+/// Fails if a stream at a protected level has no handshake, so that a missing handshake never weakens a stream.
 pub(super) fn need_keys(shaken: Option<&Shaken>, protection: Protection) -> io::Result<()> {
     match shaken.is_some() || protection.level == Level::Clear {
         true => Ok(()),

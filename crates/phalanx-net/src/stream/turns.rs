@@ -1,6 +1,6 @@
-//! Which thread serves which stream: whoever is free takes the next one that has something to do.
+//! Assigns streams to threads: a free thread takes the next stream that can go on.
 //!
-//! Paper 003, section IV: there is no mapping of streams to threads, so that their numbers are chosen apart.
+//! Paper 003, section IV: streams are not mapped to threads, so the two numbers can be chosen independently.
 
 use super::{Incoming, Outgoing};
 use crate::socket::Socket;
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// One end of a stream, as a pool of threads serves it.
+/// One end of a stream, as a pool of threads sees it.
 pub trait Stream: Send {
-    /// What to wait for.
+    /// The event that the stream waits for.
     fn interest(&self, key: usize) -> Event;
     fn raw(&self) -> &Socket;
-    /// Waits up to `pause` for it, by the calling thread alone.
+    /// Waits up to `pause` for this event, in the calling thread and without the poller.
     #[cfg(unix)]
     fn wait(&self, pause: Duration) -> io::Result<bool>;
 }
@@ -54,29 +54,29 @@ impl Stream for Outgoing {
     }
 }
 
-/// The streams of one end of a transfer. Any number of threads call [`Turns::next`].
+/// The streams of one end of a transfer. Any number of threads may call [`Turns::next`].
 #[derive(Debug)]
 pub struct Turns<S: Stream> {
     poller: Arc<Poller>,
-    /// Held by the thread that waits: events go to one thread, one at a time.
+    /// Held by the thread that polls. Each event goes to one thread only.
     waiting: Mutex<Events>,
     streams: RwLock<HashMap<usize, Slot<S>>>,
-    /// Streams that have nothing to do, whatever their sockets say.
+    /// Streams that have nothing to do, even if their sockets are ready.
     resting: Mutex<Vec<usize>>,
     closed: AtomicBool,
 }
 
-/// A stream, unless somebody serves it.
+/// A stream, or `None` while a thread serves it.
 type Slot<S> = Mutex<Option<Polled<S>>>;
 
-/// A stream that its holder alone serves. Dropping it ends it; [`Turns::pause`] puts it back.
+/// A stream that only its holder serves. Dropping it ends the stream; [`Turns::pause`] puts it back.
 #[derive(Debug)]
 pub struct Turn<S: Stream> {
     pub key: usize,
     pub stream: Polled<S>,
 }
 
-/// A stream that the poller knows, until it is dropped.
+/// A stream that is registered with the poller until it is dropped.
 #[derive(Debug)]
 pub struct Polled<S: Stream> {
     stream: S,
@@ -112,21 +112,21 @@ impl<S: Stream> DerefMut for Polled<S> {
 }
 
 impl<S: Stream> Turns<S> {
-    /// None yet.
+    /// An empty pool.
     pub fn new() -> io::Result<Turns<S>> {
         let events = Events::with_capacity(NonZeroUsize::MIN);
         let (waiting, streams, resting) = (Mutex::new(events), RwLock::default(), Mutex::default());
         Ok(Turns { poller: Arc::new(Poller::new()?), waiting, streams, resting, closed: AtomicBool::new(false) })
     }
 
-    /// One more stream, under a key that no other has or had.
+    /// Adds a stream under a key that no stream has or had.
     pub fn add(&self, key: usize, stream: S) -> io::Result<()> {
         let stream = Polled::new(&self.poller, stream, key)?;
         self.write().insert(key, Mutex::new(None));
         self.again(Turn { key, stream })
     }
 
-    /// Waits up to `pause` for a stream that can go on; `None`: there was none, or all is over.
+    /// Waits up to `pause` for a stream that can go on. `None`: there was none, or the pool is closed.
     pub fn next(&self, pause: Duration) -> io::Result<Option<Turn<S>>> {
         let mut events = lock(&self.waiting);
         events.clear();
@@ -141,8 +141,8 @@ impl<S: Stream> Turns<S> {
         Ok(key.and_then(|key| self.take(key).map(|stream| Turn { key, stream })))
     }
 
-    /// The stream cannot go on now. Where there is a thread of the `threads` for each stream, its own waits for it, which
-    /// keeps the frame in that core's cache, and gets it back; otherwise any thread goes on with it.
+    /// The stream cannot go on now. If there is a thread for each stream (`threads`), this thread waits for its own
+    /// stream and gets it back, which keeps the frame in the core's cache. Otherwise any thread goes on with it.
     #[cfg(unix)]
     pub fn pause(&self, turn: Turn<S>, threads: usize, pause: Duration) -> io::Result<Option<Turn<S>>> {
         if self.count() > threads {
@@ -157,7 +157,7 @@ impl<S: Stream> Turns<S> {
         self.again(turn).map(|()| None)
     }
 
-    /// The stream waits until it can go on.
+    /// Puts the stream back until it can go on.
     fn again(&self, turn: Turn<S>) -> io::Result<()> {
         let streams = self.read();
         let Some(slot) = streams.get(&turn.key) else { return Ok(()) };
@@ -167,7 +167,8 @@ impl<S: Stream> Turns<S> {
         Ok(())
     }
 
-    /// The stream has nothing to do until [`Turns::wake`]. No thread waits with it: others may have something.
+    /// Puts the stream back until [`Turns::wake`], because it has nothing to do. No thread waits with it, since other
+    /// streams may have work.
     pub fn rest(&self, turn: Turn<S>) {
         let mut resting = lock(&self.resting);
         if let Some(slot) = self.read().get(&turn.key) {
@@ -176,7 +177,7 @@ impl<S: Stream> Turns<S> {
         }
     }
 
-    /// There may be something to do for those that rest.
+    /// Resting streams may have something to do again.
     pub fn wake(&self) -> io::Result<()> {
         for key in std::mem::take(&mut *lock(&self.resting)) {
             if let Some(stream) = self.take(key) {
@@ -186,18 +187,18 @@ impl<S: Stream> Turns<S> {
         Ok(())
     }
 
-    /// The stream is no more.
+    /// Removes a stream that has ended.
     pub fn remove(&self, turn: Turn<S>) {
         self.write().remove(&turn.key);
         turn.stream.raw().shut_down();
     }
 
-    /// How many there are.
+    /// The number of streams.
     pub fn count(&self) -> usize {
         self.read().len()
     }
 
-    /// No thread waits any more, and no stream goes on.
+    /// Closes the pool: no thread waits any more, and no stream goes on.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         let _ = self.poller.notify();
