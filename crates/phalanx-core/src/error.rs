@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that a peer sent, and with what a space was asked.
+//! Errors in the bytes that a peer sent, and in requests to a space.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,7 +20,7 @@ pub enum WireError {
     Memory(&'static str),
 }
 
-/// Why bytes are no tuple, template or query (the encoding is in `space::value`). Who wrote them is at fault.
+/// Why bytes are not a tuple, template or query (the encoding is in `space::value`). The sender is at fault.
 #[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EncodingError {
     #[error("a tuple's bytes end too early")]
@@ -37,7 +37,7 @@ pub enum EncodingError {
     Query(String),
 }
 
-/// Why a space does not do what was asked; the space is as it was before.
+/// Why a space refuses a request. The space is unchanged.
 #[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpaceError {
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub enum SpaceError {
     NoTransaction,
     #[error("the transaction is prepared: it can only be committed or aborted")]
     Prepared,
-    /// Of a transaction with repeatable reads.
+    /// For a transaction with repeatable reads.
     #[error("a tuple that the transaction has read is not there any more: begin it again")]
     ReadChanged,
     #[error("a transaction, request or watch of this number is already there")]
@@ -69,20 +69,20 @@ pub enum SpaceError {
     Options(String),
     #[error("the space cannot be kept: {0}")]
     NotKept(String),
-    /// Nothing was done here.
+    /// Nothing was done at this member.
     #[error("another member leads the space: {}", .leader.as_deref().unwrap_or("which one is not known yet"))]
     Elsewhere {
-        /// The address of the member that does, if that is known.
+        /// The address of the leading member, if known.
         leader: Option<String>,
     },
     #[error("whether it was done is not known: {0}")]
     Uncertain(String),
     #[error("there is no event {since} to go on behind, only {last} so far: the space has begun anew since then")]
     NoEvent { since: u64, last: u64 },
-    /// Nothing was done here.
+    /// Nothing was done at this member.
     #[error("this client is not known here, or not any more: what it asked before is forgotten")]
     UnknownClient,
-    /// Of a member of a spread space.
+    /// For a member of a spread space.
     #[error("the members of the space, or its placement, were changed: open the space again")]
     OtherMembers,
 }

@@ -1,4 +1,4 @@
-//! What goes into the flow engine, what comes out of it, and the facts it leaves behind.
+//! The events and commands of the flow engine, and the facts that it records.
 
 use crate::ids::{InterpreterId, RunId, TaskId};
 use crate::level::{Level, Levels};
@@ -6,44 +6,44 @@ use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
 use serde::Serialize;
 
-/// Something that happened at a manager.
+/// An event at a manager.
 #[derive(Debug)]
 pub enum Event {
-    /// An interpreter is ready to be fed.
+    /// An interpreter is ready for work.
     Recruited { id: InterpreterId, name: String, machine: String, pid: u32, level: Level },
-    /// One of the recruits that were commanded cannot be had now.
+    /// A commanded recruit is not available now.
     RecruitFailed { reason: String },
     /// An interpreter answered.
     Message { id: InterpreterId, message: FromInterpreter, body: Bytes },
-    /// Bytes arrived from an interpreter, whole message or not: it lives.
+    /// Bytes arrived from an interpreter, a whole message or not, so it lives.
     Heard { id: InterpreterId },
-    /// The process of an interpreter that may be silent was seen to live; told again before each tick.
+    /// The process of a possibly silent interpreter was seen to live. Repeated before each tick.
     Alive { id: InterpreterId },
     /// An interpreter's link ended.
     Lost { id: InterpreterId, cause: Cause },
-    /// Little time passed, while an interpreter had nothing to do.
+    /// A little time has passed while an interpreter was idle.
     Look,
-    /// Time passed.
+    /// Time has passed.
     Tick,
 }
 
 /// Why an interpreter was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// Its process ended, so what it was firing is under suspicion.
+    /// Its process ended, so the task that it was firing is suspect.
     Died { how: String },
-    /// It ended with the executor that had started it, which says no more how: that is not the fault of a task.
+    /// It ended together with its executor, so the cause is unknown. No task is blamed.
     Gone { how: String },
-    /// Nothing was heard from it for this many milliseconds: frozen, or its cable is cut.
+    /// No bytes came from it for this many milliseconds: it is frozen, or its network is cut.
     Silent { milliseconds: u64 },
-    /// What arrived is not what the other end sent: somebody on the wire altered it.
+    /// The bytes that arrived are not what the other end sent: an attacker on the wire altered them.
     Attacked,
     /// It broke the protocol.
     Protocol { what: String },
 }
 
 impl Cause {
-    /// Whether what it was firing is to blame, as far as is known.
+    /// Whether the task that it was firing is to blame, as far as is known.
     pub fn accuses(&self) -> bool {
         matches!(self, Cause::Died { .. } | Cause::Protocol { .. })
     }
@@ -61,42 +61,42 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// What the driver is to do.
+/// A command to the driver.
 #[derive(Debug)]
 pub enum Command {
-    /// Send a message; the commands' order is the order on the link.
+    /// Send a message. Messages must go out on the link in the order of the commands.
     Send { to: InterpreterId, message: ToInterpreter, body: Vec<Bytes> },
     /// Find one more interpreter; answered by `Recruited` or `RecruitFailed`.
     Recruit,
     /// Close the link and end the process.
     Dismiss { id: InterpreterId },
-    /// Hand an outcome to whoever reads the run.
+    /// Deliver an outcome to the reader of the run.
     Deliver { run: RunId, outcome: Outcome },
     /// Write a fact into the journal.
     Record(Fact),
 }
 
-/// What a run gives to its reader.
+/// An outcome that a run delivers to its reader.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Results of the tasks `first ..`, one a token.
+    /// Results of the tasks from `first` on, one per token.
     Results { first: TaskId, tokens: Tokens },
-    /// The task raised; `error` is the pickled exception as the interpreter `by` sent it.
+    /// The task raised an exception. `error` is the pickled exception, as the interpreter `by` sent it.
     Raised { task: TaskId, error: Bytes, by: String },
     /// Firing the task ended these interpreters, one after the other. Of the token only its `bytes` are told, about,
     /// since unpickling it may end the reader too.
     Culprit { task: TaskId, bytes: u64, killed: Vec<String> },
-    /// The contract on time is not met. `asked` and `reached` are tasks a second, or seconds.
+    /// The contract on time is not met. `asked` and `reached` are tasks per second, or seconds.
     Unmet { asked: f64, reached: f64, why: String },
     /// Every result was delivered.
     Ended,
-    /// No interpreter is left and none can be recruited; `losses` says what happened to them. Without `recruited`
+    /// No interpreter is left and none can be recruited. `losses` says what happened to them. If `recruited` is false,
     /// there never was one.
     Abandoned { losses: Vec<String>, recruited: bool },
 }
 
 impl Outcome {
-    /// How many tasks this settles.
+    /// The number of tasks that this settles.
     pub fn tasks(&self) -> u32 {
         match self {
             Outcome::Results { tokens, .. } => tokens.count(),
@@ -106,8 +106,8 @@ impl Outcome {
     }
 }
 
-/// A line of the journal. Bytes count bodies; `busy` and `protection` are nanoseconds, the latter what the
-/// interpreter's end of the link has spent in cryptography so far.
+/// An entry of the journal. Byte counts are of bodies. `busy` and `protection` are in nanoseconds; the latter is the
+/// time that the interpreter's end of the link has spent on cryptography so far.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
@@ -121,8 +121,8 @@ pub enum Fact {
     RecruitFailed {
         reason: String,
     },
-    /// How an interpreter's link is protected, and what decided that. A `weaker` one has less than without the user's
-    /// explicit words.
+    /// How an interpreter's link is protected, and what decided that. `weaker`: the user's explicit words lowered it
+    /// below the default.
     Protected {
         interpreter: InterpreterId,
         levels: Levels,
@@ -145,7 +145,7 @@ pub enum Fact {
         busy: u64,
         protection: u64,
     },
-    /// Tokens that an instruction gave stayed where they were made, and the next one was fired on each at once.
+    /// Output of an instruction stayed at its interpreter, which fired the next instruction on it at once.
     Stayed {
         interpreter: InterpreterId,
         run: RunId,
@@ -162,14 +162,14 @@ pub enum Fact {
         interpreter: InterpreterId,
         tasks: u32,
     },
-    /// What `of` holds for too long was fired at `interpreter` too.
+    /// Work that `of` has held for too long was also fired at `interpreter`.
     Doubled {
         interpreter: InterpreterId,
         of: InterpreterId,
         run: RunId,
         tasks: u32,
     },
-    /// An answer came second, and was dropped.
+    /// The later answer of a race was dropped.
     Dropped {
         interpreter: InterpreterId,
         run: RunId,
@@ -187,23 +187,23 @@ pub enum Fact {
         run: RunId,
         tasks: u32,
     },
-    /// What went over an interpreter's link, told when the link ends; one number for each level, from nothing to
-    /// everything. `protection` is what this end has spent.
+    /// The traffic of an interpreter's link, recorded when the link ends. One number per level, from clear to private.
+    /// `protection` is the time spent at this end.
     Spent {
         interpreter: InterpreterId,
         bytes: [u64; Level::ALL.len()],
         protection: [u64; Level::ALL.len()],
     },
-    /// The contract asks for another number of interpreters now.
+    /// The contract now wants another number of interpreters.
     Wanted {
         interpreters: u32,
     },
-    /// The contract needs the interpreter no more: it was let go, with nothing in flight.
+    /// The contract no longer needs the interpreter. It was released with nothing in flight.
     Released {
         interpreter: InterpreterId,
     },
-    /// How a contract on time is kept for a run: so far, then as a whole. `asked` and `reached` are tasks a second, or
-    /// seconds from the first task to the last result, which are expected while it goes on.
+    /// How a contract on time is met for a run: so far, and at the end as a whole. `asked` and `reached` are tasks per
+    /// second, or seconds from the first task to the last result. While the run goes on, `reached` is an estimate.
     Contract {
         run: RunId,
         asked: f64,
@@ -211,7 +211,7 @@ pub enum Fact {
         met: bool,
         why: Option<String>,
     },
-    /// The program ended and let the interpreter go.
+    /// The program ended and released the interpreter.
     Dismissed {
         interpreter: InterpreterId,
     },

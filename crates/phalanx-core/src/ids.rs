@@ -1,4 +1,4 @@
-//! Names of things, as numbers that cannot be mixed up.
+//! Identifiers as distinct types, so that they cannot be mixed up.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ macro_rules! id {
 }
 
 id!(
-    /// An interpreter, numbered by its manager in the order of recruiting; never used twice.
+    /// An interpreter, numbered by its manager in the order of recruiting. Never reused.
     InterpreterId(u32)
 );
 id!(
@@ -23,18 +23,19 @@ id!(
     RunId(u32)
 );
 id!(
-    /// One sending of instructions to one interpreter; never used twice.
+    /// One sending of instructions to one interpreter. Never reused.
     FiringId(u64)
 );
 
 id!(
-    /// One client's conversation with a space; never used twice. Numbered by the driver.
+    /// One client's session with a space, numbered by the driver. Never reused.
     SessionId(u64)
 );
 id!(
-    /// A transaction, over one space or several: random, drawn by who begins it. Who knows it may take part in it.
+    /// A transaction over one or several spaces: a random number, drawn by the client that begins it. A client that
+    /// knows it may take part in the transaction.
     TransactionId(u128)
 );
 
-/// A task's place in its input stream, from 0.
+/// A task's position in its input stream, from 0.
 pub type TaskId = u64;

@@ -1,8 +1,8 @@
-//! The engines of phalanx: they think, and the drivers of `phalanx-node` do.
+//! The engines of phalanx: they decide, and the drivers in `phalanx-node` act.
 //!
-//! Nothing in this crate opens a socket, reads a clock, starts a thread, touches a disk or knows
-//! Python. Engines take events with the time at which they happened and answer with commands, so
-//! whole protocols are tested without a port and without a sleep.
+//! Nothing in this crate opens a socket, reads a clock, starts a thread, accesses a disk or knows Python. Engines take
+//! events with the time at which they happened, and return commands. So whole protocols are tested without a port and
+//! without a sleep.
 
 pub mod error;
 pub mod event;

@@ -1,4 +1,4 @@
-//! Security levels (paper 003) and the one place that decides which a link gets (paper 000, section 4.4).
+//! Security levels (paper 003), and the policy that decides the level of a link (paper 000, section 4.4).
 
 mod policy;
 
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How a link is protected, from nothing to everything. Ordered: a higher level protects more.
+/// How a link is protected, from no to full protection. Ordered: a higher level protects more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// No protection.
     Clear,
-    /// Both ends have proved who they are in a handshake; what follows is not protected.
+    /// Both ends have authenticated in a handshake. What follows is not protected.
     Authenticated,
-    /// Nobody can alter, drop, repeat or reorder anything unnoticed; everybody can read it.
+    /// An attacker cannot alter, drop, repeat or reorder anything unnoticed, but can read everything.
     Safe,
-    /// Nobody can read it either.
+    /// An attacker cannot read anything either.
     Private,
 }
 
 impl Level {
-    /// All of them, from nothing to everything.
+    /// All levels, from weakest to strongest.
     pub const ALL: [Level; 4] = [Level::Clear, Level::Authenticated, Level::Safe, Level::Private];
 
-    /// The word users read and type.
+    /// The name that users read and type.
     pub fn name(self) -> &'static str {
         match self {
             Level::Clear => "clear",
@@ -52,7 +52,7 @@ impl FromStr for Level {
     }
 }
 
-/// What the user has marked: nothing, what a function takes and gives, or the function itself.
+/// What the user has marked: nothing, the input and output of a function, or the function itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
@@ -64,7 +64,7 @@ pub enum Mark {
 impl Mark {
     pub const ALL: [Mark; 3] = [Mark::None, Mark::Data, Mark::Code];
 
-    /// The word users read and type.
+    /// The name that users read and type.
     pub fn name(self) -> &'static str {
         match self {
             Mark::None => "none",
@@ -74,7 +74,7 @@ impl Mark {
     }
 }
 
-/// The levels of one link: of what is not marked, and of what is.
+/// The levels of one link, for unmarked frames and for each mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Levels {
     pub base: Level,
@@ -88,7 +88,7 @@ impl Levels {
         Levels { base: level, data: level, code: level }
     }
 
-    /// The level of frames with this mark; never less than what is not marked gets.
+    /// The level of frames with this mark. Never weaker than the level of unmarked frames.
     pub fn of(self, mark: Mark) -> Level {
         match mark {
             Mark::None => self.base,
@@ -97,7 +97,7 @@ impl Levels {
         }
     }
 
-    /// Whether the ends must shake hands.
+    /// Whether the ends must do a handshake.
     pub fn need_handshake(self) -> bool {
         Mark::ALL.into_iter().any(|mark| self.of(mark) > Level::Clear)
     }
@@ -110,7 +110,7 @@ pub struct LevelSet(u8);
 impl LevelSet {
     pub const EVERY: LevelSet = LevelSet(0b1111);
 
-    /// The level and all that protect more.
+    /// The given level and all stronger ones.
     pub fn from(level: Level) -> LevelSet {
         Level::ALL.into_iter().filter(|other| *other < level).fold(LevelSet::EVERY, LevelSet::without)
     }
@@ -129,7 +129,7 @@ impl LevelSet {
         self.0 & (1 << level as u8) != 0
     }
 
-    /// Its levels, from nothing to everything.
+    /// The levels in the set, from weakest to strongest.
     pub fn levels(self) -> impl DoubleEndedIterator<Item = Level> {
         Level::ALL.into_iter().filter(move |level| self.contains(*level))
     }

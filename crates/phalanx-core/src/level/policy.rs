@@ -1,4 +1,4 @@
-//! The policy: from where a link goes, what it carries and what the user said to its level.
+//! The policy: decides a link's level from where the link goes, what it carries, and what the user said.
 
 use super::{Level, LevelSet, Levels, Mark};
 use core::net::IpAddr;
@@ -6,14 +6,14 @@ use ipnet::IpNet;
 use std::fmt;
 use thiserror::Error;
 
-/// Where a link goes.
+/// Where a link goes, as far as the policy distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// Another process of this machine, over a socket that never leaves the kernel.
     SameMachine,
     /// A network that the user declared trusted.
     Trusted,
-    /// Anywhere else; also this machine's own addresses, where a tunnel may begin.
+    /// Anywhere else. Also this machine's own network addresses, because a tunnel may start there.
     Untrusted,
 }
 
@@ -31,13 +31,13 @@ impl fmt::Display for Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
     pub reach: Reach,
-    /// None on the same machine.
+    /// `None` on the same machine.
     pub address: Option<IpAddr>,
     /// The role in the peer's certificate.
     pub role: &'a str,
 }
 
-/// Which links a rule is about.
+/// The links that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     Any,
@@ -57,18 +57,18 @@ impl Network {
     }
 }
 
-/// What a rule says of a level.
+/// What a rule says about a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// At least this.
+    /// At least this level.
     Required(Level),
-    /// This, in place of the default.
+    /// This level instead of the default.
     Preferred(Level),
-    /// Not this.
+    /// Not this level.
     Never(Level),
 }
 
-/// One line of the user's table. What it does not name it holds for in all cases.
+/// One line of the user's table. A condition that it leaves out is always met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub network: Network,
@@ -85,13 +85,13 @@ impl Rule {
     }
 }
 
-/// What holds where no rule says something else.
+/// The default, if no rule says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Usual {
     /// Links to networks that are not trusted are private.
     #[default]
     Links,
-    /// There, what is marked is private, and the rest authenticated.
+    /// On such links, marked data is private, and the rest authenticated.
     Marked,
     /// Every link is private.
     All,
@@ -107,7 +107,7 @@ impl Usual {
         }
     }
 
-    /// The word users read and type.
+    /// The name that users read and type.
     pub fn name(self) -> &'static str {
         match self {
             Usual::Links => "links",
@@ -117,7 +117,7 @@ impl Usual {
     }
 }
 
-/// What one end of a link wants.
+/// The wishes of one end of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     pub usual: Usual,
@@ -126,17 +126,17 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// A decision, and what decided it.
+/// A decision, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     pub level: Level,
-    /// For people: which default or rule it was.
+    /// For people: the default or rule that decided.
     pub why: String,
-    /// Less than without the user's explicit words.
+    /// Whether the user's explicit words made the level weaker than the default.
     pub is_weaker: bool,
 }
 
-/// The levels of a link; for each mark what decided it, and whether it is weaker than without the user's explicit words.
+/// The levels of a link. For each mark also what decided it, and whether the user's explicit words made it weaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
     pub levels: Levels,
@@ -144,7 +144,7 @@ pub struct Agreed {
     pub weaker: [bool; 3],
 }
 
-/// No level is left.
+/// The two ends have no acceptable level in common.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no level is left for a link to the {reach}: this end takes {own}, the other {peer}")]
 pub struct Conflict {
@@ -154,7 +154,7 @@ pub struct Conflict {
 }
 
 impl Policy {
-    /// Where `address` is, seen from here; none: on this machine.
+    /// Where `address` is, seen from here. `None`: on this machine.
     pub fn reach(&self, address: Option<IpAddr>) -> Reach {
         match address {
             None => Reach::SameMachine,
@@ -163,7 +163,7 @@ impl Policy {
         }
     }
 
-    /// The other end of a link to `address`, a peer in that role, seen from here; none: on this machine.
+    /// The other end of a link: a peer in that role at `address`, seen from here. `None`: on this machine.
     pub fn place<'a>(&self, address: Option<IpAddr>, role: &'a str) -> Place<'a> {
         Place { reach: self.reach(address), address, role }
     }
@@ -173,11 +173,11 @@ impl Policy {
         self.trusted.iter().any(|network| network.contains(&address.to_canonical()))
     }
 
-    /// The level of what has this mark on a link to `place`, whose other end takes the levels `peer`.
+    /// Decides the level of frames with this mark on a link to `place`, whose other end accepts the levels `peer`.
     ///
-    /// The first rule that prefers a level takes the default's place. `Required` and `never` limit it: the weakest level
-    /// that is left and no weaker is taken, and only where this end's own rules leave none, the strongest weaker one. The
-    /// other end can raise a level, never lower it.
+    /// The first rule that prefers a level replaces the default. Rules with `Required` and `Never` limit it. The result
+    /// is the weakest allowed level that is at least as strong. Only if this end's own rules leave none, it is the
+    /// strongest weaker one. The other end can raise a level, never lower it.
     pub fn decide(&self, place: &Place<'_>, mark: Mark, peer: LevelSet) -> Result<Verdict, Conflict> {
         let conflict = |own| Conflict { reach: place.reach, own, peer };
         let usual = Usual::Links.level(place.reach, mark);
@@ -196,8 +196,8 @@ impl Policy {
         Ok(Verdict { level, why, is_weaker: level < usual })
     }
 
-    /// [`Policy::decide`] for every mark, where the other end takes the levels `peer`. What is marked gets no less than
-    /// what is not.
+    /// [`Policy::decide`] for every mark, if the other end accepts the levels `peer`. Marked frames get no weaker level
+    /// than unmarked ones.
     pub fn agree(&self, place: &Place<'_>, peer: [LevelSet; 3]) -> Result<Agreed, Conflict> {
         let decide = |mark: Mark| self.decide(place, mark, peer[mark as usize]);
         let base = decide(Mark::None)?;
@@ -208,7 +208,7 @@ impl Policy {
         Ok(Agreed { levels, why: [base.why, data.why, code.why], weaker })
     }
 
-    /// The levels that this end takes for what has this mark.
+    /// The levels that this end accepts for frames with this mark.
     pub fn allowed(&self, place: &Place<'_>, mark: Mark) -> LevelSet {
         let about = self.rules.iter().filter(|rule| rule.is_about(place, mark));
         about.fold(LevelSet::EVERY, |allowed, rule| match rule.bound {
@@ -218,8 +218,9 @@ impl Policy {
         })
     }
 
-    /// The levels that an executor takes: its owner's code is not at stake on a network the owner trusts, elsewhere what
-    /// arrives must be what was sent, unless a rule of the owner prefers less.
+    /// The levels that an executor accepts. On networks that the owner trusts, it accepts all, because there the
+    /// owner's machine is not at risk. Elsewhere, frames must at least be protected against alteration, unless a rule
+    /// of the owner prefers less.
     pub fn offered(&self, place: &Place<'_>, mark: Mark) -> LevelSet {
         let preferred = self.preferred(place, mark).map(|(_, level)| level);
         let least = match (self.usual, place.reach) {
@@ -230,11 +231,11 @@ impl Policy {
         self.allowed(place, mark).both(LevelSet::from(least))
     }
 
-    /// What in it may give a link less than the defaults do, for people.
+    /// The parts of the policy that may give a link less than the defaults, described for people.
     pub fn weaker(&self) -> Vec<String> {
         let protected = |rule: &Rule| !matches!(rule.network, Network::SameMachine | Network::Trusted);
         let rule = |(rule, number): (&Rule, usize)| match rule.bound {
-            _ if !protected(rule) => None, // nothing is, by default
+            _ if !protected(rule) => None, // has no effect, because the default gives no protection there
             Bound::Preferred(level) if level < Level::Private => Some(format!("rule {number} prefers {level}")),
             Bound::Never(level) if level > Level::Clear => Some(format!("rule {number}: never {level}")),
             _ => None,
@@ -255,7 +256,7 @@ impl Policy {
         }
     }
 
-    /// The first rule that prefers a level; counted from 1.
+    /// The first rule that prefers a level, and its number, from 1.
     fn preferred(&self, place: &Place<'_>, mark: Mark) -> Option<(usize, Level)> {
         self.rules.iter().zip(1..).find_map(|(rule, number)| match rule.bound {
             Bound::Preferred(level) if rule.is_about(place, mark) => Some((number, level)),
@@ -263,7 +264,7 @@ impl Policy {
         })
     }
 
-    /// Which rule made `level` of the `wish`.
+    /// The rule that turned `wish` into `level`.
     fn limiting(&self, place: &Place<'_>, mark: Mark, wish: Level, level: Level) -> String {
         let limits = |bound: Bound| match bound {
             Bound::Required(least) => wish < least,

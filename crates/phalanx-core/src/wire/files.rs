@@ -1,31 +1,31 @@
-//! What a user asks of the files at an executor, one after the other over one link, and what is answered, in the same order.
+//! Requests of a user about files at an executor, one after the other over one link. Answers come in the same order.
 //!
-//! Everything is bounded: a folder comes in pages, a file in pieces, and names in batches.
+//! Everything is bounded: folders are listed in pages, files are read in pieces, and names are sent in batches.
 
 use super::transfer::{Filter, MOST_NAME, MOST_PATH, MOST_TARGET, are_patterns, is_name};
 use crate::error::WireError;
 use serde::{Deserialize, Serialize};
 
-/// Longest body: a piece of a file, in bytes. A page of a folder ends earlier.
+/// Limit on a body, which is a piece of a file, in bytes. A page of a folder ends earlier.
 pub const MOST_BODY: u64 = 1 << 20;
-/// Things found in one page.
+/// Limit on the entries in one page.
 pub const MOST_FOUND: u32 = 4096;
-/// Names in one question.
+/// Limit on the names in one request.
 pub const MOST_NAMES: usize = 1024;
-/// Listings and files that one user has open over one link.
+/// Limit on the listings and files that one user has open over one link.
 pub const MOST_OPEN: usize = 64;
-/// Questions that wait for their answers.
+/// Limit on the requests that wait for their answers.
 pub const MOST_AHEAD: usize = 16;
-/// Failures that are told of one question, and bytes of them; of more, their number only.
+/// Limits on the failures reported for one request, and on their bytes. Further failures are only counted.
 pub const MOST_FAILURES: usize = 1000;
 pub const MOST_TOLD: usize = 256 << 10;
 
-/// What is asked. Paths are absolute; names within a folder, of files for example, are relative and lead through no link.
-/// A handle is a number that the one who asks has chosen.
+/// A request. Paths are absolute. Names, for example of files, are relative to a folder and lead through no symbolic
+/// link. A handle is a number that the client has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// What is in a folder, and in folders in it, `depth` deep. `matching`: told is only what matches one of these as a
-    /// whole; none: everything.
+    /// List a folder, and its subfolders down to `depth`. `matching`: report only entries that match one of these
+    /// patterns as a whole; none: everything.
     List {
         handle: u32,
         path: Vec<u8>,
@@ -37,38 +37,38 @@ pub enum Ask {
     More {
         handle: u32,
     },
-    /// What lies there; what a link leads to, if it `follows`.
+    /// Describe what is at a path; the target of a symbolic link, if it `follows`.
     Look {
         path: Vec<u8>,
         follows: bool,
     },
-    /// Which folders a place lies in, so that it is known whether another lies in it.
+    /// The identities of the folders around a place, so that the client can tell whether another place is inside it.
     Locate {
         path: Vec<u8>,
     },
-    /// A folder with all in it if `all`, otherwise only an empty one.
+    /// Remove. A folder is removed with its contents if `all` is set; otherwise only if it is empty.
     Remove {
         folder: Vec<u8>,
         names: Vec<Vec<u8>>,
         all: bool,
     },
-    /// `above`: and those in which it is to be; it may be there already.
+    /// `above`: also make missing parent folders. The folder may exist already.
     MakeFolder {
         path: Vec<u8>,
         above: bool,
     },
-    /// Takes the place of what is there.
+    /// Rename, replacing what is there.
     Rename {
         from: Vec<u8>,
         to: Vec<u8>,
     },
-    /// Times of the last change, of files.
+    /// Set the modification times of files.
     SetTimes {
         folder: Vec<u8>,
         names: Vec<Vec<u8>>,
         times: Vec<Dated>,
     },
-    /// BLAKE3 of the content of files.
+    /// The BLAKE3 digests of files.
     Digests {
         folder: Vec<u8>,
         names: Vec<Vec<u8>>,
@@ -77,61 +77,62 @@ pub enum Ask {
         handle: u32,
         path: Vec<u8>,
     },
-    /// At the end of the file, or beyond, less comes.
+    /// Read. Near the end of the file, fewer bytes are returned.
     Read {
         handle: u32,
         offset: u64,
         length: u32,
     },
-    /// Whether a file is still as it was when it was opened.
+    /// Check that a file has not changed since it was opened.
     Settle {
         handle: u32,
     },
-    /// Begins a file, which has its name when it is whole. `new`: unless something is there by then; otherwise in its place.
+    /// Begin a file, which gets its name when it is complete. `new`: fail if something is there by then; otherwise
+    /// replace it.
     Create {
         handle: u32,
         path: Vec<u8>,
         new: bool,
     },
-    /// The next bytes, which are the body.
+    /// The next bytes, in the body.
     Write {
         handle: u32,
     },
-    /// It is whole: so many bytes, with this BLAKE3.
+    /// The file is complete. It must have this many bytes and this BLAKE3 digest.
     Commit {
         handle: u32,
         length: u64,
         digest: [u8; 32],
     },
-    /// What is not committed is gone.
+    /// Close a handle. A file that is not committed is discarded.
     Close {
         handle: u32,
     },
-    /// This end lives.
+    /// Heartbeat of the client.
     Beat,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// An executor's first.
+    /// First message of an executor.
     Offer {
         phalanx: String,
     },
-    /// So many things found, which are the body; whether there may be `more`.
+    /// A page with this many entries, in the body. `more`: whether there may be further pages.
     Page {
         count: u32,
         more: bool,
     },
-    /// Nothing, where nothing is there.
+    /// `None`: nothing is there.
     Found(Option<About>),
-    /// Whether something is there, and by what it is known, and then each folder above it: equal ones are the same folder,
-    /// also at another executor of the same machine. None where the system does not tell.
+    /// Whether something is there, and its identity, followed by that of each folder above it. Equal identities are the
+    /// same folder, even at another executor of the same machine. `None` if the system does not tell.
     Located {
         exists: bool,
         folders: Vec<Place>,
     },
-    /// Of so many names each came to something; these failed.
+    /// All names of the request were tried; these failed.
     Tried {
         done: u64,
         failed: u64,
@@ -140,7 +141,7 @@ pub enum Answer {
     /// In the order of the names.
     Digests(Vec<Result<[u8; 32], String>>),
     Opened(About),
-    /// Bytes of a file: the body. `digest`: their BLAKE3, where the link protects nothing.
+    /// Bytes of a file, in the body. `digest`: their BLAKE3, if the link gives no protection.
     Data {
         digest: Option<[u8; 32]>,
     },
@@ -149,11 +150,11 @@ pub enum Answer {
         why: Why,
         reason: String,
     },
-    /// This end lives.
+    /// Heartbeat of the executor.
     Beat,
 }
 
-/// Why something was not done, for programs.
+/// Why a request failed, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
     Missing,
@@ -166,7 +167,7 @@ pub enum Why {
     Other,
 }
 
-/// What could not be done, and why. Its path within the folder, as bytes.
+/// A failed operation and the reason. The path is relative to the folder, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub path: Vec<u8>,
@@ -174,17 +175,17 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// By what a file or folder is known on its machine, and nothing else of it.
+/// An opaque identity of a file or folder on its machine.
 pub type Place = [u8; 16];
 
-/// Seconds since 1970, and nanoseconds.
+/// Seconds and nanoseconds since 1970.
 pub type Time = (i64, u32);
 
-/// When a file is to have been changed last.
+/// The modification time to set for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dated {
     pub time: Time,
-    /// Its size and time when it was looked at: another one is left alone. None: whatever it is.
+    /// The size and time seen earlier: if the file differs, it is left alone. `None`: set in any case.
     pub seen: Option<(u64, Time)>,
 }
 
@@ -192,7 +193,7 @@ pub struct Dated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub kind: Kind,
-    /// Permission bits; none where the system has no such.
+    /// Permission bits; `None` if the system has none.
     pub mode: Option<u32>,
     /// Time of the last change.
     pub modified: Time,
@@ -206,7 +207,7 @@ pub enum Kind {
     Other,
 }
 
-/// Something in a listing, by its path within the listed folder; or what could not be looked at, and why.
+/// An entry of a listing, by its path within the listed folder, or why it could not be examined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     pub path: Vec<u8>,
@@ -214,7 +215,7 @@ pub struct Found {
 }
 
 impl Ask {
-    /// Checks what a peer sent.
+    /// Validates what a peer sent.
     pub fn check(&self) -> Result<(), WireError> {
         let is_right = match self {
             Ask::List { path, filter, matching, .. } => {
@@ -253,13 +254,13 @@ impl Dated {
     }
 }
 
-/// Whether it is a path within a folder: names, and nothing that leads up or elsewhere.
+/// Whether a path stays within a folder: only names, none that leads upwards or elsewhere.
 pub fn is_within(path: &[u8]) -> bool {
     path.len() <= MOST_PATH && path.split(|byte| *byte == b'/').all(is_name)
 }
 
 impl About {
-    /// Checks what a peer sent.
+    /// Validates what a peer sent.
     pub fn check(&self) -> Result<(), WireError> {
         let kind = match &self.kind {
             Kind::Link { target } => target.len() <= MOST_TARGET && !target.contains(&0),
@@ -270,12 +271,12 @@ impl About {
     }
 }
 
-/// Appends something found to a body.
+/// Appends an entry to a body.
 pub fn encode_found(found: &Found, body: Vec<u8>) -> Vec<u8> {
     postcard::to_extend(found, body).expect("messages of this crate serialize into memory")
 }
 
-/// What was found, in a body, of which there must be `count`.
+/// Decodes the entries in a body. There must be exactly `count`.
 pub fn decode_found(count: u32, body: &[u8]) -> Result<Vec<Found>, WireError> {
     if count > MOST_FOUND {
         return Err(WireError::NoMessage);
@@ -283,7 +284,7 @@ pub fn decode_found(count: u32, body: &[u8]) -> Result<Vec<Found>, WireError> {
     let (mut all, mut rest) = (Vec::new(), body);
     for _ in 0..count {
         let (found, left): (Found, _) = postcard::take_from_bytes(rest).map_err(|_| WireError::NoMessage)?;
-        // The path of what failed may be that of the folder itself.
+        // If an entry failed, its path may be that of the folder itself.
         let is_path = is_within(&found.path) || (found.path.is_empty() && found.about.is_err());
         if !is_path {
             return Err(WireError::NoMessage);
@@ -295,7 +296,7 @@ pub fn decode_found(count: u32, body: &[u8]) -> Result<Vec<Found>, WireError> {
     if rest.is_empty() { Ok(all) } else { Err(WireError::Lengths) }
 }
 
-/// Longest thing found, encoded: a page has room for it.
+/// Limit on an encoded entry. A page has room for it.
 pub const MOST_OF_ONE: usize = MOST_PATH + MOST_TARGET + MOST_NAME + 64;
 
 #[cfg(test)]

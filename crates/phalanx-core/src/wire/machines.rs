@@ -1,7 +1,8 @@
-//! What a message passing program's launcher and the executors say to each other, on one link for each machine.
+//! The messages between a message passing program's launcher and the executors, with one link for each machine.
 //!
-//! A machine offers; it is given its part of the program and then its files, which are in a folder of their own; the ranks
-//! are started; and until all have ended, what they say and write comes back. The end of the link ends them.
+//! The machine makes an offer. It gets its part of the program, and then the files, which go into a folder of their
+//! own. The ranks are started. Until all have ended, their messages and output are sent back. If the link ends, so do
+//! the ranks.
 
 use super::ranks::{FromRank, ToRank};
 use crate::level::LevelSet;
@@ -9,62 +10,62 @@ use core::net::IpAddr;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Longest body: a piece of a file, of standard input, or of output, in bytes.
+/// Limit on a body, in bytes: a piece of a file, of standard input, or of output.
 pub const MOST_PIECE: usize = 64 << 10;
-/// Bytes of pieces on the way that the other end has not yet said it took.
+/// Flow control: limit on the bytes of pieces that the other end has not acknowledged.
 pub const WINDOW: usize = 1 << 20;
-/// Longest name of a file, in bytes.
+/// Limit on the name of a file, in bytes.
 pub const MOST_NAME: usize = 4096;
 
-/// What a process is to run.
+/// The program that a process runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Which of the programs in the command line it is, from 0.
+    /// Its index in the command line, from 0.
     pub app: u32,
-    /// The program and its arguments, as bytes: the system's words need not be UTF-8.
+    /// The program and its arguments, as bytes, because arguments need not be UTF-8.
     pub command: Vec<Vec<u8>>,
-    /// Beside those of the process that starts it.
+    /// Added to the environment of the process that starts it.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where it runs; none: where all of the machine do.
+    /// The working directory; `None`: the same as for all on the machine.
     pub folder: Option<Vec<u8>>,
 }
 
-/// The part of a program, or of a world that it has spawned, that one machine has.
+/// The part of a program, or of a spawned world, that runs on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The number of the world's first process; 0 but for worlds that were spawned.
+    /// The number of the world's first process. 0 unless the world was spawned.
     pub base: u32,
-    /// Processes of the world, and the number of the first one here.
+    /// The number of processes of the world, and the first one on this machine.
     pub size: u32,
     pub first: u32,
     pub secret: [u8; 32],
-    /// For each program how many of the following ranks run it.
+    /// For each program, the number of consecutive ranks that run it.
     pub programs: Vec<(u32, Program)>,
-    /// A process that stands still for so long is lost, and is ended; none: it may.
+    /// A process that makes no progress for this long counts as lost, and is ended; `None`: no limit.
     pub patience: Option<Duration>,
 }
 
 impl Part {
-    /// How many ranks it has; more than there can be where the sum makes no sense.
+    /// The number of its ranks. If the sum overflows, a number beyond the limit.
     pub fn count(&self) -> u32 {
         self.programs.iter().fold(0, |sum, (count, _)| sum.saturating_add(*count))
     }
 
-    /// The ranks with what they run.
+    /// The ranks and their programs.
     pub fn ranks<'a>(&'a self) -> impl Iterator<Item = (u32, &'a Program)> {
         let each = |(count, program): &'a (u32, Program)| std::iter::repeat_n(program, *count as usize);
         (self.first..).zip(self.programs.iter().flat_map(each))
     }
 }
 
-/// Which stream of which rank.
+/// An output stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Source {
     pub rank: u32,
     pub kind: Kind,
 }
 
-/// Standard output or error.
+/// Standard output or standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     Output,
@@ -74,66 +75,66 @@ pub enum Kind {
 /// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
-    /// With this status.
+    /// With this exit status.
     Code(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// It never began, and why.
+    /// It was never started, with the reason.
     Unstarted(String),
-    /// Nobody has seen it: its machine is gone, and why.
+    /// Unknown, because its machine is gone, with the reason.
     Unseen(String),
 }
 
 /// From a launcher to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToMachine {
-    /// First message: a program of the user, which gave itself this token, asks what it can have. The places that its
-    /// manager's interpreters use are its own.
+    /// First message: a program of the user, identified by its own random token, asks for an offer. Places used by the
+    /// interpreters of the program's manager count as its own.
     Ask { program: [u8; 16] },
-    /// Keep places for this part, that of the number `machine` of the program's `machines`. A program that is started again
-    /// is known by `program`, and finds its folder as it was where an earlier link of it still is.
+    /// Reserve places for this part, which is number `machine` of the program's `machines`. A restarted program is
+    /// recognized by `program`. It finds its folder unchanged if an earlier link of it is still there.
     Begin { part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16] },
-    /// A file follows in pieces, up to the next one; folders in its name are made.
+    /// A file follows in pieces, up to the next file. Folders in its name are made.
     File { name: String, executable: bool },
-    /// The next bytes of the file; they are the body.
+    /// The next bytes of the file, in the body.
     Piece,
     /// All files are there: start the ranks.
     Start,
-    /// Give these ranks a message.
+    /// Pass a message to these ranks.
     Tell { ranks: Vec<u32>, message: ToRank },
     /// Send every process a signal.
     Signal { number: i32 },
-    /// The next bytes of rank 0's standard input, the body; an empty one: its end.
+    /// The next bytes of rank 0's standard input, in the body. An empty body is its end.
     Input,
-    /// So many bytes of output were written.
+    /// This many bytes of output were written.
     Taken { bytes: u32 },
-    /// The launcher lives.
+    /// Heartbeat of the launcher.
     Beat,
 }
 
 /// From a machine to a launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromMachine {
-    /// How many ranks this machine can have, and how many of these places are free now for the program that asked.
+    /// The number of ranks that this machine can have, and how many places are free now for the asking program.
     Offer { capacity: u32, free: u32, phalanx: String },
-    /// The places are kept. For each of the machines, what links with ranks there may have, for each mark.
+    /// The places are reserved. For each machine, the levels that links with its ranks may have, for each mark.
     Begun { levels: Vec<[LevelSet; 3]> },
-    /// It does not do what was asked, and why.
+    /// The request is refused, with the reason.
     Refused { reason: String },
-    /// So many bytes of files, or of standard input, have been written.
+    /// This many bytes of files, or of standard input, were written.
     Taken { bytes: u32 },
     /// The ranks are started.
     Started,
-    /// A rank said something to the launcher.
+    /// A message of a rank to the launcher.
     Said { rank: u32, message: FromRank },
-    /// What it said is no message.
+    /// A rank sent bytes that are not a message.
     Nonsense { rank: u32 },
-    /// The next bytes of a stream are the body; an empty one: its end.
+    /// The next bytes of an output stream, in the body. An empty body is its end.
     Output { source: Source },
     /// A rank has ended.
     Ended { rank: u32, exit: Exit },
     /// All output was sent.
     Drained,
-    /// The machine lives.
+    /// Heartbeat of the machine.
     Beat,
 }

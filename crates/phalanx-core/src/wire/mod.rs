@@ -1,14 +1,14 @@
-//! What travels on a link: frames of a header (one message, compact binary) and a body (raw bytes).
+//! The wire format: a frame has a header (one message in a compact binary encoding) and a body (raw bytes).
 //!
 //! ```text
 //! | header length, u32 | place, u32 | body length, u64 | header | body |      little endian
 //! ```
 //!
-//! The place is 0 where the body follows. Between processes of one machine a long body may lie in memory that both see
+//! The place is 0 if the body follows. Between processes of one machine, a long body may be in shared memory
 //! ([`Place`]); then nothing follows the header.
 //!
-//! Every length is checked against a limit before anything is allocated, and the bodies' own
-//! lengths are checked against the body before anybody slices it.
+//! Every length is checked against a limit before anything is allocated. The lengths of parts of a body are checked
+//! against the body before it is sliced.
 
 pub mod files;
 pub mod machines;
@@ -25,27 +25,28 @@ pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
 use crate::error::WireError;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Peers of another version are told so, and not talked to.
+/// The version of the protocol. A peer with another version gets an error and no connection.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Longest header in bytes: the shape of a full batch fits many times.
+/// Limit on the header, in bytes. The shape of a full batch is much smaller.
 pub const MAX_HEADER: u64 = 1 << 20;
-/// Longest body in bytes. Memory for it is taken as the bytes arrive, never on the peer's word.
+/// Limit on the body, in bytes. Memory for it is allocated as the bytes arrive, never on the peer's word alone.
 pub const MAX_BODY: u64 = 1 << 36;
-/// Longest body in bytes on a control link, which carries certificates and no data.
+/// Limit on the body on a control link, in bytes. Such a link carries certificates and no data.
 pub const MAX_CONTROL_BODY: u64 = 1 << 16;
-/// Bytes from which on a token stays at the interpreter that made it, if the next instruction can be fired there.
+/// Tokens of at least this many bytes stay at the interpreter that made them, if the next instruction can be fired
+/// there.
 pub const HEAVY: u64 = 1 << 14;
-/// Bytes that an interpreter has printed and that its manager has not yet said it has shown; then the interpreter waits.
-/// A pipe's content four times, so that an ordinary task never waits; a hundred interpreters take 25 MiB at most.
+/// Limit on the printed bytes that the manager has not confirmed as shown; beyond it, the interpreter waits. It is four
+/// times the capacity of a pipe, so that an ordinary task never waits. A hundred interpreters take at most 25 MiB.
 pub const PRINTED: usize = 256 << 10;
-/// Bytes before the header.
+/// The length of the prefix before the header, in bytes.
 pub const PREFIX: usize = 16;
 
-/// Segments of shared memory that one end of a link fills again and again.
+/// Limit on the segments of shared memory that one end of a link reuses.
 pub const SLOTS: u8 = 16;
 
-/// A body's place in shared memory: the slot and its segment's generation. A `fresh` segment is passed on with the prefix;
-/// one of an earlier frame is known by its slot and generation.
+/// The place of a body in shared memory: the slot, and the generation of its segment. A `fresh` segment's file comes
+/// with the prefix. The receiver knows other segments from earlier frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub slot: u8,
@@ -54,7 +55,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Never 0, which is the place of a body that follows its header.
+    /// Never 0, which stands for a body that follows its header.
     fn encode(self) -> u32 {
         let [low, high] = self.generation.to_le_bytes();
         u32::from_le_bytes([1 | u8::from(self.fresh) << 1, self.slot, low, high])
@@ -72,7 +73,7 @@ impl Place {
     }
 }
 
-/// The lengths with which every frame begins, and where its body lies (none: behind the header).
+/// The start of every frame: its lengths, and the place of its body. Without a place, the body follows the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     pub header: usize,
@@ -81,7 +82,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// As bytes on the wire.
+    /// Encodes the prefix.
     pub fn encode(self) -> [u8; PREFIX] {
         let mut bytes = [0; PREFIX];
         bytes[..4].copy_from_slice(&(self.header as u32).to_le_bytes());
@@ -90,7 +91,7 @@ impl Prefix {
         bytes
     }
 
-    /// From bytes of a peer; lengths over the limits are refused.
+    /// Decodes a peer's prefix. Lengths over the limits are refused.
     pub fn decode(bytes: &[u8; PREFIX]) -> Result<Prefix, WireError> {
         let header = u64::from(u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes")));
         let place = Place::decode(u32::from_le_bytes(bytes[4..8].try_into().expect("4 bytes")))?;
@@ -105,7 +106,7 @@ impl Prefix {
     }
 }
 
-/// A message as a frame's beginning: prefix and header, ready to be followed by `body` bytes.
+/// Encodes a message as the start of a frame: prefix and header, to be followed by `body` bytes.
 pub fn encode<M: Serialize>(message: &M, body: u64) -> Vec<u8> {
     let bytes = postcard::to_extend(message, vec![0; PREFIX]);
     let mut bytes = bytes.expect("messages of this crate serialize into memory");
@@ -114,12 +115,12 @@ pub fn encode<M: Serialize>(message: &M, body: u64) -> Vec<u8> {
     bytes
 }
 
-/// Says in a frame's beginning, made by [`encode`], where the body lies.
+/// Sets the place of the body in the start of a frame made by [`encode`].
 pub fn set_place(start: &mut [u8], place: Option<Place>) {
     start[4..8].copy_from_slice(&place.map_or(0, Place::encode).to_le_bytes());
 }
 
-/// The message in a header; anything left over is refused.
+/// Decodes the message in a header. Trailing bytes are refused.
 pub fn decode<M: DeserializeOwned>(header: &[u8]) -> Result<M, WireError> {
     match postcard::take_from_bytes(header) {
         Ok((message, [])) => Ok(message),

@@ -1,5 +1,4 @@
-//! What a message passing program's launcher and its processes say to each other, and how a process is told which rank it
-//! has.
+//! The messages between a message passing program's launcher and its processes, and how a process learns its rank.
 //!
 //! ```text
 //! | length, u32 little endian | message |      on the control socket, both ways
@@ -13,48 +12,50 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 use std::str::FromStr;
 
-/// The environment variable in which a process finds its [`Seat`].
+/// The environment variable with a process's [`Seat`].
 pub const RANK: &str = "PHALANX_RANK";
-/// The same for the folder of a BSP program's checkpoints on this machine.
+/// The environment variable with the folder of a BSP program's checkpoints on this machine.
 pub const CHECKPOINTS: &str = "PHALANX_CHECKPOINTS";
-/// The same for the supersteps from one checkpoint to the next, where the user says how many.
+/// The environment variable with the number of supersteps between checkpoints, if the user gave one.
 pub const CHECKPOINT_EVERY: &str = "PHALANX_CHECKPOINT_EVERY";
-/// The same for how many processes a program on executors could have at its start (MPI_UNIVERSE_SIZE).
+/// The environment variable with the number of processes that a program on executors could have at its start
+/// (MPI_UNIVERSE_SIZE).
 pub const UNIVERSE: &str = "PHALANX_UNIVERSE";
-/// The same for what the user calls a slow machine: a [`Limit`](crate::spmd::Limit).
+/// The environment variable with the user's definition of a slow machine: a [`Limit`](crate::spmd::Limit).
 pub const MOVE_SLOW: &str = "PHALANX_MOVE_SLOW";
-/// Longest message of a process to its launcher, in bytes.
+/// Limit on a message from a process to its launcher, in bytes.
 pub const MOST_FROM_RANK: usize = 1 << 19;
-/// Longest message of a launcher, in bytes: a table of all ranks.
+/// Limit on a message from a launcher, in bytes. The longest is a table of all ranks.
 pub const MOST_TO_RANK: usize = 1 << 26;
-/// Longest text that a process gives with an abort, in bytes; what is beyond is cut.
+/// Limit on the text of an abort, in bytes. A longer text is cut.
 pub const MOST_TEXT: usize = 4096;
-/// Longest certificate of a process, in bytes.
+/// Limit on a process's certificate, in bytes.
 pub const MOST_CERTIFICATE: usize = 2048;
-/// Most processes of a program, those that it starts itself among them: in all, not at a time.
+/// Limit on the processes that a program ever has, including those that it spawns.
 pub const MOST_RANKS: u32 = 1 << 16;
 
 /// From a process to its launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromRank {
-    /// It has begun to pass messages (MPI_Init). `listens`: where the ranks of other machines reach it; needed where the
-    /// program has more than one machine.
+    /// The process has begun to pass messages (MPI_Init). `listens`: where ranks of other machines reach it. Required
+    /// if the program runs on several machines.
     Joined { listens: Option<Listens> },
-    /// It will pass no more messages, and may end (MPI_Finalize).
+    /// The process will pass no more messages, and may end (MPI_Finalize).
     Finalized,
-    /// It ends the whole program (MPI_Abort).
+    /// The process ends the whole program (MPI_Abort).
     Abort { code: i32, text: String },
-    /// A BSP program, started again, goes on from this superstep; from 0 before its first checkpoint.
+    /// A checkpoint was made: if the BSP program is restarted, it continues from this superstep. Before the first
+    /// checkpoint it is 0.
     Saved { superstep: u32 },
-    /// It asks something; the answer has the same number.
+    /// A question. Its answer has the same number.
     Ask { number: u32, question: Question },
-    /// It is to be connected with a process of another world.
+    /// Connect this process with a process of another world.
     Meet { process: u32 },
-    /// Where that process, which it is to meet, reaches it, as it was asked for.
+    /// The answer to `Listen`: where that other process can reach this one.
     Listens { process: u32, listens: Listens },
-    /// It has revoked a communicator with this context, of these processes (ULFM, MPIX_Comm_revoke).
+    /// The process has revoked the communicator with this context and these processes (ULFM, MPIX_Comm_revoke).
     Revoke { context: u64, processes: Vec<u32> },
-    /// The machine of this process of a BSP program is to be left at the next checkpoint.
+    /// The machine of this process of a BSP program should be left at the next checkpoint.
     Leave { process: u32, why: Why },
 }
 
@@ -63,57 +64,57 @@ pub enum FromRank {
 pub enum Why {
     /// The process asks for it.
     Asked,
-    /// So many of its steps in a row took so many tenths of the time that other machines needed.
+    /// In this many steps in a row, the machine took this many tenths of the time of others.
     Slow { steps: u32, tenths: u32 },
 }
 
-/// Where a process is reached, and how it proves that it is itself.
+/// Where a process is reached, and how it authenticates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listens {
-    /// Without an address of its own (`0.0.0.0`), that of its machine counts.
+    /// If the IP is unspecified (`0.0.0.0`), the IP of its machine is used.
     pub address: SocketAddr,
-    /// In DER; its key never leaves the process.
+    /// In DER. Its key never leaves the process.
     pub certificate: Vec<u8>,
 }
 
 /// From a launcher to one of its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToRank {
-    /// All have joined: where each rank is reached, in their order. Only of a program on more than one machine.
+    /// All ranks have joined. Where each of them is reached, in order. Only for programs on more than one machine.
     Table { entries: Vec<Entry> },
-    /// This rank will not be heard of again; the text names its machine and the cause.
+    /// This rank is lost for good. The text names its machine and the cause.
     Lost { rank: u32, text: String },
-    /// That rank ends the program with this code; this process is about to be ended.
+    /// That rank ends the program with this code. The receiving process will be ended soon.
     Abort { rank: u32, code: i32, text: String },
-    /// The answer to what it asked.
+    /// The answer to a question.
     Answer { number: u32, answer: Answer },
-    /// It was started by these: first message to a process of a world that was spawned.
+    /// First message to a process of a spawned world: its parents.
     Born { parents: Side },
-    /// A connection with that process comes with this message.
+    /// This message carries a connection with that process.
     Met { process: u32 },
-    /// It is to be connected with that process, on an executor: where does it listen?
+    /// Asks where this process listens for that process, which is on an executor.
     Listen { process: u32 },
-    /// Both listen: the entries of the two, of which the second calls the first.
+    /// Both processes listen. The entries are of both; the second process connects to the first.
     Connect { process: u32, entries: Vec<Entry> },
     /// That process, which it was to meet, has left the program as it should.
     Left { process: u32 },
     /// Another process has revoked the communicator with this context.
     Revoked { context: u64 },
-    /// To process 0 of a BSP program: make a checkpoint at the next place for one.
+    /// To process 0 of a BSP program: make a checkpoint at the next possible place.
     Save,
 }
 
-/// One rank, as another machine's ranks reach it.
+/// One rank, as ranks of another machine reach it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The machine's number in this program; ranks of one machine have the same.
+    /// The number of its machine in this program. Ranks of one machine share it.
     pub machine: u32,
     pub listens: Listens,
-    /// How links between the reader's machine and this one are protected.
+    /// The levels of links between the reader's machine and this one.
     pub levels: Levels,
 }
 
-/// A message with its length before it, for a control socket.
+/// A message with its length in front, for a control socket.
 pub fn frame(message: &impl Serialize) -> Vec<u8> {
     let mut bytes = postcard::to_extend(message, vec![0; 4]).expect("messages of this crate serialize into memory");
     let length = (bytes.len() - 4) as u32;
@@ -121,7 +122,7 @@ pub fn frame(message: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Takes messages out of bytes as they come.
+/// Extracts messages from bytes as they arrive.
 #[derive(Debug)]
 pub struct Messages {
     most: usize,
@@ -129,17 +130,17 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// For messages of at most so many bytes.
+    /// For messages of at most `most` bytes.
     pub fn new(most: usize) -> Messages {
         Messages { most, bytes: Vec::new() }
     }
 
-    /// Takes the next bytes that came.
+    /// Adds bytes that have arrived.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next message, once it is whole. After an error nothing that comes can be understood any more.
+    /// The next message, if it is complete. After an error, no later bytes can be understood.
     pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, WireError> {
         let Some(head) = self.bytes.first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(*head) as usize;
@@ -153,18 +154,18 @@ impl Messages {
     }
 }
 
-/// What a process of a program is told at its start: who it is, and what it shares with the others of its machine.
+/// What a process is told at its start: its rank, and the resources that it shares with the other ranks of its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
     pub rank: u32,
     pub size: u32,
-    /// The number of the world's first process in the universe; 0 but for worlds that were spawned.
+    /// The number of the world's first process in the universe. 0 unless the world was spawned.
     pub base: u32,
-    /// Which of the programs in the command line this is, from 0 (MPI_APPNUM).
+    /// The index of its program in the command line, from 0 (MPI_APPNUM).
     pub app: u32,
     /// File descriptor of the control socket.
     pub control: i32,
-    /// File descriptor of the memory that the machine's ranks share, and its length in bytes.
+    /// File descriptor of the memory shared by the machine's ranks, and its length in bytes.
     pub segment: i32,
     pub bytes: u64,
     /// File descriptors of the doorbells of ranks `first`, `first + 1`, …
@@ -172,9 +173,9 @@ pub struct Seat {
     /// This machine has the ranks `first .. first + local`.
     pub first: u32,
     pub local: u32,
-    /// Known to this program's processes only.
+    /// A secret that only this program's processes know.
     pub secret: [u8; 32],
-    /// Where those of other machines reach this one; none where nobody has to.
+    /// Where ranks of other machines reach this one; `None` if there are none.
     pub address: Option<IpAddr>,
 }
 
@@ -197,7 +198,7 @@ impl fmt::Display for Seat {
 impl FromStr for Seat {
     type Err = String;
 
-    /// Reads what [`Seat`]'s `Display` wrote; pairs that it does not know are passed over.
+    /// Parses the output of [`Seat`]'s `Display`. Unknown pairs are ignored.
     fn from_str(text: &str) -> Result<Seat, String> {
         let seat = Seat {
             rank: number(text, "rank")?,

@@ -1,18 +1,18 @@
-//! Tokens as they travel: n pickled objects, and beside them the large buffers (arrays) they refer to.
+//! Tokens on the wire: pickled objects, followed by the large buffers (arrays) that they refer to.
 
 use crate::error::WireError;
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-/// Every attached buffer begins at a multiple of this many bytes from the body's beginning, so that an
-/// array can lie where it arrived and still be aligned for vector instructions.
+/// Alignment of attached buffers in the body, in bytes. An array can then be used in place and is aligned for vector
+/// instructions.
 pub const ALIGNMENT: usize = 64;
 static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
-/// How a body is to be cut.
+/// The layout of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
-    /// One pickle of a list of `count` plain immutable objects (numbers, strings): the cheapest form.
+    /// One pickle of a list of `count` plain immutable objects (numbers, strings). This is the cheapest form.
     Packed { count: u32, bytes: u64 },
     /// One pickle after another, of these lengths; behind them the attached buffers.
     Separate { pickles: Vec<u64>, attached: Vec<Attached> },
@@ -26,7 +26,7 @@ pub struct Attached {
 }
 
 impl Shape {
-    /// How many tokens.
+    /// The number of tokens.
     pub fn count(&self) -> u32 {
         match self {
             Shape::Packed { count, .. } => *count,
@@ -34,7 +34,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of the body that this shape describes; `None` where the sum overflows.
+    /// The length of the body that this shape describes; `None` if the sum overflows.
     fn body(&self) -> Option<u64> {
         match self {
             Shape::Packed { bytes, .. } => Some(*bytes),
@@ -48,8 +48,8 @@ impl Shape {
         }
     }
 
-    /// Refuses a shape that does not fit a body of `body` bytes. No tokens at all are fine where they are separate: a
-    /// group can be empty.
+    /// Refuses a shape that does not fit a body of `body` bytes. Zero separate tokens are allowed, because a group can
+    /// be empty.
     pub fn check(&self, body: u64) -> Result<(), WireError> {
         let packed_nothing = matches!(self, Shape::Packed { count: 0, .. });
         if packed_nothing || self.body() != Some(body) {
@@ -62,11 +62,11 @@ impl Shape {
     }
 }
 
-/// A number of tokens with their bytes. Cloning and slicing copy no bytes.
+/// Several tokens with their bytes. Cloning and slicing copy no bytes.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     shape: Shape,
-    /// The pickles, then each attached buffer.
+    /// The pickles, followed by the attached buffers.
     parts: Vec<Bytes>,
 }
 
@@ -76,7 +76,7 @@ impl Tokens {
         Tokens { shape: Shape::Packed { count, bytes: pickle.len() as u64 }, parts: vec![pickle] }
     }
 
-    /// Separately pickled objects: `lengths` cut `pickles`; `attached` come in the order of their tokens.
+    /// Separately pickled objects. `lengths` cut `pickles`; `attached` is in the order of the tokens.
     pub fn separate(pickles: Bytes, lengths: Vec<u64>, attached: Vec<(u32, Bytes)>) -> Tokens {
         let shape = attached.iter().map(|(token, bytes)| Attached { token: *token, bytes: bytes.len() as u64 });
         let shape = Shape::Separate { pickles: lengths, attached: shape.collect() };
@@ -84,7 +84,7 @@ impl Tokens {
         Tokens { shape, parts }
     }
 
-    /// From a peer's shape and body.
+    /// Builds tokens from a peer's shape and body.
     pub fn from_wire(shape: Shape, body: Bytes) -> Result<Tokens, WireError> {
         shape.check(body.len() as u64)?;
         let Shape::Separate { pickles, attached } = &shape else {
@@ -100,27 +100,27 @@ impl Tokens {
         Ok(Tokens { shape, parts })
     }
 
-    /// How many tokens.
+    /// The number of tokens.
     pub fn count(&self) -> u32 {
         self.shape.count()
     }
 
-    /// How the parts are to be read.
+    /// The layout of the parts.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The pickles, then each attached buffer.
+    /// The pickles, followed by the attached buffers.
     pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
 
-    /// Bytes of the body.
+    /// The length of the body, in bytes.
     pub fn bytes(&self) -> u64 {
         self.shape.body().expect("a shape made or checked here adds up")
     }
 
-    /// The parts as they follow each other in a body, with the padding between them.
+    /// The parts in the order of the body, with padding between them.
     pub fn body(&self) -> Vec<Bytes> {
         let mut body = Vec::with_capacity(2 * self.parts.len());
         let mut end = 0;
@@ -135,8 +135,8 @@ impl Tokens {
         body
     }
 
-    /// The tokens `first .. first + count` alone, and where they begin in what is returned: packed tokens
-    /// cannot be cut and come whole.
+    /// Only the tokens `first .. first + count`, and where they begin in the returned tokens. Packed tokens cannot be
+    /// cut and are returned as a whole.
     pub fn slice(&self, first: u32, count: u32) -> (Tokens, u32) {
         let Shape::Separate { pickles, attached } = &self.shape else { return (self.clone(), first) };
         let range = first as usize..(first + count) as usize;
@@ -150,8 +150,8 @@ impl Tokens {
         (Tokens::separate(self.parts[0].slice(start..end), pickles[range].to_vec(), wanted), 0)
     }
 
-    /// Consecutive pieces of these many tokens each. Copies no bytes. Packed tokens cannot be cut, and are refused; so
-    /// are sizes that are more together than there are tokens.
+    /// Cuts the tokens into consecutive pieces of these sizes, without copying. Packed tokens cannot be cut and are
+    /// refused. Sizes that sum to more than the number of tokens are refused too.
     pub fn cut(&self, sizes: impl IntoIterator<Item = u32>) -> Result<Vec<Tokens>, WireError> {
         let Shape::Separate { pickles, attached } = &self.shape else { return Err(WireError::Lengths) };
         let mut buffers = attached.iter().zip(&self.parts[1..]).peekable();
@@ -171,8 +171,7 @@ impl Tokens {
         Ok(pieces)
     }
 
-    /// All tokens of the pieces, one behind the other; the pieces must be separate tokens. Copies pickles, but no
-    /// attached buffers.
+    /// Concatenates pieces of separate tokens. Copies the pickles, but not the attached buffers.
     pub fn concat(pieces: &[Tokens]) -> Tokens {
         if let [piece] = pieces {
             return piece.clone();
@@ -189,17 +188,17 @@ impl Tokens {
         Tokens::separate(all.freeze(), lengths, buffers)
     }
 
-    /// No tokens.
+    /// An empty set of tokens.
     pub fn none() -> Tokens {
         Tokens::separate(Bytes::new(), Vec::new(), Vec::new())
     }
 
-    /// Whether tokens can be taken out one by one.
+    /// Whether single tokens can be taken out.
     pub fn is_separate(&self) -> bool {
         matches!(self.shape, Shape::Separate { .. })
     }
 
-    /// Copies of all bytes, for tests and for small tokens whose owner must not be kept.
+    /// A copy of all bytes, for tests and for small tokens whose buffer must not be kept alive.
     pub fn to_owned_bytes(&self) -> Bytes {
         self.body()
             .iter()

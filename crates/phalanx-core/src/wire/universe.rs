@@ -1,17 +1,17 @@
-//! What processes ask their launcher for once they run: more processes, and ports at which they find each other.
+//! Requests of running processes to their launcher: to start more processes, and for ports where they find each other.
 //!
-//! All processes that one launcher ever starts have one numbering, that of its *universe*; those that are started together
-//! are a *world*, which is their MPI_COMM_WORLD. Messages name processes by their numbers.
+//! All processes that one launcher ever starts are numbered together, in its *universe*. Processes that are started
+//! together are a *world*, which is their MPI_COMM_WORLD. Messages refer to processes by their number in the universe.
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name of a port or a service, in bytes.
+/// Limit on the name of a port or a service, in bytes.
 pub const MOST_PORT_NAME: usize = 255;
 
-/// Processes that are to be the one side of an intercommunicator, in the order of their ranks.
+/// The processes of one side of an intercommunicator, in the order of their ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
-    /// A context that its first process has chosen; nobody else can.
+    /// A context chosen by the first process of the side. No other process can choose the same.
     pub context: u64,
     pub processes: Vec<u32>,
 }
@@ -24,22 +24,22 @@ pub struct Wanted {
     pub command: Vec<Vec<u8>>,
     /// Where it runs.
     pub folder: Vec<u8>,
-    /// The executor that is to have all of them, by its name or address; none: any.
+    /// The name or address of the executor that must have all of them; `None`: any.
     pub host: Option<String>,
 }
 
-/// Numbers of processes in ascending order, as runs: the first of each, and how many follow each other. Most groups are one.
+/// Ascending numbers of processes, as runs: the first number and the length of each run. Most groups are a single run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Members(Vec<(u32, u32)>);
 
 impl Members {
-    /// Of numbers that ascend.
+    /// From ascending numbers.
     pub fn of(numbers: &[u32]) -> Members {
         let runs = numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next));
         Members(runs.map(|run| (run[0], run.len() as u32)).collect())
     }
 
-    /// The numbers; None where they do not ascend, or are more than `most`.
+    /// The numbers. `None` if they do not ascend, or if there are more than `most`.
     pub fn list(&self, most: usize) -> Option<Vec<u32>> {
         let (mut all, mut next) = (Vec::new(), 0);
         for (first, count) in &self.0 {
@@ -54,29 +54,29 @@ impl Members {
     }
 }
 
-/// What one process says in an agreement of a communicator's processes (ULFM, MPIX_Comm_agree and MPIX_Comm_shrink).
+/// One process's contribution to an agreement of a communicator (ULFM, MPIX_Comm_agree and MPIX_Comm_shrink).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ballot {
-    /// The communicator, and which of its agreements this is.
+    /// The communicator, and the turn: which of its agreements this is.
     pub context: u64,
     pub turn: u32,
     /// All processes of the communicator.
     pub members: Members,
-    /// Whether this is MPIX_Comm_shrink, and not MPIX_Comm_agree: all have to make the same call.
+    /// Whether the call is MPIX_Comm_shrink and not MPIX_Comm_agree. All processes must make the same call.
     pub shrinks: bool,
-    /// Bits, of which those stay that all have set.
+    /// Bits. The result is the bitwise AND over all processes.
     pub flag: i32,
-    /// Lost processes that the program has acknowledged here.
+    /// Lost processes that the program has acknowledged at this process.
     pub acknowledged: Vec<u32>,
-    /// Processes that this one has no connection with any more.
+    /// Processes that this one has lost the connection to.
     pub unreachable: Vec<u32>,
-    /// A context that this process has chosen; nobody else can.
+    /// A context chosen by this process. No other process can choose the same.
     pub offer: u64,
-    /// What is sent in the communicator is protected as marked data is, as far as this process knows.
+    /// Whether messages of the communicator are protected like marked data, as far as this process knows.
     pub secured: bool,
 }
 
-/// What a process asks; every question gets one answer.
+/// A question of a process. Each gets one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
     /// Start a world with these parents (MPI_Comm_spawn_multiple).
@@ -84,7 +84,7 @@ pub enum Question {
         parents: Side,
         programs: Vec<Wanted>,
     },
-    /// The name was chosen by who asks, so that nobody can guess it.
+    /// The asking process has chosen a name that cannot be guessed.
     OpenPort {
         port: String,
     },
@@ -101,7 +101,7 @@ pub enum Question {
     Lookup {
         service: String,
     },
-    /// Wait at a port until a side connects to it.
+    /// Wait at a port until the other side connects.
     Accept {
         port: String,
         side: Side,
@@ -110,7 +110,7 @@ pub enum Question {
         port: String,
         side: Side,
     },
-    /// Agree with all others of a communicator that are left.
+    /// Agree with the remaining processes of a communicator.
     Agree(Ballot),
 }
 
@@ -120,15 +120,15 @@ pub enum Answer {
     Done,
     /// The port of a service.
     Port(String),
-    /// The other side: who accepted or connected, or the processes that were started.
+    /// The other side: the processes that accepted or connected, or that were started.
     Side(Side),
     Refused {
         why: Refusal,
         text: String,
     },
-    /// What all agree on, the same for all: the bits that all have set; the members that are lost, ascending, and whether
-    /// there is one that not all have acknowledged; the context that the first one who is left has chosen, and whether one
-    /// of them has said that the communicator is protected.
+    /// The result of an agreement, the same for all: the bits that all have set; the lost members in ascending order;
+    /// whether one of these was not acknowledged by all; the context chosen by the first remaining process; and whether
+    /// any process said that the communicator is protected.
     Agreed {
         flag: i32,
         lost: Vec<u32>,
@@ -136,17 +136,17 @@ pub enum Answer {
         offer: u64,
         secured: bool,
     },
-    /// Some processes cannot be started, by their places among those asked for; none is left of the others.
+    /// Some processes could not be started, given by their places in the request. All others of the request were ended.
     NotSpawned {
         text: String,
         failed: Vec<u32>,
     },
 }
 
-/// Why something is not done.
+/// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// No processes are started.
+    /// Processes could not be started.
     Spawn,
     /// There is no such port.
     Port,
@@ -156,12 +156,12 @@ pub enum Refusal {
     Name,
     /// The two sides have a process in common.
     Sides,
-    /// There are too many.
+    /// A limit is reached.
     Full,
-    /// An agreement is not of who asks, or not what others ask.
+    /// The asking process is not a member of the agreement, or its question differs from the others'.
     Members,
-    /// The others go on without who asks.
+    /// The others go on without the asking process.
     Excluded,
-    /// Who asks has left the program.
+    /// The asking process has left the program.
     Left,
 }

@@ -1,4 +1,4 @@
-//! A grid's certificate authority, which makes members.
+//! A grid's certificate authority, which issues identities to members.
 
 use super::{IdentityError, Role};
 use rcgen::{
@@ -7,7 +7,8 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// A grid's certificate authority. Its key makes members; keep it where only the grid's owner reads.
+/// A grid's certificate authority. Whoever has its key can make members, so only the grid's owner should be able to
+/// read it.
 #[derive(Debug)]
 pub struct Authority {
     key: KeyPair,
@@ -15,7 +16,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new grid.
+    /// Creates a new grid.
     pub fn create() -> Result<Authority, IdentityError> {
         let key = KeyPair::generate()?;
         let mut params = authority_params()?;
@@ -24,22 +25,22 @@ impl Authority {
         Ok(Authority { key, certificate })
     }
 
-    /// From the text of [`Authority::to_pem`].
+    /// Parses the text of [`Authority::to_pem`].
     pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
         let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
         let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
-        // What is not whole would go into every member's file.
+        // A damaged certificate would be copied into every member's file.
         let whole = CertificateDer::from_pem_slice(&pem.as_bytes()[start..]);
         whole.map_err(|_| IdentityError::DamagedAuthority("certificate"))?;
         Ok(Authority { key, certificate: pem[start..].to_owned() })
     }
 
-    /// Key and certificate.
+    /// The key and the certificate, as PEM.
     pub fn to_pem(&self) -> String {
         format!("{}{}", self.key.serialize_pem(), self.certificate)
     }
 
-    /// A new member's identity file.
+    /// Makes the identity file of a new member.
     pub fn issue(&self, role: Role, name: &str) -> Result<String, IdentityError> {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
@@ -53,7 +54,8 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if role == Role::Executor {
-            // Executors that keep a space together are each other's clients. Who accepts a link checks the role.
+            // Executors that keep a space together are each other's clients, so every certificate allows both. Whoever
+            // accepts a link checks the role.
             params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         let member = params.signed_by(&key, &Issuer::new(authority_params()?, &self.key))?;

@@ -1,5 +1,5 @@
-//! What this process keeps of its links to other members, so that the first link of the next copy is resumed as well (RFC 8446,
-//! section 2.2). Its keys are new ones all the same, and after a day both ends show their certificates again.
+//! Sessions with other members, kept by this process so that the first link of the next copy is resumed as well (RFC
+//! 8446, section 2.2). A resumed link still has fresh keys. After a day, both ends show their certificates again.
 
 use super::{Client, IdentityError, Member, Role};
 use crate::forks;
@@ -8,21 +8,21 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// Members that are kept in mind.
+/// Limit on the members whose sessions are kept.
 const MOST: usize = 64;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Who reaches whom: a member of a grid, and where the other one is reached in which role. A fork begins with nothing: a thread
-/// that it does not have may have been using what is kept.
+/// The process, the own member, and the peer's role and place. The process is in the key so that a fork starts without
+/// sessions: a thread that the fork lacks may have been using them.
 type Key = (u32, [CertificateDer<'static>; 2], &'static str, String);
 
 static KNOWN: LazyLock<Mutex<HashMap<Key, (Instant, Client)>>> = LazyLock::new(Mutex::default);
 
-/// What links of `member` to the one that is reached at `place` begin with.
+/// The client configuration for links from `member` to the peer at `place`.
 pub(super) fn client(member: &Member, role: Role, place: &str) -> Result<Client, IdentityError> {
     let own = [member.own.certificate.clone(), member.authority.clone()];
     let key = (forks::process(), own, role.name(), place.to_owned());
-    // Not waited for: in a fork, whoever holds it may be gone.
+    // Not waited for, because in a fork the thread that holds the lock may not exist.
     let Ok(mut known) = KNOWN.try_lock() else { return member.client_of(role) };
     known.retain(|_, (since, _)| since.elapsed() < LONGEST);
     if let Some((_, client)) = known.get(&key) {

@@ -1,7 +1,7 @@
-//! Who is at the other end: a grid's certificate authority, its members, and their roles.
+//! Authentication of peers: a grid's certificate authority, its members, and their roles.
 //!
-//! A member's certificate carries its role and its name as DNS names under `.phalanx`, so that the standard
-//! verification of a server's name is at once the check of its role.
+//! A member's certificate carries its role and name as DNS names under `.phalanx`. So the standard verification of a
+//! server's name also checks its role.
 
 mod authority;
 mod known;
@@ -22,17 +22,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Links whose sessions are kept for the next ones of the same users.
+/// Limit on the sessions that a server keeps for resumption.
 const SESSIONS: usize = 1024;
-/// Next links that a link's session is good for: a copy opens several streams at the same time, each with a ticket of its own.
+/// Tickets for resumption per link. A copy opens several streams at the same time, and each needs a ticket of its own.
 const TICKETS: usize = 2;
 
-/// What a member may be in a grid.
+/// The role of a member in a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Runs programs.
     User,
-    /// Gives its processors.
+    /// Offers its processors.
     Executor,
 }
 
@@ -45,7 +45,7 @@ impl Role {
         }
     }
 
-    /// In a certificate.
+    /// The role as it is written in a certificate.
     fn dns(self) -> ServerName<'static> {
         let name = match self {
             Role::User => "user.role.phalanx",
@@ -98,14 +98,15 @@ impl Clone for KeyedCertificate {
 }
 
 impl KeyedCertificate {
-    /// One for a single link: nobody vouches for it, its peer is told what to expect over a link that is secured.
+    /// An identity for a single link, without a certificate authority. The peer learns over another, secured link which
+    /// certificate to expect.
     pub fn ephemeral() -> Result<KeyedCertificate, IdentityError> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
         Ok(KeyedCertificate::from_parts(certificate.der().to_vec(), key.serialize_der()))
     }
 
-    /// From DER as [`KeyedCertificate::to_parts`] gave it.
+    /// From DER, as [`KeyedCertificate::to_parts`] returned it.
     pub fn from_parts(certificate: Vec<u8>, key: Vec<u8>) -> KeyedCertificate {
         KeyedCertificate { certificate: certificate.into(), key: PrivatePkcs8KeyDer::from(key).into() }
     }
@@ -115,12 +116,12 @@ impl KeyedCertificate {
         (self.certificate.to_vec(), self.key.secret_der().to_vec())
     }
 
-    /// The client's side of a link to exactly the peer that owns `expected`.
+    /// The client's side of a link that accepts only the peer with the certificate `expected`.
     pub fn client_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
         let verifier = Arc::new(Pinned::new(expected, provider()));
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
-            .dangerous() // replaced by a stricter one: a single certificate
+            .dangerous() // replaces the verifier by a stricter one, which accepts a single certificate
             .with_custom_certificate_verifier(verifier)
             .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
         config.resumption = Resumption::disabled();
@@ -128,26 +129,26 @@ impl KeyedCertificate {
         Ok(Connection::Client(ClientConnection::new(Arc::new(config), name)?))
     }
 
-    /// The server's side of a link from exactly the peer that owns `expected`.
+    /// The server's side of a link that accepts only the peer with the certificate `expected`.
     pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
         let verifier = Arc::new(Pinned::new(expected, provider()));
         Ok(Connection::Server(ServerConnection::new(server(verifier, self, 0)?)?))
     }
 }
 
-/// A member of a grid: what an identity file holds, and the sessions that its links can resume.
+/// A member of a grid: the contents of an identity file, and the sessions that its links can resume.
 #[derive(Debug, Clone)]
 pub struct Member {
     own: KeyedCertificate,
     authority: CertificateDer<'static>,
     roots: RootCertStore,
     server: Arc<ServerConfig>,
-    /// The member's name, unique in its grid by the user's care.
+    /// The member's name. Users must keep it unique in the grid.
     pub name: String,
 }
 
 impl Member {
-    /// From the text of an identity file, for a certain role.
+    /// Parses the text of an identity file, for the given role.
     pub fn parse(pem: &str, role: Role) -> Result<Member, IdentityError> {
         let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
         let mut next = |what| certificates.next().ok_or(IdentityError::Missing(what))?.map_err(damaged);
@@ -170,12 +171,12 @@ impl Member {
         Ok(Member { own, authority, roots, server, name })
     }
 
-    /// This member's certificate with its key.
+    /// This member's certificate and key.
     pub fn own(&self) -> &KeyedCertificate {
         &self.own
     }
 
-    /// What links to one other member of this grid, in the given role, begin with.
+    /// The client configuration for links to another member of this grid, in the given role.
     pub fn client_of(&self, role: Role) -> Result<Client, IdentityError> {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -185,19 +186,20 @@ impl Member {
         Ok(Client { config: Arc::new(config), role })
     }
 
-    /// The same for a member that is always reached at this place: what earlier links of this process left lets the first one
-    /// be resumed too.
+    /// Like [`Member::client_of`], for a peer that is always reached at the same place. Sessions of this process's
+    /// earlier links are reused, so that even the first link is resumed.
     pub fn client_at(&self, role: Role, place: &str) -> Result<Client, IdentityError> {
         known::client(self, role, place)
     }
 
-    /// The server's side of a link from any member of this grid. Check [`role_and_name`] of the peer after.
+    /// The server's side of a link from any member of this grid. Afterwards, check the peer's [`role_and_name`].
     pub fn server(&self) -> Result<Connection, IdentityError> {
         Ok(Connection::Server(ServerConnection::new(self.server.clone())?))
     }
 }
 
-/// Links to one member, one after the other. The second is resumed: without certificates and signatures.
+/// Makes links to one member, one after the other. From the second on they are resumed, without certificates and
+/// signatures.
 #[derive(Debug, Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -205,13 +207,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client's side of the next link.
+    /// The client's side of another link.
     pub fn connect(&self) -> Result<Connection, IdentityError> {
         Ok(Connection::Client(ClientConnection::new(self.config.clone(), self.role.dns())?))
     }
 }
 
-/// A server's configuration, which remembers so many sessions.
+/// A server's configuration, which keeps that many sessions.
 fn server(
     verifier: Arc<dyn ClientCertVerifier>,
     own: &KeyedCertificate,
@@ -226,7 +228,7 @@ fn server(
     Ok(Arc::new(config))
 }
 
-/// The library shows bytes as numbers.
+/// Formats the error readably, because the library prints bytes as numbers.
 fn damaged(error: pem::Error) -> IdentityError {
     IdentityError::Damaged(match error {
         pem::Error::MissingSectionEnd { end_marker } => {
@@ -246,7 +248,7 @@ pub fn role_and_name(certificate: &CertificateDer<'_>) -> Result<(String, String
     Ok((role, find(".name.phalanx").ok_or(IdentityError::Missing("name"))?))
 }
 
-/// A number that nobody can guess.
+/// A random number that cannot be guessed.
 pub fn random_token() -> [u8; 16] {
     let mut token = [0; 16];
     provider().secure_random.fill(&mut token).expect("the system gives random bytes");
@@ -258,7 +260,7 @@ fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let make = || {
         let mut provider = rustls::crypto::ring::default_provider();
-        // Both ends are ours: the fastest suite first.
+        // Both ends are phalanx, so the fastest suite can come first.
         provider.cipher_suites.sort_by_key(|suite| suite.suite() != rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
         Arc::new(provider)
     };

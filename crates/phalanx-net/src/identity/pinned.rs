@@ -1,4 +1,4 @@
-//! A peer that was named beforehand, over a link that was secured before.
+//! A verifier for a peer whose certificate was announced beforehand, over a secured link.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -8,7 +8,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Signatu
 use std::fmt;
 use std::sync::Arc;
 
-/// Accepts one certificate, byte for byte, and the proof that the peer owns its key.
+/// Accepts one certificate, byte for byte, and the proof that the peer holds its key.
 pub(super) struct Pinned {
     expected: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,

@@ -189,8 +189,9 @@ impl Link {
         &self.counters
     }
 
-    /// Puts a frame into the outbox, at the level of its mark, and does not wait; `start` is from [`phalanx_core::wire::encode`].
-    /// [`Link::flush`] must follow. Where the frame ends, for [`Link::is_written`].
+    /// Puts a frame into the outbox, at the level of its mark, without waiting. `start` is from
+    /// [`phalanx_core::wire::encode`]. [`Link::flush`] must follow. Returns where the frame ends, for
+    /// [`Link::is_written`].
     pub fn queue(&self, mark: Mark, start: Vec<u8>, body: Vec<Bytes>) -> u64 {
         let (mut outbox, level) = (lock(&self.outbox), self.levels.of(mark));
         match self.pool.is_some() && is_long(&body) {
@@ -258,8 +259,9 @@ impl Link {
         }
     }
 
-    /// Gives back memory that this end keeps for long bodies and has not used since the last call. To be called about once
-    /// in a second. Does not wait for a thread that copies a body: who calls this also says that the process lives.
+    /// Frees shared memory that this end keeps for long bodies and has not used since the last call. Should be called
+    /// about once a second. It does not wait for a thread that copies a body, because the caller also sends the
+    /// heartbeats.
     pub fn trim(&self) {
         if self.is_copy() {
             return;
