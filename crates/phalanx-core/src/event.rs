@@ -83,8 +83,8 @@ pub enum Outcome {
     Results { first: TaskId, tokens: Tokens },
     /// The task raised an exception. `error` is the pickled exception, as the interpreter `by` sent it.
     Raised { task: TaskId, error: Bytes, by: String },
-    /// Firing the task ended these interpreters, one after the other. Of the token only its `bytes` are told, about,
-    /// since unpickling it may end the reader too.
+    /// Firing the task killed these interpreters, one after the other. Of its token only the approximate size (`bytes`)
+    /// is told, because unpickling it might kill the reader too.
     Culprit { task: TaskId, bytes: u64, killed: Vec<String> },
     /// The contract on time is not met. `asked` and `reached` are tasks per second, or seconds.
     Unmet { asked: f64, reached: f64, why: String },

@@ -1,8 +1,8 @@
 //! Agreements of a communicator's processes after losses (ULFM, sections on MPIX_Comm_agree and MPIX_Comm_shrink), and
 //! revoked communicators.
 //!
-//! The launcher decides, since it alone says who is lost: all who are left get one answer, after they have heard of every loss
-//! that it counts.
+//! The launcher decides, because it alone says which processes are lost. All remaining processes get the same answer.
+//! Before it, they have heard of every loss that it counts.
 
 use super::ports::{Asker, Reply, refuse};
 use super::{Command, Launch, Phase};
@@ -10,51 +10,54 @@ use crate::wire::ranks::{MOST_RANKS, ToRank};
 use crate::wire::universe::{Answer, Ballot, Members, Refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Agreements that are not complete and that one process waits for, at a time: more than programs make.
+/// Limit on the incomplete agreements that one process waits for. Programs need fewer.
 const MOST: usize = 1 << 8;
 
-/// Agreements that are remembered, for who comes late with other members.
+/// Limit on the remembered agreements, for processes that come late with other members.
 const MOST_SETTLED: usize = 1 << 6;
 
 const CUT_OFF: &str = "others cannot reach this process, and go on without it";
 const DIFFERENT: &str = "the processes do not make the same call: some agree and others shrink, or of other processes";
 
-/// Those of one program. One is told from others by its communicator, whose context may be that of another one among other
-/// processes (each world has its own MPI_COMM_WORLD), and its turn.
+/// The agreements of one program. An agreement is identified by its communicator and its turn. The context alone does
+/// not identify the communicator, because another one among other processes may have the same (each world has its own
+/// MPI_COMM_WORLD).
 #[derive(Debug, Default)]
 pub struct Agreements {
     open: BTreeMap<Key, Agreement>,
-    /// The last ones that were answered: the communicator's context, the turn, and those who were answered.
+    /// The most recent completed agreements: the communicator's context, the turn, and the processes that got the
+    /// answer.
     settled: VecDeque<(u64, u32, Members)>,
-    /// Processes that live, but that the others go on without.
+    /// Live processes that the others go on without.
     excluded: BTreeSet<u32>,
 }
 
-/// The communicator's first process, its context, the turn.
+/// The communicator's first process, its context, and the turn.
 type Key = (u32, u64, u32);
 
 #[derive(Debug, Default)]
 struct Agreement {
     members: Members,
-    /// Those who have not said anything yet.
+    /// The processes that have not voted yet.
     awaited: BTreeSet<u32>,
-    /// What the others have said, without the members.
+    /// The votes of the others, without the list of members.
     ballots: BTreeMap<u32, (Asker, Ballot)>,
-    /// Not all make the same call: all hear so, and go on with the next one.
+    /// The processes did not all make the same call. All get this answer, and go on with the next agreement.
     mixed: bool,
 }
 
-/// What a word leads to.
+/// The result of a vote.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub replies: Vec<Reply>,
-    /// Who is excluded from now on; all others hear of it before the replies.
+    /// Processes that are excluded from now on. All others hear of it before the replies.
     pub excluded: Vec<u32>,
 }
 
 impl Agreements {
-    /// A member says its word; the answers that this leads to. `known`: how many processes there are, of whom some are gone.
-    /// None when it waits for too many agreements: whoever waits for this one would wait for ever.
+    /// Adds a member's vote and returns the answers that follow from it. `known`: the number of processes so far,
+    /// including those that are gone. `None`: the process waits for too many agreements, so the others would wait for
+    /// its vote for ever.
     pub fn vote(
         &mut self,
         asker: Asker,
@@ -90,7 +93,8 @@ impl Agreements {
             return refused(Refusal::Members, DIFFERENT);
         }
         if is_new || agreement.members != runs {
-            // Whoever anybody names comes to this one, and is to hear that the others name different ones.
+            // A process named by any vote will vote in this agreement, so it must hear that the lists of members
+            // differ.
             agreement.mixed |= !is_new;
             let lives = |rank: &u32| !is_gone(*rank) && !self.excluded.contains(rank);
             let comes = |rank: &u32| lives(rank) && !agreement.ballots.contains_key(rank);
@@ -103,19 +107,20 @@ impl Agreements {
         Some(self.settle(key))
     }
 
-    /// Whether it names some who have had this agreement without who asks, and so will not come to it.
+    /// Whether the vote names processes that completed this agreement without the asking process, and so will not take
+    /// part again.
     fn is_late(&self, ballot: &Ballot, members: &[u32]) -> bool {
         let same = self.settled.iter().filter(|(context, turn, _)| (*context, *turn) == (ballot.context, ballot.turn));
         let mut theirs = same.filter_map(|(.., members)| members.list(MOST_RANKS as usize)).flatten();
         theirs.any(|rank| members.binary_search(&rank).is_ok())
     }
 
-    /// A process has left, or was lost: nobody waits for it any more, and what it said does not count.
+    /// A process has left, or was lost. Agreements no longer wait for it, and its votes do not count.
     pub fn leave(&mut self, rank: u32) -> Outcome {
         self.take_out(rank).0
     }
 
-    /// The same, and the questions of it that nobody has answered.
+    /// Like [`Self::leave`]; also returns the process's unanswered questions.
     fn take_out(&mut self, rank: u32) -> (Outcome, Vec<Asker>) {
         let (mut keys, mut unanswered) = (Vec::new(), Vec::new());
         for (key, agreement) in &mut self.open {
@@ -130,12 +135,12 @@ impl Agreements {
         (all, unanswered)
     }
 
-    /// The others go on without it, and have heard that it is lost.
+    /// Whether the others go on without the process and have heard that it is lost.
     pub fn is_excluded(&self, rank: u32) -> bool {
         self.excluded.contains(&rank)
     }
 
-    /// A process is about to be lost, together with others: what it said does not count.
+    /// A process is about to be declared lost, together with others. Its votes no longer count.
     pub fn doubt(&mut self, rank: u32) {
         for agreement in self.open.values_mut() {
             if agreement.ballots.remove(&rank).is_some() {
@@ -144,7 +149,7 @@ impl Agreements {
         }
     }
 
-    /// Answers all when nobody is awaited.
+    /// Answers all votes, once none is awaited.
     fn settle(&mut self, key: Key) -> Outcome {
         let mut all = Outcome::default();
         if self.open.get(&key).is_none_or(|agreement| !agreement.awaited.is_empty()) {
@@ -154,7 +159,7 @@ impl Agreements {
         self.settled.truncate(MOST_SETTLED - 1);
         let ranks: Vec<u32> = agreement.ballots.keys().copied().collect();
         self.settled.push_front((key.1, key.2, Members::of(&ranks)));
-        // Whoever awaits one of these waits in vain.
+        // Agreements that await one of these processes would wait in vain.
         let is_same = |(other, open): &(&Key, &Agreement)| {
             (other.1, other.2) == (key.1, key.2) && ranks.iter().any(|rank| open.awaited.contains(rank))
         };
@@ -174,7 +179,7 @@ impl Agreements {
         for rank in agreement.cut_off() {
             if self.excluded.insert(rank) {
                 all.excluded.push(rank);
-                let (others, unanswered) = self.take_out(rank); // of other agreements, that may exclude more
+                let (others, unanswered) = self.take_out(rank); // votes in other agreements, which may exclude further processes
                 all.add(others);
                 all.replies.extend(unanswered.into_iter().map(cut_off));
             }
@@ -193,7 +198,7 @@ fn cut_off(asker: Asker) -> Reply {
 }
 
 impl Ballot {
-    /// Whom it knows of others than those who agree does not matter, nor how often it says so.
+    /// Drops reports about processes that do not take part, and repeated reports.
     fn keep_only(&mut self, members: &[u32]) {
         for ranks in [&mut self.acknowledged, &mut self.unreachable] {
             ranks.retain(|rank| members.binary_search(rank).is_ok());
@@ -212,7 +217,8 @@ impl Outcome {
 }
 
 impl Agreement {
-    /// Of two who cannot reach each other one has to go: whoever most cannot reach, and of equals the last.
+    /// If two processes cannot reach each other, one is excluded: the one that most others cannot reach; among equals,
+    /// the last.
     fn cut_off(&self) -> Vec<u32> {
         let mut cuts: BTreeSet<(u32, u32)> = BTreeSet::new();
         for (rank, (_, ballot)) in &self.ballots {
@@ -269,7 +275,7 @@ impl Launch {
         self.carry_out(outcome);
     }
 
-    /// Whoever is in another communicator with one who is excluded, too, is to go on without it.
+    /// A process that shares another communicator with an excluded one must also go on without it.
     fn carry_out(&mut self, outcome: Outcome) {
         for rank in outcome.excluded {
             let text = format!("{} is lost: others cannot reach it, and go on without it", self.name(rank));
@@ -281,7 +287,7 @@ impl Launch {
         outcome.replies.into_iter().for_each(|(asker, answer)| self.reply(asker, answer));
     }
 
-    /// All others of a communicator hear that it was revoked.
+    /// Tells all other processes of a communicator that it was revoked.
     pub(super) fn revoke(&mut self, by: u32, context: u64, processes: &[u32]) {
         let world = self.ranks[by as usize].world;
         self.worlds[world].revoked |= context == 0;

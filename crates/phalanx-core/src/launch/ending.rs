@@ -1,16 +1,17 @@
-//! How processes are ended: those that pass messages hear why, then all are asked, then made to.
+//! How processes are ended: those that pass messages are told why, then all are asked to end (a signal), then all are
+//! killed.
 
 use std::time::Duration;
 
-/// For a process to hear why the program ends, and to say its own last words.
+/// Time for a process to hear why the program ends, and to write its own last output.
 const HEAR: Duration = Duration::from_millis(300);
-/// For a process that was asked to end.
+/// Time for a process that was asked to end, before it is killed.
 const ASKED: Duration = Duration::from_secs(1);
 
 const TERM: i32 = 15;
 const KILL: i32 = 9;
 
-/// What comes next, and when.
+/// The next step, and when it is due.
 #[derive(Debug)]
 pub struct Ending {
     next: i32,
@@ -24,22 +25,22 @@ impl Ending {
         Ending { next: TERM, at: now + HEAR, signalled: false }
     }
 
-    /// There is nobody to tell.
+    /// There is no process to tell, so they are asked to end at once.
     pub fn terminate(now: Duration) -> Ending {
         Ending { next: TERM, at: now, signalled: false }
     }
 
-    /// There is nothing to be said any more.
+    /// Kill at once.
     pub fn kill(now: Duration) -> Ending {
         Ending { next: KILL, at: now, signalled: false }
     }
 
-    /// Whether a process may have ended by our signals.
+    /// Whether our signals may have ended a process.
     pub fn has_signalled(&self) -> bool {
         self.signalled
     }
 
-    /// What comes next comes now.
+    /// Makes the next step due now.
     pub fn hurry(&mut self, now: Duration) {
         self.at = now;
     }

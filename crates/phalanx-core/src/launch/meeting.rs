@@ -1,5 +1,5 @@
-//! Processes of different worlds on executors, which are connected while they run: both say where they listen, and by which
-//! certificate they are known, and hear it of each other. Then one calls the other.
+//! Connects processes of different worlds on executors at run time. Each of the two says where it listens and which
+//! certificate it has, and is told this of the other. Then one connects to the other.
 
 use super::{Command, Launch};
 use crate::level::Levels;
@@ -8,28 +8,29 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Those who have been asked where they listen, the lower number first, and what they have said.
+/// The pairs that were asked where they listen, lower number first, and their answers so far.
 #[derive(Debug, Default)]
 pub(super) struct Meetings(BTreeMap<(u32, u32), [Option<Listens>; 2]>);
 
 impl Meetings {
-    /// Nobody meets that process any more.
+    /// Drops all meetings with that process.
     pub fn leave(&mut self, rank: u32) {
         self.0.retain(|(one, other), _| *one != rank && *other != rank);
     }
 }
 
-/// Some processes of a world, in the order of their numbers, on one executor.
+/// Some processes of a world on one executor, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub name: String,
-    /// Which of the hosts it is.
+    /// The index of the host.
     pub host: usize,
     pub processes: u32,
 }
 
 impl Launch {
-    /// Executors have room for a world that is spawned; they are the next machines. Whether it is still wanted.
+    /// Executors have reserved places for a spawned world. They become the next machines. Returns whether the world is
+    /// still wanted.
     pub fn on_placed(
         &mut self,
         now: Duration,
@@ -51,7 +52,7 @@ impl Launch {
         self.ending.is_none() && self.is_spawning(ranks.start)
     }
 
-    /// Two processes are to be connected.
+    /// Begins to connect two processes.
     pub(super) fn ask_where(&mut self, one: u32, other: u32) {
         self.meetings.0.insert((one.min(other), one.max(other)), [None, None]);
         for (rank, process) in [(one, other), (other, one)] {
@@ -59,10 +60,10 @@ impl Launch {
         }
     }
 
-    /// A process has left or ended: who is still about to be connected with it need not wait.
+    /// A process has left or ended. Processes that are about to be connected with it need not wait.
     pub(super) fn part_from_all(&mut self, rank: u32) {
         if !self.options.is_remote {
-            return; // connections come as pairs, and end with either end
+            return; // connections come in pairs, and end when either end closes
         }
         let has_met = |one: u32, other: u32| self.ranks[one.max(other) as usize].met.contains(&one.min(other));
         let others = (0..self.ranks.len() as u32).filter(|other| *other != rank && has_met(rank, *other));
@@ -72,7 +73,7 @@ impl Launch {
         }
     }
 
-    /// A process says where another one reaches it.
+    /// A process says where another one can reach it.
     pub(super) fn introduce(&mut self, rank: u32, process: u32, listens: Listens) {
         let pair = (rank.min(process), rank.max(process));
         let long = listens.certificate.len() > MOST_CERTIFICATE;
@@ -80,7 +81,7 @@ impl Launch {
         if long || !is_known {
             return self.on_nonsense(self.now, rank);
         }
-        let Some(both) = self.meetings.0.get_mut(&pair) else { return }; // the other has ended meanwhile
+        let Some(both) = self.meetings.0.get_mut(&pair) else { return }; // the other process has ended meanwhile
         both[usize::from(rank > process)] = Some(listens);
         let [Some(lower), Some(higher)] = both.clone() else { return };
         self.meetings.0.remove(&pair);

@@ -1,6 +1,7 @@
-//! The launcher of a message passing program (paper 001, section 4.2): what its processes do, and when the program ends.
+//! The launcher of a message passing program (paper 001, section 4.2): the state of its processes, and when the program
+//! ends.
 //!
-//! The driver tells what happened and carries out the [`Command`]s, in their order.
+//! The driver reports events, and carries out the [`Command`]s in order.
 
 mod agreements;
 mod ending;
@@ -30,72 +31,72 @@ use std::ops::Range;
 use std::time::Duration;
 use worlds::{State, World};
 
-/// What the driver is to do.
+/// A command to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Send a message to ranks of one machine; nothing to those that have ended.
+    /// Send a message to ranks of one machine. Ranks that have ended get nothing.
     Tell { ranks: Vec<u32>, message: ToRank },
-    /// Send a signal to every process that lives, and to what it has started.
+    /// Send a signal to every live process and its children.
     Signal { number: i32 },
-    /// Start a world's processes, on a machine of their own in the driver's books; on executors it is a name for those that
-    /// [`Launch::on_placed`] tells of.
+    /// Start a world's processes, under a machine number of their own in the driver's books. On executors, this number
+    /// names the processes that [`Launch::on_placed`] reports.
     Start { machine: usize, ranks: Range<u32>, programs: Vec<Wanted> },
     /// Kill the processes of one machine.
     End { machine: usize },
-    /// All processes of a machine that was started later have ended.
+    /// All processes of a machine number that was added later have ended.
     Forget { machine: usize },
-    /// Make a connection, and give each of the two processes one end.
+    /// Make a connection, and give one end to each of the two processes.
     Meet { one: u32, other: u32 },
-    /// Tell the user.
+    /// Show the user a message.
     Say(String),
-    /// Look for places for so many processes of this machine on others; then comes [`Launch::on_places`].
+    /// Look for places for this machine's processes on other machines. [`Launch::on_places`] follows.
     Seek { machine: usize, places: u32 },
-    /// All processes have ended, and are to be started again: without machines that are gone, and elsewhere than on one that
-    /// is to be left. Then comes [`Launch::on_restarted`] or [`Launch::on_not_restarted`].
+    /// All processes have ended and must be restarted: without the machines that are gone, and not on the one to leave.
+    /// [`Launch::on_restarted`] or [`Launch::on_not_restarted`] follows.
     Restart { without: Vec<usize>, leave: Option<usize> },
-    /// They could not be started elsewhere: start them where they were. Then comes the same.
+    /// The restart elsewhere failed: restart the processes where they were. The same calls follow.
     Return,
-    /// All processes have ended; this is the program's exit code.
+    /// All processes have ended. This is the exit code of the program.
     Finish { code: i32 },
 }
 
-/// What holds for the whole program.
+/// Options for the whole program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Names for people.
+    /// Their names, for people.
     pub machines: Vec<String>,
-    /// For each rank, its machine's number. Ranks of one machine follow each other.
+    /// The machine number of each rank. Ranks of one machine are consecutive.
     pub machine_of: Vec<usize>,
-    /// How the links of hosts are protected: `levels[one][other]`.
+    /// The levels of links between hosts: `levels[one][other]`.
     pub levels: Vec<Vec<Levels>>,
-    /// For each machine which host it is: what is spawned on a host that the program has is a machine of its own here.
+    /// The host of each machine. Processes spawned later on a host have a machine number of their own.
     pub host_of: Vec<usize>,
-    /// The hosts are executors: processes of different worlds connect with each other themselves.
+    /// The hosts are executors, so processes of different worlds connect with each other directly.
     pub is_remote: bool,
     /// A rank that fails does not end the others.
     pub keep_going: bool,
-    /// How often a program that makes checkpoints is started again without a new one in between.
+    /// How often a program that makes checkpoints is restarted without a new checkpoint in between.
     pub restarts: u32,
-    /// Why it starts no further processes, if so.
+    /// Why the program cannot spawn processes; `None` if it can.
     pub fixed: Option<String>,
-    /// Why its processes stay where they are, if so.
+    /// Why its processes cannot move to other machines; `None` if they can.
     pub bound: Option<String>,
-    /// A BSP program: what is said of it has BSP's words.
+    /// A BSP program: messages to the user have BSP's words.
     pub is_bsp: bool,
 }
 
 impl Options {
-    /// What a process's number is called.
+    /// The user's word for the number of a process.
     fn rank(&self) -> &'static str {
         if self.is_bsp { "pid" } else { "rank" }
     }
 
-    /// With which processes begin to pass messages.
+    /// The call that begins message passing.
     fn first_call(&self) -> &'static str {
         if self.is_bsp { "bsp begin" } else { "MPI_Init" }
     }
 
-    /// With which they end that.
+    /// The call that ends message passing.
     fn last_call(&self) -> &'static str {
         if self.is_bsp { "bsp end" } else { "MPI_Finalize" }
     }
@@ -109,18 +110,18 @@ pub struct Launch {
     /// All processes of all worlds.
     ranks: Vec<Rank>,
     worlds: Vec<World>,
-    /// How many have not ended.
+    /// The number of processes that have not ended.
     living: u32,
     ports: Ports,
     agreements: Agreements,
-    /// The first failure's code.
+    /// The exit code of the first failure.
     failed: Option<i32>,
-    /// The same of a rank that was lost while the others were ready to go on without it.
+    /// The exit code of a rank that was lost while the others could go on without it.
     lost: Option<i32>,
     ending: Option<Ending>,
     restart: Restart,
     moving: Moving,
-    /// What those who join later are to hear.
+    /// Losses that processes which join later must hear of.
     losses: Vec<ToRank>,
     meetings: Meetings,
     commands: Vec<Command>,
@@ -132,7 +133,7 @@ struct Rank {
     phase: Phase,
     end: Option<End>,
     listens: Option<Listens>,
-    /// Processes of other worlds with lower numbers that it was connected with.
+    /// Processes of other worlds, with lower numbers, that it was connected with.
     met: BTreeSet<u32>,
 }
 
@@ -152,7 +153,7 @@ enum End {
 }
 
 impl Rank {
-    /// It waits for others, and others for it.
+    /// Whether it waits for other processes, and they for it.
     fn passes_messages(&self) -> bool {
         self.phase == Phase::Joined && self.end.is_none()
     }
@@ -183,7 +184,7 @@ impl Launch {
         launch
     }
 
-    /// The processes of the command line.
+    /// Begins the world of the command line.
     fn begin(&mut self) {
         self.ranks = self.options.machine_of.iter().map(|_| Rank::default()).collect();
         self.living = self.ranks.len() as u32;
@@ -191,7 +192,7 @@ impl Launch {
         self.agreements = Agreements::default();
     }
 
-    /// A process said something.
+    /// Handles a message of a process.
     pub fn on_message(&mut self, now: Duration, rank: u32, message: FromRank) {
         self.now = now;
         match message {
@@ -220,13 +221,13 @@ impl Launch {
         }
     }
 
-    /// What a process said cannot be understood.
+    /// A process sent bytes that are not a message.
     pub fn on_nonsense(&mut self, now: Duration, rank: u32) {
         let name = self.name(rank);
         self.on_trouble(now, format!("{name} does not speak the launcher's language: another version of phalanx?"), 1);
     }
 
-    /// A machine is gone, and why: nobody sees any more what its ranks do.
+    /// A machine is gone, with the reason. The state of its ranks is unknown from now on.
     pub fn on_machine_gone(&mut self, now: Duration, machine: usize, why: &str) {
         self.restart.lose_machine(machine);
         let its = (0..).zip(&self.options.machine_of).filter(|(_, its)| **its == machine);
@@ -237,7 +238,7 @@ impl Launch {
         }
     }
 
-    /// A process ended.
+    /// Handles the end of a process.
     pub fn on_end(&mut self, now: Duration, rank: u32, exit: &Exit) {
         self.now = now;
         let Rank { phase, end: None, world, .. } = self.ranks[rank as usize] else { return };
@@ -276,7 +277,7 @@ impl Launch {
         }
     }
 
-    /// All processes have been started again, on these machines.
+    /// All processes have been restarted, on these machines.
     pub fn on_restarted(&mut self, now: Duration, options: Options) {
         self.now = now;
         self.note_places(&options, self.restart.superstep());
@@ -286,7 +287,7 @@ impl Launch {
         self.restart.done();
     }
 
-    /// The user or the system wants the program to end, by this signal; a second time: at once.
+    /// The user or the system asks the program to end, by this signal. A second time ends it at once.
     pub fn on_interrupt(&mut self, now: Duration, number: i32) {
         self.failed.get_or_insert(128 + number);
         if self.restart.give_up() {
@@ -299,7 +300,7 @@ impl Launch {
         self.on_time(now);
     }
 
-    /// The program cannot go on: why, and its exit code.
+    /// The program cannot go on. `code` is its exit code.
     pub fn on_trouble(&mut self, now: Duration, what: String, code: i32) {
         self.now = now;
         let rests = self.restart.give_up();
@@ -316,12 +317,12 @@ impl Launch {
         self.commands.extend(due.map(|number| Command::Signal { number }));
     }
 
-    /// When [`Launch::on_time`] is to be called at the latest.
+    /// When [`Launch::on_time`] must be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         self.ending.as_ref().map(Ending::next)
     }
 
-    /// What is to be done since the last call.
+    /// The commands since the last call.
     pub fn take(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
     }
@@ -361,7 +362,7 @@ impl Launch {
         self.worlds[world].ranks.clone().map(|rank| self.options.machine_of[rank as usize]).collect()
     }
 
-    /// All of a world that is on several machines hear where its processes are reached.
+    /// Tells all processes of a world on several machines where its processes are reached.
     fn tell_table(&mut self, world: usize) {
         let ranks = self.worlds[world].ranks.clone();
         let listens = ranks.clone().map(|rank| self.ranks[rank as usize].listens.clone());
@@ -376,7 +377,7 @@ impl Launch {
         }
     }
 
-    /// A process as those of a machine reach it.
+    /// The entry of a process, as seen by processes of the machine `from`.
     fn entry(&self, rank: u32, listens: Listens, from: usize) -> Entry {
         let [its, readers] =
             [self.options.machine_of[rank as usize], from].map(|machine| self.options.host_of[machine]);
@@ -391,11 +392,11 @@ impl Launch {
         if self.ending.is_none() {
             self.tell_others(rank, &ToRank::Abort { rank, code, text });
         }
-        // An exit code has 8 bits, and is not to say that all went well.
+        // An exit code has 8 bits, and must not be 0, which stands for success.
         self.fail(what, if code & 0xff == 0 { 1 } else { code & 0xff });
     }
 
-    /// A rank ended as it should not: the others hear of it, and are ended where they are not to go on.
+    /// A rank has failed or was lost. The others are told, and are ended unless they may go on.
     fn lose(&mut self, rank: u32, what: &str, code: i32) {
         let text = format!("{} {what}{}", self.name(rank), self.restart.excuse());
         if self.restart.is_wanted() {
@@ -410,20 +411,20 @@ impl Launch {
             return self.fail(text, code);
         }
         self.commands.push(Command::Say(format!("{text}; the others go on")));
-        // Those that pass messages know how to go on without it, or fail themselves.
+        // Processes that pass messages can go on without it, or fail by themselves.
         let known = self.ranks[rank as usize].phase == Phase::Joined;
         (if known { &mut self.lost } else { &mut self.failed }).get_or_insert(code);
         self.check_absent(self.ranks[rank as usize].world);
     }
 
-    /// A program that will be started again need not say any last words.
+    /// A program that will be restarted gets no time for last output.
     fn end_for_restart(&mut self, text: String) {
         self.commands.push(Command::Say(text));
         self.ending = Some(Ending::kill(self.now));
         self.on_time(self.now);
     }
 
-    /// Who passes messages waits for every rank of its world, and one that ended without having joined never comes.
+    /// Processes that pass messages wait for every rank of their world. A rank that ended without joining never comes.
     fn check_absent(&mut self, world: usize) {
         let World { ranks, state: State::Begun, .. } = &self.worlds[world] else { return };
         let its = &self.ranks[ranks.start as usize..ranks.end as usize];
@@ -477,7 +478,7 @@ impl Launch {
         all.filter(|(_, (it, its))| **its == machine && it.passes_messages()).map(|(rank, _)| rank).collect()
     }
 
-    /// Why a process is at fault that ended so, and the code of that; none where it ended as it should.
+    /// Why a process that ended this way is at fault, and its exit code. `None`: it ended as it should.
     fn fault(&self, phase: Phase, exit: &Exit) -> Option<(String, i32)> {
         match exit {
             Exit::Signal(number) => Some((format!("was killed by signal {}", signal_name(*number)), 128 + number)),

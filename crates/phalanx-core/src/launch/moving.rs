@@ -1,30 +1,31 @@
-//! Leaving a slow machine: a BSP program is ended at a checkpoint that is made for that, and goes on with the machine's
-//! processes elsewhere.
+//! Leaving a slow machine. A BSP program makes a checkpoint for this, is ended, and continues from it with the
+//! machine's processes elsewhere.
 //!
-//! Somebody wishes it; the driver looks for places; process 0 makes a checkpoint; then the program is started again. What
-//! becomes of the program otherwise comes first: a loss in between ends the wish.
+//! A process asks for the move. The driver looks for places, process 0 makes a checkpoint, and the program is
+//! restarted. Other events take precedence: a loss in between cancels the move.
 
 use super::{Command, End, Launch, Options};
 use crate::wire::ranks::{ToRank, Why};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// After places were looked for in vain, or a move has failed, they are not looked for again so soon.
+/// Backoff: no further search for places for this long after one found none, or after a move failed.
 const PAUSE: Duration = Duration::from_secs(30);
-/// The same where somebody asks.
+/// The same pause when a process asks explicitly.
 const PAUSE_OF_WHO_ASKS: Duration = Duration::from_secs(5);
 
-/// What has been done, and what is under way.
+/// The moves that were made, and the one under way.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     stage: Stage,
-    /// Processes that have left a machine because it was slow. If they are slow elsewhere too, it is what they compute.
+    /// Processes that have left a machine because it was slow. If they are slow elsewhere too, the reason is their
+    /// work.
     moved: BTreeSet<u32>,
-    /// When the last attempt came to nothing.
+    /// When the last attempt failed.
     failed: Option<Duration>,
-    /// Reasons against it that the user knows.
+    /// Reasons against a move that were already shown to the user.
     said: BTreeSet<String>,
-    /// The moves, for the user.
+    /// The moves made, described for the user.
     done: Vec<String>,
 }
 
@@ -34,25 +35,25 @@ enum Stage {
     Rest,
     /// The driver looks for places.
     Seeks(Wish),
-    /// A checkpoint is to be made.
+    /// Process 0 must make a checkpoint.
     Saves(Wish),
-    /// All processes are being ended, and started again.
+    /// All processes are being ended and restarted.
     Moves(Wish),
 }
 
-/// A machine that is to be left.
+/// A machine to leave.
 #[derive(Debug)]
 struct Wish {
     machine: usize,
     processes: Vec<u32>,
-    /// Those and the machine, for people.
+    /// The processes and the machine, described for people.
     who: String,
     from: String,
     why: Why,
 }
 
 impl Launch {
-    /// A process's machine is to be left; somebody says so.
+    /// A process asks that the machine of `process` be left.
     pub(super) fn wish_to_leave(&mut self, says: u32, process: u32, why: Why) {
         let Some(machine) = self.options.machine_of.get(process as usize).copied() else {
             return self.on_nonsense(self.now, says);
@@ -80,7 +81,7 @@ impl Launch {
         self.moving.stage = Stage::Seeks(wish);
     }
 
-    /// The driver has looked for places on other machines than this one: there are enough, or why not.
+    /// The driver has looked for places on other machines. An error says why there are not enough.
     pub fn on_places(&mut self, now: Duration, machine: usize, found: Result<(), String>) {
         self.now = now;
         if self.ending.is_some() || !matches!(&self.moving.stage, Stage::Seeks(wish) if wish.machine == machine) {
@@ -99,7 +100,7 @@ impl Launch {
         }
     }
 
-    /// A checkpoint was made: now is the moment, if there is one.
+    /// A checkpoint was made, so a move that waits for it begins now.
     pub(super) fn move_now(&mut self) {
         if self.ending.is_some() || !matches!(self.moving.stage, Stage::Saves(_)) {
             return;
@@ -111,14 +112,14 @@ impl Launch {
         self.end_for_restart(text);
     }
 
-    /// A program that has come to its end meanwhile is not started again.
+    /// A program that has ended meanwhile is not restarted.
     pub(super) fn stay_at_the_end(&mut self) {
         if self.ranks.iter().all(|rank| rank.end == Some(End::Well)) {
             self.restart.stay();
         }
     }
 
-    /// The program was started again, on these machines.
+    /// The program was restarted on these machines.
     pub(super) fn note_places(&mut self, options: &Options, superstep: u32) {
         let Stage::Moves(wish) = std::mem::take(&mut self.moving.stage) else { return };
         let its: BTreeSet<usize> = wish.processes.iter().map(|process| options.machine_of[*process as usize]).collect();
@@ -136,7 +137,7 @@ impl Launch {
         }
     }
 
-    /// The program could not be started again, and why.
+    /// The program could not be restarted, with the reason.
     pub fn on_not_restarted(&mut self, now: Duration, why: &str) {
         self.now = now;
         let Stage::Moves(wish) = std::mem::take(&mut self.moving.stage) else {
@@ -148,14 +149,14 @@ impl Launch {
         self.commands.extend([Command::Say(text), Command::Return]);
     }
 
-    /// At the end the user hears what was moved.
+    /// Tells the user at the end about the moves.
     pub(super) fn sum_up_moves(&mut self) {
         for text in std::mem::take(&mut self.moving.done) {
             self.commands.push(Command::Say(format!("moved: {text}")));
         }
     }
 
-    /// Says once why a machine is not left.
+    /// Tells the user, once for each reason, why a machine is not left.
     fn refuse(&mut self, wish: &Wish, why: &str) {
         let text = format!("{} cannot move from {}: {why}", wish.who, wish.from);
         if self.moving.said.insert(text.clone()) {
@@ -165,7 +166,7 @@ impl Launch {
 }
 
 impl Moving {
-    /// What was wished is of processes that have ended; a move that is under way goes on.
+    /// Drops a wish of processes that have ended. A move under way continues.
     pub fn forget_wish(&mut self) {
         if !matches!(self.stage, Stage::Moves(_)) {
             self.stage = Stage::Rest;

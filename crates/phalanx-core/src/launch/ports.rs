@@ -1,22 +1,22 @@
-//! Ports, at which groups of processes find each other, and the names of services for them (MPI 5.0, 11.8.2 and 11.8.4).
+//! Ports, where groups of processes find each other, and names of services for them (MPI 5.0, 11.8.2 and 11.8.4).
 
 use crate::wire::universe::{Answer, MOST_PORT_NAME, Refusal, Side};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Ports, services, and questions that wait at one port.
+/// Limit on the ports, on the services, and on the questions that wait at one port.
 const MOST: usize = 1 << 12;
 
-/// Who asks, and the question's number.
+/// The asking process, and the number of its question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
     pub rank: u32,
     pub number: u32,
 }
 
-/// What is to be answered.
+/// The answer to a question.
 pub type Reply = (Asker, Answer);
 
-/// See the module.
+/// All ports and services of a program.
 #[derive(Debug, Default)]
 pub struct Ports {
     ports: BTreeMap<String, Port>,
@@ -36,7 +36,7 @@ struct Service {
     port: String,
 }
 
-/// Which end of a meeting at a port.
+/// The end of a meeting at a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Accepts,
@@ -55,7 +55,7 @@ impl Ports {
         Answer::Done
     }
 
-    /// Those who wait there are told, too.
+    /// Closes a port. Processes that wait there are told.
     pub fn close(&mut self, asker: Asker, port: &str) -> Vec<Reply> {
         let closed = self.ports.remove(port).map(|closed| closed.waiting());
         let answer = if closed.is_some() { Answer::Done } else { no_port(port) };
@@ -88,7 +88,7 @@ impl Ports {
         self.services.get(service).map_or_else(|| no_service(service), |found| Answer::Port(found.port.clone()))
     }
 
-    /// Meets who waits at the other end of a port, or waits for somebody.
+    /// Meets a process that waits at the other end of the port, or waits for one.
     pub fn meet(&mut self, asker: Asker, end: End, name: &str, side: Side) -> Vec<Reply> {
         let Some(port) = self.ports.get_mut(name) else { return vec![(asker, no_port(name))] };
         let (own, other) = match end {
@@ -109,7 +109,7 @@ impl Ports {
         vec![(asker, Answer::Side(theirs)), (other, Answer::Side(side))]
     }
 
-    /// A process has left: what was its own is gone, and nothing that it asked is answered.
+    /// A process has left: its ports and services are removed, and its questions are dropped.
     pub fn leave(&mut self, rank: u32) -> Vec<Reply> {
         self.services.retain(|_, service| service.owner != rank);
         for port in self.ports.values_mut() {

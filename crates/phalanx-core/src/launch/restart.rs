@@ -1,31 +1,31 @@
-//! Whether a program is started again that has lost processes: one that makes checkpoints is, as long as it gets further; and
-//! one that is to leave a machine.
+//! Whether a program that has lost processes is restarted. A program that makes checkpoints is, as long as it makes
+//! progress. So is one that leaves a machine.
 
 use std::mem;
 
-/// What there is to go on from, and how often that was tried.
+/// The latest checkpoint, and the attempts to continue from it.
 #[derive(Debug)]
 pub struct Restart {
-    /// Tries without a new checkpoint.
+    /// Limit on the attempts without a new checkpoint.
     most: u32,
     tried: u32,
-    /// The superstep of the latest checkpoint; 0: the beginning; none: of a program that makes none.
+    /// The superstep of the latest checkpoint. 0: the beginning. `None`: the program makes no checkpoints.
     saved: Option<u32>,
-    /// A process was lost, by no fault of its program that can be told.
+    /// A process was lost, and the program is not known to be at fault.
     lost: bool,
     /// Machines that are gone.
     gone: Vec<usize>,
-    /// The machine that is to be left.
+    /// The machine to leave.
     left: Option<usize>,
-    /// Why it is started again: for a loss, and not for that alone.
+    /// Whether a loss is the reason of the restart.
     by_loss: bool,
-    /// All has ended, and nothing is started yet.
+    /// All processes have ended, and none is started yet.
     rests: bool,
-    /// It is not to go on.
+    /// The program must not be restarted.
     over: bool,
 }
 
-/// How it is started again: without machines that are gone, and elsewhere than on one that is to be left.
+/// How to restart: without the machines that are gone, and not on the one to leave.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Again {
     pub without: Vec<usize>,
@@ -38,7 +38,7 @@ impl Restart {
         Restart { most, tried: 0, saved: None, lost: false, gone, left, by_loss: false, rests: false, over: false }
     }
 
-    /// A checkpoint was made, or the program has begun that will make them.
+    /// A checkpoint was made, or a program that makes checkpoints has begun.
     pub fn save(&mut self, superstep: u32) {
         if self.saved.is_some_and(|saved| superstep > saved) {
             self.tried = 0;
@@ -54,28 +54,28 @@ impl Restart {
         self.gone.push(machine);
     }
 
-    /// Its processes are to leave a machine.
+    /// The processes of this machine must leave it.
     pub fn leave(&mut self, machine: usize) {
         self.left = Some(machine);
     }
 
-    /// They are not.
+    /// The processes stay after all.
     pub fn stay(&mut self) {
         self.left = None;
     }
 
-    /// The latest checkpoint.
+    /// The superstep of the latest checkpoint.
     pub fn superstep(&self) -> u32 {
         self.saved.unwrap_or(0)
     }
 
-    /// Whether the program is to be started again once all has ended.
+    /// Whether to restart the program once all processes have ended.
     pub fn is_wanted(&self) -> bool {
         let may = self.left.is_some() || self.lost && self.tried < self.most;
         may && !self.over && self.saved.is_some()
     }
 
-    /// For the user.
+    /// Describes the restart for the user.
     pub fn plan(&self) -> String {
         let from = match self.saved {
             Some(superstep @ 1..) => format!("superstep {superstep}"),
@@ -95,7 +95,7 @@ impl Restart {
         }
     }
 
-    /// All has ended: how the program is to be started again now, if it is.
+    /// All processes have ended. Returns how to restart the program, if it is to be restarted.
     pub fn begin(&mut self) -> Option<Again> {
         if !self.is_wanted() {
             return None;
@@ -106,13 +106,13 @@ impl Restart {
         Some(Again { without: mem::take(&mut self.gone), leave: self.left.take() })
     }
 
-    /// It was started.
+    /// The program was restarted.
     pub fn done(&mut self) {
         self.rests = false;
-        self.gone.clear(); // these were known by other numbers
+        self.gone.clear(); // the restarted program numbers its machines anew
     }
 
-    /// It is not to be started again; whether that was under way, so that nothing is left to be ended.
+    /// Gives the restart up. Returns whether it was under way, in which case no process is left to end.
     pub fn give_up(&mut self) -> bool {
         self.over = true;
         mem::take(&mut self.rests)

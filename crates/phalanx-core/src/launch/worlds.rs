@@ -1,5 +1,5 @@
-//! Worlds: processes that are started together. The first has those of the command line; others are spawned by processes
-//! that run (MPI 5.0, 11.8), and have these for parents.
+//! Worlds: processes that are started together. The first world is that of the command line. Others are spawned by
+//! running processes (MPI 5.0, 11.8), which are their parents.
 
 use super::ports::{Asker, End as PortEnd, refuse};
 use super::{Command, End, Launch, Phase, Rank};
@@ -7,36 +7,36 @@ use crate::wire::ranks::{MOST_RANKS, ToRank};
 use crate::wire::universe::{Answer, Question, Refusal, Side, Wanted};
 use std::ops::Range;
 
-/// Spawned processes that live at a time: a program that spawns for ever does not take the machine with it.
+/// Limit on live spawned processes. It protects the machine from a program that spawns without end.
 pub const MOST_SPAWNED: u32 = 512;
-/// Bytes of the name or address of a machine.
+/// Limit on the name or address of a machine, in bytes.
 const MOST_HOST: usize = 256;
 
 /// Processes that were started together.
 #[derive(Debug)]
 pub(super) struct World {
     pub ranks: Range<u32>,
-    /// Of those, how many have not ended.
+    /// The number of these that have not ended.
     pub living: u32,
     pub state: State,
-    /// Its MPI_COMM_WORLD, for those who join later.
+    /// Whether its MPI_COMM_WORLD is revoked, for processes that join later.
     pub revoked: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum State {
     Begun,
-    /// Not all have joined yet: who waits for that.
+    /// Not all processes have joined yet. Holds the question that waits for this.
     Spawning {
         asker: Asker,
         parents: Side,
     },
-    /// One did not come to join; the others are ended.
+    /// One process did not join, so the others are ended.
     Failed,
 }
 
 impl Launch {
-    /// A process asks something; each question is answered, at once or later.
+    /// A question of a process. It is answered now or later.
     pub(super) fn answer(&mut self, asker: Asker, question: Question) {
         if !self.ranks[asker.rank as usize].passes_messages() {
             return self.reply(asker, refuse(Refusal::Left, "this process has left (MPI_Finalize)".to_owned()));
@@ -122,12 +122,12 @@ impl Launch {
         }
     }
 
-    /// Whether a machine can be one of the program's: which executors there are, the driver knows.
+    /// Whether the program may use that machine. Only the driver knows which executors there are.
     fn may_have(&self, named: &str) -> bool {
         self.options.is_remote || named == "localhost" || named == self.options.machines[0]
     }
 
-    /// A process of a world has joined: it hears who its parents are, and they of it when it is the last.
+    /// A process of a world has joined, and is told its parents. When the last one has joined, the parents are told.
     pub(super) fn greet(&mut self, rank: u32) {
         let number = self.ranks[rank as usize].world;
         let World { ranks, state: State::Spawning { asker, parents }, .. } = &self.worlds[number] else { return };
@@ -136,7 +136,7 @@ impl Launch {
         if !is_spread {
             self.commands.push(Command::Tell { ranks: vec![rank], message: born });
         } else if all && self.ending.is_none() {
-            self.tell_table(number); // which they wait for first
+            self.tell_table(number); // they wait for the table first
             let tell = |rank| Command::Tell { ranks: vec![rank], message: born.clone() };
             self.commands.extend(ranks.clone().map(tell));
         }
@@ -146,7 +146,7 @@ impl Launch {
         }
     }
 
-    /// A process of a world that is not complete ended, and how; false: that is none, or the end is as it should be.
+    /// A process of an incomplete world has ended, and how. `false`: it is of no such world, or it ended as it should.
     pub(super) fn fail_to_spawn(&mut self, rank: u32, how: Option<&str>) -> bool {
         let Rank { world: number, phase, .. } = self.ranks[rank as usize];
         let World { ranks, state, .. } = &mut self.worlds[number];
@@ -165,20 +165,20 @@ impl Launch {
         true
     }
 
-    /// A process has joined; its world may have been given up before it was started.
+    /// A process has joined a world that may have been given up before it was started.
     pub(super) fn end_late(&mut self, rank: u32) {
         if matches!(self.worlds[self.ranks[rank as usize].world].state, State::Failed) {
             self.commands.push(Command::End { machine: self.options.machine_of[rank as usize] });
         }
     }
 
-    /// Its processes are killed.
+    /// Kills the processes of a world.
     fn end_world(&mut self, number: usize) {
         let end = |machine| Command::End { machine };
         self.commands.extend(self.machines_of(number).into_iter().map(end));
     }
 
-    /// A process has left or ended: nobody waits for it any more, and nothing waits for its sake.
+    /// A process has left or ended. Nothing waits for it any more, and its own waiting ends.
     pub(super) fn leave(&mut self, rank: u32) {
         self.ports.leave(rank).into_iter().for_each(|(asker, answer)| self.reply(asker, answer));
         for number in 0..self.worlds.len() {
@@ -189,7 +189,7 @@ impl Launch {
         }
     }
 
-    /// Two processes of different worlds are to be connected; both may ask, and the first is heard.
+    /// Connects two processes of different worlds. Both may ask; only the first request counts.
     pub(super) fn meet(&mut self, one: u32, other: u32) {
         let Some(its) = self.ranks.get(other as usize) else { return self.on_nonsense(self.now, one) };
         if its.phase == Phase::Finalized || its.end == Some(End::Well) {
@@ -202,7 +202,7 @@ impl Launch {
         };
         let apart = self.ranks[one as usize].world != its.world;
         if !apart || !is_ready(one) || !is_ready(other) {
-            return; // who is not ready asks, or is asked for, when it is; who was lost was told of
+            return; // a process that is not ready asks, or is asked for, later; losses were announced
         }
         if self.ranks[one.max(other) as usize].met.insert(one.min(other)) {
             match self.options.is_remote {
@@ -212,13 +212,13 @@ impl Launch {
         }
     }
 
-    /// Whether that process is of a world that somebody waits for.
+    /// Whether the process belongs to a world that is still being spawned.
     pub(super) fn is_spawning(&self, rank: u32) -> bool {
         let state = self.ranks.get(rank as usize).map(|it| &self.worlds[it.world].state);
         matches!(state, Some(State::Spawning { .. }))
     }
 
-    /// The process of a world that was spawned, for people.
+    /// The process's name for people, if its world was spawned.
     pub(super) fn spawned_name(&self, rank: u32) -> Option<String> {
         let number = self.ranks[rank as usize].world;
         let place = rank - self.worlds[number].ranks.start;

@@ -1,62 +1,64 @@
-//! The messages between a client and a space: one link is one session with one space.
+//! The messages between a client and a space. One link is one session with one space.
 //!
-//! Bodies: of `Out`, `Got` and `Whole`, tuples one behind the other; of `Event`, one tuple; of `Get`, `Count` and `Watch`, a template.
-//! Requests are numbered by the client, each once while it is open; every one is answered once.
+//! Bodies: tuples, one after the other, in `Out`, `Got` and `Whole`; one tuple in `Event`; a template in `Get`, `Count`
+//! and `Watch`. The client numbers its requests. A number is used once while its request is open, and every request
+//! gets one answer.
 
 use crate::error::SpaceError;
 use crate::ids::TransactionId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The client's number of a request, and of a watch.
+/// The client's number of a request or a watch.
 pub type RequestId = u64;
 
-/// What a space is to be like. A space that is there keeps its own.
+/// The options of a space. If the space exists already, it keeps its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Sets of positions to index from the beginning, beside those that are found from the templates that come.
+    /// Sets of positions to index from the start, in addition to those found from the templates that arrive.
     pub indexes: Vec<Vec<u16>>,
-    /// Sets of up to four positions of numbers, for templates that ask for boxes.
+    /// Sets of up to four numeric positions, for templates that ask for boxes.
     pub boxes: Vec<Vec<u16>>,
-    /// Whether indexes are built by themselves.
+    /// Whether indexes are built automatically.
     pub automatic: bool,
-    /// Order in which tuples are found when a template does not say.
+    /// The order in which tuples are found if a request does not give one.
     pub order: Order,
-    /// Lease of tuples that are put without.
+    /// The lease of tuples that are put without one.
     pub lease: Option<Duration>,
     pub most_tuples: u64,
-    /// Bytes of memory for tuples and their indexes, about.
+    /// Approximate bytes of memory for tuples and their indexes.
     pub most_bytes: u64,
-    /// Bytes of one tuple.
+    /// Limit on one tuple, in bytes.
     pub most_tuple_bytes: u64,
     pub most_fields: u64,
     pub most_nesting: u32,
     pub most_waiters: u64,
     pub most_session_waiters: u64,
     pub most_transactions: u64,
-    /// Longest that a transaction may last, and that one is kept prepared.
+    /// Limit on the duration of a transaction, and on the time that it stays prepared.
     pub longest_transaction: Duration,
-    /// Events kept for watches that come back: at most so many, and so many bytes.
+    /// Limits on the events kept for watches that reconnect: their number and their bytes.
     pub log_events: u64,
     pub log_bytes: u64,
-    /// Over networks that are not trusted, only private links reach it.
+    /// Over networks that are not trusted, the space is reached over private links only.
     pub secure: bool,
-    /// Whether all that was answered is on the disk, and there again after the end of the process.
+    /// Whether everything that was answered is on disk, so that it survives the end of the process.
     pub durable: bool,
     /// The members that keep it together; none: its server alone does.
     pub replicas: Vec<Replica>,
-    /// Who opens it is a member of this group, as the server's owner lists them; it is `secure` then. None: of no group.
+    /// The group that users must belong to, as listed by the server's owner; the space is then `secure`. `None`: no
+    /// group.
     pub group: Option<String>,
-    /// The user who made it, as its server knows; none: a process of the server's own user.
+    /// The user who made the space, as the server knows; `None`: a process of the server's own user.
     pub maker: Option<String>,
 }
 
-/// A server that keeps a space together with others.
+/// A server that keeps a space together with others (a replica).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Replica {
-    /// In its certificate.
+    /// The name in its certificate.
     pub name: String,
-    /// `HOST:PORT`, where the others and the clients reach it.
+    /// `HOST:PORT`, where the other members and the clients reach it.
     pub address: String,
 }
 
@@ -88,88 +90,89 @@ impl Default for Options {
     }
 }
 
-/// What an `out` says of its tuples.
+/// The options of an `out`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOptions {
-    /// Afterwards the tuples are gone.
+    /// When this time is over, the tuples are removed.
     pub lease: Option<Duration>,
-    /// An encoded field; a space holds one tuple of a key.
+    /// An encoded field. A space holds at most one tuple with each key.
     pub key: Option<Vec<u8>>,
-    /// An encoded field; many tuples may have it.
+    /// An encoded field. Many tuples may have the same label.
     pub label: Option<Vec<u8>>,
-    /// 0 if it is not said.
+    /// The priority; 0 if not given.
     pub priority: Option<i64>,
-    /// It happens once, however often it is sent. Not under a transaction.
+    /// Makes the request happen once, however often it is sent. Not under a transaction.
     pub once: Option<Once>,
 }
 
-/// Under which number a request happens once: of a client that has said [`ToSpace::Register`].
+/// Identifies a request that happens once. The client must have sent [`ToSpace::Register`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Once {
     pub client: u128,
-    /// Counts the client's requests of this kind.
+    /// The number among the client's requests of this kind.
     pub number: u64,
-    /// The outcomes of all before this one were heard, or are not asked for any more.
+    /// The client has heard the outcomes of all requests before this number, or will not ask for them.
     pub open_from: u64,
 }
 
-/// What a transaction that commits can rely on.
+/// The guarantee for the reads of a transaction that commits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Isolation {
-    /// It has read what was committed.
+    /// It has read committed tuples only.
     #[default]
     ReadCommitted,
-    /// Every tuple that it has read is still there, or it took it itself.
+    /// Every tuple that it has read is still there, or was taken by the transaction itself.
     RepeatableRead,
 }
 
-/// Which of several matching tuples is the first.
+/// Which of several matching tuples comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// What is found fastest.
+    /// The one found fastest.
     #[default]
     Any,
     /// The oldest.
     Fifo,
     /// The newest.
     Lifo,
-    /// The highest priority; of one priority, the oldest.
+    /// The one with the highest priority; among equals, the oldest.
     Priority,
 }
 
-/// What is asked beside a template.
+/// The options of a request, besides its template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Get {
-    /// Whether what is found is withdrawn.
+    /// Whether to take the tuples that are found.
     pub take: bool,
-    /// `None`: the space's.
+    /// `None`: the order of the space.
     pub order: Option<Order>,
     /// Only the tuple with this key: an encoded field.
     pub key: Option<Vec<u8>>,
     /// Only tuples with this label: an encoded field.
     pub label: Option<Vec<u8>>,
-    /// At most so many tuples; 0: one.
+    /// Limit on the tuples; 0 means 1.
     pub limit: u32,
-    /// A page ends when it has as many bytes; 0: 16 MiB.
+    /// A page ends when it has this many bytes; 0 means 16 MiB.
     pub page_bytes: u64,
-    /// Where the page before ended. What comes or goes between two pages may be in a later one, or not.
+    /// The end of the previous page. A tuple that comes or goes between two pages may or may not be on a later one.
     pub after: Option<Cursor>,
-    /// A transaction with repeatable reads does not rely on what is found: it only looks where it can take something.
+    /// Under a transaction with repeatable reads: do not add the tuple to the read set, because the request only looks
+    /// for something to take.
     pub peeks: bool,
 }
 
-/// A place between two pages; to be given back as it was.
+/// A position between two pages. The client returns it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     pub partition: u32,
     pub slot: u32,
     pub number: u64,
     pub priority: i64,
-    /// Tuples with this number or a higher one were put after the first page, and are on none.
+    /// Tuples with this number or a higher one were put after the first page, and are on no page.
     pub end: u64,
 }
 
-/// How long to wait for a tuple that is not there.
+/// How long to wait if no tuple matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
     No,
@@ -180,36 +183,37 @@ pub enum Wait {
 /// From a client to a space.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToSpace {
-    /// First message; `create` if the space may be made. Answer: `Opened`.
+    /// First message. `create`: the space may be made. Answer: `Opened`.
     Open {
         request: RequestId,
         name: String,
         create: Option<Options>,
     },
-    /// Answer: `Done` with the number of the first tuple; the others follow it.
+    /// Answer: `Done` with the number of the first tuple. The others have the numbers that follow.
     Out {
         request: RequestId,
         tuples: u32,
         options: OutOptions,
         transaction: Option<TransactionId>,
     },
-    /// Answer: `Got`, after waiting with one tuple. What is taken outside of a transaction comes back if the session ends
-    /// before its `Ack`.
+    /// Answer: `Got`. After waiting, it has one tuple. Tuples taken outside of a transaction come back if the session
+    /// ends before the `Ack`.
     Get {
         request: RequestId,
         get: Get,
         wait: Wait,
         transaction: Option<TransactionId>,
     },
-    /// A waiting request is not wanted any more. It is still answered: with `Got`, or with `Failed`.
+    /// Cancels a waiting request. It is still answered, with `Got` or `Failed`.
     Cancel {
         request: RequestId,
     },
-    /// The answer to a taking request was received. No answer.
+    /// The client has received the answer to a taking request. No answer.
     Ack {
         request: RequestId,
     },
-    /// The answer to a taking request was received and is not wanted: its tuples are back in the space. No answer.
+    /// The client has received the answer to a taking request but does not want it. Its tuples go back into the space.
+    /// No answer.
     GiveBack {
         request: RequestId,
     },
@@ -218,7 +222,7 @@ pub enum ToSpace {
         request: RequestId,
         transaction: Option<TransactionId>,
     },
-    /// The tuple of this number stays for `lease` from now; `None`: for ever. Answer: `Done`.
+    /// Renews a lease: the tuple with this number stays for `lease` from now; `None`: for ever. Answer: `Done`.
     Renew {
         request: RequestId,
         number: u64,
@@ -231,8 +235,8 @@ pub enum ToSpace {
         timeout: Duration,
         isolation: Isolation,
     },
-    /// Promise that it can be committed, also after this session's end; then the coordinator says how it is to end. Answer:
-    /// `Done`.
+    /// Promise that the transaction can be committed, even after this session's end. In that case the coordinator says
+    /// how it ends. Answer: `Done`.
     Prepare {
         request: RequestId,
         transaction: TransactionId,
@@ -247,7 +251,8 @@ pub enum ToSpace {
         request: RequestId,
         transaction: TransactionId,
     },
-    /// Events for tuples that match and are put from now on, or that were after the event `since`. Answer: `Watching`.
+    /// Watch: events for matching tuples that are put from now on, or that came after the event `since`. Answer:
+    /// `Watching`.
     Watch {
         request: RequestId,
         since: Option<u64>,
@@ -261,50 +266,51 @@ pub enum ToSpace {
     Info {
         request: RequestId,
     },
-    /// Who is there: the name in the server's certificate. Also before `Open`. Answer: `Name`.
+    /// Asks for the name in the server's certificate. Allowed before `Open`. Answer: `Name`.
     Name {
         request: RequestId,
     },
-    /// The client lives.
+    /// Heartbeat of the client.
     Beat,
-    /// To a durable space: the number, chosen by chance, under which the client comes back. No answer.
+    /// To a durable space: the random number under which the client reconnects. No answer.
     Known {
         client: u128,
     },
-    /// To a durable space that was filled again: this client got the answers of all its requests but the `open` ones, whose
-    /// tuples are there again. Answer: `Done`.
+    /// To a durable space that was restored: this client received the answers of all its requests except the `open`
+    /// ones, whose tuples are put back. Answer: `Done`.
     Back {
         request: RequestId,
         client: u128,
         open: Vec<RequestId>,
     },
-    /// What this client asks to happen once is to be remembered. Answer: `Done`.
+    /// Registers the client for requests that happen once. Answer: `Done`.
     Register {
         request: RequestId,
         client: u128,
     },
-    /// To a server, before `Open`: it is to be a member of a space that others keep. Answer: `Done`.
+    /// To a server, before `Open`: become a member of a space that others keep. Answer: `Done`.
     Join {
         request: RequestId,
         name: String,
         seat: Box<Seat>,
     },
-    /// To the member that leads: others are to keep the space, and these, by their addresses, not any more. Answer: `Done`,
-    /// when the new ones have all that there is.
+    /// To the leading member: add and remove members, by their addresses. Answer: `Done`, when the new members have all
+    /// data.
     Members {
         request: RequestId,
         add: Vec<Joining>,
         remove: Vec<String>,
     },
-    /// The members of a spread space, and how tuples are placed, are as `card` says: from here on where that is so, or was
-    /// `replaces` until now. Answer: `Card`, the one that the space has, if it is another one.
+    /// From now on, the session uses `card`, which says who the members of a spread space are and how tuples are
+    /// placed. The space must have this card, or `replaces`, which is then replaced. Answer: `Card`, with the space's
+    /// card if it is another one.
     GoBy {
         request: RequestId,
         card: Vec<u8>,
         replaces: Option<Vec<u8>>,
     },
-    /// To a server, before `Open`, from one whose space has prepared a transaction since `age`: how did it end in this one?
-    /// Answer: `Decided`.
+    /// To a server, before `Open`, from another server whose space prepared the transaction `age` ago: how did it end
+    /// here? Answer: `Decided`.
     Decide {
         request: RequestId,
         space: String,
@@ -312,12 +318,12 @@ pub enum ToSpace {
         transaction: TransactionId,
         age: Duration,
     },
-    /// A page of all tuples, whatever they look like, behind that one that ended with `after`. Answer: `Whole`.
+    /// A page of all tuples, whatever they look like, behind the page that ended with `after`. Answer: `Whole`.
     Browse {
         request: RequestId,
         after: Option<Spot>,
     },
-    /// Those tuples are taken, under a transaction, that are still at these spots. Answer: `Whole`.
+    /// Take the tuples that are still at these spots, under a transaction. Answer: `Whole`.
     Withdraw {
         request: RequestId,
         spots: Vec<Spot>,
@@ -325,7 +331,7 @@ pub enum ToSpace {
     },
 }
 
-/// Where a tuple was, and its number; to be given back as it was.
+/// The place of a tuple, and its number. The client returns it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spot {
     pub partition: u32,
@@ -333,11 +339,11 @@ pub struct Spot {
     pub number: u64,
 }
 
-/// What a tuple has beside its fields.
+/// The attributes of a tuple.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beside {
     pub spot: Spot,
-    /// What is left of it.
+    /// The time that is left of its lease.
     pub lease: Option<Duration>,
     /// Encoded fields.
     pub key: Option<Vec<u8>>,
@@ -345,16 +351,16 @@ pub struct Beside {
     pub priority: i64,
 }
 
-/// The space that decides on a transaction over several, and is asked by the others when its owner is gone.
+/// The space that decides on a transaction over several spaces. The others ask it when the transaction's owner is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Coordinator {
-    /// Where its server is; several where members keep it together.
+    /// The addresses of its server, or of several members that keep it together.
     pub places: Vec<String>,
     /// The space's name there.
     pub space: String,
-    /// By which that very space is known.
+    /// Identifies the space itself, not only its name.
     pub identity: u128,
-    /// Whether it is kept on a disk.
+    /// Whether the space is kept on disk.
     pub durable: bool,
 }
 
@@ -364,24 +370,24 @@ pub enum Decision {
     /// Not yet.
     Open,
     Committed,
-    /// Or it was never there: it is not committed any more.
+    /// Aborted, or unknown to the coordinator. In both cases it will never be committed.
     Aborted,
-    /// It may have been committed so long ago that the coordinator does not know it any more.
+    /// It ended so long ago that the coordinator no longer remembers whether it was committed.
     Forgotten,
 }
 
-/// A member's place among those that keep a space.
+/// A member's place among the members of a space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seat {
-    /// Its own; no other member ever had it.
+    /// The member's own number, which no other member ever had.
     pub number: u64,
-    /// What the members call their space among each other.
+    /// The members' name for the space.
     pub group: String,
-    /// What the space is like, with its members when this was written.
+    /// The options of the space, with the members at the time of writing.
     pub options: Options,
 }
 
-/// Who is to be a member, under which number.
+/// A new member and its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joining {
     pub number: u64,
@@ -391,9 +397,10 @@ pub struct Joining {
 /// From a space to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromSpace {
-    /// `created`: it was not there before. `secure`: its tuples and templates travel as marked data does. `durable`: the
-    /// client is to say how it is [`ToSpace::Known`]. `most_body`: bytes of a message's body beyond which the space hangs
-    /// up. `members`: the addresses of those that keep the space together. `identity`: no other space has it.
+    /// `created`: the space did not exist before. `secure`: tuples and templates travel at the level of marked data.
+    /// `durable`: the client must send [`ToSpace::Known`]. `most_body`: a longer body of a message makes the space end
+    /// the link. `members`: the addresses of the members that keep the space together. `identity`: a number that no
+    /// other space has.
     Opened {
         request: RequestId,
         created: bool,
@@ -403,7 +410,7 @@ pub enum FromSpace {
         members: Vec<String>,
         identity: u128,
     },
-    /// Empty: the server has no certificate.
+    /// Empty if the server has no certificate.
     Name {
         request: RequestId,
         name: String,
@@ -412,7 +419,7 @@ pub enum FromSpace {
         request: RequestId,
         number: u64,
     },
-    /// `next`: there may be more.
+    /// `next`: there may be more tuples.
     Got {
         request: RequestId,
         tuples: u32,
@@ -422,13 +429,14 @@ pub enum FromSpace {
         request: RequestId,
         count: u64,
     },
-    /// `last`: the event before the next one. `missed`: so many events, matching or not, were forgotten since `since`.
+    /// `last`: the number of the event before the next one. `missed`: the number of events after `since`, matching or
+    /// not, that were forgotten.
     Watching {
         request: RequestId,
         last: u64,
         missed: u64,
     },
-    /// A matching tuple was put.
+    /// A tuple that matches was put.
     Event {
         watch: RequestId,
         sequence: u64,
@@ -441,18 +449,18 @@ pub enum FromSpace {
         request: RequestId,
         error: SpaceError,
     },
-    /// The space lives.
+    /// Heartbeat of the space.
     Beat,
     Decided {
         request: RequestId,
         decision: Decision,
     },
-    /// `None`: the session goes by the card that it has named.
+    /// `None`: the session now uses the card that it named.
     Card {
         request: RequestId,
         other: Option<Vec<u8>>,
     },
-    /// The tuples are the body, one behind the other. `next`: there may be more.
+    /// The tuples are in the body, one after the other. `next`: there may be more.
     Whole {
         request: RequestId,
         tuples: Vec<Beside>,
@@ -460,12 +468,12 @@ pub enum FromSpace {
     },
 }
 
-/// A space, counted.
+/// Statistics of a space.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     pub options: Options,
     pub tuples: u64,
-    /// Bytes of memory for tuples and indexes, about.
+    /// Approximate bytes of memory for tuples and indexes.
     pub bytes: u64,
     /// Bytes of the encoded tuples.
     pub encoded_bytes: u64,
@@ -474,46 +482,47 @@ pub struct Info {
     pub readers: u64,
     pub watches: u64,
     pub transactions: u64,
-    /// Tuples on their way to takers that have not acknowledged them.
+    /// Taken tuples that their takers have not acknowledged.
     pub unacknowledged: u64,
-    /// Events so far.
+    /// Number of events so far.
     pub events: u64,
     pub partitions: Vec<PartitionInfo>,
-    /// Since the beginning: tuples put; read; taken; expired; tuples looked at in vain while searching.
+    /// Totals since the start: tuples put, read, taken, expired; and tuples that a search looked at without a match.
     pub outs: u64,
     pub reads: u64,
     pub takes: u64,
     pub expired: u64,
     pub looked_at: u64,
-    /// Of a space that several members keep.
+    /// Only for a space that several members keep.
     pub keepers: Option<Keepers>,
 }
 
-/// The members that keep a space together, as the one that leads knows.
+/// The members that keep a space together, as the leading member knows them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keepers {
-    /// What they call their space among each other.
+    /// The members' name for the space.
     pub group: String,
-    /// Counts elections.
+    /// The number of elections so far.
     pub term: u64,
-    /// Entries of their log so far.
+    /// The number of entries in their log.
     pub entries: u64,
     pub members: Vec<Keeper>,
 }
 
-/// One of them.
+/// One member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keeper {
-    /// In its certificate.
+    /// The name in its certificate.
     pub name: String,
     pub address: String,
     pub leads: bool,
-    /// Entries that it does not have, as far as is known; none: it was not heard since this one leads.
+    /// The number of log entries that it lacks, as far as known; `None`: it was not heard since the present leader took
+    /// over.
     pub behind: Option<u64>,
 }
 
 impl Keeper {
-    /// Who it is, without what is known of it now.
+    /// The member without its current state.
     pub fn replica(&self) -> Replica {
         Replica { name: self.name.clone(), address: self.address.clone() }
     }
@@ -522,7 +531,7 @@ impl Keeper {
 /// The tuples of one signature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartitionInfo {
-    /// Kinds of the fields, like `Str, Int`; empty for what fits nowhere else.
+    /// The kinds of the fields, like `Str, Int`. Empty for the partition of all further signatures.
     pub signature: String,
     pub tuples: u64,
     /// The positions that each index covers.

@@ -14,7 +14,7 @@ static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 pub enum Shape {
     /// One pickle of a list of `count` plain immutable objects (numbers, strings). This is the cheapest form.
     Packed { count: u32, bytes: u64 },
-    /// One pickle after another, of these lengths; behind them the attached buffers.
+    /// Pickles of these lengths, one after the other, followed by the attached buffers.
     Separate { pickles: Vec<u64>, attached: Vec<Attached> },
 }
 
