@@ -67,7 +67,7 @@ pub fn trim() {
     pool.idle = pool.free.len();
     drop(pool);
     for (address, capacity) in unused {
-        // SAFETY: the pool holds memory that nobody uses, with its capacity.
+        // SAFETY: the pool holds only unused memory, with its capacity.
         unsafe { dealloc(address as *mut u8, layout_of(capacity)) }
     }
 }
@@ -203,7 +203,7 @@ impl Drop for Body {
     fn drop(&mut self) {
         match self.capacity {
             0 => {}
-            // SAFETY: obtained with this length, and nobody uses it any more.
+            // SAFETY: obtained with this length, and not used any more.
             capacity if is_mapped(capacity) => unsafe { release(self.memory.as_ptr(), capacity) },
             capacity if pool().put(self.memory.as_ptr() as usize, capacity) => {}
             // SAFETY: allocated with this layout.

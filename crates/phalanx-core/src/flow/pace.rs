@@ -1,4 +1,4 @@
-//! How many tokens to fire together, from measured times. Nobody has to tune a chunk size.
+//! How many tokens to fire together, from measured times. Users never tune a chunk size.
 
 use crate::wire::HEAVY;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Conversations with a launch; no process is started.
+//! Conversations with a launch. No process is started.
 
 mod agreements;
 mod executors;
@@ -20,7 +20,7 @@ fn launch(machine_of: &[usize], keep_going: bool) -> Launch {
     Launch::new(Options { machines, machine_of, host_of, levels, keep_going, restarts: 0, ..Options::default() })
 }
 
-/// All ranks have joined; what that made the launch say is forgotten.
+/// All ranks have joined. The commands so far are dropped.
 fn joined(machine_of: &[usize], keep_going: bool) -> Launch {
     let mut it = launch(machine_of, keep_going);
     for rank in 0..machine_of.len() as u32 {
@@ -228,7 +228,7 @@ fn who_joins_late_hears_of_earlier_losses() {
     assert_eq!(it.take(), [Tell { ranks: vec![0], message: ToRank::Lost { rank: 1, text } }]);
 }
 
-/// A program with so many processes on one machine, whose checkpoints are said to be there, and that may be started again.
+/// A program with so many processes on one machine, which has reported checkpoints and may be restarted.
 fn saving(machine_of: &[usize], restarts: u32, superstep: u32) -> Launch {
     let mut it = launch(machine_of, false);
     it.restart = restart::Restart::new(restarts);

@@ -87,7 +87,7 @@ pub struct Taker {
 /// The effects of a prepared transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
-    /// When it is aborted if nobody has ended it before.
+    /// The time at which it is aborted, if it has not ended by then.
     pub until: u64,
     pub puts: Vec<(u64, Record)>,
     /// Numbers of the tuples to take. Until the end, they stay stored but reserved for this transaction.

@@ -112,12 +112,13 @@ fn nearest_to_big(big: &[u8]) -> f64 {
     let mut bytes = [fill; 16];
     bytes[..high.len()].copy_from_slice(high);
     let mut value = i128::from_le_bytes(bytes);
-    // What is left out decides only between two floats that are equally near: it is above zero or it is nothing.
+    // The low bytes that are left out only matter if two floats are equally near. Then it is enough to know whether
+    // they are zero.
     value |= i128::from(rest.iter().any(|byte| *byte != 0));
     value as f64 * 2f64.powi(i32::try_from(rest.len()).map_or(i32::MAX, |length| length.saturating_mul(8)))
 }
 
-/// Of minimal forms: of two of one sign, the longer one is further from zero.
+/// Both are in minimal form. Among numbers of one sign, the longer one is further from zero.
 fn compare_bigs(one: &[u8], other: &[u8]) -> Ordering {
     let by_size = match (is_negative(one), is_negative(other)) {
         (false, true) => return Ordering::Greater,

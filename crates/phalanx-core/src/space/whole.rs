@@ -21,8 +21,8 @@ pub struct Whole {
 }
 
 impl Space {
-    /// A page of the committed tuples after a place, and where the next page begins, if there may be one. A tuple that stays while all
-    /// pages are read is on one of them; a tuple that is put meanwhile may be on none.
+    /// A page of the committed tuples after a spot, and where the next page begins, if there may be one. A tuple that
+    /// stays in the space while all pages are read is on one of them. A tuple that is put meanwhile may be on none.
     pub fn browse(
         &mut self,
         now: Duration,
@@ -37,7 +37,7 @@ impl Space {
         Ok((all.iter().map(|(place, held)| whole(now, *place, held)).collect(), next))
     }
 
-    /// Takes those tuples under a transaction that are still at these spots.
+    /// Takes the tuples that are still at these spots, under a transaction.
     pub fn withdraw_whole(
         &mut self,
         now: Duration,

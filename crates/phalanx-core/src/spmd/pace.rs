@@ -127,7 +127,7 @@ mod tests {
         Pace::new(Limit { times: 2.0, steps: 3 }, machines.to_vec())
     }
 
-    /// So many steps of one superstep each: what they said.
+    /// Runs `count` steps of one superstep each, and returns the slow machines that were reported.
     fn steps(pace: &mut Pace, count: usize, work: &[f64]) -> Vec<Slow> {
         let step = |_| {
             pace.add(work.iter().copied());

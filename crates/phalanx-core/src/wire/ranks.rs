@@ -96,7 +96,7 @@ pub enum ToRank {
     Listen { process: u32 },
     /// Both processes listen. The entries are of both; the second process connects to the first.
     Connect { process: u32, entries: Vec<Entry> },
-    /// That process, which it was to meet, has left the program as it should.
+    /// The process that it was to meet has left the program regularly.
     Left { process: u32 },
     /// Another process has revoked the communicator with this context.
     Revoked { context: u64 },

@@ -44,7 +44,7 @@ pub struct Options {
     pub secure: bool,
     /// Whether everything that was answered is on disk, so that it survives the end of the process.
     pub durable: bool,
-    /// The members that keep it together; none: its server alone does.
+    /// The members that keep the space together (replication); empty: only its server keeps it.
     pub replicas: Vec<Replica>,
     /// The group that users must belong to, as listed by the server's owner; the space is then `secure`. `None`: no
     /// group.

@@ -7,8 +7,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// A grid's certificate authority. Whoever has its key can make members, so only the grid's owner should be able to
-/// read it.
+/// A grid's certificate authority. Its key can make members, so only the grid's owner should be able to read it.
 #[derive(Debug)]
 pub struct Authority {
     key: KeyPair,

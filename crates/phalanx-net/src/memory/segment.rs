@@ -53,7 +53,7 @@ impl Mapping {
 
     /// Gives advice to the system that discards the contents of the first `length` bytes.
     pub fn drop_pages(&self, length: usize, advice: Advice) {
-        // SAFETY: within the mapping; its owner has nobody left who looks at it.
+        // SAFETY: within the mapping; the owner calls this only when no reader of it is left.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), length.min(self.length), advice) };
     }
 
@@ -67,7 +67,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody has a reference into it any more.
+        // SAFETY: it was mapped with this length, and no reference into it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

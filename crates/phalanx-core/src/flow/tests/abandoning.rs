@@ -78,7 +78,7 @@ fn an_error_names_a_bounded_number_of_losses() {
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Two interpreters die early; so many recruits fail after that, and then machines are back.
+/// Two interpreters die early. That many recruits fail afterwards, and then machines are available again.
 fn restart(failures: usize, patience: Duration) -> Plan {
     let recruits = [[recruiting(5, false); 2].as_slice(), &vec![recruiting(40, true); failures]].concat();
     let stream = Stream { grains: vec![milliseconds(20)], ..Stream::default() };
@@ -118,7 +118,7 @@ fn the_next_run_after_a_final_failure_tries_again_as_patiently() {
     assert!(grid.readers[0].abandoned.is_some());
 }
 
-/// The user's thread may hand over tasks that it had taken before the run was abandoned, and others may compute again.
+/// The user's thread may hand over tasks that it took before the run was abandoned, while new interpreters arrive.
 #[test]
 fn an_abandoned_run_stays_abandoned_and_the_next_one_recruits_anew() {
     use super::integers;

@@ -1,4 +1,4 @@
-//! What is true of an engine after every event, whatever happens.
+//! Invariants of an engine, checked after every event.
 
 use super::reader::Reader;
 use crate::event::Fact;
@@ -8,7 +8,7 @@ use crate::flow::interpreter::Race;
 use crate::flow::repository::Work;
 use crate::ids::TaskId;
 
-/// More firings are never sent ahead to one interpreter.
+/// Limit on the firings that are sent ahead to one interpreter.
 const MOST_IN_FLIGHT: usize = 64;
 
 #[derive(Default)]
@@ -17,8 +17,8 @@ pub struct Check {
 }
 
 impl Check {
-    /// Panics where a task is at two places, where work waits beside an idle interpreter, where too much is in flight,
-    /// where a run waits for nothing, or where something waits for a run that has ended.
+    /// Panics if a task is in two places, if work waits while an interpreter is idle, if too much is in flight, if a
+    /// run waits for nothing, or if something waits for a run that has ended.
     pub fn check(&mut self, engine: &Engine, readers: &[Reader]) {
         self.no_task_twice(engine);
         let mut interpreters = engine.interpreters.values();
@@ -38,21 +38,21 @@ impl Check {
         let in_flight = engine.interpreters.values().flat_map(|interpreter| &interpreter.in_flight);
         let owners = in_flight.filter(|firing| match firing.race {
             Race::Alone => true,
-            Race::Against(_, other) => firing.id < other, // one of the two stands for both
+            Race::Against(_, other) => firing.id < other, // one of the two represents both
             Race::Lost => false,
         });
         self.races(engine);
         let works = owners.flat_map(|firing| std::iter::once(&firing.work).chain(&firing.more));
         let open = works.chain(engine.repository.works()).filter(|work| engine.runs.contains_key(&work.run));
         self.tasks.clear();
-        // A task of a graph may be at several instructions at once, and its parts have numbers of their own.
+        // A task of a graph may be at several instructions at once, and its parts have their own numbers.
         let is_graph = |work: &Work| engine.runs[&work.run].groups.is_some();
         self.tasks.extend(open.flat_map(|work| tasks_of(work, if is_graph(work) { work.instruction } else { 0 })));
         self.tasks.sort_unstable();
         assert!(self.tasks.windows(2).all(|pair| pair[0] < pair[1]), "a task is at two places");
     }
 
-    /// Who is in a race is so with somebody who is in it too, over the same tasks.
+    /// Both firings of a race must refer to each other and to the same tasks.
     fn races(&self, engine: &Engine) {
         for (id, interpreter) in &engine.interpreters {
             for firing in &interpreter.in_flight {
@@ -81,7 +81,7 @@ impl Check {
         assert!(busy || room || waits, "the run waits for nothing");
     }
 
-    /// Panics where a closed run is fired or delivered.
+    /// Panics if a closed run is fired or delivered.
     pub fn record(&self, fact: &Fact, readers: &[Reader]) {
         if let Fact::Fired { run, .. } | Fact::Delivered { run, .. } = fact {
             let closed = readers.iter().any(|reader| reader.run == *run && reader.closed);

@@ -1,11 +1,11 @@
-//! A run that nobody reads any more is not fired, and what still comes of it is ignored.
+//! A closed run is not fired any more, and late answers for it are ignored.
 
 use super::Grid;
 use super::plan::{Fault, KINDS, Plan, Stream, microseconds, milliseconds};
 use crate::event::Fact;
 
-/// The first of two runs is closed while its tasks are in flight and in the repository. That it is not fired or
-/// delivered after that is checked at every fact.
+/// The first of two runs is closed while its tasks are in flight and in the repository. Every later fact is checked:
+/// the run must not be fired or delivered.
 fn plan() -> Plan {
     let grains = vec![milliseconds(4), microseconds(100)];
     let closed = Stream { instructions: 2, tasks: 200, close_after: Some(11), grains, ..Stream::default() };

@@ -1,4 +1,4 @@
-//! Contracts on time are kept with as few interpreters as needed, which change with what is needed, and do not flap.
+//! Contracts on time are met with as few interpreters as needed. The number follows the need, without flapping.
 
 use super::Grid;
 use super::plan::{Fault, Kind, Plan, Recruiting, Stream, milliseconds};
@@ -11,7 +11,7 @@ const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A stream without an end, or one that says its size.
+/// An endless stream, or one that announces its size.
 fn stream(grain: u64, tasks: Option<u64>) -> Stream {
     let plain = Stream::default();
     let options = RunOptions { ordered: false, size: tasks, ..plain.options };
@@ -22,7 +22,7 @@ fn plan(goal: Goal, stream: Stream) -> Plan {
     Plan { interpreters: 20, goal: Some(goal), streams: vec![stream], ..Plan::default() }
 }
 
-/// The numbers of interpreters that were wanted, one after the other.
+/// The sequence of wanted numbers of interpreters.
 fn wanted(grid: &Grid) -> Vec<u32> {
     let wanted = grid.facts.iter().filter_map(|fact| match fact {
         Fact::Wanted { interpreters } => Some(*interpreters),
@@ -86,7 +86,7 @@ fn slow_interpreters_are_made_up_for() {
 
 #[test]
 fn it_does_not_flap() {
-    // Times between 20 and 180 ms, in no order that the window would even out.
+    // Times between 20 and 180 ms, in an order that the window does not even out.
     let grains = (0..37).map(|n| milliseconds(20 + n * 67 % 160)).collect();
     let uneven = Stream { grains, ..stream(0, None) };
     let grid = Grid::run_until(plan(Goal::Throughput(50.0), uneven), seconds(120));
@@ -187,7 +187,7 @@ fn a_number_of_interpreters_is_kept_as_before() {
     assert!(!grid.facts.iter().any(|fact| matches!(fact, Fact::Contract { .. } | Fact::Wanted { .. })));
 }
 
-/// Who is to leave while the others die stays.
+/// An interpreter that was to leave stays if the others die.
 #[test]
 fn the_last_one_stays() {
     let goal = Goal::Throughput(0.001);

@@ -1,4 +1,4 @@
-//! A task that ends its interpreters is found after exactly three, and nobody else is accused.
+//! A task that kills its interpreters is found after exactly three deaths, and no other task is accused.
 
 use super::Grid;
 use super::integers::Form;
@@ -41,7 +41,7 @@ fn culprits_that_are_neighbours_are_all_found() {
     let stream = Stream { instructions: 2, grains, tasks: 400, killing, ..Stream::default() };
     let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
     expect_culprits(&grid, &[250, 251, 253]);
-    // The first one's first kill puts its whole batch under suspicion, so that the others' kills count from one.
+    // The first kill puts the first one's whole batch under suspicion, so the kills of the others count from one.
     assert!((3 * KILLS - 2..=3 * KILLS).contains(&kills(&grid)), "{} were lost", kills(&grid));
 }
 
@@ -61,7 +61,7 @@ fn who_names_the_losses_names_them_in_order() {
     assert_eq!(grid.readers[0].got, [(0, super::reader::Got::Culprit(killed))]);
 }
 
-/// The answers of those before it are under way when the culprit strikes, again and again, and are lost.
+/// Answers of earlier tasks are in flight when the culprit kills the interpreter, again and again, and are lost.
 #[test]
 fn nobody_is_accused_because_answers_were_lost() {
     for killing in [vec![24], vec![24, 25], vec![40, 44, 47]] {
@@ -73,8 +73,8 @@ fn nobody_is_accused_because_answers_were_lost() {
     }
 }
 
-/// What is wrong with a task need not be a crash: it may stop its process, or have a result that cannot be said. But
-/// silence may be the network's fault, and takes longer to accuse.
+/// A faulty task need not crash: it may freeze its process, or have a result that cannot be sent. But silence may be
+/// the network's fault, so it takes longer to accuse a task.
 #[test]
 fn losses_of_every_kind_count() {
     for kind in KINDS {
@@ -88,7 +88,7 @@ fn losses_of_every_kind_count() {
     }
 }
 
-/// An executor that is restarted again and again takes the same long task with it each time.
+/// An executor that restarts again and again loses the same long task each time.
 #[test]
 fn interpreters_that_are_gone_with_their_executor_accuse_no_task_before_the_sixth() {
     use crate::event::{Cause, Command, Event, Outcome};

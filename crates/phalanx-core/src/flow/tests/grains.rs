@@ -1,4 +1,4 @@
-//! Coarse instructions go one at a time, fine ones together, and changes of grain are followed.
+//! Coarse instructions are fired one at a time, fine ones together, and the engine follows changes of grain.
 
 use super::Grid;
 use super::integers::Form;
@@ -18,7 +18,7 @@ fn firings(grid: &Grid) -> Vec<u32> {
     fired.collect()
 }
 
-/// Most tasks that one interpreter had in flight at once.
+/// The largest number of tasks that one interpreter had in flight at once.
 fn most_in_flight(grid: &Grid) -> u32 {
     let (mut in_flight, mut most) = (BTreeMap::<_, u32>::new(), 0);
     for fact in &grid.facts {
@@ -61,7 +61,7 @@ fn fine_grains_are_coalesced() {
     assert!(firings.iter().all(|tasks| *tasks <= 2 * 2000), "more than 2 ms, twice");
 }
 
-/// Ten seconds of fine work for interpreters that are far away; when it was done.
+/// Ten seconds of fine work for interpreters with a slow network. Returns when it was done.
 fn far_away(plan: Plan) -> Duration {
     let plan = Plan { streams: vec![farm(microseconds(500), 20_000)], delays: vec![milliseconds(50)], ..plan };
     let grid = Grid::run(plan);
@@ -115,7 +115,7 @@ fn what_stays_does_not_keep_fine_grains_from_being_coalesced() {
     }
 }
 
-/// Where only some tokens are heavy, an answer holds tasks that came equally far.
+/// If only some tokens are heavy, an answer holds tasks that were fired through equally many instructions.
 #[test]
 fn also_where_only_some_tokens_stay() {
     for heavy in [2, 3, 7] {
@@ -125,7 +125,7 @@ fn also_where_only_some_tokens_stay() {
     }
 }
 
-/// The makespan beside the ideal one of interpreters that are all busy until the end.
+/// The makespan, and the ideal one, in which all interpreters are busy until the end.
 fn makespan_over_ideal(plan: Plan) -> f64 {
     let work = |stream: &Stream| (0..stream.tasks).map(|task| stream.grain(task, 0)).sum::<Duration>();
     let ideal = plan.streams.iter().map(work).sum::<Duration>() / plan.interpreters;
@@ -134,7 +134,7 @@ fn makespan_over_ideal(plan: Plan) -> f64 {
     grid.done.as_secs_f64() / ideal.as_secs_f64()
 }
 
-/// Two thousand tasks of 10 µs, then eight of two seconds: they all are in the last firings.
+/// Two thousand tasks of 10 µs, followed by eight of two seconds, which are all in the last firings.
 fn jump(form: Form) -> Stream {
     let grains = [vec![microseconds(10); 250], vec![milliseconds(2000)]].concat();
     Stream { form, grains, ..farm(Duration::ZERO, 2008) }
@@ -149,7 +149,7 @@ fn where_the_grain_jumps_the_rest_goes_to_who_has_nothing_to_do() {
     }
 }
 
-/// The way takes so long that a second task is worth being sent ahead, but not while others are free sooner.
+/// The round trip is so long that a second task is worth sending ahead, but not while others are free sooner.
 #[test]
 fn two_tasks_are_not_at_one_interpreter_while_another_has_none() {
     let plan = Plan { streams: vec![farm(milliseconds(1000), 6)], delays: vec![milliseconds(40)], ..Plan::default() };

@@ -1,5 +1,5 @@
-//! Programs that are graphs, with every loss at every point of their conversations; and what must come of them,
-//! computed without any engine: one token after the other.
+//! Programs that are graphs, with every loss at every point of their conversations. The expected results are computed
+//! without an engine, one token after the other.
 
 use super::Grid;
 use super::integers::{self, Form, of_task, task_of};
@@ -8,17 +8,17 @@ use super::plan::{Plan, Stream, microseconds, milliseconds};
 use crate::flow::{Graph, Instruction, RunOptions, Takes, Target};
 use std::collections::{BTreeMap, VecDeque};
 
-/// More firings for one task are a loop without an end.
+/// A task with more firings is in an endless loop.
 const MOST_FIRINGS: usize = 10_000;
 
-/// What an instruction gives.
+/// The output of an instruction.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Gift {
     On(Vec<u64>),
     Past(u64),
 }
 
-/// What the instruction number `number` makes of its tokens. Whatever it was fired on, and in which order, shows in it.
+/// The output of instruction `number`. It shows which tokens the instruction was fired on, and in which order.
 pub fn fire(number: u16, instruction: &Instruction, tokens: &[u64]) -> Gift {
     let task = tokens.first().map_or(0, |token| task_of(*token));
     let mix = |way: u64, more: u64| (way * 31 + more + 7) % 99_991;
@@ -33,7 +33,7 @@ pub fn fire(number: u16, instruction: &Instruction, tokens: &[u64]) -> Gift {
     }
 }
 
-/// The token that an instruction gives which gives one, and on.
+/// The output of an instruction that gives one token, as `on`.
 pub fn only(number: u16, instruction: &Instruction, tokens: &[u64]) -> u64 {
     match fire(number, instruction, tokens) {
         Gift::On(given) if given.len() == 1 => given[0],
@@ -41,7 +41,7 @@ pub fn only(number: u16, instruction: &Instruction, tokens: &[u64]) -> u64 {
     }
 }
 
-/// Where a token is: which part of which split it is of, from the outermost to the innermost.
+/// The position of a token: its part of each split, from the outermost to the innermost.
 type Place = Vec<(usize, usize)>;
 
 /// One task's way through a graph.
@@ -55,7 +55,7 @@ struct Reference<'a> {
     result: Option<u64>,
 }
 
-/// The task's result; `None`: it raises.
+/// The task's result; `None`: it raises an exception.
 pub fn result(graph: &Graph, task: u64, raises: &dyn Fn(u64, u16) -> bool) -> Option<u64> {
     let ahead = graph.entry().iter().map(|target| (*target, of_task(task), Place::new())).collect();
     let (inputs, splits) = (BTreeMap::new(), Vec::new());
@@ -157,14 +157,14 @@ pub fn nested() -> Graph {
     graph(instructions.concat())
 }
 
-/// As long as a condition holds, a map: the tree of a reduction.
+/// A map, repeated as long as a condition holds: the tree of a reduction.
 pub fn looped() -> Graph {
     let past = vec![Target::Result];
     let again = Instruction { splits: Some(1), past: past.clone(), ..join(0, 1, to(1)) };
     graph(vec![Instruction { past, ..split(0, 1, to(1)) }, token(1, to(2)), again])
 }
 
-/// The task and what two instructions make of it are the inputs of a third one.
+/// The task and the outputs of two instructions on it are the inputs of a third one.
 pub fn diamond() -> Graph {
     let input = |slot| Target::Instruction { instruction: 2, slot };
     let both = vec![to(0)[0], to(1)[0], input(1)];
@@ -182,12 +182,12 @@ pub fn deep() -> Graph {
     graph(vec![split(0, 1, to(1)), test, left, right, third, join(0, 1, vec![Target::Result])])
 }
 
-/// All of them.
+/// All graphs.
 pub fn graphs() -> Vec<Graph> {
     vec![map(), nested(), looped(), diamond(), deep()]
 }
 
-/// A stream through a graph, in which some tasks raise.
+/// A stream through a graph in which some tasks raise an exception.
 pub fn stream(graph: Graph) -> Stream {
     let options = RunOptions { ahead: milliseconds(250), spare: 4, ..Stream::default().options };
     let grains = vec![microseconds(100), milliseconds(3), microseconds(20)];

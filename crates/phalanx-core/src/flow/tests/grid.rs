@@ -1,7 +1,7 @@
-//! A simulated grid: an engine and what its driver, its interpreters, their network and its user would do.
+//! A simulated grid: an engine, and simulations of its driver, its interpreters, their network and its user.
 //!
-//! Time is a number here, and everything that is to happen waits in an agenda. Links keep their order. A computation
-//! is thus repeated exactly by its plan, which is printed when a test fails.
+//! Time is a number here, and all future events wait in an agenda. Links keep their order. So a computation can be
+//! repeated exactly from its plan, which is printed when a test fails.
 
 use super::check::Check;
 use super::garbage;
@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Between two beats of an interpreter.
+/// Time between two heartbeats of an interpreter.
 const BEAT: Duration = milliseconds(400);
-/// A computation that takes longer hangs.
+/// A computation that takes longer than this hangs.
 const LONGEST: Duration = Duration::from_secs(20_000);
-/// So long one listens for what comes late, when all is done.
+/// How long to wait for late messages when all is done.
 const AFTERWARDS: Duration = Duration::from_secs(3);
 
 pub struct Grid {
@@ -33,10 +33,10 @@ pub struct Grid {
     /// When the last stream was done.
     pub done: Duration,
     pub seats: BTreeMap<InterpreterId, Seat>,
-    /// One for each stream.
+    /// One reader for each stream.
     pub readers: Vec<Reader>,
     pub facts: Vec<Fact>,
-    /// Whom the engine dismissed, and after which silence.
+    /// The interpreters that the engine dismissed, and after which silence.
     pub dismissed: Vec<(InterpreterId, Duration)>,
     check: Check,
     agenda: BTreeMap<(Duration, bool, u64), Happening>,
@@ -55,7 +55,7 @@ impl Grid {
         grid
     }
 
-    /// The same, and listens a little longer.
+    /// Like [`Grid::compute`], and then waits a little longer.
     pub fn run(plan: Plan) -> Grid {
         let mut grid = Grid::compute(plan);
         let end = grid.done + AFTERWARDS;
@@ -65,7 +65,7 @@ impl Grid {
         grid
     }
 
-    /// Everything until this moment.
+    /// Handles all events up to this moment.
     pub fn run_until(plan: Plan, end: Duration) -> Grid {
         let mut grid = Grid::start(plan);
         while grid.now < end {
@@ -119,7 +119,7 @@ impl Grid {
         assert!(at < LONGEST, "the computation hangs");
         let awake = self.plan.sleep.filter(|(from, to)| (*from..*to).contains(&at)).map(|(_, to)| to);
         match awake {
-            // In its old place among what happens then: a link's messages come in their order.
+            // Keeps its old place among the events of that moment, because a link's messages arrive in order.
             Some(awake) if !happening.is_remote() => drop(self.agenda.insert((awake, not_tick, number), happening)),
             _ => {
                 self.now = at;
@@ -154,7 +154,7 @@ impl Grid {
         self.obey();
     }
 
-    /// Carries out what the engine commands, while the user goes on feeding.
+    /// Carries out the engine's commands, while the user continues to feed tasks.
     fn obey(&mut self) {
         loop {
             while let Some(command) = self.engine.next_command() {
@@ -266,7 +266,7 @@ impl Grid {
         self.add(at, Happening::LinkEnds(id, Cause::Died { how: "killed by signal 9".to_owned() }));
     }
 
-    /// The driver closes the link. What was under way may still be heard, and so may its end.
+    /// The driver closes the link. Messages in flight may still arrive, and so may the news of its end.
     fn dismiss(&mut self, id: InterpreterId) {
         let seat = self.seats.get_mut(&id).expect("somebody is dismissed");
         let released = matches!(self.facts.last(), Some(Fact::Released { interpreter }) if *interpreter == id);
@@ -283,7 +283,7 @@ impl Grid {
         self.add(end.max(self.now + milliseconds(1)), Happening::LinkEnds(id, cause));
     }
 
-    /// Counts an interpreter's messages, and lets the fault happen that was planned for this one.
+    /// Counts an interpreter's messages, and triggers the fault that was planned for this one.
     fn step(&mut self, id: InterpreterId) {
         let seat = self.seats.get_mut(&id).expect("a seat's message");
         let step = seat.steps;

@@ -1,4 +1,4 @@
-//! What is taken from the stream ahead of the results being read is bounded.
+//! The tasks taken from the stream ahead of the reader of results are bounded.
 
 use super::Grid;
 use super::plan::{Plan, Stream, microseconds, milliseconds};
@@ -8,7 +8,7 @@ use crate::flow::RunOptions;
 use crate::wire::{FromInterpreter, Shape, ToInterpreter, Tokens};
 use std::time::Duration;
 
-/// Tasks taken from an endless stream whose results nobody reads, after five seconds.
+/// The tasks taken in five seconds from an endless stream whose results are not read.
 fn taken(interpreters: u32, stream: Stream) -> u64 {
     let stream = Stream { tasks: u64::MAX, ..stream };
     let reading = Duration::from_secs(1000);

@@ -1,12 +1,12 @@
-//! What is to happen in a simulated computation: streams, faults, and how the machines and their network are.
+//! The plan of a simulated computation: streams, faults, and the properties of machines and network.
 
 use super::integers::Form;
 use crate::flow::{Goal, Graph, KILLS, RunOptions};
 use std::time::Duration;
 
-/// Between two ticks of the driver.
+/// Time between two ticks of the driver.
 pub const TICK: Duration = Duration::from_millis(150);
-/// Between two looks of the driver at interpreters that have nothing to do.
+/// Time between two looks of the driver at idle interpreters.
 pub const LOOK: Duration = Duration::from_millis(20);
 
 pub const fn microseconds(n: u64) -> Duration {
@@ -17,7 +17,7 @@ pub const fn milliseconds(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Everything that happens, before it happens.
+/// The complete plan of a computation.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub interpreters: u32,
@@ -26,17 +26,17 @@ pub struct Plan {
     pub goal: Option<Goal>,
     pub streams: Vec<Stream>,
     pub faults: Vec<Fault>,
-    /// How recruiting goes, one after the other; what is beyond goes well.
+    /// The outcomes of recruiting, in order. Further recruits succeed.
     pub recruits: Vec<Recruiting>,
-    /// Times that a message takes to an interpreter or back, by the interpreter's number, again and again.
+    /// Network delays of a message, in either direction. Indexed by the interpreter's number, cyclically.
     pub delays: Vec<Duration>,
-    /// How many times the grain an interpreter takes, by its number, again and again.
+    /// Slowness of an interpreter: its time as a multiple of the grain. Indexed by its number, cyclically.
     pub slowness: Vec<u32>,
-    /// The user reads an outcome so long after it was delivered.
+    /// How long after its delivery the user reads an outcome.
     pub reading: Duration,
-    /// From when until when the manager's machine is suspended.
+    /// The period in which the manager's machine is suspended.
     pub sleep: Option<(Duration, Duration)>,
-    /// What an interpreter has said and is still under way is lost when a task ends it.
+    /// Whether messages in flight from an interpreter are lost when a task kills it.
     pub crashes_lose_answers: bool,
 }
 
@@ -60,35 +60,36 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// How many losses a task can get to see that does nothing: all faults, and those of a culprit until it is alone.
+    /// The most losses that an innocent task can experience: all faults, and those of a culprit until it is alone.
     pub fn losses_of_one_task(&self) -> usize {
         let culprits = self.streams.iter().any(|stream| !stream.killing.is_empty());
         self.faults.len() + if culprits { KILLS - 1 } else { 0 }
     }
 }
 
-/// A program of its own, a run of it, and what its functions do.
+/// A program of its own, a run of it, and the behaviour of its functions.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    /// The program, where it is no chain; its tokens are separate.
+    /// The program, if it is not a chain. Its tokens are separate.
     pub graph: Option<Graph>,
     pub instructions: u16,
     pub tasks: u64,
     pub form: Form,
     pub options: RunOptions,
-    /// What a task takes in one instruction; eight consecutive tasks are alike.
+    /// The time of a task in one instruction. Eight consecutive tasks are alike.
     pub grains: Vec<Duration>,
-    /// What an interpreter needs to make the code ready.
+    /// The time that an interpreter needs to load the code.
     pub staging: Duration,
-    /// Tasks whose last instruction raises; in a graph, the one whose number is that of the task, modulo their number.
+    /// Tasks whose last instruction raises; in a graph, the instruction with the task's number, modulo the number of
+    /// instructions.
     pub raising: Vec<u64>,
-    /// Tasks whose first instruction ends the interpreter.
+    /// Tasks whose first instruction kills the interpreter.
     pub killing: Vec<u64>,
-    /// Of so many tasks, one has heavy tokens, which stay; 0: none has.
+    /// One of so many tasks has heavy tokens, which stay; 0: none has.
     pub heavy: u64,
-    /// Results that an interpreter says at once.
+    /// The number of results in one answer.
     pub piece: usize,
-    /// After so many tasks of a firing, an interpreter gives back the others, whatever the time.
+    /// After so many tasks of a firing, an interpreter returns the others, whatever the time.
     pub patience: usize,
     /// The user stops reading after so many tasks.
     pub close_after: Option<u64>,
@@ -130,17 +131,17 @@ pub enum Fate {
 }
 
 impl Stream {
-    /// What firing an instruction on a task takes.
+    /// The time of an instruction on a task.
     pub fn grain(&self, task: u64, instruction: u16) -> Duration {
         self.grains[(task as usize / 8 + usize::from(instruction)) % self.grains.len()]
     }
 
-    /// Whether a task's tokens stay where they are made, as far as they may.
+    /// Whether a task's tokens stay at their interpreter, where that is possible.
     pub fn is_heavy(&self, task: u64) -> bool {
         self.heavy > 0 && task % self.heavy == 0
     }
 
-    /// What firing an instruction on a task leads to.
+    /// The outcome of an instruction on a task.
     pub fn fate(&self, task: u64, instruction: u16) -> Fate {
         if instruction == 0 && self.killing.contains(&task) {
             return Fate::Kills;
@@ -153,10 +154,10 @@ impl Stream {
     }
 }
 
-/// Something goes wrong with an interpreter, just before its message number `step` arrives there or leaves there.
+/// A fault at an interpreter, just before its message number `step` arrives or leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// In the order of recruiting, from 1.
+    /// The interpreter's number in the order of recruiting, from 1.
     pub interpreter: u32,
     pub step: usize,
     pub kind: Kind,
@@ -164,15 +165,15 @@ pub struct Fault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Its process ends; what it has said still arrives.
+    /// Its process ends. Messages in flight still arrive.
     Dies,
-    /// Its process ends; what it has said and is under way is lost.
+    /// Its process ends. Messages in flight are lost.
     DiesAnswersLost,
-    /// It does nothing any more, and its link stays.
+    /// It freezes, and its link stays open.
     Freezes,
-    /// Nothing arrives from it until it was replaced; then everything does.
+    /// Its messages are delayed until it has been replaced, and then arrive.
     ComesLate,
-    /// It says what it must not say.
+    /// It breaks the protocol.
     Says(Garbage),
 }
 
@@ -194,7 +195,7 @@ pub enum Garbage {
     PackedPartsAhead,
 }
 
-/// Every way in which one interpreter can fail.
+/// All ways in which one interpreter can fail.
 pub const KINDS: [Kind; 17] = [
     Kind::Dies,
     Kind::DiesAnswersLost,
@@ -215,7 +216,7 @@ pub const KINDS: [Kind; 17] = [
     Kind::Says(Garbage::PackedPartsAhead),
 ];
 
-/// How one recruiting goes: after some time, one way or the other.
+/// The outcome of one attempt to recruit, and the time that it takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Recruiting {
     pub takes: Duration,

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::time::Duration;
 
-/// From nothing to a second, each order of magnitude as likely as the others.
+/// From zero to a second; each order of magnitude is equally likely.
 fn time() -> impl Strategy<Value = Duration> {
     (select(vec![1, 10, 100, 1000, 10_000, 100_000]), 0..10u64).prop_map(|(unit, n)| microseconds(unit * n))
 }
@@ -88,7 +88,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-/// Panics unless the streams have come to what they should have; with failing recruits, also to an error.
+/// Panics unless the streams have their expected outcomes. If recruiting fails, an error is allowed too.
 fn expect_right(grid: &Grid) {
     let hopeless = grid.plan.recruits.iter().any(|recruiting| recruiting.fails);
     for reader in &grid.readers {
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// An answer that comes at the very moment when the program wakes up does not overtake the one before it.
+/// An answer that arrives at the moment when the program wakes up must not overtake the one before it.
 #[test]
 fn who_wakes_up_hears_answers_in_their_order() {
     let one = |tasks, grains| Stream {

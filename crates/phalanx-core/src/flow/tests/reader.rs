@@ -1,4 +1,4 @@
-//! The user's side of one run: feeds tasks as there is room, takes outcomes, and knows what should come.
+//! The user's side of one run: feeds tasks when there is room, reads outcomes, and knows the expected ones.
 
 use super::graphs;
 use super::integers;
@@ -9,12 +9,12 @@ use crate::flow::{Engine, Graph, KILLS, LOSSES};
 use crate::ids::{ProgramId, RunId, TaskId};
 use std::time::Duration;
 
-/// What came of one task.
+/// The outcome of one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Got {
     Result(u64),
     Raised,
-    /// With the interpreters that it ended.
+    /// With the interpreters that it killed.
     Culprit(Vec<String>),
 }
 
@@ -26,14 +26,14 @@ pub struct Reader {
     finished: bool,
     pub got: Vec<(TaskId, Got)>,
     pub ended: bool,
-    /// The losses that were named.
+    /// The losses named in the error.
     pub abandoned: Option<Vec<String>>,
-    /// Where the contract was said not to be met: asked, reached, why.
+    /// The reports of a missed contract: asked, reached, why.
     pub unmet: Vec<(f64, f64, String)>,
-    /// Whether there had been interpreters when it was abandoned.
+    /// Whether there had been interpreters when the run was abandoned.
     pub recruited: bool,
     pub closed: bool,
-    /// So many interpreters are lost that a task may be accused which did nothing.
+    /// Whether so many interpreters are lost that an innocent task may be accused.
     pub unlucky: bool,
 }
 
@@ -59,12 +59,12 @@ impl Reader {
         }
     }
 
-    /// Whether nothing more is to come.
+    /// Whether no further outcome is expected.
     pub fn is_done(&self) -> bool {
         self.ended || self.closed || self.abandoned.is_some()
     }
 
-    /// One step, where there is one: closes, feeds, or ends the stream.
+    /// Takes one step, if there is one: closes, feeds, or ends the stream.
     pub fn go_on(&mut self, engine: &mut Engine, now: Duration) -> bool {
         if self.closed {
             return false;
@@ -91,7 +91,7 @@ impl Reader {
         finishes
     }
 
-    /// Takes an outcome. Panics where one comes after the last one.
+    /// Takes an outcome. Panics if it follows the last one.
     pub fn take(&mut self, outcome: Outcome) {
         assert!(!self.is_done(), "after the end comes {outcome:?}");
         match outcome {
@@ -115,14 +115,14 @@ impl Reader {
         }
     }
 
-    /// Panics unless every task of the stream has come to what it should have, once, in order where asked.
+    /// Panics unless every task of the stream has its expected outcome, once, and in order if that was asked for.
     pub fn expect_everything(&self) {
         assert!(self.ended, "the run has not ended");
         assert_eq!(self.got.len() as u64, self.stream.tasks, "some tasks are lost, or came twice");
         self.expect_nothing_wrong();
     }
 
-    /// Panics unless what came is right, each once, in order where asked.
+    /// Panics unless the outcomes so far are right, each once, and in order if that was asked for.
     pub fn expect_nothing_wrong(&self) {
         let mut tasks: Vec<TaskId> = self.got.iter().map(|(task, _)| *task).collect();
         if self.stream.options.ordered {
@@ -159,7 +159,7 @@ impl Reader {
         assert!(right, "task {task} has come to {got:?}");
     }
 
-    /// The tasks that were reported to have ended their interpreters.
+    /// The tasks that were reported as culprits.
     pub fn culprits(&self) -> Vec<TaskId> {
         self.got.iter().filter(|(_, got)| matches!(got, Got::Culprit(_))).map(|(task, _)| *task).collect()
     }

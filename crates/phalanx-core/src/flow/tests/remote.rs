@@ -1,6 +1,6 @@
-//! A simulated interpreter: as the real one fires, answers, gives back and raises, with the time it would take.
+//! A simulated interpreter. It fires, answers, returns and raises like a real one, with realistic times.
 //!
-//! It is strict: what a manager must not send to it makes the test fail.
+//! It is strict: a message that a manager must not send makes the test fail.
 
 use super::graphs::{self, Gift};
 use super::integers::{self, Form};
@@ -13,20 +13,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So many parts go ahead of an answer that holds more.
+/// The number of parts sent ahead of an answer with more parts.
 const AHEAD: usize = 2;
 
-/// What an interpreter does on its own.
+/// An action of the interpreter itself.
 #[derive(Debug)]
 pub enum Act {
     Say(FromInterpreter, Bytes),
     /// It has fired a token.
     Step,
-    /// User code ends the process.
+    /// User code kills the process.
     Die,
 }
 
-/// The pickled code of a stream: its place among the streams.
+/// The pickled code of a stream: the index of the stream.
 pub fn code_of(stream: usize) -> Bytes {
     vec![stream as u8].into()
 }
@@ -35,23 +35,23 @@ pub struct Remote {
     streams: Rc<Vec<Stream>>,
     programs: HashMap<ProgramId, usize>,
     forgotten: HashSet<ProgramId>,
-    /// What came ahead of the next firing.
+    /// Tokens that came ahead of the next firing.
     ahead: Option<(FiringId, Vec<u64>)>,
     free_at: Duration,
-    /// How many times a grain it takes.
+    /// Its slowness: its time as a multiple of the grain.
     slowness: u32,
-    /// The firing that is fired now.
+    /// The firing under way.
     running: Option<Running>,
-    /// Firings that were not begun.
+    /// Firings that have not begun.
     waiting: VecDeque<Running>,
     seen: HashSet<FiringId>,
 }
 
-/// A firing, and how far it is.
+/// A firing and its progress.
 struct Running {
     stream: usize,
     path: Vec<u16>,
-    /// What was not begun.
+    /// The tokens that have not begun.
     units: VecDeque<Vec<u64>>,
     begun: usize,
     began: Duration,
@@ -66,7 +66,7 @@ impl Remote {
         Remote { streams, programs, forgotten, ahead, free_at, slowness, running, waiting, seen }
     }
 
-    /// A message arrives; what the interpreter will do about it, and when.
+    /// Handles a message. Returns what the interpreter will do, and when.
     pub fn take(&mut self, now: Duration, message: ToInterpreter, body: Bytes) -> Vec<(Duration, Act)> {
         match message {
             ToInterpreter::Stage { program, .. } => self.stage(now, program, &body),
@@ -126,7 +126,7 @@ impl Remote {
         self.begin_next(now)
     }
 
-    /// Begins the next firing where none is running.
+    /// Begins the next firing if none is under way.
     fn begin_next(&mut self, now: Duration) -> Vec<(Duration, Act)> {
         if self.running.is_some() {
             return Vec::new();
@@ -138,7 +138,7 @@ impl Remote {
         self.begin_token()
     }
 
-    /// What firing the next token does until it is fired.
+    /// The time and the effect of firing the next token.
     fn begin_token(&mut self) -> Vec<(Duration, Act)> {
         let Some(mut running) = self.running.take() else { return Vec::new() };
         let unit = running.units.pop_front().expect("a token is left");
@@ -151,7 +151,7 @@ impl Remote {
         acts
     }
 
-    /// The token that was begun is fired: answers, and what comes next.
+    /// The token under way is done: answers, and begins the next one.
     pub fn step(&mut self, now: Duration) -> Vec<(Duration, Act)> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let stream = &self.streams[running.stream];
@@ -173,7 +173,7 @@ impl Remote {
         acts
     }
 
-    /// Gives back what of a firing was not begun. One that is over has been answered.
+    /// Returns the tokens of a firing that have not begun. A firing that is over was answered already.
     fn give_up(&mut self, now: Duration, firing: FiringId) -> Option<(Duration, Act)> {
         assert!(self.seen.contains(&firing), "{firing:?} was never sent");
         let kept = match &mut self.running {
@@ -190,7 +190,7 @@ impl Remote {
         Some((now, Act::Say(FromInterpreter::Returned { firing, kept: kept as u32 }, Bytes::new())))
     }
 
-    /// Fires the instructions of the path as long as what they give is heavy; whether it lives.
+    /// Fires the instructions of the path as long as their output is heavy. Returns whether the interpreter lives.
     fn fire_one(&self, stream: &Stream, path: &[u16], unit: &[u64], answers: &mut Answers) -> bool {
         let task = unit.first().map(|number| integers::task_of(*number));
         let heavy = task.is_some_and(|task| stream.is_heavy(task));
@@ -219,7 +219,7 @@ impl Remote {
     }
 }
 
-/// What is to be fired together: groups of these sizes, or one token at a time.
+/// The units of firing: groups of these sizes, or one token at a time.
 fn units(mut numbers: &[u64], groups: &[u32]) -> VecDeque<Vec<u64>> {
     if groups.is_empty() {
         return numbers.chunks(1).map(<[u64]>::to_vec).collect();
@@ -241,13 +241,13 @@ struct Answers {
     now: Duration,
     answered: Duration,
     results: Vec<u64>,
-    /// For each token of an instruction that branches.
+    /// For each token, if the instruction branches.
     ways: Vec<u32>,
-    /// What the tokens that are next to be answered were before, which is as much for each of them.
+    /// The stayed outputs of the tokens to be answered next. All of these tokens have equally many.
     stayed: Vec<Stayed>,
-    /// How long the last instruction took for them.
+    /// The time of the last instruction for them.
     busy: u64,
-    /// Who answers in pieces does so also within the parts of one token.
+    /// An interpreter that answers in pieces also splits the parts of one token.
     sends_ahead: bool,
     acts: Vec<(Duration, Act)>,
 }
@@ -258,7 +258,7 @@ impl Answers {
         Answers { firing, form, now, answered: now, results, ways, stayed, busy: 0, sends_ahead: false, acts }
     }
 
-    /// What an instruction of a graph makes of its tokens; of many parts, some go ahead.
+    /// The output of a graph's instruction. If there are many parts, some are sent ahead.
     fn take(&mut self, stayed: Vec<Stayed>, number: u16, instruction: &Instruction, unit: &[u64]) {
         let (way, mut tokens) = match graphs::fire(number, instruction, unit) {
             Gift::Past(token) => (PAST, vec![token]),
@@ -274,7 +274,7 @@ impl Answers {
         self.add(stayed, instruction.branches().then_some(way), tokens);
     }
 
-    /// One more token is answered, of which so much stayed. An answer holds tokens that came equally far.
+    /// Adds a token with these stayed outputs to the answer. An answer only holds tokens with equally many.
     fn add(&mut self, stayed: Vec<Stayed>, way: Option<u32>, tokens: Vec<u64>) {
         if stayed.len() != self.stayed.len() {
             self.give();

@@ -1,4 +1,4 @@
-//! An interpreter that gives back what it does not have is ended, and no task is lost or done twice.
+//! An interpreter that returns tasks which it does not have is ended. No task is lost or done twice.
 
 use super::Grid;
 use super::plan::{Plan, Stream, milliseconds};
@@ -9,18 +9,18 @@ use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 
 const TASKS: u32 = 100;
 
-/// A conversation in which one interpreter is played by the test, and every other one answers honestly.
+/// A conversation in which the test plays one interpreter. All others answer honestly.
 struct Talk {
     grid: Grid,
     liar: Option<InterpreterId>,
-    /// Firings at the liar, and how many tokens each has.
+    /// The firings at the liar, with the number of tokens of each.
     held: Vec<(FiringId, u32)>,
     delivered: Vec<u64>,
     is_dismissed: bool,
 }
 
 impl Talk {
-    /// The interpreter that is fired at first holds a batch of many tasks.
+    /// The interpreter that is fed first holds a batch of many tasks.
     fn begin() -> Talk {
         let mut grid = Grid::run(Plan { streams: vec![Stream { tasks: 0, ..Stream::default() }], ..Plan::default() });
         let run = Reader::open(&mut grid.engine, 0, &Stream::default()).run;
@@ -51,7 +51,7 @@ impl Talk {
         self.listen();
     }
 
-    /// Does what is commanded until nothing is.
+    /// Carries out commands until there are none.
     fn listen(&mut self) {
         while let Some(command) = self.grid.engine.next_command() {
             match command {
@@ -71,7 +71,7 @@ impl Talk {
         }
     }
 
-    /// The liar was ended, and the others did all that it had.
+    /// The liar was ended, and the others did all of its work.
     fn expect_its_end(mut self) {
         assert!(self.is_dismissed);
         self.delivered.sort_unstable();

@@ -1,4 +1,4 @@
-//! One interpreter's place in the simulated grid, and what can happen there and at the manager.
+//! One interpreter's place in the simulated grid, and the events there and at the manager.
 
 use super::remote::{Act, Remote};
 use crate::event::Cause;
@@ -7,7 +7,7 @@ use crate::wire::{FromInterpreter, ToInterpreter};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Something on the agenda.
+/// An event on the agenda.
 #[derive(Debug)]
 pub enum Happening {
     /// At the manager.
@@ -35,7 +35,7 @@ pub enum State {
     Up,
     Down,
     Frozen,
-    /// Works, but nothing is heard.
+    /// It works, but its messages do not arrive.
     Unheard,
 }
 
@@ -43,19 +43,19 @@ pub enum State {
 pub struct Seat {
     pub remote: Remote,
     pub state: State,
-    /// Messages that arrived or left there.
+    /// The number of messages that arrived or left.
     pub steps: usize,
-    /// Something other than the user's code went wrong with it.
+    /// Whether it had a fault that was not caused by user code.
     pub faulty: bool,
-    /// What a message takes, either way.
+    /// The network delay of a message, in either direction.
     pub delay: Duration,
-    /// When what it said last arrives at the manager.
+    /// When its last message arrives at the manager.
     pub arrived: Duration,
     /// When the manager heard from it last.
     pub heard: Duration,
-    /// What it said is lost.
+    /// Whether its messages are lost.
     pub cut: bool,
-    /// What it said while it was unheard.
+    /// The messages held back while it is unheard.
     pub held: Vec<(FromInterpreter, Bytes)>,
 }
 

@@ -1,4 +1,4 @@
-//! Who is silent for too long is dismissed, unless it was the manager that did not listen.
+//! Interpreters that are silent for too long are dismissed, unless the manager itself was suspended.
 
 use super::Grid;
 use super::plan::{Fault, Kind, Plan, Stream, TICK, milliseconds};

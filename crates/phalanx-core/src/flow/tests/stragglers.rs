@@ -1,4 +1,5 @@
-//! Near the end of a stream, what one interpreter holds for far too long is fired a second time; the first result wins.
+//! Near the end of a stream, work that one interpreter holds for far too long is fired a second time. The first result
+//! wins.
 
 use super::Grid;
 use super::integers::Form;
@@ -48,7 +49,7 @@ fn a_frozen_one_costs_less_than_its_silence() {
         let tasks = (Duration::from_secs(2).as_nanos() / grain.as_nanos()) as u64;
         let plan = Plan { silence: SILENCE, streams: vec![stream(grain, tasks)], ..Plan::default() };
         let well = Grid::run(plan.clone());
-        // Its last messages before the beats that follow the end.
+        // The last messages before the heartbeats that follow the end.
         for step in [4, 5, 6] {
             let last = well.seats.values().next().map_or(0, |seat| seat.steps) - 16 - step;
             let faults = vec![Fault { interpreter: 1, step: last, kind: Kind::Freezes }];
@@ -76,7 +77,7 @@ fn a_frozen_one_at_the_very_end_is_not_waited_for() {
     assert!(quick > 0, "somewhere in these steps is the last task");
 }
 
-/// Also where nothing may be fired twice.
+/// Also with programs for which nothing may be fired twice.
 #[test]
 fn nothing_waits_behind_a_long_one_while_somebody_has_nothing_to_do() {
     // Eight short tasks, then one that takes a minute, and others beside them.

@@ -62,7 +62,7 @@ fn nobody_hears_anything_before_all_have_spoken_and_then_all_hear_the_same() {
     }
 }
 
-/// Whoever dies, at whatever step.
+/// Any process dies, at any step.
 #[test]
 fn a_death_at_any_step_is_known_to_all_or_to_nobody() {
     for (order, victim, step) in
@@ -80,7 +80,7 @@ fn a_death_at_any_step_is_known_to_all_or_to_nobody() {
             commands.extend(it.take());
         }
         let told = answers(&commands);
-        // Only who had voted before the last vote and died after it was a part of it.
+        // Only a process that voted before the last vote, and died after it, took part.
         let lives = step == 4;
         let heard: Vec<u32> = told.iter().map(|(rank, _)| *rank).collect();
         assert_eq!(
@@ -128,7 +128,7 @@ fn a_loss_that_all_have_acknowledged_is_no_error_and_who_left_is_not_awaited() {
 
 #[test]
 fn of_two_who_cannot_reach_each_other_one_is_excluded_everywhere() {
-    // Rank 0 is cut off from both others of its machine's neighbour, though it is heard last.
+    // Rank 0 is cut off from both others, on the neighbouring machine, although it votes last.
     let mut it = joined(&[0, 1, 1, 1], true);
     for (rank, unreachable) in [(3, vec![0]), (1, vec![0]), (2, vec![]), (0, vec![1])] {
         vote(&mut it, rank, Ballot { unreachable, ..ballot(rank, 1) });
@@ -196,7 +196,8 @@ fn all_others_of_a_communicator_hear_that_it_was_revoked() {
     assert!(it.take().contains(&told(&[3], 0)), "who comes later hears of it");
 }
 
-/// Two agreements are open; the one in which a process is excluded settles the other, and all hear of it first.
+/// Two agreements are open. The one in which a process is excluded completes the other, and all hear of the exclusion
+/// first.
 #[test]
 fn who_is_excluded_is_lost_to_all_and_nobody_waits_for_it_elsewhere() {
     let mut it = joined(&[0, 1, 1, 1, 1], true);
@@ -216,7 +217,8 @@ fn who_is_excluded_is_lost_to_all_and_nobody_waits_for_it_elsewhere() {
     let (here, there) = (without(1, 101), without(2, 103));
     let agreed: Vec<_> = answers(&commands).into_iter().filter(|(rank, _)| *rank != 0).collect();
     assert_eq!(agreed, [(3, &there), (1, &here), (2, &here), (3, &here)]);
-    // It ends before it has heard so, or begins another one: nobody waits, and who comes later hears of it as well.
+    // It ends before it has heard so, or begins another one. No process waits for it, and processes that join later
+    // hear of it too.
     vote(&mut it, 0, Ballot { turn: 2, ..other });
     assert_eq!(refusal(&it.take()), Refusal::Excluded);
     it.on_end(MS, 0, &Exit::Signal(9));
@@ -288,7 +290,7 @@ fn who_is_excluded_hears_so_in_all_its_agreements() {
     assert_eq!(its.len(), 2);
     assert!(its.iter().all(|(_, it)| matches!(it, Answer::Refused { why: Refusal::Excluded, .. })));
     assert_eq!(said(&commands), ["rank 0 on lab0 is lost: others cannot reach it, and go on without it"]);
-    // Its end is no other loss.
+    // Its end is not a further loss.
     it.on_end(MS, 0, &Exit::Code(1));
     let commands = it.take();
     assert!(!commands.iter().any(|it| matches!(it, Tell { message: ToRank::Lost { .. }, .. })), "{commands:?}");
@@ -305,7 +307,7 @@ fn more_agreements_than_there_can_be_end_the_program_with_words() {
     assert!(it.deadline().is_some());
 }
 
-/// What was said before does not count in the program that was started again.
+/// Votes from before a restart do not count afterwards.
 #[test]
 fn agreements_do_not_outlive_a_program_that_is_started_again() {
     let mut it = joined(&[0, 0, 1, 1], true);
@@ -325,7 +327,7 @@ fn members_are_runs_and_wrong_ones_are_none() {
     }
     assert_eq!(Members::of(&[2, 1]).list(1 << 16), None);
     assert_eq!(Members::of(&[2, 2]).list(1 << 16), None);
-    // As if they came from elsewhere: a few bytes that would be very much memory.
+    // Hostile input: a few bytes that would expand to very much memory.
     for runs in [vec![(0u32, u32::MAX)], vec![(u32::MAX, 2)], vec![(1, 0)], vec![(0, 40_000), (40_000, 40_000)]] {
         let bytes = postcard::to_allocvec(&runs).expect("numbers");
         let members: Members = postcard::from_bytes(&bytes).expect("it is of that form");

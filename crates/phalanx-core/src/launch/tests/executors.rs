@@ -6,7 +6,7 @@ use Command::{End, Forget, Start};
 
 const LEVEL: Levels = Levels::all(Level::Private);
 
-/// Two ranks on two executors, of three.
+/// Two ranks on two of three executors.
 fn remote() -> Launch {
     let mut it = joined(&[0, 1], false);
     it.options.is_remote = true;
@@ -20,7 +20,7 @@ fn spawn(it: &mut Launch, processes: u32) -> Vec<Command> {
     it.take()
 }
 
-/// Of a world that begins with process 2: a process on executor 1, and the others on executor 2.
+/// The world that begins with process 2: one process on executor 1, the others on executor 2.
 fn place(it: &mut Launch, processes: u32) -> bool {
     let levels = vec![vec![LEVEL; 3]; 3];
     let place = |name: &str, host, processes| Place { name: name.into(), host, processes };
@@ -56,7 +56,7 @@ fn a_world_on_several_executors_hears_of_itself_and_then_of_its_parents() {
     assert_eq!(commands[4..], [tell(0, ToRank::Answer { number: 3, answer })]);
 }
 
-/// The same, joined.
+/// The same world, after all have joined.
 fn with_children() -> Launch {
     let mut it = remote();
     spawn(&mut it, 2);

@@ -6,13 +6,13 @@ use Command::{Restart, Return, Seek};
 const SLOW: Why = Why::Slow { steps: 10, tenths: 41 };
 const BECAUSE: &str = "its last 10 steps took 4.1 times as long as those of other machines";
 
-/// Process 0 says so.
+/// Process 0 asks for it.
 fn leave(it: &mut Launch, now: Duration, process: u32, why: Why) -> Vec<Command> {
     it.on_message(now, 0, FromRank::Leave { process, why });
     it.take()
 }
 
-/// All have been ended for the move; what comes of it.
+/// All processes were ended for the move. Returns the commands that follow.
 fn killed(it: &mut Launch) -> Vec<Command> {
     assert!(it.take().contains(&Signal { number: 9 }), "nobody goes on");
     end_all(it, &Exit::Signal(9))
@@ -27,7 +27,7 @@ fn placed(it: &mut Launch, machines: &[&str], machine_of: &[usize]) -> Vec<Comma
     commands
 }
 
-/// A wish for which there are places, up to the restart that it leads to.
+/// A wish for which there are places, up to the restart that follows.
 fn move_all(it: &mut Launch, process: u32, why: Why) -> Vec<Command> {
     let machine = it.options.machine_of[process as usize];
     let places = it.options.machine_of.iter().filter(|its| **its == machine).count() as u32;

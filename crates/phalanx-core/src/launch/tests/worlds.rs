@@ -37,7 +37,7 @@ fn refusal(commands: &[Command]) -> Refusal {
     }
 }
 
-/// Two ranks and a world of two more.
+/// Two ranks, and a spawned world of two more.
 fn with_children() -> Launch {
     let mut it = joined(&[0, 0], false);
     spawn(&mut it, 0, 2);
@@ -119,7 +119,7 @@ fn who_quickly_leaves_has_been_there() {
     spawn(&mut it, 0, 2);
     join(&mut it, 2);
     it.on_message(MS, 2, FromRank::Finalized);
-    it.on_end(MS, 2, &Exit::Code(0)); // its last words overtook the other's first ones
+    it.on_end(MS, 2, &Exit::Code(0)); // its last message overtook the first one of the other
     assert_eq!(it.take(), []);
     assert!(matches!(&join(&mut it, 3)[..], [Tell { .. }, Tell { ranks, .. }] if *ranks == [0]));
     it.on_message(MS, 0, FromRank::Meet { process: 2 });

@@ -1,4 +1,4 @@
-//! An engine that is filled with what its changes add up to is the engine that it was.
+//! An engine filled from the sum of its changes equals the original engine.
 
 use super::super::Past;
 use super::super::change::{Change, Prepared, Record, Taker};
@@ -7,10 +7,10 @@ use super::*;
 use crate::space::kept::{GRACE, HERE};
 use proptest::prelude::*;
 
-/// Any moment: the end of 2026.
+/// An arbitrary moment: the end of 2026.
 const EPOCH: u64 = 1_798_000_000_000;
 
-/// What changes add up to, in the plainest way.
+/// The sum of changes, computed in the plainest way.
 #[derive(Default)]
 struct State {
     next: u64,
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// What was said of a tuple, and its deadline.
+/// The attributes of a tuple, and its deadline.
 type Said = (Extra, Option<u64>);
 
 /// The tuples, with deadlines in milliseconds since the Unix epoch.
@@ -100,7 +100,7 @@ fn tuples(space: &Space, later: Duration) -> Vec<(u64, Tuple, Option<Said>)> {
             let deadline = extra.deadline.map(|deadline| EPOCH + (later + deadline).as_millis() as u64);
             (Extra { deadline: None, ..*extra }, deadline)
         });
-        // Nothing said is the same as nothing there.
+        // An empty set of attributes equals none.
         let extra = extra.filter(|(extra, deadline)| deadline.is_some() || *extra != Extra::default());
         (held.number, held.tuple, extra)
     };
@@ -113,7 +113,7 @@ pub(super) fn kept(options: Options) -> Bench {
     bench
 }
 
-/// An engine like the one of `bench`, by the way of its changes.
+/// An engine like the one of `bench`, filled from its changes.
 pub(super) fn filled(bench: &mut Bench) -> Bench {
     let mut state = State::default();
     bench.space.take_changes().into_iter().for_each(|change| state.apply(change));
@@ -138,10 +138,10 @@ proptest! {
         pair.bench.space.take_changes().into_iter().for_each(|change| state.apply(change));
         let then = pair.bench.now;
         let mut other = state.fill(pair.bench.space.options.clone(), then);
-        // Who is not there any more gives back, in both.
+        // Clients that are gone give their tuples back, in both.
         (0..SESSIONS).for_each(|session| pair.step(Step::EndSession { session }));
         prop_assert_eq!(tuples(&other, then), tuples(&pair.bench.space, Duration::ZERO));
-        // What was prepared is still to be ended.
+        // Prepared transactions can still be ended.
         let ids: Vec<TransactionId> = pair.bench.space.transactions.keys().copied().collect();
         prop_assert_eq!(ids.len(), other.transactions.len());
         for id in ids {
@@ -154,7 +154,7 @@ proptest! {
         }
         prop_assert_eq!(tuples(&other, then), tuples(&pair.bench.space, Duration::ZERO));
         prop_assert_eq!(other.held, (0, 0));
-        // And the one that was filled says on its side what has happened since.
+        // The new engine in turn reports the changes that have happened since.
         other.take_changes().into_iter().for_each(|change| state.apply(change));
         let again = state.fill(other.options.clone(), then);
         prop_assert_eq!(tuples(&again, then), tuples(&other, then));
@@ -212,7 +212,8 @@ fn a_client_whose_session_ended_may_come_back_too() {
     }
     bench.space.end_session(bench.now, SessionId(1));
     assert_eq!(bench.space.info().unacknowledged, 3);
-    // Again, before it could say anything of the first time; and this session is not known yet to have ended.
+    // The client reconnects again, before it reported anything of the first time. The session is not yet known to have
+    // ended.
     bench.space.introduce(SessionId(2), 77);
     bench.out(&[int(3)]);
     bench.space.find(bench.now, remote(2, 3), &like(&[None]), &taking(), None).unwrap();

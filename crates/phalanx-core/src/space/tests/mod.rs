@@ -16,7 +16,7 @@ mod whole;
 use super::*;
 use std::sync::Arc;
 
-/// What a test holds: a space, and a time that only moves when it says so.
+/// The state of a test: a space, and a clock that moves only when the test says so.
 struct Bench {
     space: Space,
     now: Duration,
@@ -82,7 +82,7 @@ impl Bench {
     }
 }
 
-/// Who asks in the same process, and needs no acknowledgement.
+/// A client in the same process, which needs no acknowledgement.
 fn local() -> Asker {
     Asker { session: SessionId(0), request: 0, acknowledges: false }
 }

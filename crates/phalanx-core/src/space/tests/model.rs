@@ -1,4 +1,5 @@
-//! The engine against a list of tuples that is looked through from the beginning: random conversations, the same answers.
+//! The engine compared with a plain list of tuples, searched from the start. Random conversations must give the same
+//! answers.
 
 use super::*;
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// For any pair with such a first field.
+    /// A template for any pair with this first field.
     pub fn pair(first: Want, take: bool) -> Ask {
         Ask { wants: vec![first, Want::Any], order: Order::Any, key: None, label: None, take }
     }
@@ -209,7 +210,7 @@ struct Model {
     under: BTreeMap<u8, Under>,
     ended: BTreeMap<u8, bool>,
     unacknowledged: Vec<(u64, u64, One)>,
-    /// Session, request, number of the tuple or none for an error.
+    /// Session, request, and the number of the tuple; `None` for an error.
     answers: Vec<(u64, u64, Option<Vec<Value>>)>,
 }
 
@@ -231,7 +232,7 @@ impl Model {
         under.is_none_or(|id| self.under.get(&id).is_some_and(|own| !own.prepared))
     }
 
-    /// A tuple is there that all may see, or only a transaction.
+    /// A tuple has become visible to all, or to one transaction only.
     fn settle(&mut self, one: One, by: Option<u8>) {
         if one.deadline.is_some_and(|deadline| deadline <= self.now) && by.is_none() {
             return;
@@ -306,7 +307,7 @@ impl Model {
         self.bring_back(back);
     }
 
-    /// What may be found, the best first, and whether the order says so.
+    /// The tuples that may be found, best first, and whether the order determines which.
     fn matching(&self, ask: &Ask, under: Option<u8>) -> Vec<One> {
         let own = under.and_then(|id| self.under.get(&id)).map_or(&[][..], |own| &own.staged);
         let mut all: Vec<One> = self.there.iter().chain(own).filter(|one| ask.fits(one)).cloned().collect();
@@ -314,7 +315,7 @@ impl Model {
         all
     }
 
-    /// Takes a tuple that was found; the engine's choice, where it has one.
+    /// Takes a tuple that was found: the engine's choice, if it had one.
     fn take(&mut self, one: &One, session: u64, request: u64, under: Option<u8>) {
         if let Some(place) = self.there.iter().position(|it| it.number == one.number) {
             let one = self.there.remove(place);
@@ -475,7 +476,7 @@ impl Pair {
         self.compare();
     }
 
-    /// The number of what a request took just now.
+    /// The number of the tuple that a request has just taken.
     fn taken(&self, session: u64, request: u64, under: Option<u8>) -> u64 {
         let space = &self.bench.space;
         let Some(id) = under else { return space.unacknowledged[&(SessionId(session), request)][0].number };
@@ -499,7 +500,7 @@ impl Pair {
         let found = found.map(|tuple| tuple.bytes().clone());
         let bytes = |one: &&One| found.as_ref() == Some(Tuple::of(&one.fields).bytes());
         let chosen = match ask.order {
-            // The engine may choose any.
+            // The engine may choose any of them.
             Order::Any if found.is_some() && ask.take => {
                 let number = self.taken(session, request, under);
                 matching.iter().find(|one| one.number == number).filter(bytes)
@@ -514,7 +515,7 @@ impl Pair {
         }
     }
 
-    /// Pages, until there are no more, are all there is; in order, where one was asked for.
+    /// All pages together are all matching tuples; in order, if one was asked for.
     fn all(&mut self, ask: &Ask, limit: u32) {
         let (now, who) = (self.bench.now, local());
         let mut get = Get { limit, take: false, ..ask.get() };

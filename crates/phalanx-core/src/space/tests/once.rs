@@ -1,4 +1,4 @@
-//! What is asked again because its outcome was not heard happens once, also in the next engine.
+//! A request that is repeated because its outcome was not heard happens once, even at the next engine.
 
 use super::kept::{filled, kept};
 use super::*;
@@ -26,7 +26,7 @@ fn an_out_that_is_repeated_happens_once_here_and_in_the_next_engine() {
     let first = out(&mut bench, once(1, 1)).unwrap();
     assert_eq!(out(&mut bench, once(1, 1)), Ok(first));
     assert_eq!(tuples(&bench), 1);
-    // Another one of the same client was never done.
+    // Another request of the same client was never done.
     let mut next = filled(&mut bench);
     assert_eq!(out(&mut next, once(1, 1)), Ok(first));
     assert_eq!(tuples(&next), 1);
@@ -68,7 +68,7 @@ fn who_registers_many_clients_pushes_out_only_their_own() {
     let is_known = |bench: &mut Bench, client| out(bench, Some(Once { client, number: 1, open_from: 1 })).is_ok();
     let known = |bench: &mut Bench| [0, 1, 3, CLIENT].map(|client| is_known(bench, client));
     assert_eq!(known(&mut bench), [false, true, true, true]);
-    // The next engine knows whose they are.
+    // The next engine knows the clients' users.
     let mut next = filled(&mut bench);
     assert_eq!(known(&mut next), [false, true, true, true]);
     next.space.add_user(ada, "ada".into(), most);
@@ -104,7 +104,7 @@ fn a_commit_that_is_repeated_tells_its_outcome_also_in_the_next_engine() {
     bench.space.prepare(bench.now, TransactionId(1), None).unwrap();
     bench.space.commit_once(bench.now, TransactionId(0), once(1, 1).as_ref()).unwrap();
     bench.space.commit(bench.now, TransactionId(1)).unwrap();
-    // The third one is open, and ends with this engine.
+    // The third transaction is open, and ends with this engine.
     let mut next = filled(&mut bench);
     for _ in 0..2 {
         next.space.commit_once(next.now, TransactionId(0), once(1, 1).as_ref()).unwrap();

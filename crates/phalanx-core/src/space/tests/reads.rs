@@ -1,4 +1,4 @@
-//! Repeatable reads: what a transaction has read is still there when it commits, or it does not commit.
+//! Repeatable reads: a transaction commits only if the tuples that it has read are still there.
 
 use super::*;
 use proptest::prelude::*;
@@ -170,7 +170,7 @@ fn reads_have_a_limit() {
     let SpaceError::Full { what, most } = refused else { panic!("{refused}") };
     assert_eq!((&what[..], most), ("tuples read in one transaction with repeatable reads", 1 << 16));
     assert!(bench.space.count(bench.now, &like(&[None]), &Get::default(), Some(ONE)).is_err());
-    assert!(take(&mut bench, Some(ONE), 1)); // it takes without relying on more
+    assert!(take(&mut bench, Some(ONE), 1)); // takes without a further read
     bench.space.abort(bench.now, ONE).unwrap();
     assert!(is_forgotten(&bench));
 }
@@ -197,7 +197,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A transaction: what it has read and taken, and whether it has promised.
+/// A transaction in the model: the tuples it has read and taken, and whether it is prepared.
 #[derive(Debug, Default)]
 struct Own {
     id: u128,
@@ -207,7 +207,8 @@ struct Own {
 }
 
 proptest! {
-    /// Each number is there once at most, so which tuple was read is known; put again, it is another one.
+    /// Each number is in the space at most once, so it is known which tuple was read. After a new put it is another
+    /// tuple.
     #[test]
     fn it_commits_exactly_if_all_that_it_has_read_is_there(steps in proptest::collection::vec(step(), 0..60)) {
         let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What ends with a session, and what comes back.
+//! The end of a session: what ends with it, and which tuples come back.
 
 use super::*;
 

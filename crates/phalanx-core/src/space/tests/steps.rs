@@ -1,4 +1,4 @@
-//! Searches that are cut into steps: others come and go between these, and nothing is missed, and nothing given twice.
+//! Searches that are cut into steps. Tuples come and go in between. No tuple may be missed or given twice.
 
 use super::model::{self, Ask, Pair, SESSIONS, Want, step};
 use super::*;
@@ -20,7 +20,7 @@ impl Bench {
         self.space.go_on(self.now, asker).unwrap()
     }
 
-    /// Goes on to the end; what came, and in how many more steps.
+    /// Runs the search to its end. Returns the result and the number of further steps.
     fn finish(&mut self, asker: Asker) -> (Outcome, u64) {
         let mut steps = 0;
         loop {
@@ -95,7 +95,7 @@ fn others_take_where_a_search_stands_and_it_misses_nothing() {
                     outcome = bench.go_on(remote(1, 1));
                 }
             }
-            // All but the one that is looked for go, also those where it stands.
+            // All tuples but the wanted one are removed, including those where the search stands.
             (0..20).for_each(|number| assert!(bench.inp(&like(&[Some(int(number))])).is_some()));
             if outcome == Outcome::GoesOn {
                 outcome = bench.finish(remote(1, 1)).0;
@@ -112,7 +112,7 @@ fn what_two_searches_want_one_of_them_takes() {
     for order in orders() {
         let mut bench = Bench::new();
         (0..30).for_each(|number| bench.out(&[int(number)]));
-        // Of another kind, so that an order has to compare partitions.
+        // Tuples of another kind, so that an ordered search has to compare partitions.
         bench.out(&[Value::Float(7.5)]);
         let get = Get { order: Some(order), ..taking() };
         let askers = [remote(1, 1), remote(2, 1), remote(3, 1)];
@@ -147,12 +147,12 @@ fn who_waits_gets_what_comes_while_it_searches() {
         assert_eq!(bench.answers(), [(1, 1, Ok(vec![int(60)]))], "{order:?}");
         assert_eq!(bench.go_on(remote(1, 1)), Outcome::Waits);
         assert_eq!(bench.count(&above(50)), 0);
-        // And who finds nothing waits on.
+        // A search that finds nothing goes on waiting.
         assert_eq!(bench.ask(remote(1, 2), &above(50), &get, Goal::Wait(None)), Outcome::GoesOn);
         assert_eq!(bench.finish(remote(1, 2)).0, Outcome::Waits);
         bench.out(&[int(61)]);
         assert_eq!(bench.answers(), [(1, 2, Ok(vec![int(61)]))]);
-        // What it finds itself is given once: it does not wait any more.
+        // A tuple that the search finds is given once, and the request no longer waits.
         bench.out(&[int(70)]);
         let mut outcome = bench.ask(remote(1, 3), &above(65), &get, Goal::Wait(None));
         if order != Order::Lifo {
@@ -176,12 +176,12 @@ fn a_search_ends_with_its_time_its_session_and_its_transaction() {
     assert_eq!(bench.answers(), [(1, 1, Err(SpaceError::TimedOut))]);
     assert_eq!(bench.go_on(asker(1, 1)), Outcome::Waits);
     assert_eq!(bench.space.go_on(bench.now, asker(1, 1)), Err(SpaceError::Cancelled));
-    // Who does not want to wait is told so at the end.
+    // A request that does not wait gets its answer at the end.
     assert_eq!(bench.ask(asker(1, 2), &above(50), &Get::default(), Goal::Wait(Some(bench.now))), Outcome::GoesOn);
     let end =
         std::iter::from_fn(|| Some(bench.space.go_on(bench.now, asker(1, 2)))).find(|it| *it != Ok(Outcome::GoesOn));
     assert_eq!(end, Some(Err(SpaceError::TimedOut)));
-    // A page of takes that nobody asks to the end of: what it took comes back.
+    // A page of takes whose client never asks for the rest: the taken tuples come back.
     let get = Get { limit: 100, ..taking() };
     assert_eq!(bench.ask(remote(2, 1), &like(&[None]), &get, Goal::Page), Outcome::GoesOn);
     assert_eq!(bench.space.info().unacknowledged, 5);
@@ -290,7 +290,7 @@ fn who_waits_until_now_gets_what_comes_back_now() {
         out(vec![str("a"), int(0)]),
         model::Step::Pass { seconds: 1 },
         wait(Ask::pair(Want::Above(0), false), 2, None),
-        // The transaction's time and that of both who wait are over.
+        // The time of the transaction and of both waiting requests is over.
         model::Step::Pass { seconds: 2 },
     ];
     steps.into_iter().for_each(|step| pair.step(step));

@@ -1,4 +1,4 @@
-//! What is found, in which order, with which indexes, and within which limits.
+//! Which tuples are found, in which order, with which indexes, and within which limits.
 
 use super::*;
 
@@ -146,7 +146,7 @@ fn pages_are_bounded_and_go_on_where_they_ended() {
         assert!(page.tuples.len() <= 64);
         found.extend(page.tuples.iter().flat_map(Tuple::values));
         pages += 1;
-        // What the page ended with is taken by others: the next one still goes on behind it.
+        // The last tuple of the page is taken by another client. The next page still continues behind it.
         bench.inp(&like(&[found.last().cloned()]));
         match page.next {
             Some(next) => get.after = Some(next),
@@ -257,7 +257,7 @@ fn many_signatures_share_the_last_partition() {
         let exact = Template::new(kinds(number).iter().map(Pattern::actual).collect(), None);
         assert_eq!(bench.inp(&exact), Some(kinds(number)));
     }
-    // Partitions that became empty are there for new signatures.
+    // Partitions that became empty are reused for new signatures.
     (0..300).for_each(|_| bench.out(&[Value::None, Value::None]));
     assert_eq!(bench.count(&like(&[None, Some(Value::None)])), 300);
 }
@@ -282,7 +282,7 @@ fn leases_end_and_can_be_renewed() {
     assert_eq!(bench.space.next_deadline(), Some(Duration::from_secs(2)));
     bench.space.renew(bench.now, long, None).unwrap();
     bench.now = Duration::from_secs(2);
-    // Nobody ticked: what is over is not found.
+    // Even without a tick, an expired tuple is not found.
     assert_eq!(bench.rdp(&like(&[Some(int(1))])), None);
     assert_eq!(bench.rdp(&like(&[None])), Some(vec![int(2)]));
     assert_eq!(bench.space.renew(bench.now, short, None), Err(SpaceError::NoLease));

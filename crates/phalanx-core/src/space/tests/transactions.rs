@@ -1,4 +1,4 @@
-//! Transactions: atomic, isolated, over several spaces, and ended by time or their owner's end.
+//! Transactions: atomic, isolated, over several spaces, and ended by a timeout or with their owner.
 
 use super::*;
 use crate::space::store::links::STEPS;
@@ -134,7 +134,7 @@ fn a_coordinator_says_how_it_ended_or_that_it_cannot_know() {
             .unwrap();
         bench.space.commit(bench.now, TransactionId(10 + number)).unwrap();
     }
-    // Those, a hundred seconds ago, are forgotten: it would be remembered if it had ended after that.
+    // The transactions of a hundred seconds ago are forgotten. One that ended later would be remembered.
     assert_eq!(decision(&mut bench, 1, 90), Decision::Aborted);
     assert_eq!(decision(&mut bench, 1, 99), Decision::Forgotten);
 }
@@ -147,7 +147,7 @@ fn a_promise_is_kept_for_an_hour_while_who_decides_cannot_be_asked_and_says_how_
     bench.space.out(bench.now, &[Tuple::of(&[str("new")])], &OutOptions::default(), Some(ONE)).unwrap();
     bench.space.prepare(bench.now, ONE, Some(coordinator())).unwrap();
     let kept = bench.space.take_changes();
-    // It was away for twenty minutes.
+    // The member was away for twenty minutes.
     let away = Duration::from_secs(1200);
     let mut space = Space::new(Options::default()).unwrap();
     space.keep_changes(1_000_000_000 + (bench.now + away).as_millis() as u64, u64::MAX);
@@ -263,7 +263,7 @@ fn what_an_abort_brings_back_finds_its_places_in_a_few_steps() {
     let mut bench = Bench::with(Options { indexes: vec![vec![0]], ..Options::default() });
     (0..MANY).for_each(|number| bench.out(&[int(number % 7), int(number), int(number % 3)]));
     bench.space.begin(bench.now, SessionId(1), ONE, MINUTE, Isolation::ReadCommitted).unwrap();
-    // All between others that stay, in lists of the index too.
+    // Each of them is between others that stay, also in the lists of the index.
     let template = like(&[None, None, Some(int(1))]);
     let fifo = Get { order: Some(Order::Fifo), limit: MANY as u32, page_bytes: u64::MAX, ..taking() };
     let page = bench.space.get(bench.now, local(), &template, &fifo, Some(ONE)).unwrap();
@@ -284,7 +284,7 @@ fn what_an_abort_brings_back_finds_its_places_in_a_few_steps() {
 
 #[test]
 fn a_transaction_takes_what_it_put_in_every_order() {
-    // So many that this ends only if none of them is looked at for each of the others.
+    // So many that the test ends in time only if no operation looks at all others.
     const MANY: i64 = 50_000;
     for (order, first) in [(Order::Any, 0), (Order::Fifo, 0), (Order::Lifo, MANY - 1), (Order::Priority, MANY / 2)] {
         let mut bench = Bench::new();

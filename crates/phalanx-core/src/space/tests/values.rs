@@ -1,4 +1,4 @@
-//! Values, templates and queries as bytes: what is written is read, and what is hostile is refused.
+//! Values, templates and queries as bytes: they survive a round trip, and hostile bytes are refused.
 
 use super::*;
 use crate::error::EncodingError;
@@ -101,7 +101,7 @@ proptest! {
 
     #[test]
     fn equal_bytes_are_equal_values(one in value(), other in value()) {
-        // Canonical: what is read from bytes is written as the same bytes.
+        // The encoding is canonical: decoding and encoding gives the same bytes.
         let bytes = one.to_bytes();
         prop_assert_eq!(Value::decode(&mut Reader::new(&bytes)).unwrap().to_bytes(), bytes.clone());
         prop_assert_eq!(bytes == other.to_bytes(), same(&one, &other));
@@ -187,7 +187,7 @@ proptest! {
     }
 }
 
-/// The order of an integer and a float, by way of integers that hold both.
+/// Compares an integer and a float by means of integers that represent both.
 fn exact(int: i128, float: f64) -> Option<Ordering> {
     match float {
         _ if float.is_nan() => None,
@@ -275,7 +275,7 @@ fn only_dtypes_that_numpy_knows_travel() {
     ] {
         assert!(!travels(dtype, size), "{dtype}");
     }
-    // Larger than numpy's items can be, in an array of none.
+    // Larger than an item in numpy can be, in an empty array.
     let huge = Tuple::of(&[Value::Array { dtype: "<U4000000000".into(), shape: vec![0], items: vec![] }]);
     assert!(Tuple::check(huge.into_bytes(), &Limits::default()).is_err());
 }

@@ -1,4 +1,4 @@
-//! Who waits: fairness, deadlines, and that a thousand who wait do not cost who does not concern them.
+//! Waiting requests: fairness, deadlines, and that a thousand waiters do not slow down unrelated requests.
 
 use super::*;
 use crate::space::store::scan::STEP_HERE;
@@ -105,7 +105,7 @@ fn an_out_asks_a_bounded_number_of_those_who_wait_and_all_of_them_in_the_end() {
     bench.wait(asker(2, 0), &dear(0), &Get::default(), 9);
     bench.wait(asker(2, 1), &dear(0), &taking(), 9);
     let cost = dear(0).cost(Tuple::of(&[int(5)]).bytes());
-    // Who wants to take it is behind three thousand who do not: the tuple is there, and he gets it later.
+    // The only matching taker is behind three thousand others. The tuple is stored, and the taker gets it later.
     bench.out(&[int(5)]);
     assert_eq!(bench.answers(), [(2, 0, Ok(vec![int(5)]))]);
     assert_eq!(bench.count(&like(&[None])), 1);
@@ -131,7 +131,7 @@ fn what_is_taken_before_all_who_wait_are_asked_is_given_once() {
     bench.out(&[int(5)]);
     bench.out(&[int(6)]);
     assert_eq!(bench.inp(&like(&[Some(int(5))])), Some(vec![int(5)]));
-    // Who comes now finds it himself.
+    // A request that comes now searches the store itself.
     assert_eq!(bench.wait(asker(3, 0), &dear(0), &Get::default(), 9), Some(vec![int(6)]));
     while bench.space.is_behind() {
         bench.space.on_tick(bench.now);
@@ -149,7 +149,7 @@ fn events_are_told_in_their_order_however_long_it_takes() {
         |bench: &mut Bench, session| bench.space.watch(SessionId(session), 0, Arc::new(dear(0)), None).unwrap().last;
     (11..14).for_each(|session| assert_eq!(watch(&mut bench, session), 0));
     (1..6).for_each(|number| bench.out(&[int(number)]));
-    // Who begins to watch now is told what comes from now on.
+    // A watch that begins now gets events from now on.
     assert_eq!(watch(&mut bench, 14), 5);
     bench.out(&[int(6)]);
     assert!(bench.space.is_behind());

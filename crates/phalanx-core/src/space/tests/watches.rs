@@ -1,4 +1,4 @@
-//! Events: numbered, for who watches and for who comes back.
+//! Numbered events, for watches that are open and for those that reconnect.
 
 use super::*;
 

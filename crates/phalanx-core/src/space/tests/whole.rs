@@ -1,4 +1,4 @@
-//! Tuples whole: all of them in pages, and withdrawn by their spots under a transaction.
+//! Whole tuples: all of them in pages, and withdrawn by their spots under a transaction.
 
 use super::*;
 
