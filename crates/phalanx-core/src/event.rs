@@ -66,7 +66,7 @@ impl std::fmt::Display for Cause {
 pub enum Command {
     /// Send a message. Messages must go out on the link in the order of the commands.
     Send { to: InterpreterId, message: ToInterpreter, body: Vec<Bytes> },
-    /// Find one more interpreter; answered by `Recruited` or `RecruitFailed`.
+    /// Find one more interpreter. The answer is `Recruited` or `RecruitFailed`.
     Recruit,
     /// Close the link and end the process.
     Dismiss { id: InterpreterId },

@@ -21,7 +21,7 @@ pub enum Race {
     Lost,
 }
 
-/// A firing in flight; `work` shrinks from the front as answers come.
+/// A firing in flight. `work` shrinks from the front as answers arrive.
 #[derive(Debug)]
 pub struct Firing {
     pub id: FiringId,

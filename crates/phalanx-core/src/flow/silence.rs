@@ -1,4 +1,4 @@
-//! Interpreters that are silent: frozen, cut off, or only starved of processor time.
+//! Interpreters that are silent, because they are frozen, cut off, or only starved of processor time.
 
 use super::Engine;
 use super::interpreter::Interpreter;

@@ -219,8 +219,8 @@ impl Policy {
     }
 
     /// The levels that an executor accepts. The minimum is the level that a rule of the owner prefers, if there is one.
-    /// Otherwise it is clear on this machine and on networks that the owner trusts, because the owner's machine is not
-    /// at risk there. Elsewhere it is safe, so that what arrives is what was sent. With [`Usual::All`] it is always
+    /// Otherwise it is clear on this machine and on networks that the owner trusts, because the owner's code is not at
+    /// stake there. Elsewhere it is safe, so that what arrives is what was sent. With [`Usual::All`] it is always
     /// private.
     pub fn offered(&self, place: &Place<'_>, mark: Mark) -> LevelSet {
         let preferred = self.preferred(place, mark).map(|(_, level)| level);

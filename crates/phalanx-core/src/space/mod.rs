@@ -213,7 +213,7 @@ impl Space {
             takes: 0,
             expired: 0,
             kept: None,
-            // No process between the members of a group may read the group's data.
+            // The data of a group must not be readable on the network.
             options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
     }

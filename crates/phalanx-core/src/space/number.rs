@@ -12,7 +12,7 @@ enum Number<'a> {
     Float(f64),
 }
 
-/// How two encoded fields are ordered; `None` where there is no order.
+/// The order of two encoded fields; `None` if they are not comparable.
 pub fn order(one: &[u8], other: &[u8]) -> Option<Ordering> {
     match (one[0], other[0]) {
         (tag::STR, tag::STR) | (tag::BYTES, tag::BYTES) => Some(inside(one)?.cmp(inside(other)?)),
@@ -21,7 +21,7 @@ pub fn order(one: &[u8], other: &[u8]) -> Option<Ordering> {
     }
 }
 
-/// A number as a float, the nearest one; `None` for other fields. The nearest float to a big integer may be infinite.
+/// The float nearest to a number; `None` for other fields. For a big integer it may be infinite.
 pub fn nearest(field: &[u8]) -> Option<f64> {
     Some(match number(field)? {
         Number::Int(value) => value as f64,

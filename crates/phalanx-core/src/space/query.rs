@@ -1,4 +1,5 @@
-//! Queries: what must hold of a field, or of a tuple, as a small program over encoded bytes. No user code, no allocation.
+//! Queries: conditions on a field or on a tuple, as a small program over encoded bytes. They run no user code and
+//! allocate nothing.
 //!
 //! ```text
 //! query: varint number of operations, each

@@ -84,13 +84,13 @@ fn pass(reader: &mut Reader, limits: &Limits) -> Result<(), EncodingError> {
     }
 }
 
-/// One field, decoded: for Rust programs and for tests. Python's values are encoded and decoded without it.
+/// One decoded field, for Rust programs and for tests. Python's values are encoded and decoded without it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     None,
     Bool(bool),
     Int(i64),
-    /// Two's complement, little endian; made minimal while encoding, and an `Int` if it fits.
+    /// Two's complement, little endian. Encoding makes it minimal, and turns it into an `Int` if it fits.
     Big(Vec<u8>),
     Float(f64),
     Str(String),
@@ -210,7 +210,7 @@ pub fn put_number(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-/// Appends a length and bytes: a name, or what stands behind some tags.
+/// Appends a length and bytes: a name, or the contents of a field with a length.
 pub fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
     put_number(to, bytes.len() as u64);
     to.extend_from_slice(bytes);
@@ -274,7 +274,7 @@ pub fn put_array(to: &mut Vec<u8>, dtype: &str, shape: &[u64], items: &[u8]) {
     put_string(to, items);
 }
 
-/// Begins a record: its `fields` are to follow, each as a name ([`put_string`]) and a field.
+/// Begins a record. Its `fields` must follow, each as a name ([`put_string`]) and a field.
 pub fn put_record<S: AsRef<str>>(to: &mut Vec<u8>, classes: &[S], fields: usize) {
     to.push(tag::RECORD);
     put_names(to, classes);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order, each message and each receive is matched as by a reader of the whole history.
+        /// In any order of sends and receives, the matches are those found by searching the whole history.
         #[test]
         fn every_message_goes_where_the_standard_says(steps in proptest::collection::vec(step(), 1..60)) {
             let mut matching: Matching<usize, usize> = Matching::default();

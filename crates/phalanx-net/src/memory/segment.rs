@@ -152,7 +152,7 @@ impl Segment {
         self.memory.drop_pages(self.capacity + PAGE, Advice::LinuxRemove);
     }
 
-    /// Unmaps the pages here, so that they count as memory of the receiver only.
+    /// Drops the pages from this process's mapping, so that they count as memory of the receiver only.
     pub fn look_away(&self) {
         self.memory.drop_pages(self.capacity, Advice::LinuxDontNeed); // the file keeps the contents
     }

@@ -1,4 +1,4 @@
-//! When no interpreter is left and none can be had, runs end and name the losses; they never hang.
+//! If no interpreter is left and none can be recruited, runs end with an error that names the losses. They never hang.
 
 use super::Grid;
 use super::plan::{Fault, Kind, Plan, Recruiting, Stream, TICK, milliseconds};

@@ -1,4 +1,4 @@
-//! Answers that no interpreter must give, made from what the manager waits for at that moment.
+//! Answers that break the protocol, made from the state of the manager at that moment.
 
 use super::plan::Garbage;
 use crate::flow::Engine;

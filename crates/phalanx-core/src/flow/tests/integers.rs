@@ -1,12 +1,12 @@
-//! Tokens over plain integers: where a real program pickles objects, here each is one number.
+//! Tokens over plain integers. A real program pickles objects; here each object is one number.
 //!
-//! A number holds its task and the way it has come: instruction `i` appends the digit `i + 1`. So a result tells
-//! whether every instruction was fired once, in the order of the chain, on the right task.
+//! A number encodes its task and its path: instruction `i` appends the digit `i + 1`. So a result shows whether every
+//! instruction was fired once, in the order of the chain, on the right task.
 
 use crate::wire::Tokens;
 use bytes::Bytes;
 
-/// Ways that fit into a number: chains of up to four instructions.
+/// Number of paths that fit into a number: chains of up to four instructions.
 const WAYS: u64 = 100_000;
 /// Every so many tasks one has an attached buffer.
 const ATTACHED: u64 = 3;
@@ -18,7 +18,7 @@ pub enum Form {
     Separate,
 }
 
-/// The number that a stream has for its task number `task`.
+/// The number that represents task number `task` of a stream.
 pub fn of_task(task: u64) -> u64 {
     task * WAYS
 }
@@ -34,7 +34,7 @@ pub fn apply(instruction: u16, number: u64) -> u64 {
     of_task(task_of(number)) + way
 }
 
-/// The result of a task after a chain of so many instructions.
+/// The result of a task after a chain of `instructions` instructions.
 pub fn result(task: u64, instructions: u16) -> u64 {
     (0..instructions).fold(of_task(task), |number, instruction| apply(instruction, number))
 }
@@ -50,7 +50,7 @@ pub fn tokens(form: Form, numbers: &[u64]) -> Tokens {
     Tokens::separate(pickles, vec![8; numbers.len()], attached)
 }
 
-/// The numbers in tokens. Panics where a token does not have what it was sent with.
+/// The numbers in tokens. Panics if a token lacks what it was sent with.
 pub fn numbers(tokens: &Tokens) -> Vec<u64> {
     let pickles = tokens.parts()[0].chunks_exact(8);
     let numbers: Vec<u64> = pickles.map(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes"))).collect();

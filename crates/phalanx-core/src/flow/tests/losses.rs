@@ -1,11 +1,12 @@
-//! Every result exactly once, and in order, with one loss at every point of the conversation with every interpreter.
+//! Every result arrives exactly once and in order, with one loss at every point of the conversation with every
+//! interpreter.
 
 use super::Grid;
 use super::integers::Form;
 use super::plan::{Fault, KINDS, Kind, Plan, Stream, microseconds, milliseconds};
 use crate::flow::RunOptions;
 
-/// Computes the plan with each way of failing at each of the first interpreters' messages.
+/// Computes the plan with every kind of failure at each of the first messages of each interpreter.
 pub fn every_loss(plan: &Plan) {
     let well = Grid::compute(plan.clone());
     well.readers.iter().for_each(|reader| reader.expect_everything());

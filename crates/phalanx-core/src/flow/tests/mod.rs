@@ -1,4 +1,4 @@
-//! The flow engine by conversation: simulated interpreters behind a simulated network, and a clock that is a number.
+//! Conversations with the flow engine: simulated interpreters behind a simulated network, with a number as the clock.
 
 mod check;
 mod garbage;

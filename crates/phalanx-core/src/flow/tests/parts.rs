@@ -1,4 +1,4 @@
-//! The parts of one token: many of them, more than are allowed, and what is not a part at all.
+//! The parts of one token: many parts, more than are allowed, and invalid ones.
 
 use super::Grid;
 use super::graphs::{map, stream};
@@ -10,7 +10,7 @@ use crate::flow::pace::MOST_TOKENS;
 use crate::ids::{FiringId, InterpreterId, RunId};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 
-/// A grid with nothing to do, and a run of a map in it, whose first task is being split.
+/// An idle grid with a run of a map, whose first task is being split.
 fn splitting() -> (Grid, RunId, InterpreterId, FiringId) {
     let mut grid = Grid::run(Plan { streams: vec![Stream { tasks: 0, ..stream(map()) }], ..Plan::default() });
     let run = Reader::open(&mut grid.engine, 0, &stream(map())).run;
@@ -23,7 +23,7 @@ fn separate(count: u32) -> Tokens {
     Tokens::separate(vec![7; count as usize].into(), vec![1; count as usize], Vec::new())
 }
 
-/// The next firing that is commanded; what else is commanded is not done.
+/// The next firing that the engine commands. Other commands are ignored.
 fn next_firing(grid: &mut Grid) -> Option<(InterpreterId, FiringId)> {
     while let Some(command) = grid.engine.next_command() {
         if let Command::Send { to, message: ToInterpreter::Fire { firing, .. }, .. } = command {

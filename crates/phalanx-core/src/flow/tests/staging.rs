@@ -1,4 +1,4 @@
-//! A program is staged once at each interpreter, before it is fired there first; the simulated interpreters insist on it.
+//! A program is staged once at each interpreter, before its first firing there. The simulated interpreters check this.
 
 use super::Grid;
 use super::plan::{Fault, Kind, Plan, Stream, milliseconds};

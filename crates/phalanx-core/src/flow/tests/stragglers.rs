@@ -100,7 +100,7 @@ fn nothing_is_doubled_while_the_stream_goes_on() {
     assert_eq!(doubled(&grid), 0);
 }
 
-/// In order, nothing can leave before the slowest's result, and so nothing more comes in.
+/// With ordered results, nothing is delivered before the slowest result, so no further tasks are taken.
 #[test]
 fn a_window_does_not_wait_for_the_slowest() {
     let endless = stream(milliseconds(100), u64::MAX);
@@ -127,7 +127,7 @@ fn each_straggler_is_doubled_once() {
     assert_eq!(doubled(&grid), 2, "two slow ones hold one task each");
 }
 
-/// The race is lost or won by who dies, freezes or talks nonsense at every point of it.
+/// A race in which one interpreter dies, freezes or breaks the protocol, at every point of the race.
 #[test]
 fn whoever_is_lost_in_a_race_costs_no_result() {
     let fine = stream(microseconds(200), 300);
@@ -150,7 +150,7 @@ fn whoever_is_lost_in_a_race_costs_no_result() {
 #[test]
 fn a_culprit_is_not_fired_more_often_because_it_is_slow() {
     for killing in [vec![32], vec![32, 33]] {
-        // The last ones end their interpreters after a second, when others wait for something to do.
+        // The last ones kill their interpreters after a second, when other interpreters are idle.
         let grains = [vec![milliseconds(20); 4], vec![milliseconds(1000)]].concat();
         let last = killing.last().map_or(0, |last| last + 1);
         let stream = Stream { grains, killing: killing.clone(), ..stream(Duration::ZERO, last) };

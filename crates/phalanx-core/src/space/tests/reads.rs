@@ -41,7 +41,7 @@ fn write_skew_is_refused() {
     assert!(take(&mut bench, Some(ONE), 1) && take(&mut bench, Some(TWO), 2));
     assert_eq!(bench.space.prepare(bench.now, ONE, None), Err(SpaceError::ReadChanged));
     assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::ReadChanged));
-    assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::NoTransaction)); // so the other one finds what it has read
+    assert_eq!(bench.space.commit(bench.now, ONE), Err(SpaceError::NoTransaction)); // so the other transaction's reads hold
     assert_eq!(bench.space.commit(bench.now, TWO), Ok(()));
     assert!(take(&mut bench, None, 1) && !take(&mut bench, None, 2) && is_forgotten(&bench));
 }

@@ -91,7 +91,7 @@ fn many_shapes_of_templates_are_all_served() {
     assert_eq!(bench.space.info().takers, 0);
 }
 
-/// A template that matches numbers above a limit, and costs as much as a query may.
+/// A template that matches numbers above a limit, with the most expensive query that is allowed.
 fn dear(limit: i64) -> Template {
     let compare = || Operation::Compare { path: vec![], comparison: Comparison::More, actual: int(limit).to_bytes() };
     let operations = (0..30).map(|_| compare()).chain((0..29).map(|_| Operation::And)).collect();
