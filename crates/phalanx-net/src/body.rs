@@ -30,7 +30,7 @@ struct Pool {
     /// Addresses and capacities.
     free: Vec<(usize, usize)>,
     bytes: usize,
-    /// The smallest number of free bytes since the last trim. That much memory was not needed.
+    /// The smallest number of free entries since the last trim. That many were not needed.
     idle: usize,
 }
 

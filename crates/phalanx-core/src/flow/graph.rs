@@ -4,7 +4,6 @@
 //! There an instruction can also *split* a token into parts, take all parts of a token or one token from each of
 //! several others, and choose between two ways. All parts made by one splitting skeleton are numbered consecutively, as
 //! the tasks of the stream are. Such a numbering is called a *fan*. The stream itself is fan 0.
-//! the other, as the tasks of the stream are; such a numbering is a *fan*, and the stream itself is fan 0.
 
 use thiserror::Error;
 
