@@ -22,8 +22,8 @@ impl Engine {
             }
             let (runs, programs) = (&self.runs, &self.programs);
             let batch = |work: &Work| programs[&runs[&work.run].program].batch(work.instruction);
-            // Estimates are often off by a factor of up to two, so work is not cut for that, unless tasks go one by
-            // one.
+            // Work of up to twice the batch is fired as a whole: an estimate that is off by less than that is not worth
+            // a cut. Only a batch of one is exact.
             let Some(work) = self.repository.take(|work| match batch(work) {
                 batch if batch == 1 || work.count > batch.saturating_mul(2) => batch,
                 _ => work.count,

@@ -53,7 +53,7 @@ impl Work {
         Work { count: 1, is_group: true, ..Work::new(run, instruction, number, tokens) }
     }
 
-    /// The tokens to fire, without the others that share their memory.
+    /// The tokens to fire, if the tokens can be cut. Packed tokens and groups are returned as a whole.
     pub fn own_tokens(&self) -> Tokens {
         if self.is_group { Tokens::clone(&self.tokens) } else { self.tokens.slice(self.start, self.count).0 }
     }

@@ -127,7 +127,8 @@ impl Launch {
         self.options.is_remote || named == "localhost" || named == self.options.machines[0]
     }
 
-    /// A process of a world has joined, and is told its parents. When the last one has joined, the parents are told.
+    /// A process of a spawned world has joined, and is told its parents. If the world is on several machines, all its
+    /// processes are told when all have joined. Then the asking parent also gets its answer.
     pub(super) fn greet(&mut self, rank: u32) {
         let number = self.ranks[rank as usize].world;
         let World { ranks, state: State::Spawning { asker, parents }, .. } = &self.worlds[number] else { return };
@@ -146,7 +147,8 @@ impl Launch {
         }
     }
 
-    /// A process of an incomplete world has ended, and how. `false`: it is of no such world, or it ended as it should.
+    /// Handles the end of a process whose world is not complete. `how`: its fault, if any. Returns false only if the
+    /// world is complete, so that the end counts as usual. The first process that ends too early makes the spawn fail.
     pub(super) fn fail_to_spawn(&mut self, rank: u32, how: Option<&str>) -> bool {
         let Rank { world: number, phase, .. } = self.ranks[rank as usize];
         let World { ranks, state, .. } = &mut self.worlds[number];

@@ -2,8 +2,8 @@
 //! that is awake too.
 //!
 //! A wake-up costs about 30 µs on an idle core of a virtual machine, and leaves the caches cold. A call and its answer
-//! took 112 µs without spinning, 63 µs with spinning at the caller, and 29 µs with spinning at both ends, which also
-//! used half of the CPU time.
+//! took 112 µs without spinning, and 63 µs with spinning at the caller. With spinning at both ends it took 29 µs, and
+//! half of the CPU time.
 
 use std::hint::spin_loop;
 use std::io;

@@ -154,7 +154,7 @@ impl Segment {
 
     /// Drops the pages from this process's mapping, so that they count as memory of the receiver only.
     pub fn look_away(&self) {
-        self.memory.drop_pages(self.capacity, Advice::LinuxDontNeed); // the file keeps the contents
+        self.memory.drop_pages(self.capacity, Advice::LinuxDontNeed); // the file keeps what the mapping drops
     }
 
     /// The body, of a segment that was never passed to the peer.
