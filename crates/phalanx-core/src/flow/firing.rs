@@ -22,8 +22,8 @@ impl Engine {
             }
             let (runs, programs) = (&self.runs, &self.programs);
             let batch = |work: &Work| programs[&runs[&work.run].program].batch(work.instruction);
-            // Work of up to twice the batch is fired as a whole: an estimate that is off by less than that is not worth
-            // a cut. Only a batch of one is exact.
+            // Work of up to twice the batch is fired as a whole, because an estimate that is off by less than that is
+            // not worth a cut. A batch of one is always kept.
             let Some(work) = self.repository.take(|work| match batch(work) {
                 batch if batch == 1 || work.count > batch.saturating_mul(2) => batch,
                 _ => work.count,

@@ -93,8 +93,8 @@ impl Engine {
         self.double_stragglers(now);
     }
 
-    /// If an interpreter is idle, asks the others to return firings that have waited long. They have not begun and are
-    /// fired at the idle one instead.
+    /// If an interpreter is idle, asks the others to return work that has waited long and has not begun. It is then
+    /// fired at the idle one.
     fn ask_back_what_waits(&mut self, now: Duration) {
         if !self.has_idle_beside_work() {
             return;

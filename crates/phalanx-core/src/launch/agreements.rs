@@ -179,7 +179,7 @@ impl Agreements {
         for rank in agreement.cut_off() {
             if self.excluded.insert(rank) {
                 all.excluded.push(rank);
-                let (others, unanswered) = self.take_out(rank); // votes in other agreements, which may exclude further processes
+                let (others, unanswered) = self.take_out(rank); // also leaves other agreements
                 all.add(others);
                 all.replies.extend(unanswered.into_iter().map(cut_off));
             }

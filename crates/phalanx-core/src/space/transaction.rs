@@ -64,7 +64,7 @@ impl Transaction {
 #[derive(Debug, Default)]
 pub struct Ended {
     committed: HashMap<TransactionId, bool, RandomState>,
-    /// In the order in which they ended: aborted ones first, committed ones second.
+    /// Two queues, each in the order of the ends: aborted transactions, and committed ones.
     order: [VecDeque<(Duration, TransactionId)>; 2],
     /// When the newest forgotten commit happened.
     forgotten: Option<Duration>,

@@ -79,11 +79,11 @@ pub enum FromInterpreter {
     Ready { pid: u32 },
     /// Parts of the output of the firing's next token, ahead of those in its answer.
     Ahead { firing: FiringId, shape: Shape },
-    /// Results of the firing's next tokens, in the body. `busy` is the time since the last answer that this firing
-    /// took, in nanoseconds, including unpickling and pickling. `protection` is the time that the interpreter has spent
-    /// on cryptography so far, in nanoseconds. A branching instruction gives in `ways`, for each of its tokens, the
-    /// number of outputs, or [`PAST`]. If tokens `stayed`, further instructions were fired on all of them: `stayed` has
-    /// an entry for each instruction before the one that answers.
+    /// Results of the firing's next tokens, in the body. `busy`: nanoseconds that this firing took since its last
+    /// answer, including unpickling and pickling. `protection`: nanoseconds that the interpreter has spent on
+    /// cryptography so far. A branching instruction gives in `ways`, for each of its tokens, the number of outputs, or
+    /// [`PAST`]. If tokens `stayed`, further instructions were fired on all of them: `stayed` has an entry for each
+    /// instruction before the one that answers.
     Fired { firing: FiringId, shape: Shape, ways: Vec<u32>, stayed: Vec<Stayed>, busy: u64, protection: u64 },
     /// The firing's next token raised an exception, which is pickled in the body.
     Failed { firing: FiringId, busy: u64 },
