@@ -1,9 +1,9 @@
-//! Bytes that may be on their way to somebody who has not yet said that it took them.
+//! Credit-based flow control: limits the bytes that are on their way to a receiver and not acknowledged yet.
 
 use phalanx_net::sync::lock;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// What is left of the window; none: nobody is there any more.
+/// What is left of the window; `None` once the receiver is gone.
 #[derive(Debug)]
 pub struct Credit {
     window: usize,
@@ -12,12 +12,12 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// At most so many bytes may be on their way.
+    /// At most `window` bytes may be unacknowledged.
     pub fn new(window: usize) -> Credit {
         Credit { window, left: Mutex::new(Some(window)), changed: Condvar::new() }
     }
 
-    /// Waits until so many bytes may be sent, at most a window; false where nobody is there any more.
+    /// Waits until `bytes` may be sent, which must be at most the window. Returns false if the receiver is gone.
     pub fn take(&self, bytes: usize) -> bool {
         let lacks = |left: &mut Option<usize>| left.is_some_and(|left| left < bytes);
         let waited = self.changed.wait_while(lock(&self.left), lacks);
@@ -26,14 +26,14 @@ impl Credit {
         left.is_some()
     }
 
-    /// The other end took so many bytes.
+    /// The receiver has acknowledged `bytes`.
     pub fn give(&self, bytes: u32) {
         let mut left = lock(&self.left);
         *left = left.map(|left| left.saturating_add(bytes as usize).min(self.window));
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more.
+    /// The receiver is gone; every waiting sender returns.
     pub fn close(&self) {
         *lock(&self.left) = None;
         self.changed.notify_all();

@@ -1,8 +1,8 @@
 //! A connection to a space, shared by all threads of a process.
 //!
-//! Whoever waits for an answer reads the link itself while nobody else does, and hands the others theirs: a question costs
-//! one thread and no wake-up. Where no thread waits, for requests that were begun with a function to be called, one thread
-//! of the connection reads.
+//! A thread that waits for an answer reads the link itself unless another thread already does. The reading thread hands the
+//! others their answers. So a question costs one thread and no wake-up. Requests begun with a callback have no waiting thread;
+//! for these, one thread of the connection (the pump) reads.
 
 use super::bounds::MOST_BODY;
 use super::connect::{Connect, Reached, reach};
@@ -26,22 +26,22 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long the connection's own thread reads before it looks whether it is still needed.
+/// How long the pump reads before it checks whether it is still needed.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Bytes that wait to be written beyond which whoever asks waits.
+/// A caller waits while more bytes than this wait to be written.
 const MOST_WAITING: usize = 16 << 20;
-/// How long is read or written in turn where both are to be done.
+/// Turn of reading or of writing, where a thread has to do both.
 const TURN: Duration = Duration::from_millis(10);
-/// A space from which nothing has come for so long does not send what is waited for.
+/// When nothing has come from the space for this long, a request past its time is given up.
 pub const SILENT: Duration = Duration::from_secs(1);
-/// For a space to say what became of a request that is given up.
+/// How long a caller waits for the space to say what became of a cancelled request.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
-/// The same where nobody may be kept waiting.
+/// The same patience where the caller must not block for long, for example an event loop.
 const SOON: Duration = Duration::from_millis(50);
-/// How often the connection's own thread looks whether the connection is still there.
+/// How often the idle pump checks whether the connection still exists.
 const IDLE: Duration = Duration::from_secs(1);
-/// For a space to say that it knows what arrived here.
+/// On closing, how long to wait for the space to confirm that it knows which tuples arrived here.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// A connection to one space.
@@ -51,24 +51,24 @@ pub struct Client {
     created: bool,
     members: Vec<String>,
     identity: u128,
-    /// Bytes of a message's body beyond which the space would hang up.
+    /// Most bytes in the body of a message; the space disconnects a client that sends more.
     most_body: u64,
     address: SpaceAddress,
     agreed: Agreed,
     pub(super) state: Mutex<State>,
     next: AtomicU64,
     connect: Connect,
-    /// A request was given up and the space has not yet said what became of it.
+    /// A request was cancelled, and the space has not said yet what became of it.
     is_slow: AtomicBool,
-    /// Of a durable space.
+    /// Only for a durable space.
     takes: Option<Arc<Takes>>,
     pub(super) is_looked_after: AtomicBool,
-    /// How much has come, and when it was first seen to be so much.
+    /// Bytes received so far, and when this count was first seen.
     heard: Mutex<(u64, Instant)>,
 }
 
 impl Client {
-    /// Reaches a server; [`Client::open`] is to follow.
+    /// Connects to a server. [`Client::open`] must follow.
     pub(super) fn reach(address: SpaceAddress, connect: &Connect) -> Result<Client, ClientError> {
         let Reached { link, reader, agreed } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
@@ -94,7 +94,7 @@ impl Client {
         })
     }
 
-    /// The name in the certificate of the server that was reached; empty: it has none.
+    /// The name in the certificate of the server that was reached; empty if it has none.
     pub(super) fn ask_name(&self) -> Result<String, ClientError> {
         match self.ask_first(|request| ToSpace::Name { request })? {
             FromSpace::Name { name, .. } => Ok(name),
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// Opens the space, or makes it.
+    /// Opens the space, or creates it.
     pub(super) fn open(mut self, create: Option<Options>) -> Result<Arc<Client>, ClientError> {
         let name = self.address.name.clone();
         let asked = create.clone().unwrap_or_default();
@@ -138,7 +138,7 @@ impl Client {
         Ok(client)
     }
 
-    /// One of the first questions, or one that is answered as soon.
+    /// Asks one of the first questions, or another that the server answers at once.
     pub(super) fn ask_first(&self, message: impl FnOnce(RequestId) -> ToSpace) -> Result<FromSpace, ClientError> {
         let request = self.ask(message, Vec::new())?;
         match self.wait(request, self.connect.patience) {
@@ -151,17 +151,17 @@ impl Client {
         }
     }
 
-    /// The addresses of the members that keep the space together; none: its server alone does.
+    /// The addresses of the members that replicate the space; empty if one server alone keeps it.
     pub fn members(&self) -> &[String] {
         &self.members
     }
 
-    /// The space's number, drawn by chance: a space that is made anew at the same address has another one.
+    /// The space's random number. A space that is created anew at the same address has another one.
     pub fn identity(&self) -> u128 {
         self.identity
     }
 
-    /// Whether what it answers is on a disk.
+    /// Whether the space's answers are on a disk before they are sent.
     pub fn is_durable(&self) -> bool {
         self.takes.is_some()
     }
@@ -170,7 +170,7 @@ impl Client {
         &self.link
     }
 
-    /// How it was reached, and who the members are that keep the space together.
+    /// How the server was reached, and the members that replicate the space.
     pub(super) fn reached_by(&self) -> &Connect {
         &self.connect
     }
@@ -185,7 +185,7 @@ impl Client {
         lock(&self.state).ended.is_some()
     }
 
-    /// For how long nothing has come, as far as somebody has looked.
+    /// For how long nothing has arrived. It is only as exact as the calls are frequent, because it is updated by each call.
     pub fn silence(&self) -> Duration {
         let received = self.link.counters().received.load(Ordering::Relaxed);
         let mut heard = lock(&self.heard);
@@ -195,12 +195,12 @@ impl Client {
         heard.1.elapsed()
     }
 
-    /// Whether it was made for this client.
+    /// Whether the space was created for this client.
     pub fn created(&self) -> bool {
         self.created
     }
 
-    /// What its tuples travel as.
+    /// The mark that its tuples travel with.
     pub fn mark(&self) -> Mark {
         self.mark
     }
@@ -210,13 +210,13 @@ impl Client {
         &self.agreed
     }
 
-    /// Sends a request, whose number is given to `message`; [`Client::wait`] must follow.
+    /// Sends a request; `message` is given its number. [`Client::wait`] must follow.
     pub fn ask(&self, message: impl FnOnce(RequestId) -> ToSpace, body: Vec<Bytes>) -> Result<RequestId, ClientError> {
         self.begin(message, body, Slot::Waited(None))
     }
 
-    /// Sends a request whose answer goes to `done`; cancelled ones are answered too. Where no answer has come `until` then, it is
-    /// [`ClientError::Late`], and what the request takes later goes back.
+    /// Sends a request whose answer goes to `done`, also if the request is cancelled. If no answer has come at `until` and the
+    /// space is silent, `done` gets [`ClientError::Late`]. Whatever the request takes later is given back.
     pub fn start(
         self: &Arc<Self>,
         message: impl FnOnce(RequestId) -> ToSpace,
@@ -229,18 +229,19 @@ impl Client {
         Ok(request)
     }
 
-    /// Sends something that has no answer; what [`Client::has_left`] may be asked with.
+    /// Sends a message that has no answer. Returns a position for [`Client::has_left`].
     pub fn tell(&self, message: &ToSpace) -> u64 {
         let end = self.link.queue(self.mark, encode(message, 0), Vec::new());
         if let (Some(takes), ToSpace::Ack { request } | ToSpace::GiveBack { request }) = (&self.takes, message) {
-            // After it was queued: requests from the next number on are behind it.
+            // This follows the queueing, so requests from the next number on are behind this message.
             let kept = matches!(message, ToSpace::Ack { .. });
             takes.on_settled(*request, kept, self.next.load(Ordering::Acquire));
         }
         if matches!(message, ToSpace::Ack { .. }) {
-            let state = lock(&self.state); // held: no request is sent meanwhile
+            let state = lock(&self.state); // held, so that no request is sent meanwhile
             if state.requests.is_empty() && state.watches.is_empty() {
-                // Nobody waits for it. (A process that dies with unread bytes takes back what the system holds for it.)
+                // Nobody waits for this message, so it may travel with the next one. (A process that dies with unread bytes
+                // also loses the bytes that the system still holds to send for it.)
                 self.link.flush_with_next();
                 return end;
             }
@@ -249,25 +250,25 @@ impl Client {
         end
     }
 
-    /// Whether what was told has left this process, after up to `pause`: much may be before it. True, too, where the
-    /// connection has ended.
+    /// Whether the message that [`Client::tell`] returned `told` for has left this process, after waiting up to `pause`. Much
+    /// may be queued before it. Also true if the connection has ended.
     pub fn has_left(&self, told: u64, pause: Duration) -> bool {
         let deadline = Instant::now() + pause;
         let left = || self.link.is_written(told) || self.link.is_closed();
-        // A server that finds nobody to read its answers reads nothing either: so they are read meanwhile.
+        // A server whose answers are not read stops reading too. So this thread reads answers meanwhile.
         while !left() && Instant::now() < deadline {
             self.wait_for(TURN, |_, _| left().then_some(()));
         }
         left()
     }
 
-    /// Looks whether the connection has ended meanwhile, which nobody sees while nobody reads.
+    /// Checks whether the connection has ended, which goes unnoticed while no thread reads.
     pub fn look(&self) {
         let reader = lock(&self.state).reader.take();
         reader.into_iter().for_each(|reader| self.read(reader, LOOK));
     }
 
-    /// Waits for the answer to a request; none: `pause` passed, and it may be waited for again.
+    /// Waits for the answer to a request. `None`: `pause` passed; the request may be waited for again.
     pub fn wait(&self, request: RequestId, pause: Duration) -> Option<Result<Answer, ClientError>> {
         self.wait_for(pause, |state, thread| match state.requests.get_mut(&request) {
             Some(Slot::Answered(_)) => match state.requests.remove(&request) {
@@ -282,19 +283,19 @@ impl Client {
         })
     }
 
-    /// Gives up a taking or reading request that waits. What came in its place is given: it is to be acknowledged or given
-    /// back. An error: nothing was taken.
+    /// Cancels a waiting take or read request. If a tuple came first, it is returned, and the caller must acknowledge it or
+    /// give it back. An error means that nothing was taken.
     pub fn cancel(self: &Arc<Self>, request: RequestId) -> Result<Answer, ClientError> {
         self.cancel_within(request, CANCEL_PATIENCE).unwrap_or(Err(SpaceError::Cancelled.into()))
     }
 
-    /// The same without waiting long for a space that is slow; none: it has not said what became of it.
+    /// The same without waiting long for a slow space. `None`: the space has not said what became of the request.
     pub fn cancel_soon(self: &Arc<Self>, request: RequestId) -> Option<Result<Answer, ClientError>> {
         let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { SOON };
         self.cancel_within(request, patience)
     }
 
-    /// What a space that is slow sends later is given back then.
+    /// What a slow space sends after `patience` is given back.
     fn cancel_within(self: &Arc<Self>, request: RequestId, patience: Duration) -> Option<Result<Answer, ClientError>> {
         self.tell(&ToSpace::Cancel { request });
         let deadline = Instant::now() + patience;
@@ -338,7 +339,7 @@ impl Client {
         }
     }
 
-    /// [`Client::cancel`] of a request that was begun. `true`: nothing was taken, and the function is not called.
+    /// [`Client::cancel`] for a request begun with a callback. `true`: nothing was taken, and the callback is not called.
     pub fn cancel_begun(self: &Arc<Self>, request: RequestId) -> bool {
         let done = {
             let mut state = lock(&self.state);
@@ -355,7 +356,7 @@ impl Client {
                 None => return false,
             }
         };
-        // Whoever cancels may be an event loop, which waits for a slow space once at most.
+        // The caller may be an event loop, so it waits for a slow space at most once.
         match self.cancel_soon(request) {
             None | Some(Err(ClientError::Space(SpaceError::Cancelled) | ClientError::Ended { .. })) => true,
             Some(answer) => {
@@ -365,7 +366,7 @@ impl Client {
         }
     }
 
-    /// Gives up requests that were begun and whose time is over, where nothing comes at all.
+    /// Gives up the begun requests that are past their time, if nothing at all arrives from the space.
     fn give_up_late(self: &Arc<Self>) {
         if self.silence() < SILENT {
             return;
@@ -378,7 +379,7 @@ impl Client {
         }
     }
 
-    /// Begins to collect the events of a watch; [`Client::wait`] must follow.
+    /// Begins to collect the events of a watch. [`Client::wait`] must follow.
     pub fn watch(
         self: &Arc<Self>,
         message: impl FnOnce(RequestId) -> ToSpace,
@@ -400,7 +401,7 @@ impl Client {
         Ok(request)
     }
 
-    /// The events of a watch that have come, as soon as there are some; none: `pause` passed.
+    /// The events of a watch that have arrived; waits for the first one. `None`: `pause` passed.
     pub fn events(&self, watch: RequestId, pause: Duration) -> Option<Result<Vec<Event>, ClientError>> {
         self.wait_for(pause, |state, thread| {
             let Some(found) = state.watches.get_mut(&watch) else {
@@ -416,7 +417,7 @@ impl Client {
         })
     }
 
-    /// Events that were given and not used come again, before all others.
+    /// Puts back events that were handed out and not used. They come before all others the next time.
     pub fn put_back(&self, watch: RequestId, events: VecDeque<Event>) {
         let mut state = lock(&self.state);
         let Some(found) = state.watches.get_mut(&watch) else { return };
@@ -429,7 +430,7 @@ impl Client {
         nudge.inspect(|nudge| nudge());
     }
 
-    /// Ends a watch here; the space is to be told. Whoever waits for its events gets an error.
+    /// Ends a watch on this side; the caller must tell the space. A thread that waits for its events gets an error.
     pub fn forget(&self, watch: RequestId) {
         let mut state = lock(&self.state);
         let Some(mut forgotten) = state.watches.remove(&watch) else { return };
@@ -438,14 +439,14 @@ impl Client {
         forgotten.tell().inspect(|nudge| nudge());
     }
 
-    /// Ends the connection, and with an error whatever waits.
+    /// Ends the connection. All that waits on it gets an error.
     pub fn close(&self) {
         self.confirm(CLOSING);
         self.end("it was closed here");
     }
 
-    /// Waits until the space knows that the tuples taken last have arrived, for `patience` at most: this process may be about to
-    /// end. `false`: the space does not know it yet.
+    /// Waits until the space knows that the last taken tuples have arrived, for `patience` at most, because this process may be
+    /// about to end. `false`: the space does not know it yet.
     pub(super) fn confirm(&self, patience: Duration) -> bool {
         let is_unconfirmed = || self.takes.as_ref().is_some_and(|takes| takes.is_unconfirmed());
         if is_unconfirmed() && !self.has_ended() {
@@ -455,8 +456,8 @@ impl Client {
         !is_unconfirmed()
     }
 
-    /// [`Client::close`]; where several members keep the space, waits so long at most for one of them to hear what arrived.
-    /// `false`: none has yet.
+    /// [`Client::close`]. If the space is replicated, also waits up to `patience` until one member has heard which tuples
+    /// arrived. `false`: none has yet.
     pub fn leave(&self, patience: Duration) -> bool {
         self.close();
         self.takes.as_ref().is_none_or(|takes| self.members.is_empty() || takes.wait_until_said(patience))
@@ -493,13 +494,14 @@ impl Client {
         self.takes.iter().for_each(|takes| takes.on_ask(request, &message));
         self.link.queue(self.mark, encode(&message, bytes), body);
         self.link.flush();
-        // Who waits for the answer writes the rest; nobody does where it was only begun.
+        // A thread that waits for the answer also writes the rest. A request begun with a callback has no such thread, so its
+        // caller writes here.
         while begun && self.link.waiting_bytes() > MOST_WAITING && self.link.finish(PAUSE).is_ok() {}
         Ok(())
     }
 
-    /// Waits until `look` finds something, which is given a thread to be woken when there may be more to find. Reads the
-    /// link as long as no other thread does.
+    /// Waits until `look` finds something. `look` is also given a thread to wake when there may be more to find. The caller
+    /// reads the link while no other thread does.
     fn wait_for<T>(&self, pause: Duration, mut look: impl FnMut(&mut State, Option<Thread>) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + pause;
         let mut parked = None;
@@ -519,14 +521,15 @@ impl Client {
                 parked = Some(state.park());
                 drop(state);
                 match self.link.is_blocked() {
-                    true => drop(self.link.finish(pause.min(TURN))), // who reads may wait for what this one asks
+                    // the reading thread may wait for the answer to what this thread still has to write
+                    true => drop(self.link.finish(pause.min(TURN))),
                     false => thread::park_timeout(pause),
                 }
             }
         }
     }
 
-    /// Reads once, with what must be written before there can be an answer.
+    /// Reads once, after writing whatever must be sent before an answer can come.
     fn read(&self, mut reader: Reader, pause: Duration) {
         let mut calls = Vec::new();
         let outcome = self.receive(&mut reader, pause, &mut |frame| match self.on_frame(frame) {
@@ -535,7 +538,7 @@ impl Client {
         });
         let mut state = lock(&self.state);
         state.reader = Some(reader);
-        // What is called may ask the space something: somebody else reads meanwhile.
+        // A callback may ask the space something, so another thread must read meanwhile.
         if !calls.is_empty() {
             state.hand_over();
         }
@@ -551,7 +554,7 @@ impl Client {
         calls.into_iter().for_each(Call::make);
     }
 
-    /// Writes what is still to be written, and waits for what comes.
+    /// Writes what is still to be written, and waits for frames.
     fn receive(&self, reader: &mut Reader, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         let end = Instant::now() + pause;
         while self.link.is_blocked() {
@@ -566,12 +569,12 @@ impl Client {
         reader.receive(pause, on_frame)
     }
 
-    /// Keeps what came; what is to be called when this thread does not read any more.
+    /// Stores a frame. Returns the callback to make once this thread has stopped reading.
     fn on_frame(&self, frame: Frame) -> Call {
         let decoded = decode::<FromSpace>(&frame.header);
         let mut state = lock(&self.state);
         if state.ended.is_some() {
-            return Call::Nothing; // whoever waited for it has been told so: nothing arrived
+            return Call::Nothing; // the waiting caller has been told that nothing arrived
         }
         if let (Some(takes), Ok(message)) = (&self.takes, &decoded) {
             takes.on_answer(number_of(message), message);
@@ -591,7 +594,7 @@ impl Client {
         }
     }
 
-    /// Ends everything with an error.
+    /// Ends the connection and everything that waits on it, with an error.
     pub(super) fn end(&self, why: &str) {
         self.link.close();
         let mut state = lock(&self.state);
@@ -616,7 +619,7 @@ impl Client {
         ClientError::Ended { space: self.address.to_string(), why: why.to_owned() }
     }
 
-    /// Reads for requests that no thread waits for.
+    /// Starts or wakes the pump: the thread that reads for requests that no thread waits for.
     fn pump(self: &Arc<Self>) -> Result<(), ClientError> {
         let mut state = lock(&self.state);
         if state.pump.is_some() {

@@ -1,4 +1,4 @@
-//! One client's conversation with one space, in a thread of its own.
+//! A session: one client's connection to one space. Each session runs in a thread of its own.
 
 use super::bounds::MOST_BODY;
 use super::budget::{Budget, Room};
@@ -26,41 +26,41 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longest that a session's thread waits without looking around.
+/// Longest wait of a session's thread before it checks again whether the session should end.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes that wait for a client beyond which nothing is read from it.
+/// While more answer bytes than this wait for the client to read them, the session reads no further requests from it.
 const MOST_ANSWERS: usize = 8 << 20;
-/// A client that takes none of its answers for so long is put out.
+/// The server disconnects a client that has read none of its waiting answers for this long.
 const STUCK: Duration = Duration::from_secs(60);
-/// What a page of tuples is at most, in tuples and in bytes, whatever is asked for.
+/// Largest page of tuples, in tuples and in bytes, whatever the client asks for.
 const MOST_PAGE: u32 = 1 << 16;
 const MOST_PAGE_BYTES: u64 = 16 << 20;
-/// Tuples put by one message: each takes memory also where it has no bytes.
+/// Most tuples in one `out` message. The limit is a count because a tuple takes memory even when it has no bytes.
 const MOST_OUT: u64 = 1 << 20;
-/// Bytes of the body of a message before a space is opened: there is none.
+/// Most bytes in a message body before a space is opened. No message of that phase needs a body.
 pub(super) const MOST_UNOPENED: u64 = 4 << 10;
-/// Beside a tuple, what a message may have; and what several tuples may have together where one may have little.
+/// Bytes that a message body may have beyond the largest tuple. Several tuples share them where the limit for one tuple is low.
 const MOST_BESIDE: u64 = 64 << 20;
-/// A message that has begun and of which nothing more comes for so long ends the connection.
+/// A message that has begun ends the connection when no more of it arrives for this long.
 const UNFINISHED: Duration = Duration::from_secs(60);
-/// For a client that is not served to ask something, so that it can be told why.
+/// Time for a rejected client to send its first request, so that the server can answer it with the reason.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a server has said of who is there and what they may.
+/// The server's side of one client's connection, before and after the client opens a space.
 pub struct Session<'a> {
     spaces: &'a Spaces,
     visitor: &'a Visitor<'a>,
-    /// Whether marked data is readable by nobody on the way.
+    /// Whether nobody on the way can read marked data.
     is_private: bool,
     client: Arc<Client>,
     budget: Arc<Budget>,
     opened: Option<Opened>,
-    /// Answers that wait until what they come from is stable, and about how many bytes they are.
+    /// Answers held back until the changes they report are stable, and their approximate size in bytes.
     unsaid: Vec<Said>,
     unsaid_bytes: usize,
 }
 
-/// A client in its space.
+/// The session's place in the space it has opened.
 struct Opened {
     space: Arc<Hosted>,
     id: SessionId,
@@ -69,7 +69,7 @@ struct Opened {
     limits: Limits,
     most_tuples: u64,
     client: Arc<Client>,
-    /// What is to be waited for before anything is answered, where the space is kept.
+    /// In a durable or replicated space: the log entries that must be stable before the session answers anything.
     unstable: Cell<Option<Told>>,
 }
 
@@ -78,7 +78,7 @@ impl Drop for Opened {
         let mut locked = self.space.lock();
         locked.close(self.id);
         locked.tick();
-        let _ = locked.unlock().flush(); // nobody is there to hear of an error
+        let _ = locked.unlock().flush(); // the client is gone, so nobody would read the error
     }
 }
 
@@ -99,12 +99,13 @@ impl<'a> Session<'a> {
         Session { spaces, visitor, is_private, client, budget, opened: None, unsaid, unsaid_bytes }
     }
 
-    /// Waits for room before a body is taken; says so where there is none.
+    /// Makes the gate that each message passes before its body is read. It waits until the budget has room for the body. If
+    /// there is none, it answers with the error.
     fn gate(&self, room: Arc<Mutex<Option<Room>>>) -> Gate {
         let (budget, user, client) = (self.budget.clone(), self.visitor.user().cloned(), self.client.clone());
         Box::new(move |header, bytes| {
             let goes_on = || {
-                client.write(); // what was answered before does not wait
+                client.write(); // earlier answers do not wait for room
                 !client.link.is_closed()
             };
             match budget.wait_for_room(user.as_ref(), bytes, goes_on) {
@@ -120,7 +121,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Serves the client until it is gone, or `ended` says so; why it ended.
+    /// Serves the client until it disconnects or `ended` returns true. Returns why the session ended.
     pub fn run(mut self, mut reader: Reader, ended: impl Fn() -> bool) -> LinkError {
         let link = self.client.link.clone();
         let (mut received, mut since) = (0, Instant::now());
@@ -158,13 +159,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Bytes that the body of a message may have.
+    /// Most bytes that the body of the next message may have.
     fn most_body(&self) -> u64 {
         let opened = self.opened.as_ref();
         opened.map_or(MOST_UNOPENED, |opened| opened.limits.bytes.saturating_add(MOST_BESIDE).min(MOST_BODY))
     }
 
-    /// Whoever does not take its answers is not listened to.
+    /// Blocks while too many answers wait for the client to read them, so that a slow reader slows itself down.
     fn wait_for_room(&self) {
         let link = &self.client.link;
         let mut since = Instant::now();
@@ -187,7 +188,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says an answer, if the space is kept only once what it comes from is.
+    /// Sends an answer. In a durable or replicated space, the answer is held back until the changes it reports are stable.
     fn say(&mut self, message: FromSpace, body: Vec<Bytes>) {
         if !self.opened.as_ref().is_some_and(Opened::is_unstable) {
             return self.client.say(&message, body);
@@ -202,7 +203,7 @@ impl<'a> Session<'a> {
     fn say_unsaid(&mut self) {
         let unstable = self.opened.as_ref().and_then(|opened| opened.unstable.take());
         let stable = match (unstable, &self.opened) {
-            // What only this client has said, and waits for no answer to, needs not be waited for.
+            // An unstable change that this client made, and whose answer it does not wait for, needs no waiting.
             (Some(unstable), Some(opened)) if self.unsaid.is_empty() && !unstable.tells() => {
                 return opened.unstable.set(Some(unstable));
             }
@@ -220,7 +221,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether something was said that is to be flushed.
+    /// Handles one message. Returns whether it produced an answer to be flushed.
     fn on_frame(&mut self, frame: Frame) -> bool {
         let Ok(message) = decode::<ToSpace>(&frame.header) else {
             self.client.link.close();
@@ -288,12 +289,12 @@ impl<'a> Session<'a> {
 }
 
 impl Opened {
-    /// Does something with the engine. Where it is kept, nothing may be answered before what is unstable was waited for.
+    /// Runs `work` on the engine. In a durable or replicated space, no answer may leave before the unstable changes are stable.
     fn with<T>(&self, work: impl FnOnce(&mut Space, Duration) -> Result<T, SpaceError>) -> Result<T, SpaceError> {
         self.done(self.space.with(work))
     }
 
-    /// Asks, and tells the client now and then that its answer is still being looked for.
+    /// Asks the engine. While the search goes on, the client gets a beat now and then, so that it knows the server is alive.
     fn ask(&self, question: &Question) -> Result<Outcome, SpaceError> {
         self.done(self.space.ask(question, || {
             self.client.say(&FromSpace::Beat, Vec::new());
@@ -303,7 +304,7 @@ impl Opened {
 
     fn done<T>(&self, (done, told): (Result<T, SpaceError>, Told)) -> Result<T, SpaceError> {
         match told.is_unstable() {
-            // It waits for all that were there before, too.
+            // The new handle also waits for all earlier unstable changes.
             true => {
                 let before = self.unstable.take().unwrap_or_default();
                 self.unstable.set(Some(before.and(told)));
@@ -337,10 +338,11 @@ impl Opened {
             ToSpace::Get { request, get, wait, transaction } => self.wait(request, get, wait, &body, transaction),
             ToSpace::Cancel { request } => match self.with(|space, _| Ok(space.cancel(self.id, request)))? {
                 true => Err(SpaceError::Cancelled),
-                false => Ok(None), // it was answered, or there is none
+                false => Ok(None), // already answered, or there is no such request
             },
             ToSpace::Ack { request } => {
-                let _ = self.order(|space, _| space.acknowledge(self.id, request)); // asked next, it says why
+                // the client's next request reports the error
+                let _ = self.order(|space, _| space.acknowledge(self.id, request));
                 Ok(None)
             }
             ToSpace::GiveBack { request } => {
@@ -387,7 +389,7 @@ impl Opened {
                 self.check_some(Verb::Rd)?;
                 let mut info = Box::new(self.with(|space, _| Ok(space.info()))?);
                 if self.check(Verb::Rd, None).is_err() {
-                    info.partitions.clear(); // which show what tuples look like that this client may not see
+                    info.partitions.clear(); // partitions show the shape of tuples that this client may not see
                 }
                 info.keepers = self.space.lock().keepers();
                 if let Some(keepers) = &info.keepers {
@@ -440,7 +442,7 @@ impl Opened {
         options: &OutOptions,
         transaction: Option<TransactionId>,
     ) -> Result<u64, SpaceError> {
-        // Decoding takes memory: not for who may not, and not for more than there can be.
+        // Decoding takes memory. So the rights and the number of tuples are checked first.
         self.check_some(Verb::Out)?;
         if u64::from(tuples) > self.most_tuples.min(MOST_OUT) {
             let most = self.most_tuples.min(MOST_OUT);
@@ -460,7 +462,7 @@ impl Opened {
         match replaces.as_deref() {
             None => {}
             Some([]) => self.check_some(Verb::Out)?,
-            Some(_) => self.check(Verb::Create, None)?, // others go by it
+            Some(_) => self.check(Verb::Create, None)?, // other clients rely on the card being replaced
         }
         let other = self.with(|space, now| {
             if let Some(replaces) = replaces {
@@ -472,8 +474,9 @@ impl Opened {
         Ok(Some((FromSpace::Card { request, other }, Vec::new())))
     }
 
-    /// Whether this server will ask there; otherwise the promise is kept without asking. A path is only for its own user's
-    /// processes; a session that may change nothing here has nothing to be decided.
+    /// Whether this server may ask the coordinator for the outcome of a prepared transaction. If not, the transaction stays
+    /// prepared and the server does not ask. A unix path may only be named by processes of the server's own user. A session
+    /// that may change nothing has no transaction to decide.
     fn may_ask(&self, coordinator: &Coordinator) -> bool {
         let may_change = self.rights.allow_some(Verb::In) || self.rights.allow_some(Verb::Out);
         let asks_there = |place: &String| match place.parse() {
@@ -484,7 +487,7 @@ impl Opened {
         may_change && coordinator.places.iter().all(asks_there)
     }
 
-    /// A lease is its user's, and of those who may take the tuple: they could end it too.
+    /// A lease may be renewed by the user who made it, and by users who may take the tuple, because they could end it too.
     fn may_renew(&self, user: Option<&str>, tuple: &Tuple) -> bool {
         let (first, is_own) = (first_of(tuple), user.is_some() && user == self.user.as_deref());
         is_own && self.rights.allow(Verb::Out, first) || self.rights.allow(Verb::In, first)
@@ -621,7 +624,7 @@ fn number_of(message: &ToSpace) -> RequestId {
     }
 }
 
-/// Tells a client that is not served why, in answer to what it asks first.
+/// Tells a rejected client why: the reason is the answer to its first request.
 pub fn turn_away(link: &Link, mut reader: Reader, error: &SpaceError) {
     let (mut asked, until) = (None, Instant::now() + FAREWELL);
     while asked.is_none() && Instant::now() < until && !link.is_closed() {
@@ -634,6 +637,6 @@ pub fn turn_away(link: &Link, mut reader: Reader, error: &SpaceError) {
         let answer = FromSpace::Failed { request, error: error.clone() };
         link.queue(Mark::None, phalanx_core::wire::encode(&answer, 0), Vec::new());
         link.flush();
-        let _ = link.finish(PAUSE); // it need not hear
+        let _ = link.finish(PAUSE); // an error here does not matter: the client need not receive the answer
     }
 }

@@ -1,6 +1,6 @@
-//! A server may fall silent while its machine keeps the connection open: its process is frozen, or its link swallows
-//! everything. A client that waits for it asks whether it is there. Where members keep the space, and nothing comes, the others
-//! are asked who leads.
+//! Detects a silent server. A server can fall silent while its machine keeps the connection open, because its process is frozen
+//! or its link drops everything. A client that waits for an answer then asks whether the server is there. If the space is
+//! replicated and nothing arrives, the client asks the other members who leads.
 
 use super::Client;
 use super::leader::is_led_elsewhere;
@@ -12,12 +12,13 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether something came.
+/// How often the thread looks whether something has arrived.
 const LOOK: Duration = Duration::from_millis(250);
-/// A member that was asked whether it is there, and of whom nothing came for so long, is silent.
+/// A member that was asked whether it is there counts as silent when nothing arrives from it for this long.
 const SILENCE: Duration = Duration::from_secs(2);
-/// A server that has the space alone is asked after a silence of so many times what its first answer may take, and given up
-/// after so many: nobody else can be asked whether it is only slow.
+/// A server that is the space's only one is asked after a silence of `ASKED` times the client's patience for a first answer.
+/// The connection is given up after `GIVEN_UP` times. These are long because no other member can say whether the server is only
+/// slow.
 const ASKED: u32 = 4;
 const GIVEN_UP: u32 = 24;
 
@@ -26,7 +27,8 @@ fn look(weak: &Weak<Client>) {
     loop {
         let began = Instant::now();
         thread::sleep(LOOK);
-        silent += began.elapsed().min(LOOK * 2); // who is starved itself looks late, and takes that for no silence
+        // if this process is starved of CPU time, a late look must not count as silence
+        silent += began.elapsed().min(LOOK * 2);
         let Some(client) = weak.upgrade() else { return };
         if client.has_ended() {
             return;
@@ -42,13 +44,13 @@ fn look(weak: &Weak<Client>) {
         if received != before.0 || !is_waited_for {
             (silent, asked) = (Duration::ZERO, None);
         } else if waiting != before.1 {
-            silent = Duration::ZERO; // what leaves is read over there
+            silent = Duration::ZERO; // bytes that leave this machine are being read by the server
         } else if asked.is_none() && (!is_alone || silent > patience * ASKED) {
-            // What cannot be sent is not asked: then nothing is read over there.
+            // While bytes wait to be sent, the server reads nothing, so it cannot be asked.
             let ask = || client.start(is_there, Vec::new(), None, Box::new(|_| {})).ok();
             asked = if waiting > 0 { Some(0) } else { ask() };
         } else if client.link().has_unread() {
-            // It will be read.
+            // A message is here already; the reader will get to it.
         } else if is_alone && silent > patience * GIVEN_UP {
             let why = format!("the server was silent for {} s: it is frozen, or much too slow", silent.as_secs());
             return client.end(&why);
@@ -63,7 +65,7 @@ fn is_there(request: RequestId) -> ToSpace {
 }
 
 impl State {
-    /// Whether anybody waits for something to come, beside the answer to this request.
+    /// Whether any thread or callback waits for something to arrive, apart from the answer to request `beside`.
     fn is_waited_for(&self, beside: Option<RequestId>) -> bool {
         let open =
             |(request, slot): (&RequestId, &Slot)| !matches!(slot, Slot::Answered(_)) && Some(*request) != beside;
@@ -73,8 +75,8 @@ impl State {
 }
 
 impl Client {
-    /// To be called where somebody waits for long, or will: looks in a thread of its own whether the server is there; where
-    /// members keep the space, until the connection has ended, else until nobody waits for it.
+    /// Starts a thread that watches whether the server is there, unless one runs already. Call it where a wait is or may become
+    /// long. In a replicated space the thread runs until the connection ends, otherwise until nothing is waited for any more.
     pub fn look_after(self: &Arc<Self>) {
         if self.is_looked_after.swap(true, Ordering::AcqRel) {
             return;
@@ -82,7 +84,7 @@ impl Client {
         let weak = Arc::downgrade(self);
         let looking = thread::Builder::new().name("phalanx-space".into()).spawn(move || look(&weak));
         if looking.is_err() {
-            // Who waits is told when the server goes on, or its machine is gone.
+            // Without the thread, a waiting caller learns of it only when the server resumes or its machine is gone.
             self.is_looked_after.store(false, Ordering::Release);
         }
     }

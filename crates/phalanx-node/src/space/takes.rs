@@ -1,5 +1,6 @@
-//! What a client of a durable space has taken, and whether the space knows that it arrived. A link, or the server, can end
-//! between a tuple's arrival and the word of it; then the client comes back and says which ones it got.
+//! Tracks which tuples a client of a durable space has taken, and whether the space knows that they arrived. The link or the
+//! server can fail after a tuple arrives and before its acknowledgement does. The client then reconnects and reports which
+//! tuples it received.
 
 use super::connect::Connect;
 use super::ending::{Saying, is_ending};
@@ -14,30 +15,30 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How soon, and how often at last, it is tried to come back.
+/// Backoff between attempts to reconnect: the first pause, and the longest.
 const RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_millis(500);
-/// For one of several members to be reached, and to answer: another one may.
+/// Patience for each of several members to be reached and to answer. It is short because another member may answer instead.
 const OF_SEVERAL: Duration = Duration::from_secs(2);
-/// How long. A space waits for much less, but only from when it is served again.
+/// How long the client tries to reconnect. A space waits much less, but only counts from when it is served again.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// For who was handed a tuple to keep it or give it back.
+/// Time for the caller who was handed a tuple to keep it or give it back.
 const UNDECIDED: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taking {
     Asked,
-    /// Here, and neither kept nor given back yet.
+    /// The tuple is here, and the caller has neither kept it nor given it back yet.
     Arrived,
     GivenBack,
 }
 
-/// The taking requests of one connection that the space may have something on its way for.
+/// The take requests of one connection whose tuple may have left the space without the space knowing that it arrived.
 pub(super) struct Takes {
     client: u128,
     state: Mutex<State>,
-    /// Whether it is being said to the space what arrived, and nothing is undecided.
+    /// Whether a thread is reporting the arrivals to the space while no tuple here is undecided.
     is_saying: Mutex<bool>,
     said: Condvar,
 }
@@ -45,7 +46,7 @@ pub(super) struct Takes {
 #[derive(Default)]
 struct State {
     open: BTreeMap<RequestId, Taking>,
-    /// Once the space has done this request, or a later one, it knows which tuples have arrived.
+    /// The number of a request. Once the space has done it, or a later one, the space knows which tuples have arrived.
     unconfirmed: Option<RequestId>,
 }
 
@@ -55,7 +56,7 @@ impl Takes {
         Takes { client: u128::from_le_bytes(random_token()), state, is_saying, said }
     }
 
-    /// How the space is to know this client.
+    /// The number by which the space recognises this client when it reconnects.
     pub fn client(&self) -> u128 {
         self.client
     }
@@ -70,7 +71,7 @@ impl Takes {
         let mut state = lock(&self.state);
         match (message, state.open.get_mut(&request)) {
             (FromSpace::Got { tuples: 1.., .. }, Some(taking)) => *taking = Taking::Arrived,
-            // The space has ended, and what it keeps may say that this was taken.
+            // The space has ended. Its log may already say that this tuple was taken.
             (FromSpace::Failed { error: SpaceError::Uncertain(_) | SpaceError::NotKept(_), .. }, _) => {}
             _ => drop(state.open.remove(&request)),
         }
@@ -80,7 +81,7 @@ impl Takes {
         }
     }
 
-    /// It was said that what arrived was kept, or is given back; the next request's number is `next`.
+    /// Notes that an acknowledgement (`kept`) or a give-back was queued. `next` is the number of the next request.
     pub fn on_settled(&self, request: RequestId, kept: bool, next: RequestId) {
         let mut state = lock(&self.state);
         match kept {
@@ -90,19 +91,20 @@ impl Takes {
         state.unconfirmed = Some(next);
     }
 
-    /// Whether something was said of what arrived that the space may not know.
+    /// Whether the space may not know yet of a tuple that was acknowledged or given back here.
     pub fn is_unconfirmed(&self) -> bool {
         lock(&self.state).unconfirmed.is_some()
     }
 
-    /// The connection has ended: says in a thread of its own what arrived, as soon as the space is there again.
+    /// Called when the connection has ended. Reports the arrivals in a thread of its own, as soon as the space can be reached
+    /// again.
     pub fn come_back(self: Arc<Self>, address: &SpaceAddress, connect: &Connect) {
         {
             let state = lock(&self.state);
             if state.unconfirmed.is_none() && state.open.is_empty() {
                 return;
             }
-            // A future that was not read yet would keep the caller of `leave` waiting: [`Takes::decided`] waits for it.
+            // The caller of `leave` must not wait for a future that nobody has read yet: [`Takes::decided`] waits for those.
             *lock(&self.is_saying) = state.open.values().all(|taking| *taking != Taking::Arrived);
         }
         let (address, connect) = elsewhere_first(address, connect);
@@ -118,7 +120,7 @@ impl Takes {
             drop(at_work);
         });
         if saying.is_err() {
-            self.end_saying(); // it is as if this process had ended, too
+            self.end_saying(); // the same as if this process had died
         }
     }
 
@@ -127,17 +129,17 @@ impl Takes {
         self.said.notify_all();
     }
 
-    /// Waits until it was said what arrived over this connection, which has ended; `false`: it was not yet.
+    /// Waits until the arrivals of this ended connection are reported. `false`: they are not reported yet.
     pub fn wait_until_said(&self, patience: Duration) -> bool {
         let waited = self.said.wait_timeout_while(lock(&self.is_saying), patience, |is_saying| *is_saying);
         !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// The requests of which nothing is here, once that is clear for each.
+    /// The requests whose tuple is not here, once every arrived tuple is either kept or given back.
     fn decided(&self) -> Vec<RequestId> {
         let end = Instant::now() + UNDECIDED;
         loop {
-            // Then nobody reads any more what has arrived.
+            // Once the process is ending, nobody reads the arrived tuples any more.
             let is_ending = is_ending();
             let state = lock(&self.state);
             let undecided = state.open.values().any(|taking| *taking == Taking::Arrived);
@@ -151,7 +153,7 @@ impl Takes {
     }
 }
 
-/// Where the space is looked for: one that was just lost may be silent, so of several members it is asked last.
+/// Where to look for the space. The member that was just lost may be silent, so it is tried after the other members.
 fn elsewhere_first(address: &SpaceAddress, connect: &Connect) -> (SpaceAddress, Connect) {
     let mut members = connect.members.clone();
     members.sort_by_key(|place| *place == address.place);
@@ -160,8 +162,8 @@ fn elsewhere_first(address: &SpaceAddress, connect: &Connect) -> (SpaceAddress, 
     (SpaceAddress { place, name: address.name.clone() }, Connect { create: None, members, patience, ..connect.clone() })
 }
 
-/// Whether the answer proves that the request, and everything said before it, was done. Refusals and names prove nothing: a
-/// member gives them also when it cannot reach the others any more.
+/// Whether the answer proves that this request, and everything sent before it, was done. Refusals and names prove nothing,
+/// because a member gives them even when it cannot reach the other members any more.
 fn is_done(message: &FromSpace) -> bool {
     match message {
         FromSpace::Done { .. } | FromSpace::Got { .. } | FromSpace::Counted { .. } => true,
@@ -172,7 +174,7 @@ fn is_done(message: &FromSpace) -> bool {
     }
 }
 
-/// Says it to the space; false: it is not there.
+/// Reports to the space which requests are still open. `false`: the space could not be reached.
 fn said(address: &SpaceAddress, connect: &Connect, client: u128, open: &[RequestId]) -> bool {
     let there = match Client::connect(address.clone(), connect) {
         Err(ClientError::Space(SpaceError::NoSpace(_) | SpaceError::Forbidden(_))) => return true,

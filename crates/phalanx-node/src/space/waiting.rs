@@ -1,4 +1,4 @@
-//! Who waits for what on a connection that threads share.
+//! The requests and watches of one connection that several threads share, and the threads that wait for them.
 
 use super::error::ClientError;
 use bytes::Bytes;
@@ -11,51 +11,51 @@ use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-/// Events of one watch that are kept until somebody asks for them.
+/// Most events of one watch, and their bytes, that are buffered until a caller fetches them.
 const MOST_EVENTS: usize = 100_000;
 const MOST_EVENT_BYTES: usize = 64 << 20;
 
-/// What a request ended with; never [`FromSpace::Failed`], which is an error.
+/// The answer to a request. It is never [`FromSpace::Failed`], which becomes an error.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub message: FromSpace,
     pub body: Bytes,
 }
 
-/// Called once with the outcome of a request, in any thread; must be quick.
+/// Callback for the outcome of a request. It is called once, in any thread, and must be quick.
 pub type Done = Box<dyn FnOnce(Result<Answer, ClientError>) + Send>;
-/// Called, in any thread, when there are events again since somebody looked; must be quick.
+/// Callback for new events since the caller last looked. It is called in any thread and must be quick.
 pub type Nudge = Arc<dyn Fn() + Send + Sync>;
 /// An event of a watch: its sequence number, and the tuple.
 pub type Event = (u64, Bytes);
 
-/// Who waits for what on one connection.
+/// The open requests and watches of one connection.
 pub(super) struct State {
-    /// None: a thread has it and reads.
+    /// `None`: a thread holds the reader and reads.
     pub(super) reader: Option<Reader>,
     pub(super) requests: HashMap<RequestId, Slot>,
     pub(super) watches: HashMap<RequestId, Watch>,
-    /// Threads that wait while another one reads, by a number of their own.
+    /// Threads that wait while another one reads, each under a number of its own.
     pub(super) parked: HashMap<u64, Thread>,
     pub(super) next_parked: u64,
-    /// Requests that the connection's own thread reads for.
+    /// Number of requests (and watches) that the pump, the connection's own thread, reads for.
     pub(super) begun: usize,
     pub(super) pump: Option<Thread>,
-    /// It found nothing to read for, and is to be woken when there is.
+    /// The pump found nothing to read for. It must be woken when there is something.
     pub(super) pump_idles: bool,
     pub(super) ended: Option<String>,
 }
 
 /// A request that was sent.
 pub(super) enum Slot {
-    /// Its thread looks here; it is woken if it is parked.
+    /// A thread looks here for the answer; it is woken if it is parked.
     Waited(Option<Thread>),
-    /// With the time from when on nobody waits for the answer.
+    /// With the time after which nobody waits for the answer.
     Begun(Done, Option<Instant>),
     Answered(Result<Answer, ClientError>),
 }
 
-/// What is to be called when the state is not locked any more.
+/// A callback to make after the state is unlocked.
 #[must_use]
 pub(super) enum Call {
     Nothing,
@@ -73,7 +73,7 @@ impl Call {
     }
 }
 
-/// Events that nobody has asked for yet.
+/// A watch, and the events that no caller has fetched yet.
 #[derive(Default)]
 pub(super) struct Watch {
     pub(super) events: VecDeque<Event>,
@@ -81,7 +81,7 @@ pub(super) struct Watch {
     pub(super) failed: Option<ClientError>,
     pub(super) waiting: Option<Thread>,
     pub(super) nudge: Option<Nudge>,
-    /// Nobody has looked since it was called.
+    /// The nudge was called, and no caller has looked since.
     pub(super) nudged: bool,
 }
 
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Wakes a thread to read where this one is done.
+    /// Wakes a parked thread to take over the reading when this one is done.
     pub(super) fn hand_over(&mut self) {
         if self.reader.is_some() {
             self.parked.values().next().inspect(|thread| thread.unpark());
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// The requests that were begun and whose time is over; somebody is to wait for them, or abandon them.
+    /// Takes the begun requests that are past their time. The caller must wait for them or abandon them.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<(RequestId, Done)> {
         let is_late = |slot: &Slot| matches!(slot, Slot::Begun(_, Some(until)) if *until <= now);
         let late = self.requests.iter().filter(|(_, slot)| is_late(slot)).map(|(request, _)| *request);
@@ -152,7 +152,7 @@ impl State {
         taken
     }
 
-    /// Keeps an event; what is to be called, without the lock.
+    /// Stores an event. Returns the nudge to call after the state is unlocked.
     pub(super) fn on_event(&mut self, watch: RequestId, sequence: u64, tuple: Bytes) -> Option<Nudge> {
         let watch = self.watches.get_mut(&watch).filter(|watch| watch.failed.is_none())?;
         if watch.events.len() >= MOST_EVENTS || watch.bytes > MOST_EVENT_BYTES {
@@ -171,7 +171,7 @@ impl Watch {
         self.tell()
     }
 
-    /// Wakes who waits; what is to be called, without the lock.
+    /// Wakes the waiting thread. Returns the nudge to call after the state is unlocked.
     pub(super) fn tell(&mut self) -> Option<Nudge> {
         self.waiting.take().inspect(Thread::unpark);
         let first = !std::mem::replace(&mut self.nudged, true);
