@@ -1,4 +1,4 @@
-//! Who may do what in which space, as a file of rules that the server's owner writes.
+//! Access rules: who may do what in which space. The server's owner writes them in a file.
 
 use crate::tables::{self, TablesError};
 use phalanx_core::space::Value;
@@ -10,18 +10,18 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Put tuples in, and renew the leases of one's own.
+    /// Put tuples in, and renew the leases of the user's own tuples.
     Out,
-    /// Look at tuples: read, count, be told of new ones.
+    /// Look at tuples: read, count, and watch for new ones.
     Rd,
     /// Take tuples out.
     In,
-    /// Make the space, where it is not there yet.
+    /// Create the space if it does not exist yet.
     Create,
 }
 
 impl Verb {
-    /// The word users read and type.
+    /// The word that users write and read for this verb.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Out => "out",
@@ -32,12 +32,12 @@ impl Verb {
     }
 }
 
-/// Whom a server serves.
+/// A peer that a server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
-    /// A process of this machine that runs as the server's user does. Nothing could keep anything from it.
+    /// A process of this machine that runs as the server's own user. Nothing could be kept from it.
     Owner,
-    /// A member of the grid, by what its certificate says.
+    /// A member of the grid, by the role and name in its certificate.
     Member { role: Role, name: String },
 }
 
@@ -47,8 +47,8 @@ impl Who {
         Who::Member { role: Role::User, name: name.into() }
     }
 
-    /// The member, told apart from all others: a user by the name, one in another role by that and the name, since an
-    /// executor may be called as a user is. None: a process of the server's user.
+    /// A name that is unique among all members. A user is known by the name alone, a member in another role by role and name,
+    /// because an executor may have the same name as a user. `None`: a process of the server's user.
     pub fn whole_name(&self) -> Option<String> {
         match self {
             Who::Owner => None,
@@ -58,7 +58,7 @@ impl Who {
     }
 }
 
-/// A file of rules, and of the groups that it names. Nothing is allowed that no rule allows.
+/// The rules of a file, and the groups that they name. Whatever no rule allows is forbidden.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     rules: Vec<Rule>,
@@ -70,15 +70,15 @@ type Groups = HashMap<String, Vec<String>>;
 
 #[derive(Debug, Clone)]
 struct Rule {
-    /// A name, or the beginning of names and `*`; none: every space.
+    /// A name, or a prefix of names followed by `*`; `None`: every space.
     space: Option<String>,
     whom: Whom,
     may: Vec<Verb>,
-    /// Only tuples with this first field, and templates that ask for it; encoded.
+    /// Restricts the rule to tuples with this first field (encoded), and to templates that ask for it.
     first: Option<Vec<u8>>,
 }
 
-/// Whom a rule is about.
+/// The peers that a rule applies to.
 #[derive(Debug, Clone)]
 enum Whom {
     EveryUser,
@@ -90,7 +90,7 @@ enum Whom {
 #[derive(Debug, Clone)]
 pub enum Rights {
     Everything,
-    /// Each of these verbs, on tuples with this first field where one is named.
+    /// These verbs, each for tuples with the given first field if there is one.
     Some(Vec<(Verb, Option<Vec<u8>>)>),
 }
 
@@ -152,13 +152,13 @@ impl Access {
         self.groups.contains_key(name)
     }
 
-    /// Whether somebody is a user whom a group lists.
+    /// Whether `who` is a user listed in the group.
     pub fn has_member(&self, group: &str, who: &Who) -> bool {
         let Who::Member { role: Role::User, name } = who else { return false };
         self.groups.get(group).is_some_and(|members| contains(members, name))
     }
 
-    /// Whether there is something for members of the grid in this role, as there is always for users.
+    /// Whether there are rules for members of the grid in this role. For users there always are.
     pub fn is_about(&self, role: Role) -> bool {
         let names = |rule: &Rule| matches!(&rule.whom, Whom::Roles(roles) if roles.contains(&role));
         role == Role::User || self.rules.iter().any(names)
@@ -194,13 +194,13 @@ impl Whom {
     }
 }
 
-/// Names in certificates are names of hosts, where capitals make no difference.
+/// Compares names of certificates. Case does not matter, because they are host names.
 fn contains(names: &[String], name: &str) -> bool {
     names.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
 impl Rights {
-    /// Whether this is allowed with a tuple whose first field is `first` (encoded), or a template that asks for it; none:
+    /// Whether `verb` is allowed on tuples whose first field is `first` (encoded), or with templates that ask for it. `None`:
     /// there is no first field, or it may be anything.
     pub fn allow(&self, verb: Verb, first: Option<&[u8]>) -> bool {
         match self {
@@ -211,7 +211,7 @@ impl Rights {
         }
     }
 
-    /// Whether this is allowed with some tuples.
+    /// Whether `verb` is allowed on at least some tuples.
     pub fn allow_some(&self, verb: Verb) -> bool {
         match self {
             Rights::Everything => true,
@@ -219,12 +219,12 @@ impl Rights {
         }
     }
 
-    /// Whether anything is.
+    /// Whether any verb is allowed.
     pub fn are_any(&self) -> bool {
         !matches!(self, Rights::Some(some) if some.is_empty())
     }
 
-    /// Whether it depends on first fields.
+    /// Whether everything is allowed, so that first fields need no check.
     pub fn are_everything(&self) -> bool {
         matches!(self, Rights::Everything)
     }

@@ -1,4 +1,4 @@
-//! Where a space is: `HOST:PORT/NAME`, or `unix:PATH/NAME`.
+//! The address of a space: `HOST:PORT/NAME`, or `unix:PATH/NAME`.
 
 use phalanx_net::address::Address;
 use std::fmt;
@@ -13,13 +13,13 @@ const UNIX: &str = "unix:";
 /// Where a server of spaces listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A port of a machine; where that is this machine, the server's path is tried first.
+    /// A port of a machine. If that is this machine, the server's unix path is tried first.
     Network(Address),
-    /// A path of this machine.
+    /// A unix path on this machine.
     Path(PathBuf),
 }
 
-/// A space at a server.
+/// The address of a space at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceAddress {
     pub place: Place,
@@ -36,7 +36,7 @@ pub enum SpaceAddressError {
     Name(String),
 }
 
-/// Checks the name of a space, which a peer may have sent.
+/// Checks the name of a space, because a peer may have sent it.
 pub fn check_name(name: &str) -> Result<(), SpaceAddressError> {
     let plain = |c: char| c.is_alphanumeric() || "-_.:+@".contains(c);
     match !name.is_empty() && name.len() <= MOST_NAME && name.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Questions to a space, in as many steps as it takes: between them, the space is others'.
+//! Long questions to a space are answered in several steps. Between two steps, other threads may use the space.
 
 use super::hosted::{Hosted, Told};
 use phalanx_core::error::SpaceError;
@@ -6,12 +6,12 @@ use phalanx_core::space::{Asker, Outcome, Question};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often who asks is told that the answer is still being looked for.
+/// How often a client is told that the search for its answer still goes on.
 const BEAT: Duration = Duration::from_secs(5);
 
 impl Hosted {
-    /// Asks, until there is an answer; `meanwhile` is called every few seconds until then. What is told must be flushed before
-    /// what was found is said.
+    /// Asks until there is an answer, and calls `meanwhile` every few seconds until then. The returned `Told` must be flushed
+    /// before the answer is sent.
     pub fn ask(
         self: &Arc<Self>,
         question: &Question,
@@ -28,7 +28,7 @@ impl Hosted {
         (outcome, told)
     }
 
-    /// Goes on with a question that is not answered yet; [`Outcome::GoesOn`]: that was not all, and `patience` is over.
+    /// Continues an unfinished question for up to `patience`. [`Outcome::GoesOn`]: it is still unfinished.
     pub fn go_on(self: &Arc<Self>, asker: Asker, patience: Duration) -> (Result<Outcome, SpaceError>, Told) {
         let (began, mut told) = (Instant::now(), Told::default());
         loop {

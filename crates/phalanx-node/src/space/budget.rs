@@ -1,7 +1,7 @@
-//! Memory for messages that have begun to arrive: what all connections may hold of them together.
+//! Memory budget for messages that have begun to arrive, shared by all connections.
 //!
-//! Whoever finds no room is not read from until there is, but not for long, and is refused then. Room is asked for whole bodies
-//! before their first byte is read, so those who have it can always go on.
+//! While there is no room for a message, its connection is not read. After a short wait the message is refused. Room is granted
+//! for whole bodies before their first byte is read, so a connection that holds room can always go on.
 
 use phalanx_core::error::SpaceError;
 use phalanx_net::sync::lock;
@@ -9,21 +9,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A body up to this many bytes needs no room.
+/// A body of up to this many bytes needs no room.
 const FREE: u64 = 64 << 10;
-/// Longest that it is waited without asking whether to go on, and at all: a system whose peer reads nothing for
-/// [`super::bounds::SILENCE`] takes it for dead.
+/// Longest pause between two checks whether to go on (`PAUSE`), and the longest wait for room (`PATIENCE`). The wait must stay
+/// below [`super::bounds::SILENCE`], because a peer that reads nothing for that long is considered dead.
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// While others wait for the room that a message has, it must arrive with as many bytes in a second, after this time.
+/// While other messages wait for room, a message that holds some must arrive at this rate, in bytes per second. `GRACE` is
+/// added to the time that this gives it.
 const LEAST_RATE: u64 = 1 << 20;
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Bytes for bodies that are not complete.
+/// The budget: bytes for bodies that have not arrived completely.
 #[derive(Debug)]
 pub struct Budget {
     most: u64,
-    /// Of one user. One who has nothing may have one body whatever its length.
+    /// Most bytes of one user. A user who holds nothing may still have one body of any length.
     most_of_user: u64,
     state: Mutex<State>,
     freed: Condvar,
@@ -33,12 +34,13 @@ pub struct Budget {
 struct State {
     bytes: u64,
     users: HashMap<Arc<str>, u64>,
-    /// Who waits although their user has room: the first one is next, so that a long body is not overtaken for ever.
+    /// Messages that wait although their user has room. They are served in order, so that a stream of short bodies does not
+    /// starve a long one.
     waiting: VecDeque<u64>,
     last: u64,
 }
 
-/// Room for one body, until it is dropped.
+/// Room for one body. Dropping it gives the room back.
 #[derive(Debug)]
 pub struct Room {
     budget: Arc<Budget>,
@@ -52,8 +54,8 @@ impl Budget {
         Arc::new(Budget { most, most_of_user, state: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// Waits until there is room for a body; none: it needs none. An error: there was none in time, or `goes_on` said that
-    /// nobody wants it any more. `user`: whose share it is of; none: nobody's.
+    /// Waits until there is room for a body. `None`: the body is small enough to need none. An error: there was no room in
+    /// time, or `goes_on` returned false. `user`: the user whose share is charged, if any.
     pub fn wait_for_room(
         self: &Arc<Budget>,
         user: Option<&Arc<str>>,
@@ -96,7 +98,7 @@ impl Budget {
     fn has_room(&self, state: &mut State, number: u64, user: Option<&Arc<str>>, bytes: u64) -> bool {
         let own = user.and_then(|user| state.users.get(user)).copied().unwrap_or(0);
         if own > 0 && own + bytes > self.most_of_user {
-            state.forget(number); // does not stand in the way of other users
+            state.forget(number); // so that this message does not block other users
             return false;
         }
         if !state.waiting.contains(&number) {
@@ -113,7 +115,7 @@ impl State {
 }
 
 impl Room {
-    /// Whether it has been held for too long while others wait for it.
+    /// Whether this room has been held for too long while other messages wait for room.
     pub fn is_overdue(&self) -> bool {
         Instant::now() > self.until && !lock(&self.budget.state).waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! From a place that the user names to a link to the server there.
+//! Dialling: turns a place that the user names into a link to the server there.
 
 use super::Place;
 use super::bounds::{MOST_BODY, SILENCE};
@@ -22,15 +22,15 @@ use std::time::{Duration, Instant};
 /// How a client reaches a space.
 #[derive(Debug, Clone)]
 pub struct Connect {
-    /// Which levels the link may have.
+    /// The levels that the link may have.
     pub policy: Policy,
-    /// The user's identity; none: only servers of this machine are reached.
+    /// The user's identity. `None`: only servers on this machine can be reached.
     pub member: Option<Member>,
-    /// What the space is to be like if it is not there; none: then it is an error.
+    /// The options to create the space with if it does not exist. `None`: a missing space is an error.
     pub create: Option<Options>,
-    /// Where the members are that keep the space together, as far as that is known; none: only where it is said to be.
+    /// The known addresses of the members that replicate the space. Empty: only the given address is tried.
     pub members: Vec<Place>,
-    /// For reaching the server, and for each of its first answers.
+    /// Timeout for reaching the server, and for each of its first answers.
     pub patience: Duration,
 }
 
@@ -58,7 +58,7 @@ pub fn reach(place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
     }
 }
 
-/// A server of this machine that is this user's own.
+/// Dials a server of this machine that runs as this user.
 fn dial_any(paths: &[impl AsRef<Path>]) -> Option<Socket> {
     let dial = |path: &Path| Socket::dial_path(path).ok().filter(|socket| socket.peer_is_same_user().unwrap_or(false));
     paths.iter().find_map(|path| dial(path.as_ref()))
@@ -85,7 +85,8 @@ fn local(mut socket: Socket, place: &Place, connect: &Connect) -> Result<Reached
 fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
     let dial = || Socket::dial_at(&target, connect.patience).or_else(|_| Socket::dial(address, connect.patience));
     let socket = dial().map_err(|error| unreachable(place, &error))?;
-    // Not before: a server of this user that has just died needs no identity, it needs to be named as dead.
+    // This check comes late on purpose. A server of this user that has just died needs no identity; the error must say that it
+    // is dead.
     if connect.member.is_none() {
         let how = "make a grid with: phalanx grid create";
         return Err(ClientError::Identity(format!("no identity to prove to the server at {address} with; {how}")));
@@ -94,7 +95,7 @@ fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connec
     shake_hands(socket, place, Some(target), connect)
 }
 
-/// Both ends prove who they are and agree on levels. `from`: the server's address; none: on this machine.
+/// Both ends authenticate and agree on levels. `from`: the server's address; `None`: it is on this machine.
 fn shake_hands(
     mut socket: Socket,
     place: &Place,
@@ -132,7 +133,8 @@ fn shake_hands(
 
 fn unreachable(place: &Place, error: &io::Error) -> ClientError {
     let refused = io::Error::from(ErrorKind::ConnectionRefused);
-    let error = if error.kind() == ErrorKind::NotFound { &refused } else { error }; // a path without a socket
+    // There is no socket at this path. It is reported like a server that does not listen.
+    let error = if error.kind() == ErrorKind::NotFound { &refused } else { error };
     let what = why_unreachable("server of spaces", "phalanx space serve", error);
     ClientError::Unreachable(format!("{place}: {what}"))
 }

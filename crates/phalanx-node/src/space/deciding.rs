@@ -1,4 +1,5 @@
-//! Asks the coordinators of prepared transactions how these have ended, where their owners have not said so.
+//! Asks the coordinators of prepared transactions for their outcome, when the owners of these transactions have not reported
+//! it.
 
 use super::connect::Connect;
 use super::hosted::Asks;
@@ -11,17 +12,17 @@ use phalanx_net::identity::Member;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For a coordinator to be reached, and to answer.
+/// Timeout for reaching a coordinator, and for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks as this member; without an identity, only servers of this user on this machine.
+/// Asks under this member's identity. Without one, only servers of this user on this machine can be asked.
 pub fn asks(member: Option<Member>, policy: Policy) -> Asks {
     let connect = Connect { policy, member, create: None, members: Vec::new(), patience: PATIENCE };
     Arc::new(move |coordinator, doubts| ask(coordinator, doubts, &connect))
 }
 
-/// Several questions over one connection, at the first place that answers them. No further place is tried when the time for
-/// one is over: the transactions stay in doubt.
+/// Asks about several transactions over one connection, at the first place that answers. When `PATIENCE` has passed, no further
+/// place is tried, and the transactions stay in doubt.
 fn ask(coordinator: &Coordinator, doubts: &[InDoubt], connect: &Connect) -> Vec<Option<Decision>> {
     let began = Instant::now();
     let mut decisions = vec![None; doubts.len()];
@@ -43,7 +44,7 @@ fn ask(coordinator: &Coordinator, doubts: &[InDoubt], connect: &Connect) -> Vec<
     decisions
 }
 
-/// None: the space is not there, or not the one that knows it.
+/// `None`: there is no such space, or it is not the one that knows the outcome.
 fn ask_one(client: &Client, doubt: &InDoubt, late: Duration) -> Option<Decision> {
     let (transaction, age) = (doubt.transaction, doubt.age.saturating_add(late));
     let Coordinator { space, identity, .. } = doubt.coordinator.clone();
@@ -54,7 +55,7 @@ fn ask_one(client: &Client, doubt: &InDoubt, late: Duration) -> Option<Decision>
 }
 
 impl Client {
-    /// Where other spaces ask this one how a transaction has ended.
+    /// The coordinator value by which other spaces ask this one for the outcome of a transaction.
     pub fn coordinator(&self) -> Coordinator {
         let SpaceAddress { place, name } = self.address();
         let place = match place {
@@ -65,8 +66,8 @@ impl Client {
         Coordinator { places, space: name.clone(), identity: self.identity(), durable: self.is_durable() }
     }
 
-    /// How a transaction has ended that is prepared elsewhere since `age`: asked over a connection of its own, so also when
-    /// this one has ended. None: the space is not there.
+    /// The outcome of a transaction that has been prepared elsewhere for `age`. It is asked over a new connection, so that this
+    /// also works when this one has ended. `None`: the space is not there.
     pub fn decision(&self, transaction: TransactionId, age: Duration) -> Option<Decision> {
         let coordinator = self.coordinator();
         let doubt = InDoubt { transaction, coordinator: coordinator.clone(), age };

@@ -1,4 +1,4 @@
-//! Before a process ends, it tells durable spaces which of the tuples that it took have arrived.
+//! Before a process ends, it tells durable spaces which of the tuples it took have arrived.
 
 use super::Client;
 use phalanx_net::forks;
@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The one of this process. A fork makes its own, since a thread that it does not have may hold a lock of its parent's.
+/// The state of this process. A forked process makes its own, because the parent's locks may be held by a thread that the fork
+/// does not have.
 static OWN: AtomicPtr<Ending> = AtomicPtr::new(ptr::null_mut());
 
 struct Ending {
     process: u32,
     is_ending: AtomicBool,
     clients: Mutex<Vec<Weak<Client>>>,
-    /// Threads that say to a space what arrived over a connection that has ended.
+    /// Number of threads that report arrivals to a space over a new connection, after the old one has ended.
     saying: Mutex<usize>,
     fewer: Condvar,
 }
@@ -36,7 +37,7 @@ fn own() -> &'static Ending {
         fewer: Condvar::new(),
     }));
     let stored = OWN.compare_exchange(known, new, Ordering::AcqRel, Ordering::Acquire);
-    // SAFETY: as above. Where another thread was first, the one made here is never used.
+    // SAFETY: as above. If another thread stored its value first, the one made here is never used.
     unsafe { &*stored.map_or_else(|other| other, |_| new) }
 }
 
@@ -45,14 +46,14 @@ pub(super) fn is_ending() -> bool {
     own().is_ending.load(Ordering::Relaxed)
 }
 
-/// A client of a durable space, which may have something to say when this process ends.
+/// Remembers a client of a durable space, because it may have arrivals to report when this process ends.
 pub(super) fn remember(client: &Arc<Client>) {
     let mut clients = lock(&own().clients);
     clients.retain(|client| client.strong_count() > 0);
     clients.push(Arc::downgrade(client));
 }
 
-/// Held by a thread as long as it tells a space what has arrived.
+/// Held by a thread while it reports arrivals to a space.
 pub(super) struct Saying(());
 
 impl Saying {
@@ -69,14 +70,15 @@ impl Drop for Saying {
     }
 }
 
-/// To be called when this process ends: waits until all durable spaces know which tuples have arrived, for `patience` at most,
-/// also for spaces whose server is away. `false`: some do not know. Tuples that nobody has read yet go back to their space.
+/// Call this when the process ends. Waits until all durable spaces know which tuples have arrived, for `patience` at most,
+/// including spaces whose server is away. `false`: some do not know. Tuples that the program has not read yet go back to their
+/// space.
 pub fn end_process(patience: Duration) -> bool {
     let (own, end) = (own(), Instant::now() + patience);
     own.is_ending.store(true, Ordering::Relaxed);
     let clients = lock(&own.clients).clone();
     let left = || end.saturating_duration_since(Instant::now());
-    // A connection that has ended, or ends now, has a thread that tells the space.
+    // Each connection that has ended, or ends now, has a thread that reports to the space.
     let silent =
         clients.iter().filter_map(Weak::upgrade).filter(|client| !client.confirm(left()) && !client.has_ended());
     let all_answer = silent.count() == 0;

@@ -1,4 +1,4 @@
-//! Why a space of another process cannot be used.
+//! Errors of a space that is in another process.
 
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::Conflict;

@@ -1,5 +1,5 @@
-//! A space in this process: the engine behind a lock, and whoever waits for what comes out of it: threads of this
-//! process, and sessions of others.
+//! A space in this process: the engine behind a lock, the threads of this process that wait for it, and the sessions of other
+//! processes.
 
 use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
@@ -12,42 +12,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For how long others have the space between two steps of a search.
+/// Pause between two steps of a search, in which other threads may lock the space.
 const TURN: Duration = Duration::from_millis(1);
-/// Coordinators that are asked at a time: each has a thread.
+/// Most coordinators asked at the same time, because each takes a thread.
 const MOST_ASKED: usize = 32;
 
-/// Where a session's commands go.
+/// The receiver of a session's commands.
 pub trait Outlet: Send + Sync {
-    /// Keeps a command. Quick: the space is locked.
+    /// Stores a command. It must be quick, because the space is locked.
     fn tell(&self, command: Command);
-    /// Something was told; the space is not locked any more.
+    /// Sends the stored commands. The space is not locked any more.
     fn flush(&self);
 }
 
-/// Asks the coordinator of transactions in doubt what it has decided; none: it cannot be asked now.
+/// Asks the coordinator of transactions in doubt for its decisions. `None`: it cannot be asked now.
 pub type Asks = Arc<dyn Fn(&Coordinator, &[InDoubt]) -> Vec<Option<Decision>> + Send + Sync>;
 
-/// The engine, shared by threads.
+/// The engine and its log, shared by threads.
 pub struct Hosted {
     state: Mutex<State>,
-    /// Threads that wait for the lock: who holds it again and again gives way to them.
+    /// Number of threads that wait for the lock. A thread that takes it again and again lets these go first.
     waiting: AtomicUsize,
     began: Instant,
-    /// Over networks that are not trusted, only private links reach it.
+    /// If set, the space is reached only over private links or within trusted networks.
     pub secure: bool,
-    /// Whose members alone may open it.
+    /// The group whose members alone may open the space.
     pub group: Option<String>,
-    /// The user who made it.
+    /// The user who created it.
     pub maker: Option<String>,
-    /// Whether other members keep it too: where it cannot go on, it goes on there.
+    /// Whether other members keep the space too. If it cannot go on here, it goes on there.
     replicated: bool,
-    /// What the ticking thread waits for.
+    /// Wakes the ticking thread for an earlier deadline.
     sooner: Condvar,
-    /// What others are to be told once what it comes from is stable, in order.
+    /// Commands for other sessions, in order. They are sent once the changes they come from are stable.
     outbox: Mutex<VecDeque<Unsaid>>,
     asks: Mutex<Option<Asks>>,
-    /// Coordinators that are being asked.
+    /// The coordinators that are being asked now.
     asked: Mutex<HashSet<Coordinator>>,
 }
 
@@ -55,18 +55,18 @@ type Unsaid = (Position, Arc<dyn Outlet>, Command);
 
 struct State {
     engine: Space,
-    /// Of a space that is kept, until it ends.
+    /// The log of a durable or replicated space, until the space ends.
     log: Option<Arc<dyn Log>>,
     outlets: HashMap<SessionId, Arc<dyn Outlet>>,
     sessions: u64,
-    /// When the ticking thread, if there is one, looks next.
+    /// When the ticking thread, if there is one, checks deadlines next.
     ticks: Option<Duration>,
-    /// Why it has ended.
+    /// Why the space has ended.
     ended: Option<SpaceError>,
 }
 
-/// What is left to be done when the lock is free, before anything that was found is said: to flush the outlets that were
-/// told something, and, for a space that is kept, to wait until it is.
+/// The work left after unlocking, before any answer is sent: flush the outlets that were told something and, in a durable or
+/// replicated space, wait until the changes are stable.
 #[must_use]
 #[derive(Default)]
 pub struct Told {
@@ -74,14 +74,14 @@ pub struct Told {
     unstable: Option<Unstable>,
 }
 
-/// Up to where a log must have come.
+/// A position that the log must reach.
 struct Unstable {
     hosted: Arc<Hosted>,
     log: Arc<dyn Log>,
     position: Position,
-    /// Whether others wait to be told something, too.
+    /// Whether other sessions also wait to be told something.
     tells: bool,
-    /// Whether something was only read, so that it must be certain that nobody else serves the space.
+    /// Whether a request only read. Then the log must also confirm that no other member serves the space.
     reads: bool,
 }
 
@@ -91,17 +91,17 @@ impl Told {
         self.outlets.is_empty() && self.unstable.is_none()
     }
 
-    /// Whether a log is to be waited for before anything is said.
+    /// Whether the log must be waited for before any answer.
     pub fn is_unstable(&self) -> bool {
         self.unstable.is_some()
     }
 
-    /// Whether others wait for it, so that it is to be flushed also where there is nothing to say.
+    /// Whether other sessions wait for it. Then it must be flushed even if this session has no answer to send.
     pub fn tells(&self) -> bool {
         !self.outlets.is_empty() || self.unstable.as_ref().is_some_and(|unstable| unstable.tells)
     }
 
-    /// What is left to be done after this and `later`, of the same space.
+    /// Joins this work with that of `later`, which is of the same space.
     pub fn and(mut self, mut later: Told) -> Told {
         if let (Some(before), Some(later)) = (self.unstable, &mut later.unstable) {
             (later.tells, later.reads) = (later.tells | before.tells, later.reads | before.reads);
@@ -110,7 +110,7 @@ impl Told {
         later
     }
 
-    /// To be called without the lock. After an error nothing that was found may be said: it may not have happened.
+    /// Call this without the lock. After an error the answers must not be sent, because the changes may not have happened.
     pub fn flush(self) -> Result<(), SpaceError> {
         self.outlets.iter().for_each(|outlet| outlet.flush());
         self.unstable.map_or(Ok(()), Unstable::wait)
@@ -141,7 +141,7 @@ impl Hosted {
         Ok(Hosted::of(engine, None, Instant::now()))
     }
 
-    /// A space that is there, with the log of its changes; `began`: its time zero.
+    /// Wraps an existing engine and the log of its changes. `began` is the engine's time zero.
     pub(super) fn of(engine: Space, log: Option<Arc<dyn Log>>, began: Instant) -> Arc<Hosted> {
         let Options { secure, group, maker, replicas, .. } = engine.options().clone();
         let replicated = !replicas.is_empty();
@@ -152,12 +152,13 @@ impl Hosted {
         Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox, asks, asked })
     }
 
-    /// From now on other spaces are asked how transactions have ended.
+    /// Sets the function that asks other spaces for the outcome of transactions.
     pub fn ask_by(&self, asks: &Asks) {
         *lock(&self.asks) = Some(asks.clone());
     }
 
-    /// Asks each coordinator in a thread of its own, and ends what is decided. What is not will be in doubt again.
+    /// Asks each coordinator in a thread of its own, and ends the transactions that are decided. The others will be in doubt
+    /// again.
     fn ask_others(self: &Arc<Self>, mut doubts: Vec<InDoubt>) {
         let Some(asks) = lock(&self.asks).clone() else { return };
         while let Some(first) = doubts.pop() {
@@ -189,15 +190,16 @@ impl Hosted {
             Some(Decision::Aborted) => space.abort(now, transaction),
             Some(Decision::Open | Decision::Forgotten) | None => Ok(()),
         });
-        let _ = told.flush(); // if it was not kept, it is asked again when the space is filled
+        // if it was not stored, the coordinator is asked again when the space is filled from its log
+        let _ = told.flush();
     }
 
-    /// Time as the engine counts it.
+    /// The engine's clock.
     pub fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Waits until nobody else has it locked.
+    /// Locks the space.
     pub fn lock(self: &Arc<Self>) -> Locked<'_> {
         if let Some(locked) = self.try_lock() {
             return locked;
@@ -208,7 +210,7 @@ impl Hosted {
         Locked { hosted: self, state }
     }
 
-    /// For a thread that has just unlocked it and wants it again, for long: lets those who wait have it first.
+    /// For a thread that has just unlocked the space and will need it again for long: lets waiting threads lock it first.
     pub(super) fn give_way(&self) {
         let end = Instant::now() + TURN;
         while self.waiting.load(Ordering::Relaxed) > 0 && Instant::now() < end {
@@ -216,7 +218,7 @@ impl Hosted {
         }
     }
 
-    /// If nobody else has it locked.
+    /// Locks the space unless another thread has it locked.
     pub fn try_lock(self: &Arc<Self>) -> Option<Locked<'_>> {
         use std::sync::TryLockError;
         let state = match self.state.try_lock() {
@@ -227,7 +229,7 @@ impl Hosted {
         Some(Locked { hosted: self, state })
     }
 
-    /// Does something with the engine; what is told must be flushed before what was found is said.
+    /// Runs `work` on the engine. The returned `Told` must be flushed before the result is sent.
     pub fn with<T>(
         self: &Arc<Self>,
         work: impl FnOnce(&mut Space, Duration) -> Result<T, SpaceError>,
@@ -241,8 +243,8 @@ impl Hosted {
         (done, locked.unlock())
     }
 
-    /// Some are to keep it too, and others, by their addresses, not any more. Takes as long as new members need to learn
-    /// what there is.
+    /// Adds members that keep the space too, and removes others by their addresses. Takes as long as new members need to learn
+    /// the state.
     pub(super) fn change_members(self: &Arc<Self>, add: &[Joining], remove: &[String]) -> Result<(), SpaceError> {
         let log = self.lock().state.log.clone();
         let alone = || SpaceError::Options("its server alone keeps it: it has no members".into());
@@ -252,13 +254,14 @@ impl Hosted {
         })
     }
 
-    /// Ends everything: who waits is told so, the ticking thread goes, and all memory is given back. What is kept is on the
-    /// disk then.
+    /// Ends the space: waiting requests get an error, the ticking thread ends, and all memory is freed. A durable space is on
+    /// the disk by then.
     pub fn end(&self) {
         self.end_with(SpaceError::Cancelled);
     }
 
-    /// The engine knows more than is kept, so it is thrown away, and all who wait are told why.
+    /// After an error of the log, the engine holds more than the log. So it is discarded, and all waiting requests get the
+    /// error.
     fn fail(&self, error: &LogError) -> SpaceError {
         if self.replicated {
             let leader = if let LogError::NotLeading { leader } = error { leader.clone() } else { None };
@@ -270,7 +273,7 @@ impl Hosted {
         error
     }
 
-    /// Ends a replicated space here: another member leads it now, and all who wait are told to wait there.
+    /// Ends a replicated space here because another member leads it now. Waiting requests are told to wait there.
     pub(super) fn move_to(&self, leader: Option<String>) {
         self.end_with(SpaceError::Elsewhere { leader });
     }
@@ -292,7 +295,7 @@ impl Hosted {
         let unsaid: Vec<_> = lock(&self.outbox).drain(..).collect();
         for (_, outlet, command) in unsaid {
             if let Command::Answer { session, request, .. } = command {
-                // What it comes from may be kept.
+                // The log may hold the changes that this answer came from.
                 let answer = Err(SpaceError::Uncertain(why.to_string()));
                 outlet.tell(Command::Answer { session, request, answer });
                 outlet.flush();
@@ -304,17 +307,17 @@ impl Hosted {
         outlets.values().for_each(|outlet| outlet.flush());
     }
 
-    /// Whether it was ended, or what it did could not be kept.
+    /// Whether the space has ended, by request or because its log failed.
     pub fn has_ended(&self) -> bool {
         lock(&self.state).ended.is_some()
     }
 
-    /// Whether all that it does is kept on the disk.
+    /// Whether every change goes to a log.
     pub fn is_kept(&self) -> bool {
         lock(&self.state).log.is_some()
     }
 
-    /// Tells all that is stable now.
+    /// Sends the stored commands that are stable up to `position`.
     fn tell_stable(&self, position: Position) {
         let mut told: Vec<Arc<dyn Outlet>> = Vec::new();
         let mut outbox = lock(&self.outbox);
@@ -327,7 +330,7 @@ impl Hosted {
         told.iter().for_each(|outlet| outlet.flush());
     }
 
-    /// Lives while something has a deadline.
+    /// The ticking thread, which runs while anything has a deadline.
     fn tick(self: Arc<Self>) {
         let mut locked = self.lock();
         loop {
@@ -341,7 +344,7 @@ impl Hosted {
             } else {
                 locked.state.engine.on_tick(now);
                 let doubts = locked.state.engine.in_doubt(now);
-                let _ = locked.unlock().flush(); // after an error there is nothing more to look after
+                let _ = locked.unlock().flush(); // after an error there are no deadlines left to check
                 self.ask_others(doubts);
                 self.give_way();
                 locked = self.lock();
@@ -356,46 +359,46 @@ impl Locked<'_> {
         self.state.ended.is_some()
     }
 
-    /// Why nothing can be done any more.
+    /// The error, if the space has ended.
     pub fn check(&self) -> Result<(), SpaceError> {
         self.state.ended.clone().map_or(Ok(()), Err)
     }
 
-    /// The members that keep it together, and what this one knows of them; none: this server alone keeps it.
+    /// The members that replicate the space, and what this one knows of them. `None`: this server alone keeps it.
     pub fn keepers(&self) -> Option<Keepers> {
         self.state.log.as_ref().and_then(|log| log.keepers())
     }
 
-    /// The engine; [`Locked::tick`] and [`Locked::unlock`] are to be called after it was changed.
+    /// The engine. Call [`Locked::tick`] and [`Locked::unlock`] after changing it.
     pub fn engine(&mut self) -> &mut Space {
         &mut self.state.engine
     }
 
-    /// A session of its own, whose commands go to the outlet.
+    /// Opens a session whose commands go to the outlet.
     pub fn open(&mut self, outlet: Arc<dyn Outlet>) -> SessionId {
         let session = self.number();
         self.state.outlets.insert(session, outlet);
         session
     }
 
-    /// A session without an outlet, for requests that are answered at once.
+    /// Opens a session without an outlet, for requests that are answered at once.
     pub fn number(&mut self) -> SessionId {
         self.state.sessions += 1;
         SessionId(self.state.sessions)
     }
 
-    /// The session's waiters and watches go, what it has not acknowledged comes back.
+    /// Closes a session: its waiting requests and watches end, and the tuples that it has not acknowledged come back.
     pub fn close(&mut self, session: SessionId) {
         self.forget(session);
         self.state.engine.end_session(self.hosted.now(), session);
     }
 
-    /// Nothing comes for the session any more; `false`: it was forgotten before.
+    /// Removes the session's outlet. `false`: it had been removed before.
     pub fn forget(&mut self, session: SessionId) -> bool {
         self.state.outlets.remove(&session).is_some()
     }
 
-    /// Tells everybody what has come out, and unlocks.
+    /// Hands all new commands to the outlets, and unlocks.
     pub fn unlock(mut self) -> Told {
         if self.state.engine.is_behind() {
             self.tick();
@@ -425,7 +428,7 @@ impl Locked<'_> {
         told
     }
 
-    /// After what may have a deadline: sees that somebody looks at the clock then.
+    /// Call this after a change that may have added a deadline. Makes sure that a thread checks it in time.
     pub fn tick(&mut self) {
         let Some(next) = self.state.engine.next_deadline() else { return };
         match self.state.ticks {
@@ -438,7 +441,7 @@ impl Locked<'_> {
             None => {
                 let hosted = self.hosted.clone();
                 let started = std::thread::Builder::new().name("phalanx-space".into()).spawn(move || hosted.tick());
-                // Without a thread a lease ends when somebody looks; the next call tries again.
+                // Without that thread, a lease ends only at the next request, which also tries to start the thread again.
                 self.state.ticks = started.is_ok().then_some(next);
             }
         }

@@ -1,4 +1,4 @@
-//! Spaces that are kept in files of one folder.
+//! Durable spaces, kept as files in one folder.
 
 use super::hosted::Hosted;
 use super::log::{Durable, Log, LogError};
@@ -12,21 +12,21 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// What files of spaces are called after the name of their space.
+/// File extension of a space that this server alone keeps.
 const EXTENSION: &str = "space";
-/// The same, of those that other members keep too.
+/// File extension of a replicated space.
 const REPLICA: &str = "replica";
-/// Of those of which this is no member any more.
+/// File extension of a replicated space of which this server is no longer a member.
 const FORMER: &str = "former";
-/// A space that has just ended here may still be closing its file.
+/// How long to wait for a file that is still locked, because a space that has just ended here may still be closing it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A folder with a file for each space.
+/// The folder with one file for each space.
 #[derive(Debug, Clone)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// Nothing is made before there is a space to be kept.
+    /// Creates nothing on the disk until there is a space to keep.
     pub fn new(path: impl Into<PathBuf>) -> Directory {
         Directory(path.into())
     }
@@ -35,35 +35,35 @@ impl Directory {
         self.0.join(format!("{name}.{EXTENSION}"))
     }
 
-    /// Whether a space of this name, which must be one, was kept.
+    /// Whether there is a file for a space of this name. The name must be valid.
     pub fn has(&self, name: &str) -> bool {
         self.file(name).exists()
     }
 
-    /// The file of a replicated space, in a folder that is made.
+    /// The path of a replicated space's file. Creates the folder.
     pub(super) fn replica(&self, name: &str) -> Result<PathBuf, SpaceError> {
         make(&self.0).map_err(|error| not_kept(format!("{}: {error}", self.0.display())))?;
         Ok(self.0.join(format!("{name}.{REPLICA}")))
     }
 
-    /// The file of a replicated space that others keep without this member is not opened any more.
+    /// Renames the file of a replicated space that the other members keep without this one, so that it is not opened any more.
     pub(super) fn set_aside(&self, name: &str) -> Result<(), SpaceError> {
         let file = self.replica(name)?;
         std::fs::rename(&file, file.with_extension(FORMER))
             .map_err(|error| not_kept(format!("{}: {error}", file.display())))
     }
 
-    /// Whether this is a member of a replicated space of this name.
+    /// Whether this server is a member of a replicated space of this name.
     pub fn has_replica(&self, name: &str) -> bool {
         self.0.join(format!("{name}.{REPLICA}")).exists()
     }
 
-    /// The names of all that were kept.
+    /// The names of all spaces with a file.
     pub fn names(&self) -> Vec<String> {
         self.names_of(EXTENSION)
     }
 
-    /// The names of all replicated spaces of which this is a member.
+    /// The names of all replicated spaces of which this server is a member.
     pub fn replicas(&self) -> Vec<String> {
         self.names_of(REPLICA)
     }
@@ -79,7 +79,7 @@ impl Directory {
         names
     }
 
-    /// The space that was kept under this name; or a new one with these options, if there are some.
+    /// Opens the space of this name from its file, or creates it if there are options.
     pub fn open(&self, name: &str, create: Option<Options>) -> Result<Arc<Hosted>, SpaceError> {
         make(&self.0).map_err(|error| not_kept(format!("{}: {error}", self.0.display())))?;
         open_file(&self.file(name), create)
@@ -109,7 +109,7 @@ fn open_file(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, SpaceE
     }
 }
 
-/// Why there is no engine.
+/// Why no engine could be filled.
 #[derive(Debug, Error)]
 pub(super) enum Unfilled {
     #[error(transparent)]
@@ -125,7 +125,7 @@ fn fill(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, Unfilled> {
     fill_from(create, |take| Durable::open(path, take).map(|log| Arc::new(log) as Arc<dyn Log>))
 }
 
-/// A space with what `open` hands out of its log; a new one with these options, where that is nothing.
+/// Fills a space with the changes that `open` reads from its log. If there are none, a new space is made with these options.
 pub(super) fn fill_from(
     create: Option<Options>,
     open: impl FnOnce(&mut dyn FnMut(Change) -> Result<(), LogError>) -> Result<Arc<dyn Log>, LogError>,
@@ -154,7 +154,7 @@ pub(super) fn fill_from(
     Ok(hosted)
 }
 
-/// The first change has the options, with which there is an engine; the others fill it.
+/// Applies a change. The first one has the options that the engine is made with; the others fill it.
 fn take(filling: &mut Option<Space>, epoch: u64, change: Change) -> Result<(), SpaceError> {
     match (filling, change) {
         (Some(engine), change) => engine.fill(change),

@@ -1,4 +1,4 @@
-//! Finds the member that leads, where several keep a space.
+//! Finds the member that leads a replicated space.
 
 use super::connect::Connect;
 use super::{Client, ClientError, Place, SpaceAddress};
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two rounds through the members.
+/// Pause between two rounds through the members.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Members that are asked in a round, at most: those that are named by others too.
+/// Most members asked in one round, counting those that other members name as the leader.
 const MOST_ASKED: usize = 20;
 
-/// Opens a space where it is led, which is looked for until then; but not longer than once where it is not certain that
-/// there is one, and nobody knows of it. The address is asked first.
+/// Opens a space at the member that leads it. Searches in rounds until `until`, beginning with the given address. If it is not
+/// certain that the space exists, and no member of the first round knows it, the search ends after that round.
 fn find(
     address: &SpaceAddress,
     connect: &Connect,
@@ -36,11 +36,11 @@ fn find(
             match open(&place, address, connect) {
                 Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
                     is_known = true;
-                    // The last address may be that of a leader that was lost: it stays last, though others still name it.
+                    // The last address may be that of a lost leader. It stays last, even if others still name it.
                     let named = leader.and_then(|leader| leader.parse().ok());
                     left.extend(named.filter(|named| known.len() == 1 || known.last() != Some(named)));
                 }
-                // One of several: another may know it.
+                // This is one of several members; another one may know the space.
                 Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),
                 Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => last = Some(error),
                 other => return other,
@@ -65,7 +65,7 @@ fn nobody(name: &str, asked: usize, last: Option<ClientError>) -> ClientError {
     ClientError::Unreachable(format!("no member of the space {name} leads it, of {asked} that were asked: {what}{why}"))
 }
 
-/// Opens a space that the servers at these places keep together, and makes it where all of them are there.
+/// Opens a space that the servers at these places replicate. Creates it if all of them can be reached.
 fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Result<Arc<Client>, ClientError> {
     let at = |place: &Place| SpaceAddress { place: place.clone(), name: name.to_owned() };
     let connect = &Connect { members: places.to_vec(), ..connect.clone() };
@@ -85,12 +85,13 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     let replicas = names.into_iter().zip(places);
     let replicas = replicas.map(|(name, place)| Replica { name, address: place.to_string() }).collect();
     let create = Options { durable: true, replicas, ..create.clone() };
-    // Each is told, by everybody who opens it: so it does not matter who is first, or that somebody went in between.
+    // Every client that opens the space tells each server. So it does not matter which client is first, or whether one fails in
+    // between.
     let mut leading = None;
     for client in clients {
         match client.open(Some(create.clone())) {
             Ok(client) => leading = Some(client),
-            // One that dies now has been told, or hears of it from the others.
+            // A server that dies now has been told already, or learns it from the others.
             Err(ClientError::Space(SpaceError::Elsewhere { .. })) => {}
             Err(ClientError::Unreachable(_) | ClientError::Ended { .. }) => {}
             Err(error) => return Err(error),
@@ -99,7 +100,7 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     leading.map_or_else(|| find(&first, &none, until, true), Ok)
 }
 
-/// Whether another member than that of this connection leads, as the others know.
+/// Whether the other members know a leader other than the member of this connection.
 pub(super) fn is_led_elsewhere(client: &Client) -> bool {
     let (address, connect) = (client.address(), client.reached_by());
     let own = address.place.to_string();
@@ -120,7 +121,7 @@ pub(super) fn is_led_elsewhere(client: &Client) -> bool {
 
 type Named = (Client, String);
 
-/// Reaches all, at the same time, and asks for their names.
+/// Connects to all places at the same time, and asks for their names.
 pub(super) fn reach_all(places: &[Place], space: &SpaceAddress, connect: &Connect) -> Vec<Result<Named, ClientError>> {
     let ask = |address: SpaceAddress| {
         let client = Client::reach(address.clone(), connect)?;
@@ -146,14 +147,14 @@ pub(super) fn reach_all(places: &[Place], space: &SpaceAddress, connect: &Connec
 }
 
 impl Client {
-    /// Reaches the space and opens it; one that several members keep, at the one that leads.
+    /// Connects to the space and opens it. A replicated space is opened at the member that leads.
     pub fn connect(address: SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
         let is_certain = !connect.members.is_empty();
         find(&address, connect, Instant::now() + connect.patience, is_certain)
     }
 
-    /// Opens a space at those of its members that leads, and makes it where `connect` says how. It is looked for as long as
-    /// `patience`.
+    /// Opens a space at whichever of its members leads, and creates it if `connect` has options for that. Searches for the time
+    /// of `patience`.
     pub fn connect_to_members(
         name: &str,
         places: &[Place],

@@ -1,4 +1,4 @@
-//! A client changes who keeps a replicated space: those who come are told by it, and the one that leads does the rest.
+//! Changes the members of a replicated space. The client tells the new members; the leading member does the rest.
 
 use super::leader::reach_all;
 use super::replica::FIRST_JOINING;
@@ -9,12 +9,12 @@ use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_net::identity::random_token;
 use std::time::Duration;
 
-/// For all steps of a change, at the one that leads.
+/// Timeout for all steps of a change, at the leading member.
 const PATIENCE: Duration = Duration::from_secs(400);
 
 impl Client {
-    /// Servers at these places keep the space too, from now on, and those at these addresses not any more; over a connection
-    /// to the member that leads.
+    /// Adds the servers at the places `add` as members of the space, and removes those at the addresses `remove`. The
+    /// connection must be to the member that leads.
     pub fn change_members(&self, add: &[Place], remove: &[String]) -> Result<(), ClientError> {
         let (options, keepers) = self.keepers()?;
         let mut add_all = Vec::new();

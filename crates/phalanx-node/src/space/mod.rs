@@ -1,7 +1,7 @@
 //! Tuple spaces that other processes and machines reach: the server, its sessions, and the client.
 //!
-//! One thread per session reads a client's requests and answers them itself; a tuple that somebody waits for is sent by the
-//! thread that brought it. So a request is never handed from thread to thread.
+//! One thread per session reads a client's requests and answers them itself. A tuple that a request waits for is sent by the
+//! thread that put it. So a request is never handed from thread to thread.
 
 pub mod log;
 

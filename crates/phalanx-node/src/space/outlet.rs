@@ -1,4 +1,4 @@
-//! What goes to a client, from whoever says it.
+//! The sending half of a session, shared by all threads that send something to the client.
 
 use super::hosted::Outlet;
 use bytes::Bytes;
@@ -11,16 +11,16 @@ use phalanx_net::link::{Finisher, Link};
 use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Bytes that wait for a client beyond which its watches end.
+/// While more bytes than this wait for a client, its watches end.
 const MOST_EVENTS: usize = 16 << 20;
 
-/// The way to a client: answers come from its own session's thread, and from whoever brought what it waits for.
+/// The way to a client. Answers come from its own session's thread, and from the threads that put what it waits for.
 pub struct Client {
     pub link: Arc<Link>,
     finisher: Arc<Finisher>,
-    /// What its tuples travel as, once it has opened a space.
+    /// The mark that its tuples travel with, set when it opens a space.
     pub mark: OnceLock<Mark>,
-    /// Watches that are told nothing more, since too much waits for them.
+    /// Watches that get no more events, because too many bytes wait for the client.
     behind: Mutex<Vec<RequestId>>,
 }
 
@@ -29,12 +29,12 @@ impl Client {
         Client { link, finisher, mark: OnceLock::new(), behind: Mutex::default() }
     }
 
-    /// Sends what was said.
+    /// Writes what was queued.
     pub fn write(&self) {
         self.finisher.flush(&self.link);
     }
 
-    /// Watches that have ended since this was asked.
+    /// The watches that have ended since the last call.
     pub fn take_behind(&self) -> Vec<RequestId> {
         std::mem::take(&mut *lock(&self.behind))
     }
@@ -45,7 +45,7 @@ impl Client {
         self.link.queue(self.mark.get().copied().unwrap_or(Mark::None), encode(message, bytes), body);
     }
 
-    /// Whether an event is not to be sent, since the client does not take those before it.
+    /// Whether an event must be dropped, because the client does not read the earlier ones. Ends the watch then.
     fn is_behind(&self, watch: RequestId) -> bool {
         let mut behind = lock(&self.behind);
         if behind.contains(&watch) {

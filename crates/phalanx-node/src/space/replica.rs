@@ -1,4 +1,4 @@
-//! This server's part in a space that several members keep: while it leads, it serves the space; else it knows who does.
+//! This server's membership in a replicated space. While it leads, it serves the space; otherwise it names the leader.
 
 use super::hosted::{Asks, Hosted};
 use super::keeping::fill_from;
@@ -17,26 +17,27 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Members that come later have numbers from here on, by chance, so that no number is ever given twice.
+/// Members that join later have random numbers from here on, so that no number is ever given twice.
 pub const FIRST_JOINING: u64 = 1 << 32;
-/// Bytes of a member's name, and of its address.
+/// Longest name of a member, and longest address, in bytes.
 const MOST_WORD: usize = 256;
-/// How long it is waited for another leader without looking around.
+/// Longest wait for another leader between two checks whether to end.
 const PAUSE: Duration = Duration::from_millis(500);
 const LEAST: Duration = Duration::from_millis(5);
-/// Until it is tried again to serve.
+/// Pause before the next attempt to serve the space.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// A member of a space, for as long as its server lives.
+/// A membership in a space, for as long as its server runs.
 pub struct Taking {
     pub kept: Arc<Kept>,
-    /// The space's name and its members: what other members ask for. Those with another list are of another group.
+    /// The space's name together with its members. Other members ask by it, so members with another list belong to another
+    /// group.
     pub group: String,
     options: Options,
     leading: Mutex<Option<Arc<Hosted>>>,
     closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// It did not make the space with the others, but came later.
+    /// Whether this member joined later, instead of founding the space.
     joined: bool,
     name: String,
     asks: Asks,
@@ -44,7 +45,7 @@ pub struct Taking {
 }
 
 impl Taking {
-    /// Takes part again in the space whose file is at `path`, or, with a seat, for the first time.
+    /// Resumes the membership in the space whose file is at `path`; with a seat, begins it.
     pub fn open(
         path: &Path,
         name: &str,
@@ -60,7 +61,7 @@ impl Taking {
         let names: Vec<String> = options.replicas.iter().map(|member| member.name.clone()).collect();
         let links = Arc::new(Links::new(own.clone(), &group));
         let replicated = file.start(Timing::default(), links).map_err(not_kept)?;
-        // Where members are known already nothing happens; the others wait to be told by it.
+        // This does nothing if members are already known. The other members wait for member 1 to tell them.
         if number == 1 {
             replicated.found(&members).map_err(not_kept)?;
         }
@@ -75,7 +76,7 @@ impl Taking {
         Ok(taking)
     }
 
-    /// The space, where this member leads; else who does.
+    /// The space, if this member leads it. Otherwise the error names the leader.
     pub fn space(&self) -> Result<Arc<Hosted>, SpaceError> {
         if self.replicated().is_dismissed() {
             return Err(SpaceError::NoSpace("this server does not keep it, or not any more".into()));
@@ -84,12 +85,12 @@ impl Taking {
         leading.ok_or_else(|| SpaceError::Elsewhere { leader: self.leader() })
     }
 
-    /// What the space is made with.
+    /// The options that the space was created with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Whether options ask for the same members.
+    /// Checks that the options ask for the same members.
     pub fn check(&self, asked: &Options) -> Result<(), SpaceError> {
         let mut named: Vec<String> = addresses(asked).collect();
         named.sort();
@@ -100,7 +101,7 @@ impl Taking {
         }
     }
 
-    /// The addresses of all members, as far as they are known here.
+    /// The addresses of all members, as far as this one knows them.
     fn members(&self) -> Vec<String> {
         let known = self.replicated().members();
         let mut members: Vec<String> = known.into_values().map(|member| member.address).collect();
@@ -111,13 +112,13 @@ impl Taking {
         members
     }
 
-    /// Whether the others keep the space without it, as far as it knows: then it may be another member of it.
+    /// Whether, as far as this member knows, the others keep the space without it. It may then join again as another member.
     pub fn is_former(&self) -> bool {
         let was_told = !self.replicated().members().is_empty();
         self.replicated().is_dismissed() || self.joined && !was_told
     }
 
-    /// Takes part no more.
+    /// Ends the membership.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.kept.stop();
@@ -137,7 +138,7 @@ impl Taking {
 
     fn wait_while(&self, leader: &Leader) {
         self.replicated().wait_for_leader(leader, PAUSE);
-        thread::sleep(LEAST); // a member that has failed waits for nothing
+        thread::sleep(LEAST); // after a failure the wait above returns at once, so this bounds the rate of the loop
     }
 
     fn is_over(&self) -> bool {
@@ -170,7 +171,7 @@ impl Taking {
         }
     }
 
-    /// Until another member leads, or most of them are out of reach.
+    /// Serves the space until another member leads, or until most members are out of reach.
     fn serve(&self, space: &Arc<Hosted>) {
         space.ask_by(&self.asks);
         *lock(&self.leading) = Some(space.clone());
@@ -197,8 +198,7 @@ fn group(name: &str, members: &[Replica]) -> String {
     format!("{name} of {}", members.join(", "))
 }
 
-/// Which member this server is of a space that is made. All of them number the members alike, in whatever order they were
-/// named.
+/// This server's seat among the founding members. Every server numbers the members alike, whatever order they were named in.
 pub fn founding(name: &str, mut options: Options, own: &str) -> Result<Seat, SpaceError> {
     options.replicas.sort_by(|one, other| one.address.cmp(&other.address));
     let at = check(&options.replicas, own)?;
@@ -206,7 +206,7 @@ pub fn founding(name: &str, mut options: Options, own: &str) -> Result<Seat, Spa
     Ok(Seat { number: at as u64 + 1, group, options: Options { durable: true, ..options } })
 }
 
-/// Where this server is among members that make sense.
+/// Checks a list of members, and returns this server's position in it.
 pub fn check(members: &[Replica], own: &str) -> Result<usize, SpaceError> {
     let wrong = |what: String| Err(SpaceError::Options(what));
     if !MEMBERS.contains(&members.len()) {

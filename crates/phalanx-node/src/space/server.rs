@@ -1,4 +1,4 @@
-//! A server of spaces: who may come in, and over which levels.
+//! A server of spaces: which peers it accepts, and at which levels.
 
 use super::bounds::SILENCE;
 use super::budget::Budget;
@@ -23,26 +23,27 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Clients at a time that are told why there is no place for them; to more it is not said.
+/// Most clients at a time that are told why they are rejected when the server is full. Further ones are not told.
 const MOST_TURNED_AWAY: usize = 64;
 
-/// Whom a server serves, and with what.
+/// The users that a server serves, and its limits.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Which levels links may have.
+    /// The levels that links may have.
     pub policy: Policy,
     /// Names of the users that are served; empty: every user of the grid.
     pub accepted: Vec<String>,
-    /// Who may do what; none: everybody everything.
+    /// Who may do what. `None`: everybody may do everything.
     pub access: Option<Access>,
-    /// Whether spaces are made when they are first named.
+    /// Whether a space is created when it is first named.
     pub creates: bool,
-    /// Where durable spaces are kept; none: there are none.
+    /// The folder for durable spaces. `None`: there are no durable spaces.
     pub directory: Option<Directory>,
     pub caps: Caps,
-    /// Clients at a time: each has a thread.
+    /// Most clients at a time; each has a thread.
     pub sessions: usize,
-    /// Bytes of messages that have begun to arrive, of all clients together. Beyond it clients are not read from.
+    /// Most bytes of messages that have begun to arrive, of all clients together. While they are used up, long messages are not
+    /// read.
     pub unfinished: u64,
 }
 
@@ -56,7 +57,7 @@ impl Default for ServerOptions {
 
 /// Serves spaces to the peers that a door lets in.
 pub(crate) struct Service {
-    /// None: only processes of this machine are served.
+    /// This server's identity. `None`: only processes of this machine are served.
     member: Option<Member>,
     options: ServerOptions,
     pub spaces: Spaces,
@@ -68,13 +69,13 @@ pub(crate) struct Service {
     log: Log,
 }
 
-/// One of the clients that are served, and whose it is.
+/// A client that is being served, and its user.
 struct Served {
     link: Arc<Link>,
     user: Option<Arc<str>>,
 }
 
-/// Forgets a link, however its serving ends.
+/// Removes the link from the list when its serving ends, however it ends.
 struct Leaving<'a> {
     service: &'a Service,
     number: u64,
@@ -98,13 +99,13 @@ impl Service {
         Ok(Service { member, options, spaces, finisher, links, turned_away, budget, closed, log })
     }
 
-    /// Answers another member of a replicated space until it is gone.
+    /// Answers another member of a replicated space until its link ends.
     pub fn serve_replica(&self, peer: Peer) -> io::Result<()> {
         let own = self.member.as_ref().ok_or_else(|| refused("this server has no identity: it is no member"))?;
         replicated::serve(peer, own, |group| self.spaces.find_group(group), || self.closed.load(Ordering::Acquire))
     }
 
-    /// Serves a client until it is gone. `shakes`: it is about to prove who it is.
+    /// Serves a client until it is gone. `shakes`: the client is about to authenticate with a handshake.
     pub fn serve(&self, mut peer: Peer, shakes: bool) -> io::Result<()> {
         let place = self.options.policy.place(peer.from, Role::User.name());
         let offered = Mark::ALL.map(|mark| match peer.from {
@@ -148,7 +149,8 @@ impl Service {
         Ok(())
     }
 
-    /// Users come in unless only others are accepted; members in another role where the rules for spaces name it.
+    /// Accepts every user, unless there is a list of accepted users. Members in other roles are accepted if a rule names their
+    /// role.
     fn check_accepted(&self, role: Role, name: &str) -> io::Result<()> {
         if role == Role::User {
             return check_accepted(&self.options.accepted, name);
@@ -163,7 +165,7 @@ impl Service {
         self.options.access.as_ref().is_some_and(|access| access.is_about(role))
     }
 
-    /// A client that shows nothing is this user's own process, and clear links are allowed.
+    /// A client without a handshake must be a process of this server's own user, and the policy must allow clear links.
     fn check_same_user(&self, peer: &Peer, offered: [LevelSet; 3]) -> io::Result<Who> {
         if peer.from.is_some() || !is_same_user(peer)? {
             return Err(refused("a client that does not prove who it is"));
@@ -189,7 +191,7 @@ impl Service {
         Ok(())
     }
 
-    /// Says why a client is not served, if there are not too many to whom it is being said.
+    /// Tells a rejected client why, unless too many are being told at the moment.
     fn turn_away(&self, link: &Link, reader: Reader, visitor: &Visitor, error: SpaceError) -> io::Error {
         if self.turned_away.fetch_add(1, Ordering::AcqRel) < MOST_TURNED_AWAY {
             turn_away(link, reader, &error);
@@ -211,18 +213,18 @@ fn is_same_user(peer: &Peer) -> io::Result<bool> {
     if cfg!(unix) { peer.socket.peer_is_same_user() } else { Ok(false) }
 }
 
-/// A server of its own, or of a user's process.
+/// A server with a door of its own, for a command or for a user's program.
 pub struct Server {
     service: Arc<Service>,
     door: Arc<Door>,
     address: Place,
-    /// Removed when it ends.
+    /// The unix path, removed when the server ends.
     path: Mutex<Option<Path>>,
 }
 
 impl Server {
-    /// Listens at `place` and serves from threads of its own. At a port it is reached from other machines, if it has an
-    /// identity, and by a path from its user's processes on this one.
+    /// Listens at `place` and serves from threads of its own. Other machines can reach a port if the server has an identity. A
+    /// unix path serves only this user's processes on this machine.
     pub fn start(place: &Place, member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Server> {
         let (listeners, address, path) = listen(place, &log)?;
         let service = Arc::new(Service::new(member, options, log.clone())?);
@@ -240,17 +242,17 @@ impl Server {
         Ok(Server { service, door, address, path: Mutex::new(path) })
     }
 
-    /// Where it listens.
+    /// Where the server listens.
     pub fn address(&self) -> &Place {
         &self.address
     }
 
-    /// Serves a space that is there already; false where another has that name.
+    /// Serves an existing space. Returns false if another space has this name.
     pub fn add(&self, name: &str, space: Arc<Hosted>) -> bool {
         self.service.spaces.add(name, space)
     }
 
-    /// Ends every session and stops serving; the spaces go with it.
+    /// Ends every session and stops serving. The spaces of this server end too.
     pub fn close(&self) {
         self.service.close();
         self.door.close();
@@ -283,7 +285,7 @@ fn listen(place: &Place, log: &Log) -> io::Result<Listening> {
     }
 }
 
-/// Listens also at the path that belongs to `address`, for this user's processes on this machine.
+/// Listens also at the unix path that belongs to `address`, for this user's processes on this machine.
 pub(crate) fn listen_at_path(address: &SocketAddr, listeners: &mut Vec<Listener>, log: &Log) -> Option<Path> {
     match Path::of(address) {
         Ok((listener, path)) => {

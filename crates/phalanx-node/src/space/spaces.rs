@@ -18,14 +18,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// What nobody gets more of than the server's owner gives, whatever options a space is created with.
+/// The server owner's upper limits. They hold whatever options a space is created with.
 #[derive(Debug, Clone)]
 pub struct Caps {
     pub spaces: usize,
-    /// The largest that options of a space may be.
+    /// The upper limit of each option of a space.
     pub options: Options,
-    /// Percent that one user may have of what there is for all: clients, spaces, unfinished messages, and in each space
-    /// transactions and requests that wait.
+    /// The part, in percent, that one user may have of what there is for all. It applies to clients, spaces and unfinished
+    /// messages, and within each space to transactions and waiting requests.
     pub share: u8,
 }
 
@@ -35,7 +35,7 @@ impl Default for Caps {
     }
 }
 
-/// Bytes of what members call a space among each other.
+/// Longest group name that members use for a space, in bytes.
 const MOST_GROUP_NAME: usize = 8192;
 
 type Named = HashMap<String, Arc<Hosted>>;
@@ -44,23 +44,23 @@ type Takings = HashMap<String, Arc<Taking>>;
 /// Named spaces.
 pub struct Spaces {
     named: Mutex<Named>,
-    /// Whether a space is made when it is first named, by whom it may be.
+    /// Whether a space is created when a user with that right first names it.
     creates: bool,
     caps: Caps,
-    /// Where durable spaces are; none: there are none.
+    /// The folder of durable spaces. `None`: there are none.
     directory: Option<Directory>,
-    /// What was opened there.
+    /// The spaces opened from the folder.
     kept: Mutex<Vec<Weak<Hosted>>>,
-    /// Replicated spaces of which this is a member.
+    /// This server's memberships in replicated spaces.
     takings: Mutex<Takings>,
-    /// This server; none: it is no member of anything.
+    /// This server's identity. `None`: it cannot be a member of a replicated space.
     own: Option<Arc<Member>>,
     asks: Asks,
     log: Log,
 }
 
 impl Spaces {
-    /// None yet.
+    /// Creates the table, with no space in it.
     pub fn new(
         creates: bool,
         caps: Caps,
@@ -74,17 +74,17 @@ impl Spaces {
         Spaces { named, creates, caps, directory, kept, takings, own, asks, log }
     }
 
-    /// So many of `most` may one user have.
+    /// The part of `most` that one user may have.
     pub fn share(&self, most: u64) -> u64 {
         share(most, self.caps.share)
     }
 
-    /// The name in this server's certificate; empty: it has none.
+    /// The name in this server's certificate; empty if it has none.
     pub fn own_name(&self) -> String {
         self.own.as_ref().map_or(String::new(), |own| own.name.clone())
     }
 
-    /// Opens all that were kept in the directory. Those that cannot be are said, and tried again when they are named.
+    /// Opens all spaces that have a file in the folder. A failure is logged, and the space is tried again when it is named.
     pub fn open_kept(&self) {
         let kept = self.directory.iter().flat_map(|directory| [directory.names(), directory.replicas()].concat());
         for name in kept.filter(|name| check_name(name).is_ok()) {
@@ -95,12 +95,12 @@ impl Spaces {
         }
     }
 
-    /// What other members of a replicated space ask.
+    /// Finds the space that other members ask about, by its group name.
     pub fn find_group(&self, group: &str) -> Option<Arc<Kept>> {
         lock(&self.takings).values().find(|taking| taking.group == group).map(|taking| taking.kept.clone())
     }
 
-    /// This member of the replicated space of that name, if it is one, or is to become one.
+    /// This server's membership in the replicated space of that name, if there is one or `create` asks for one.
     fn taking(
         &self,
         name: &str,
@@ -134,8 +134,8 @@ impl Spaces {
         Ok(Some(taking))
     }
 
-    /// This server is to be a member of a space that others keep; whoever leads it will be told so next. For the server it
-    /// is a space that the visitor makes.
+    /// Makes this server a member of a space that others keep. The space's leader is told of it next. For this server's rules
+    /// and limits, the visitor creates a space.
     pub fn join(&self, name: &str, seat: Seat, visitor: &Visitor) -> Result<(), SpaceError> {
         check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
         self.check_creating(name, &seat.options, visitor)?;
@@ -165,7 +165,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Whether the visitor may make a space of this name, for the group that the options name.
+    /// Whether the visitor may create a space of this name, for the group that the options name.
     fn check_creating(&self, name: &str, options: &Options, visitor: &Visitor) -> Result<(), SpaceError> {
         if !self.creates {
             return Err(SpaceError::NoSpace("there is none of this name".into()));
@@ -176,11 +176,11 @@ impl Spaces {
         options.group.as_ref().map_or(Ok(()), |group| visitor.check_making(name, group))
     }
 
-    /// Whether there is room for one more space, and of the visitor's share.
+    /// Checks that there is room for one more space, in total and in the visitor's share.
     fn check_room(&self, visitor: &Visitor, named: &Named, takings: &Takings) -> Result<(), SpaceError> {
         let full = |what: &str, most| Err(SpaceError::Full { what: what.to_owned(), most });
         let most = self.caps.spaces as u64;
-        // Those that were kept count also while nobody has named them.
+        // Spaces with a file count even while no client has named them.
         let kept = self.directory.iter().flat_map(Directory::names).filter(|name| !named.contains_key(name));
         if (named.len() + kept.count() + takings.len()) as u64 >= most {
             return full("spaces", most);
@@ -195,7 +195,7 @@ impl Spaces {
         }
     }
 
-    /// Ends those of the directory; the others are somebody's.
+    /// Ends the spaces of the folder. The others belong to the code that added them.
     pub fn close(&self) {
         let kept = std::mem::take(&mut *lock(&self.kept));
         kept.iter().filter_map(Weak::upgrade).for_each(|space| space.end());
@@ -211,7 +211,7 @@ impl Spaces {
         Ok(space)
     }
 
-    /// Adds one that is there already; false where the name is taken.
+    /// Adds an existing space. Returns false if the name is taken.
     pub fn add(&self, name: &str, space: Arc<Hosted>) -> bool {
         let mut named = lock(&self.named);
         let free = !named.contains_key(name);
@@ -221,8 +221,8 @@ impl Spaces {
         free
     }
 
-    /// The space of that name, made if there is none and `create` says how; and whether it was made. One that is there
-    /// keeps what it has, but who asks for a group's is not given another.
+    /// The space of that name, and whether it was created now. It is created if it does not exist and `create` has options. An
+    /// existing space keeps its options, but a client that asks for a group's space gets no space of another group.
     pub fn open(
         &self,
         name: &str,
@@ -246,7 +246,7 @@ impl Spaces {
         }
     }
 
-    /// How a transaction ended of which a space here is the coordinator.
+    /// The outcome of a transaction that a space here coordinates.
     pub fn decide(
         &self,
         name: &str,

@@ -1,17 +1,17 @@
-//! Who is at the other end of a session, what the server's owner lets them do, and how much of the server is theirs.
+//! The peer of a session: its identity, its rights, and its share of the server.
 
 use super::{Access, Rights, Who};
 use phalanx_core::error::SpaceError;
 use phalanx_net::identity::Role;
 use std::sync::Arc;
 
-/// A peer that has shown who it is.
+/// A peer that has authenticated.
 pub struct Visitor<'a> {
     who: Who,
-    /// None: everybody may do everything, and there are no groups.
+    /// `None`: every peer may do everything, and there are no groups.
     access: Option<&'a Access>,
     user: Option<Arc<str>>,
-    /// Another server, which may ask how transactions have ended, and nothing else.
+    /// Another server. It may ask for the outcome of transactions, and nothing else.
     only_asks: bool,
 }
 
@@ -21,27 +21,27 @@ impl<'a> Visitor<'a> {
         Visitor { who, access, user, only_asks: false }
     }
 
-    /// A server of spaces that is no user here.
+    /// A server of spaces that is no accepted user here.
     pub fn server(name: String) -> Visitor<'a> {
         Visitor { only_asks: true, ..Visitor::new(Who::Member { role: Role::Executor, name }, None) }
     }
 
-    /// The server itself, and its user's processes.
+    /// The server itself, or a process of its user.
     pub fn owner() -> Visitor<'static> {
         Visitor::new(Who::Owner, None)
     }
 
-    /// Who has a share of their own; none: a process of the server's user, who has all.
+    /// The user whose share this visitor is limited to. `None`: a process of the server's user, which has no limit.
     pub fn user(&self) -> Option<&Arc<str>> {
         self.user.as_ref()
     }
 
-    /// The word for messages.
+    /// The name for messages.
     pub fn name(&self) -> &str {
         self.user.as_deref().unwrap_or("a process of this machine")
     }
 
-    /// What they may do in a space of this name.
+    /// The rights in a space of this name.
     pub fn rights(&self, space: &str) -> Rights {
         match (self.only_asks, self.access) {
             (true, _) => Rights::Some(Vec::new()),
@@ -49,7 +49,8 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Only a member may open or make a space of a group, and the server's own user, from whom nothing can be kept.
+    /// Checks that the visitor may open or create a space of this group. Members of the group may, and the server's own user,
+    /// because nothing can be kept from that user.
     pub fn check_member(&self, space: &str, group: &str) -> Result<(), SpaceError> {
         let is_member = self.access.is_some_and(|access| access.has_member(group, &self.who));
         match is_member || self.who == Who::Owner {
@@ -61,7 +62,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Where this server does not know the group, only its own user could ever open the space.
+    /// Checks that the server knows the group. Otherwise only the server's own user could ever open the space.
     pub fn check_making(&self, space: &str, group: &str) -> Result<(), SpaceError> {
         self.check_member(space, group)?;
         match self.access.is_none_or(|access| access.has_group(group)) {
@@ -71,7 +72,7 @@ impl<'a> Visitor<'a> {
     }
 }
 
-/// So many of `most` may one user have, who leaves the others room: `percent` of them, and at least one.
+/// The part of `most` that one user may have: `percent` of it, and at least one. It leaves room for other users.
 pub fn share(most: u64, percent: u8) -> u64 {
     let part = (u128::from(most) * u128::from(percent)).div_ceil(100);
     u64::try_from(part).unwrap_or(most).clamp(1, most.max(1))

@@ -1,7 +1,7 @@
 //! A log on this machine's disk.
 //!
-//! One thread writes. While it waits for the disk, changes gather; it then writes all of them with one commit. So the more
-//! sessions wait, the less each of them costs.
+//! One thread writes. While it waits for the disk, further changes queue up, and it writes all of them with the next commit
+//! (group commit). So the more sessions wait, the less each of them costs.
 
 use super::records::{self, Records};
 use super::store::{Lasting, Store};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// The state of one space, in one file. Dropping it writes what waits.
+/// The log of one space, in one file. Dropping it writes what is still queued.
 pub struct Durable {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -21,9 +21,9 @@ pub struct Durable {
 struct Shared {
     store: Store,
     queue: Mutex<Queue>,
-    /// Something waits to be written, or the log is closed.
+    /// Signalled when something is queued, or when the log is closed.
     filled: Condvar,
-    /// More is stable, or nothing will be.
+    /// Signalled when more is stable, or when nothing more will become stable.
     advanced: Condvar,
 }
 
@@ -37,8 +37,8 @@ struct Queue {
 }
 
 impl Durable {
-    /// Opens the file, or makes it in a folder that is there. The state is handed to `take` as changes, from which an
-    /// engine is filled; a new space has none, and is to be given its options by a first `Change::Opened`.
+    /// Opens the file, or creates it in an existing folder. The stored state is passed to `take` as changes, from which the
+    /// caller fills an engine. A new space has none; its first change must be `Change::Opened`, which sets its options.
     pub fn open(path: &Path, take: impl FnMut(Change) -> Result<(), LogError>) -> Result<Durable, LogError> {
         Durable::start(Store::open(path)?, take)
     }
@@ -68,7 +68,7 @@ impl Log for Durable {
         if changes.is_empty() {
             return Position(queue.appended);
         }
-        // Also where nothing is taken any more: a position that is never reached.
+        // The position advances even if the log takes nothing any more. Such a position is never reached.
         queue.appended += 1;
         if queue.failed.is_none() {
             queue.waiting.push(changes);
@@ -77,7 +77,7 @@ impl Log for Durable {
         Position(queue.appended)
     }
 
-    /// The library's limit is for one value.
+    /// The library limits the size of one value.
     fn most_bytes(&self) -> usize {
         2 << 30
     }
@@ -96,7 +96,7 @@ impl Log for Durable {
         }
     }
 
-    /// Nobody else can serve the space: the file is locked.
+    /// No other process can serve the space, because the file is locked.
     fn confirm(&self, position: Position) -> Result<(), LogError> {
         self.wait(position)
     }
@@ -109,7 +109,7 @@ impl Shared {
             let mut queue = lock(&self.queue);
             match written {
                 Ok(()) => queue.stable += groups.len() as u64,
-                // What the disk then holds is not known: nothing is tried again.
+                // After a failed write, the contents of the disk are unknown. So nothing is retried.
                 Err(error) => queue.failed = Some(error),
             }
             self.advanced.notify_all();
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// All that waits; nothing once the log is closed and all is written.
+    /// Everything that is queued; `None` once the log is closed and all of it is written.
     fn next(&self) -> Option<Vec<Vec<Change>>> {
         let nothing = |queue: &mut Queue| queue.waiting.is_empty() && !queue.closed;
         let mut queue = self.filled.wait_while(lock(&self.queue), nothing).unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! What a space has done, kept: on this machine's disk, or at several members.
+//! The log of a space: keeps what the space has done, on this machine's disk or at several members.
 //!
-//! The engine decides and changes at once; a log makes what it did last. The rule that whoever serves an engine must keep:
-//! **no answer leaves, not even a read's, before all changes up to the state that it was computed from are stable.** So
-//! what anybody saw survives. Under the engine's lock, call [`Log::append`] with what a decision changed, or
-//! [`Log::position`] if it changed nothing; without the lock, [`Log::wait`] or [`Log::confirm`]; then answer.
+//! The engine decides and changes its state at once; the log makes these changes last. The driver of an engine must keep one
+//! rule: **no answer leaves, not even a read's, before all changes up to the state that it was computed from are stable.** So
+//! what any client saw survives. Under the engine's lock, call [`Log::append`] with what a decision changed, or
+//! [`Log::position`] if it changed nothing. Without the lock, call [`Log::wait`] or [`Log::confirm`]. Then answer.
 
 pub mod replicated;
 
@@ -21,43 +21,43 @@ use phalanx_core::space::change::Change;
 use phalanx_core::space::{Joining, Keepers};
 use thiserror::Error;
 
-/// How far a log has come: the number of groups that were appended.
+/// A position in the log: the number of groups of changes appended so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
-/// Where changes go.
+/// The log that an engine's changes are appended to.
 pub trait Log: Send + Sync {
-    /// Queues the changes of one decision, which become stable together or not at all, behind all that were appended
-    /// before. Never waits. The position behind them.
+    /// Queues the changes of one decision as a group, behind all groups appended before. The group becomes stable as a whole or
+    /// not at all. Never blocks. Returns the position after the group.
     fn append(&self, changes: Vec<Change>) -> Position;
 
-    /// What a group may be, at most, by [`Change::size`] of its changes. Whoever serves the engine refuses requests that would
-    /// change more before the engine decides; a group that is larger ends the log.
+    /// Largest size of a group, as the sum of [`Change::size`] of its changes. The driver of the engine refuses requests that
+    /// would change more before the engine decides. A larger group ends the log.
     fn most_bytes(&self) -> usize;
 
-    /// The position behind all that was appended so far.
+    /// The position after everything appended so far.
     fn position(&self) -> Position;
 
-    /// Waits until all changes up to a position are stable: for an answer to what changed something.
+    /// Waits until all changes up to a position are stable. For answers to requests that changed something.
     fn wait(&self, position: Position) -> Result<(), LogError>;
 
-    /// The same, and until it is certain that at the time of this call nobody else had begun to serve the space: for an
-    /// answer to what only read.
+    /// Like [`Log::wait`]. Also makes sure that, at the time of this call, no other member had begun to serve the space. For
+    /// answers to requests that only read.
     fn confirm(&self, position: Position) -> Result<(), LogError>;
 
-    /// The members that keep it together; none: this machine alone does.
+    /// The members that replicate the space; `None` if this machine alone keeps it.
     fn keepers(&self) -> Option<Keepers> {
         None
     }
 
-    /// Some are to keep it too, and others, by their addresses, not any more.
+    /// Adds members that keep the space too, and removes others by their addresses.
     fn change_members(&self, _add: &[Joining], _remove: &[String]) -> Result<(), LogError> {
         Err(LogError::Misfit("its server alone keeps it".into()))
     }
 }
 
-/// Why changes do not last. From then on the log takes nothing, and the engine knows more than is kept: whoever serves it
-/// throws it away, and its sessions end.
+/// Why changes do not last. After such an error the log takes nothing, and the engine holds more than the log. The driver must
+/// discard the engine and end its sessions.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum LogError {
     #[error("the store {path} cannot be used: {why}")]
@@ -74,10 +74,10 @@ pub enum LogError {
     Misfit(String),
     #[error("the log was closed")]
     Closed,
-    /// It may have happened, or not.
+    /// The change may or may not have happened.
     #[error("this member does not lead the space any more; {}", ask(.leader))]
     NotLeading {
-        /// The member that does, if that is known.
+        /// The address of the member that leads, if known.
         leader: Option<String>,
     },
 }

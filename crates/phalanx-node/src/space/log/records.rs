@@ -1,4 +1,4 @@
-//! What changes add up to, in tables of a store: from it an engine is filled, and a snapshot is made.
+//! The state that the changes add up to, in tables of a store. An engine is filled from it, and a snapshot is made of it.
 
 use super::LogError;
 use super::store::Store;
@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 
 const TUPLES: TableDefinition<u64, &[u8]> = TableDefinition::new("tuples");
 const PREPARED: TableDefinition<u128, &[u8]> = TableDefinition::new("prepared");
-/// Which other space decides on one that is prepared.
+/// For a prepared transaction: the other space that decides its outcome.
 const LEFT_TO: TableDefinition<u128, &[u8]> = TableDefinition::new("left to");
-/// What is remembered of clients, and how the last transactions ended, in the order in which they did.
+/// What is remembered of each client. `ENDED` holds how the last transactions ended, in the order in which they did.
 const CLIENTS: TableDefinition<u128, &[u8]> = TableDefinition::new("clients");
 const ENDED: TableDefinition<u64, &[u8]> = TableDefinition::new("ended");
 const SPACE: TableDefinition<&str, &[u8]> = TableDefinition::new("space");
@@ -26,7 +26,7 @@ const NEXT: &str = "next";
 const CARD: &str = "card";
 const IDENTITY: &str = "identity";
 
-/// The tables while they are changed.
+/// The tables during a write transaction.
 pub struct Records<'a> {
     store: &'a Store,
     tuples: Table<'a, u64, &'static [u8]>,
@@ -52,7 +52,7 @@ impl<'a> Records<'a> {
         Ok(Records { store, tuples, prepared, left_to, clients, ended, space, next })
     }
 
-    /// Applies changes in their order; after an error the whole commit must be given up.
+    /// Applies changes in order. After an error, the caller must abandon the whole commit.
     pub fn apply(&mut self, changes: &[Change]) -> Result<(), LogError> {
         let before = self.next;
         changes.iter().try_for_each(|change| self.apply_one(change))?;
@@ -155,7 +155,7 @@ impl<'a> Records<'a> {
         self.clients.insert(client, &pack(past)[..]).map(drop).map_err(|error| self.store.told(error))
     }
 
-    /// As many as an engine remembers.
+    /// Keeps as many ended transactions as an engine remembers.
     fn has_ended(&mut self, transaction: TransactionId, committed: bool) -> Result<(), LogError> {
         let told = |error| self.store.told(error);
         let last = self.ended.last().map_err(told)?.map_or(0, |(last, _)| last.value());
@@ -166,7 +166,7 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    /// Empties the tables, for another state.
+    /// Empties the tables, to hold another state.
     pub fn clear(&mut self) -> Result<(), LogError> {
         let told = |error| self.store.told(error);
         self.tuples.retain(|_, _| false).map_err(told)?;
@@ -180,7 +180,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Hands out the state as changes, each of which holds for itself; nothing in a store that is new.
+/// Passes the state to the callback as changes, each valid by itself. A new store has none.
 pub fn each(
     store: &Store,
     reading: &ReadTransaction,
@@ -255,7 +255,7 @@ pub fn pack(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("it has no map and no length that is unknown")
 }
 
-/// Bytes as a value; others mean that the store is damaged.
+/// Decodes a value. Undecodable bytes mean that the store is damaged.
 pub fn unpack<T: DeserializeOwned>(store: &Store, bytes: &[u8]) -> Result<T, LogError> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),

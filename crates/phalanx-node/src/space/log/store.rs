@@ -1,4 +1,4 @@
-//! A file with tables in it that change whole or not at all, by `redb`; opened with suspicion.
+//! A file of tables that change atomically, by `redb`. It is opened defensively, because the file may be damaged.
 
 use super::LogError;
 use redb::WriteTransaction;
@@ -8,36 +8,36 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Of what is in the tables. Raise it with them, and with `Change`.
+/// Version of the tables' contents. Increase it when they change, or when `Change` does.
 const FORMAT: u8 = 4;
 const ABOUT: TableDefinition<&str, &[u8]> = TableDefinition::new("about");
 const FORMAT_KEY: &str = "format";
-/// Bytes of the file that are kept in memory, at most.
+/// Most bytes of the file that are cached in memory.
 const CACHE: usize = 64 << 20;
 
-/// An open store. One process has it open.
+/// An open store. Only one process can have a file open.
 pub struct Store {
     database: Database,
     path: String,
 }
 
-/// When a commit lasts.
+/// When a commit becomes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasting {
-    /// On the disk when it returns.
+    /// The commit is on the disk when the call returns.
     Now,
-    /// With the next commit that lasts; a crash before it undoes both.
+    /// The commit becomes durable together with the next `Now` commit. A crash before that undoes both.
     Later,
 }
 
 impl Store {
-    /// Opens a store, or makes one in a folder that is there; only this user can read it.
+    /// Opens a store, or creates one in an existing folder. Only this user can read the file.
     pub fn open(path: &Path) -> Result<Store, LogError> {
         let name = path.display().to_string();
         let disk = |error: io::Error| LogError::Disk { path: name.clone(), why: error.to_string() };
         let (file, is_new) = private(path).map_err(disk)?;
         if !is_new && file.metadata().map_err(disk)?.len() == 0 {
-            return Err(damaged(&name, "it is empty")); // a store never is: what was in it is lost
+            return Err(damaged(&name, "it is empty")); // a store is never empty, so its contents are lost
         }
         let store = Store::checked(&name, || builder().create_file(file))?;
         if is_new {
@@ -46,7 +46,7 @@ impl Store {
         Ok(store)
     }
 
-    /// A store in memory, or one that fails where a test wants it to.
+    /// A store in memory, or one that fails where a test wants it to fail.
     #[cfg(test)]
     pub fn on(backend: impl redb::StorageBackend) -> Result<Store, LogError> {
         Store::checked("in memory", || builder().create_with_backend(backend))
@@ -77,17 +77,17 @@ impl Store {
         })
     }
 
-    /// Reads a state of the store that nobody changes meanwhile.
+    /// Reads from a consistent snapshot of the store.
     pub fn read<T>(&self, work: impl FnOnce(&ReadTransaction) -> Result<T, LogError>) -> Result<T, LogError> {
         caught(&self.path, || work(&self.database.begin_read().map_err(|error| self.told(error))?))
     }
 
-    /// A state of the store that nobody changes meanwhile, for as long as it is kept.
+    /// Opens a snapshot of the store. It stays unchanged for as long as it is held.
     pub fn begin_read(&self) -> Result<ReadTransaction, LogError> {
         caught(&self.path, || self.database.begin_read().map_err(|error| self.told(error)))
     }
 
-    /// Changes the store: all that `work` does, or, after an error, nothing.
+    /// Changes the store: either everything that `work` does, or, after an error, nothing.
     pub fn write<T>(
         &self,
         lasting: Lasting,
@@ -96,8 +96,8 @@ impl Store {
         caught(&self.path, || {
             let mut writing = self.database.begin_write().map_err(|error| self.told(error))?;
             match lasting {
-                // In two phases: what was committed is known, not guessed from checksums, so that damage to the newest
-                // state is an error and never taken for a crash before its commit.
+                // Two-phase commit records which state was committed, instead of inferring it from checksums. So damage to the
+                // newest state is reported as an error, and never mistaken for a crash before its commit.
                 Lasting::Now => writing.set_two_phase_commit(true),
                 Lasting::Later => writing.set_durability(Durability::None),
             }
@@ -107,12 +107,12 @@ impl Store {
         })
     }
 
-    /// What an error of the library means.
+    /// Translates an error of the library.
     pub fn told(&self, error: impl Into<redb::Error>) -> LogError {
         told(&self.path, error)
     }
 
-    /// The store holds what this program would not have written.
+    /// The error for contents that this program would not have written.
     pub fn damaged(&self, why: impl ToString) -> LogError {
         damaged(&self.path, why)
     }
@@ -135,7 +135,7 @@ fn damaged(path: &str, why: impl ToString) -> LogError {
     LogError::Damaged { path: path.to_owned(), why: why.to_string() }
 }
 
-/// Damaged pages may make the library panic: that is an answer too, and it ends this store, not the process.
+/// Damaged pages can make the library panic. The panic is caught, so that it ends this store and not the process.
 fn caught<T>(path: &str, work: impl FnOnce() -> Result<T, LogError>) -> Result<T, LogError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -146,12 +146,12 @@ fn caught<T>(path: &str, work: impl FnOnce() -> Result<T, LogError>) -> Result<T
 
 fn builder() -> Builder {
     let mut builder = Database::builder();
-    // The format that newer versions of the library read.
+    // The file format that newer versions of the library read.
     builder.create_with_file_format_v3(true).set_cache_size(CACHE);
     builder
 }
 
-/// The file, and whether it was not there before.
+/// Opens the file, readable by this user only. Returns it and whether it is new.
 fn private(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -163,7 +163,7 @@ fn private(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// A new file is there after a crash only when its folder is on the disk too.
+/// Syncs the folder, because a new file survives a crash only when its folder entry is on the disk too.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()

@@ -1,4 +1,4 @@
-//! What a member knows beside log and tuples: a table of facts.
+//! A member's single values ("facts"), kept beside its log and its tuples.
 
 use crate::space::log::LogError;
 use crate::space::log::records::{pack, unpack};
@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const RAFT: TableDefinition<&str, &[u8]> = TableDefinition::new("raft");
-/// The entry since which an engine leads.
+/// Index of the log entry since which the current engine leads.
 pub const LEAD: &str = "lead";
-/// What a space's options allow was checked where a tuple was put; here only what would hurt this process.
+/// The space's options were checked when a tuple was put. These limits only keep a message from harming this process.
 pub const LIMITS: Limits = Limits { fields: u64::MAX, nesting: 256, bytes: u64::MAX };
 
-/// A fact that was set before.
+/// Reads a fact that was set before.
 pub fn fact<T: DeserializeOwned>(store: &Store, reading: &ReadTransaction, key: &str) -> Result<Option<T>, LogError> {
     match reading.open_table(RAFT) {
         Ok(table) => {

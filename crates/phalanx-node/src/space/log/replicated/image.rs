@@ -1,4 +1,5 @@
-//! A member's whole state on its way to another one: pieces, each of them bounded, none of them kept in memory.
+//! A snapshot of a member's whole state, sent to another member in pieces. Each piece has a bounded size, and none is held in
+//! memory.
 
 use super::facts::{LEAD, LIMITS, fact};
 use crate::space::log::LogError;
@@ -11,26 +12,26 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::sync::Arc;
 
-/// Bytes of a piece, if it is more than one change.
+/// Target size of a piece, in bytes. A piece with a single change may be larger.
 const PIECE: usize = 1 << 20;
-/// Bytes of a piece that is taken from elsewhere.
+/// Largest piece that is read back, in bytes.
 const MOST_PIECE: u32 = 1 << 31;
 
-/// A state.
+/// A snapshot of a state.
 pub enum Image {
-    /// One of this member, as it was when the transaction began.
+    /// A snapshot of this member, as of the beginning of the transaction.
     Here(Arc<Store>, Box<ReadTransaction>),
-    /// One that comes from another member, in a file without a name.
+    /// A snapshot received from another member, in a file without a name.
     There(Box<BufWriter<File>>),
 }
 
 impl Image {
-    /// Room for what will come.
+    /// An empty file for a snapshot to be received.
     pub fn receiving() -> std::io::Result<Image> {
         Ok(Image::There(Box::new(BufWriter::new(tempfile::tempfile()?))))
     }
 
-    /// Hands the pieces out.
+    /// Passes the pieces to the callback.
     pub fn send(&self, mut piece: impl FnMut(Bytes) -> Result<(), LogError>) -> Result<(), LogError> {
         let Image::Here(store, reading) = self else { return Err(LogError::Closed) };
         piece(pack(&fact::<u64>(store, reading, LEAD)?).into())?;
@@ -47,14 +48,14 @@ impl Image {
         piece(change::encode(&changes).into())
     }
 
-    /// Takes the next piece.
+    /// Appends the next received piece.
     pub fn take(&mut self, piece: &[u8]) -> std::io::Result<()> {
         let Image::There(file) = self else { return Err(std::io::ErrorKind::Unsupported.into()) };
         file.write_all(&(piece.len() as u32).to_le_bytes())?;
         file.write_all(piece)
     }
 
-    /// What was taken: the entry since which an engine leads, and the changes, group after group.
+    /// Reads the received snapshot: returns the entry since which an engine leads, and applies the changes group by group.
     pub fn read(
         self,
         store: &Store,

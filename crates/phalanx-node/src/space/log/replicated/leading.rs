@@ -1,4 +1,4 @@
-//! The log of the engine that leads.
+//! The log of the engine that leads the space.
 
 use super::types::Command;
 use super::{ENTRY, MOST_GROUP, Replicated, elsewhere, refused, runtime, stopped};
@@ -15,23 +15,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// Until it is asked again whether this member leads, when a message about it was lost.
+/// Pause before the members are asked again whether this member leads, when a message about it was lost.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// From `Replicated::lead` until another engine leads, or most of the members are out of reach: then every waiting ends
-/// with an error, and the engine is to be thrown away.
+/// The log from `Replicated::lead` until another engine leads, or until most members are out of reach. Then every wait ends
+/// with an error, and the engine must be discarded.
 pub struct Leading {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     replicated: Arc<Replicated>,
-    /// The entry of the log since which this engine leads.
+    /// Index of the log entry since which this engine leads.
     lead: u64,
     queue: Mutex<Queue>,
-    /// Something waits to be written.
+    /// Notified when something is queued to be written.
     filled: Notify,
-    /// Somebody wants to know whether this engine still leads.
+    /// Notified when a reader asks whether this engine still leads.
     asked: Notify,
     advanced: Condvar,
 }
@@ -41,7 +41,7 @@ struct Queue {
     waiting: VecDeque<Vec<Change>>,
     appended: u64,
     stable: u64,
-    /// How often it was asked whether this engine still leads, and up to which of these it is answered.
+    /// How many times readers asked whether this engine still leads, and up to which of these the answer is known.
     asked: u64,
     confirmed: u64,
     closed: bool,
@@ -91,7 +91,7 @@ impl Log for Leading {
         if changes.is_empty() {
             return Position(queue.appended);
         }
-        // Also where nothing is taken any more: a position that is never reached.
+        // The position advances even if the log takes nothing any more. Such a position is never reached.
         queue.appended += 1;
         if size > MOST_GROUP {
             queue.failed.get_or_insert(LogError::Misfit(format!("more than {MOST_GROUP} bytes change at once")));
@@ -112,12 +112,13 @@ impl Log for Leading {
         Position(lock(&self.shared.queue).appended)
     }
 
-    /// What is in the log behind this engine's `Lead` and counts was agreed on while it led: nobody else can have served.
+    /// Changes that count were agreed on behind this engine's `Lead`, while it led. So no other engine can have served
+    /// meanwhile.
     fn wait(&self, position: Position) -> Result<(), LogError> {
         self.wait_while(|queue| queue.stable < position.0)
     }
 
-    /// Asks most of the members, once for all who wait (Raft's read index).
+    /// Asks a majority of the members, once for all waiting readers (Raft's read index).
     fn confirm(&self, position: Position) -> Result<(), LogError> {
         let ticket = {
             let mut queue = lock(&self.shared.queue);
@@ -139,7 +140,7 @@ impl Log for Leading {
 }
 
 impl Shared {
-    /// One entry after the other; while it is on its way, changes gather for the next.
+    /// Writes one entry at a time. While it is on its way, further changes queue up for the next one.
     async fn write(self: Arc<Shared>) {
         while let Some((groups, changes)) = self.next().await {
             let command = Command::Changes { lead: self.lead, changes: change::encode(&changes).into() };
@@ -196,8 +197,8 @@ impl Shared {
         }
     }
 
-    /// Whether this member leads, most members say so, and no other engine has led since. Messages may be lost, so it is
-    /// asked again where too few have answered.
+    /// Checks that this member leads, that a majority confirms it, and that no other engine has led since. Messages may be
+    /// lost, so it asks again when too few members answered.
     async fn still_leads(&self) -> Result<(), LogError> {
         loop {
             match self.replicated.raft.ensure_linearizable().await {

@@ -1,7 +1,7 @@
-//! Members of a space talk over links: TLS with their certificates, private, one link each way.
+//! Links between the members of a space: TLS with their certificates, level private, one link for each direction.
 //!
-//! Who asks opens the link; whoever is asked sends nothing but answers. A member is an executor of the grid, and one whose
-//! name is on the list of this space's members: no other executor learns what is in the space, or votes.
+//! The asking member opens the link, and the asked member sends nothing but answers. A peer must be an executor of the grid
+//! whose name is on this space's list of members. No other executor learns what is in the space, or votes.
 
 use super::network::{Later, Network};
 use super::{Replicated, runtime};
@@ -29,22 +29,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// For reaching a member and shaking hands.
+/// Timeout for reaching a member and for the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Longest body of a frame, in bytes: entries that are sent together, or one that is as large as a group may be.
+/// Longest body of a frame, in bytes. It holds entries that are sent together, or one entry as large as a group may be.
 const MOST_BODY: u64 = 64 << 20;
-/// Bytes that wait to be sent to a member, beyond which it is not asked.
+/// While more bytes than this wait to be sent to a member, no further question is sent to it.
 const MOST_WAITING: usize = 16 << 20;
-/// Questions of one member that are answered at the same time; it asks far fewer.
+/// Most questions of one member that are answered at the same time. A member asks far fewer.
 const MOST_AT_ONCE: usize = 64;
-/// Bytes of what a space and its members are called.
+/// Longest name of a space and its members, in bytes.
 const MOST_NAME: usize = 8192;
 
-/// The header of a frame; what members say to each other is its body.
+/// The header of a frame. The message between the members is the frame's body.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// First: which space it is about.
+    /// The first frame: names the space that the link is for.
     Open {
         space: String,
     },
@@ -57,14 +57,14 @@ enum Said {
     Beat,
 }
 
-/// The ways from this member to the others of one space.
+/// The outgoing links from this member to the others of one space.
 pub struct Links {
     own: Arc<Member>,
     space: String,
     ways: Mutex<HashMap<Replica, Arc<Way>>>,
 }
 
-/// To one member; the link is opened by who asks first, and again after it has ended.
+/// The link to one member. The first question opens it, and opens it again after it has ended.
 type Way = tokio::sync::Mutex<Option<Arc<Asking>>>;
 
 struct Asking {
@@ -79,7 +79,7 @@ struct Open {
 }
 
 impl Links {
-    /// For the space of this name. `own`: this executor's identity.
+    /// The links for the space of this name. `own`: this executor's identity.
     pub fn new(own: Arc<Member>, space: &str) -> Links {
         Links { own, space: space.to_owned(), ways: Mutex::default() }
     }
@@ -99,7 +99,7 @@ impl Links {
         let read = move || {
             let mut pulse = Pulse::new();
             reader.run(PAUSE, |frame| answered.on_frame(frame), |link| pulse.pause(link, &Said::Beat));
-            lock(&answered.open).waiting.clear(); // who waits is told
+            lock(&answered.open).waiting.clear(); // wakes the waiting askers with an error
         };
         thread::Builder::new().name("phalanx-replica".into()).spawn(read)?;
         Ok(asking)
@@ -110,7 +110,7 @@ impl Network for Links {
     fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
         let way = lock(&self.ways).entry(to.clone()).or_default().clone();
         let (own, space, to) = (self.own.clone(), self.space.clone(), to.clone());
-        // A task of its own: who asks may give up before the link is there, and the next who asks is to find it.
+        // This is a task of its own, because the asker may give up before the link is open. The next asker then finds it.
         let opened: JoinHandle<io::Result<Arc<Asking>>> = tokio::spawn(async move {
             let mut open = way.lock_owned().await;
             if let Some(asking) = open.as_ref().filter(|asking| !asking.link.is_closed()) {
@@ -141,7 +141,7 @@ impl Drop for Links {
 
 impl Asking {
     async fn ask(&self, message: Bytes) -> io::Result<Bytes> {
-        // The library asks again and again; a slow network must not make that pile up.
+        // The library retries again and again. On a slow network these retries must not pile up.
         if self.link.waiting_bytes() > MOST_WAITING {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -156,7 +156,7 @@ impl Asking {
         };
         self.link.queue(Mark::None, encode(&Said::Ask { request }, message.len() as u64), vec![message]);
         self.link.flush();
-        // Its reader may have ended before the question was among those that wait.
+        // The link's reader may have ended before this question was registered in `waiting`.
         if self.link.is_closed() {
             return Err(ErrorKind::ConnectionReset.into());
         }
@@ -184,12 +184,12 @@ fn check_name(shaken: &Shaken, known: &str) -> io::Result<()> {
     }
 }
 
-/// A space of this process that members ask about.
+/// A space of this process that other members may ask about.
 pub struct Kept {
     pub replicated: Arc<Replicated>,
-    /// The names of its members, as far as this one was told before it heard of any.
+    /// The names of the members as this member was told them, used before it has learnt the list from the log.
     names: Vec<String>,
-    /// It takes part no more, or as another member.
+    /// Set when this member no longer takes part, or does so under another number.
     over: AtomicBool,
 }
 
@@ -198,21 +198,21 @@ impl Kept {
         Kept { replicated, names, over: AtomicBool::new(false) }
     }
 
-    /// Ends the part that this member takes.
+    /// Ends this member's part in the space.
     pub fn stop(&self) {
         self.over.store(true, Ordering::Release);
         self.replicated.stop();
     }
 
-    /// Whether who has this name is heard.
+    /// Whether a peer of this name may ask: it must be a member.
     fn hears(&self, name: &str) -> bool {
         let told = || self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
         !self.over.load(Ordering::Acquire) && self.replicated.has_member(name).unwrap_or_else(told)
     }
 }
 
-/// Answers another member until it is gone; for a door whose peer said `Preamble::Replica`. `find`: the space of a name.
-/// `over`: whether to end it.
+/// Answers another member until its link ends. For a door whose peer sent `Preamble::Replica`. `find` returns the space of a
+/// name; `over` says when to end the link.
 pub(crate) fn serve(
     mut peer: Peer,
     own: &Member,
@@ -248,7 +248,7 @@ pub(crate) fn serve(
     why.map_or(Ok(()), |why| Err(refused(why)))
 }
 
-/// By a task, since one that takes long must not keep the leader's beats waiting behind it.
+/// Answers in a task, because a slow answer must not delay the leader's beats behind it.
 fn answer(replicated: Arc<Replicated>, request: u64, message: Bytes, link: Arc<Link>, at_once: &Arc<AtomicUsize>) {
     let Ok(runtime) = runtime() else { return };
     if at_once.fetch_add(1, Ordering::Relaxed) >= MOST_AT_ONCE {

@@ -1,7 +1,7 @@
-//! The state that the members agree on, in tables of a member's store beside its log.
+//! The state machine: the state that the members agree on, in tables of a member's store beside its log.
 //!
-//! What is applied lasts with the next write of the log; a crash before it undoes both, and the library applies again.
-//! There are no snapshots in files: the store hands out the state of any moment while it goes on.
+//! What is applied becomes durable with the next write of the log. A crash before it undoes both, and the library applies the
+//! entries again. There are no snapshot files, because the store can hand out a snapshot of any moment while it goes on.
 
 use super::facts::{LEAD, LIMITS, fact, set};
 use super::image::Image;
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const APPLIED: &str = "applied";
 const MEMBERSHIP: &str = "membership";
-/// The state of a member.
+/// The state machine of one member.
 #[derive(Clone)]
 pub struct Machine {
     pub store: Arc<Store>,
-    /// The last applied `Lead`; 0 if there was none.
+    /// Index of the last applied `Lead`; 0 if there was none.
     pub lead: Arc<AtomicU64>,
 }
 
@@ -33,7 +33,8 @@ impl Machine {
         Ok(Machine { store, lead: Arc::new(AtomicU64::new(lead.unwrap_or(0))) })
     }
 
-    /// Hands out the state as changes, as of the engine that leads since `lead`; an error if that is another one by now.
+    /// Passes the state to `take` as changes, for the engine that leads since `lead`. It is an error if another engine leads by
+    /// now.
     pub fn fill(&self, lead: u64, take: impl FnMut(Change) -> Result<(), LogError>) -> Result<(), LogError> {
         self.store.read(|reading| match fact::<u64>(&self.store, reading, LEAD)? == Some(lead) {
             true => records::each(&self.store, reading, take),

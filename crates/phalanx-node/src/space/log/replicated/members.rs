@@ -1,4 +1,4 @@
-//! Who the members are, and how one takes the place of another.
+//! The members of a space, and how the list of members changes.
 
 use super::{LogError, Replicated, refused, wait_for};
 use openraft::{ChangeMembers, RaftMetrics};
@@ -6,20 +6,20 @@ use phalanx_core::space::{Keeper, Keepers, Replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// For new members to learn all that there is, and for each step of a change.
+/// Timeout for new members to learn the whole state, and for each step of a change.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Members of a space: fewer give no more than one alone, more make it slower and hardly safer.
+/// Number of members of a space. Two are no safer than one alone. More than nine make the space slower and hardly safer.
 pub const MEMBERS: std::ops::RangeInclusive<usize> = 3..=9;
 
 type Metrics = RaftMetrics<u64, Replica>;
 
 impl Replicated {
-    /// The members, as far as they are known here; none, before this one was told.
+    /// The members as far as this one knows them; empty before it was told.
     pub fn members(&self) -> BTreeMap<u64, Replica> {
         members_of(&self.raft.metrics().borrow())
     }
 
-    /// Whether a member has this name in its certificate; none: it is not known here who the members are.
+    /// Whether a member has this name in its certificate. `None`: this member does not know the list of members.
     pub fn has_member(&self, name: &str) -> Option<bool> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -28,13 +28,13 @@ impl Replicated {
         Some(known.any(|(_, member)| member.name.eq_ignore_ascii_case(name)))
     }
 
-    /// Whether this member was told that others keep the space without it, or has not come to keep it yet.
+    /// Whether this member was told that the others keep the space without it, or has not been admitted yet.
     pub fn is_dismissed(&self) -> bool {
         let voters: BTreeSet<u64> = self.raft.metrics().borrow().membership_config.voter_ids().collect();
         !voters.is_empty() && !voters.contains(&self.member)
     }
 
-    /// What this member knows of all of them, where it leads.
+    /// What the leading member knows of all members.
     pub fn keepers(&self) -> Keepers {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -54,9 +54,9 @@ impl Replicated {
         Keepers { group: self.group.clone(), term: metrics.current_term, entries: last, members }
     }
 
-    /// Members come, under numbers that nobody ever had, and others go, by their addresses; to be called at the one that
-    /// leads. New ones learn first what there is. All that stay must be there: who does not know of a new member would not
-    /// vote for it, and with it.
+    /// Adds members under numbers that no member ever had, and removes others by their addresses. Call it at the leading
+    /// member. New members first learn the whole state. All members that stay must be reachable, because a member that does not
+    /// know of a new one would not vote for it, or together with it.
     pub fn change_members(&self, add: &BTreeMap<u64, Replica>, remove: &[String]) -> Result<(), LogError> {
         let now = self.members();
         let new = self.plan(&now, add, remove)?;
@@ -66,13 +66,13 @@ impl Replicated {
                 let added = tokio::time::timeout(PATIENCE, added).await;
                 added.map_err(|_| late("a new member has not learned everything in time"))?.map_err(refused)?;
             }
-            // The library's own waiting ends while a whole short log is to be learned yet.
+            // The library's own wait may end while a new member still has a whole short log to learn.
             let come: Vec<u64> = add.keys().copied().collect();
             self.wait_until_known(&come, PATIENCE).await?;
             let stay: Vec<u64> = new.iter().copied().filter(|member| *member != self.member).collect();
             self.wait_until_known(&stay, self.timing.patience()).await?;
             self.raft.change_membership(new.clone(), true).await.map(drop).map_err(refused)?;
-            // They may still learn that they are not needed any more, and ask nobody to vote for them.
+            // The removed members get a chance to learn that they are no longer needed, so that they start no elections.
             let gone: BTreeSet<u64> = self.members().into_keys().filter(|member| !new.contains(member)).collect();
             let _ = self.wait_until_known(&gone.iter().copied().collect::<Vec<_>>(), self.timing.beat * 4).await;
             if gone.is_empty() {
@@ -84,12 +84,12 @@ impl Replicated {
         if changed.is_err() && !add.is_empty() {
             let unwanted = ChangeMembers::RemoveNodes(add.keys().copied().collect());
             let removal = async { tokio::time::timeout(PATIENCE, self.raft.change_membership(unwanted, true)).await };
-            let _ = wait_for(removal); // the first error is what is said
+            let _ = wait_for(removal); // the first error is the one reported
         }
         changed
     }
 
-    /// The numbers of those that keep the space then.
+    /// The numbers of the members after the change.
     fn plan(
         &self,
         now: &BTreeMap<u64, Replica>,
@@ -118,7 +118,7 @@ impl Replicated {
         }
     }
 
-    /// Until these members have all entries that there are now, those about members too.
+    /// Waits until these members have all current entries of the log, those about members included.
     async fn wait_until_known(&self, stay: &[u64], patience: Duration) -> Result<(), LogError> {
         let last = self.raft.metrics().borrow().last_log_index.unwrap_or(0);
         let has = |metrics: &Metrics, member: &u64| {

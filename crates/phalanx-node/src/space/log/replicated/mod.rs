@@ -1,11 +1,12 @@
-//! A log that several members keep, by the consensus library `openraft` (Raft). Most of them must be there to go on.
+//! A log that several members keep together, by the consensus library `openraft` (Raft). A majority of them must be reachable
+//! for it to advance.
 //!
-//! One member leads. It fills an engine from the state that the members have agreed on ([`Replicated::lead`]) and serves it;
-//! what the engine changes goes to the others before any answer leaves. When it does not lead any more, the engine is
-//! thrown away, and another member fills its own. Which engine's changes count is decided by the order of the log alone
-//! (`Command`), not by anybody's clock.
+//! One member leads. It fills an engine from the state that the members have agreed on ([`Replicated::lead`]) and serves it.
+//! The engine's changes go to the other members before any answer leaves. When the member no longer leads, its engine is
+//! discarded, and another member fills its own. Which engine's changes count is decided by the order of the log alone
+//! (`Command`), and by no clock.
 //!
-//! The only module that knows of asynchronous Rust. The library's tasks have two threads for all spaces of a process.
+//! This is the only module that uses asynchronous Rust. The library's tasks share two threads for all spaces of a process.
 
 mod facts;
 mod image;
@@ -46,19 +47,19 @@ use storage::Entries;
 use tokio::runtime::{Handle, Runtime};
 use types::{Command, Types};
 
-/// Bytes of changes that become one entry of the log, if they are more than one group.
+/// Target size of a log entry, in bytes. A single larger group still becomes one entry.
 const ENTRY: usize = 1 << 20;
-/// Bytes of a group, at most: an entry must reach the other members within a beat. Whoever serves the engine gives its space
-/// options that allow no more, and cuts nothing.
+/// Largest group, in bytes. It is limited because an entry must reach the other members within one beat. The driver of the
+/// engine must give its space options that allow no more; the log splits nothing.
 pub const MOST_GROUP: usize = 16 << 20;
 const ENTRIES_BETWEEN_SNAPSHOTS: u64 = 5000;
 const ENTRIES_KEPT: u64 = 1000;
 
-/// How members find out that one is gone.
+/// The timing by which members detect that another one is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// The leader is heard this often. A silence of six to eight beats begins an election; nothing is waited for longer than
-    /// twenty.
+    /// Interval of the leader's beats. An election begins after a silence of six to eight beats. No wait is longer than twenty
+    /// beats.
     pub beat: Duration,
 }
 
@@ -78,7 +79,8 @@ impl Timing {
         let config = Config {
             cluster_name: "space".into(),
             heartbeat_interval: beat,
-            // A leader that was heard is believed in for the longest of these, and only then another one is waited for.
+            // After a member has heard the leader, it trusts it for the longest of these timeouts. Only then does it wait for
+            // another one.
             election_timeout_min: beat * 2,
             election_timeout_max: beat * 4,
             snapshot_policy: SnapshotPolicy::LogsSinceLast(ENTRIES_BETWEEN_SNAPSHOTS),
@@ -90,27 +92,27 @@ impl Timing {
     }
 }
 
-/// Who leads a space.
+/// The member that leads a space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leader {
     /// This member.
     Here,
     /// The member at this address.
     At(String),
-    /// Nobody yet, or it is not known here.
+    /// No member leads yet, or this one does not know it.
     Unknown,
 }
 
-/// This member of those that keep a space.
+/// This process's member of a replicated space.
 pub struct Replicated {
     raft: Raft<Types>,
     machine: Machine,
-    /// Its number.
+    /// This member's number.
     member: u64,
-    /// What the members call their space among each other.
+    /// The name by which the members refer to their space among each other.
     group: String,
     timing: Timing,
-    /// A state that is on its way to here.
+    /// A snapshot that is being received.
     incoming: Mutex<Option<Incoming>>,
 }
 
@@ -121,8 +123,8 @@ struct Incoming {
 }
 
 impl Replicated {
-    /// Takes part as the member of this number, whose file is at `path`; as what it was before, or as one who knows nothing
-    /// and waits to be told.
+    /// Takes part as the member of this number, whose file is at `path`. It resumes with what the file says. With a new file it
+    /// knows nothing and waits to be told.
     pub fn start(
         member: u64,
         path: &Path,
@@ -148,8 +150,8 @@ impl Replicated {
         Ok(Arc::new(Replicated { raft, machine, member, group, timing, incoming: Mutex::default() }))
     }
 
-    /// Makes the first members, by their numbers; to be called at one of them, once. Where members are already
-    /// known nothing happens.
+    /// Installs the first list of members, by their numbers. Call it at one of them, once. It does nothing if members are
+    /// already known.
     pub fn found(&self, members: &BTreeMap<u64, Replica>) -> Result<(), LogError> {
         if wait_for(self.raft.is_initialized())?.map_err(|error| stopped(&error))? {
             return Ok(());
@@ -157,12 +159,12 @@ impl Replicated {
         wait_for(self.raft.initialize(members.clone()))?.map_err(|error| LogError::Misfit(error.to_string()))
     }
 
-    /// Who leads, as far as it is known here.
+    /// The member that leads, as far as this one knows.
     pub fn leader(&self) -> Leader {
         leader_of(&self.raft.metrics().borrow())
     }
 
-    /// Waits until that is something else than `known`, for so long.
+    /// Waits until the leader is another than `known`, for `patience` at most.
     pub fn wait_for_leader(&self, known: &Leader, patience: Duration) -> Leader {
         let mut metrics = self.raft.metrics();
         let changed = async {
@@ -172,8 +174,8 @@ impl Replicated {
         self.leader()
     }
 
-    /// Begins to serve, where this member leads: hands out the state as changes, to fill an engine with, and is then the log
-    /// of that engine. Any log that was begun before, here or elsewhere, takes nothing more.
+    /// Begins to serve, if this member leads. Passes the state to the callback as changes, to fill an engine with, and returns
+    /// the log of that engine. Logs begun earlier, here or elsewhere, take nothing more.
     pub fn lead(
         self: &Arc<Self>,
         take: impl FnMut(super::Change) -> Result<(), LogError>,
@@ -186,17 +188,18 @@ impl Replicated {
         Ok(Leading::start(self.clone(), lead))
     }
 
-    /// Takes part no more. Its file is free when the last who holds it is gone.
+    /// Ends this member's part. Its file is released when the last reference to it is dropped.
     pub fn stop(&self) {
         let _ = wait_for(self.raft.shutdown());
     }
 
-    /// Answers a message from another member, which whoever carries it has made sure of. Not to be called by a task.
+    /// Answers a message of another member. The caller must have authenticated the sender. Tasks must use
+    /// [`Self::answer_later`] instead.
     pub fn answer(&self, message: &[u8]) -> Bytes {
         wait_for(self.answer_later(message)).unwrap_or_default()
     }
 
-    /// The same, for a task.
+    /// The same, for use in a task.
     pub async fn answer_later(&self, message: &[u8]) -> Bytes {
         let refuse = |why: &dyn ToString| Answer::Refused(why.to_string());
         let answer = match postcard::from_bytes::<(u64, Message)>(message) {
@@ -226,7 +229,7 @@ impl Replicated {
         pack(&answer).into()
     }
 
-    /// Makes a snapshot of the log as it is, and removes what it stands for.
+    /// Makes a snapshot of the current log and removes the entries that it covers.
     #[cfg(test)]
     pub fn cut_log(&self) {
         let applied = self.raft.metrics().borrow().last_applied.map_or(0, |last| last.index);
@@ -262,7 +265,7 @@ impl Drop for Replicated {
         let end = async move {
             let _ = raft.shutdown().await;
         };
-        // A task must not wait for others.
+        // A task must not block on other tasks.
         match Handle::try_current() {
             Ok(handle) => drop(handle.spawn(end)),
             Err(_) => drop(wait_for(end)),
@@ -282,7 +285,7 @@ fn leader_of(metrics: &RaftMetrics<u64, Replica>) -> Leader {
     }
 }
 
-/// Why a write was not done.
+/// Translates the error of a write that was not done.
 fn refused(error: RaftError<u64, ClientWriteError<u64, Replica>>) -> LogError {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => elsewhere(&forward),
@@ -295,7 +298,7 @@ fn elsewhere(forward: &ForwardToLeader<u64, Replica>) -> LogError {
     LogError::NotLeading { leader: forward.leader_node.as_ref().map(|node| node.address.clone()) }
 }
 
-/// Why this member takes part no more.
+/// The error after which this member takes no part any more.
 fn stopped(error: &Fatal<u64>) -> LogError {
     match error {
         Fatal::Stopped => LogError::Closed,
@@ -303,7 +306,7 @@ fn stopped(error: &Fatal<u64>) -> LogError {
     }
 }
 
-/// The threads of the library's tasks.
+/// The runtime whose threads run the library's tasks.
 fn runtime() -> Result<&'static Runtime, LogError> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {
@@ -314,7 +317,7 @@ fn runtime() -> Result<&'static Runtime, LogError> {
     made.as_ref().map_err(|why| LogError::Disk { path: "its threads".into(), why: why.clone() })
 }
 
-/// Waits for what tasks do, in a thread that is none of theirs.
+/// Blocks on the work of tasks. Call it only from a thread outside the runtime.
 fn wait_for<F: Future>(work: F) -> Result<F::Output, LogError> {
     runtime().map(|runtime| runtime.block_on(work))
 }

@@ -1,4 +1,4 @@
-//! What members say to each other: one message, one answer. Who carries them is somebody else's business.
+//! The protocol between members: each message has one answer. Carrying the messages is left to an implementation of `Network`.
 
 use super::types::{SnapshotMeta, Types, Vote};
 use crate::space::log::LogError;
@@ -16,34 +16,34 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For one piece of a state to be taken, and for the last to be installed.
+/// Timeout for one piece of a snapshot to be accepted, and for the last one to be installed.
 const PIECE_PATIENCE: Duration = Duration::from_secs(60);
-/// Pieces of a state that wait to be sent.
+/// Most pieces of a snapshot that wait to be sent.
 const PIECES: usize = 2;
 const RETRY: Duration = Duration::from_millis(200);
 
-/// An answer that comes later.
+/// An answer that arrives later.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Carries messages to other members.
 pub trait Network: Send + Sync + 'static {
-    /// Sends a message to a member, which hands it to its `Replicated::answer`, and brings the answer. May
-    /// lose it, or bring it late. Nobody waits for longer than `patience`.
+    /// Sends a message to a member, which passes it to its `Replicated::answer`, and returns the answer. The message or the
+    /// answer may be lost or late. The caller waits for `patience` at most.
     fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>>;
 }
 
-/// To another member.
+/// A message to another member.
 #[derive(Serialize, Deserialize)]
 pub enum Message {
     Append(AppendEntriesRequest<Types>),
     Vote(VoteRequest<u64>),
-    /// A part of a state; `part` counts them, from 0, of the transfer.
+    /// One piece of a snapshot. `part` numbers the pieces of the transfer, from 0.
     Piece {
         transfer: u64,
         part: u64,
         piece: Bytes,
     },
-    /// All parts of a transfer were sent: how many, and what they are.
+    /// All pieces of a transfer were sent: their number, and what they contain.
     Install {
         transfer: u64,
         parts: u64,
@@ -52,7 +52,7 @@ pub enum Message {
     },
 }
 
-/// The other member's.
+/// The other member's answer.
 #[derive(Serialize, Deserialize)]
 pub enum Answer {
     Append(AppendEntriesResponse<u64>),
@@ -62,11 +62,12 @@ pub enum Answer {
     Refused(String),
 }
 
-/// Makes ways to other members.
+/// Creates connections to other members.
 #[derive(Clone)]
 pub struct Ways(pub Arc<dyn Network>);
 
-/// The way to one member. Its number goes with every message: its address may have been another one's.
+/// The connection to one member. The member's number goes with every message, because its address may have belonged to another
+/// member.
 #[derive(Clone)]
 pub struct Way {
     network: Arc<dyn Network>,

@@ -1,4 +1,4 @@
-//! A member's file, and what it says before anybody was heard: which member this is, and of which space.
+//! A member's file, and what it says before the member has heard from any other: which member this is, and of which space.
 
 use super::facts::{fact, set};
 use super::network::Network;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 const SEAT: &str = "seat";
 
-/// A member's file, open.
+/// The open file of a member.
 pub struct MemberFile {
     store: Store,
     pub seat: Seat,
 }
 
 impl MemberFile {
-    /// Opens it, or makes it with `new`; none: it does not say which member it is of, nor does anybody else.
+    /// Opens the file, or creates it with `new`. `None`: neither the file nor `new` says which member it belongs to.
     pub fn open(path: &Path, new: Option<Seat>) -> Result<Option<MemberFile>, LogError> {
         let store = Store::open(path)?;
         if let Some(seat) = store.read(|reading| seat_in(&store, reading))? {
@@ -29,13 +29,13 @@ impl MemberFile {
         Ok(Some(MemberFile { store, seat }))
     }
 
-    /// Takes part.
+    /// Takes part in the space with this file.
     pub fn start(self, timing: Timing, network: Arc<dyn Network>) -> Result<Arc<Replicated>, LogError> {
         Replicated::start_on(self.seat.number, self.store, timing, network)
     }
 }
 
-/// What a file says of its member.
+/// What a file says about its member.
 pub fn seat_in(store: &Store, reading: &ReadTransaction) -> Result<Option<Seat>, LogError> {
     fact(store, reading, SEAT)
 }

@@ -1,4 +1,4 @@
-//! The library's log in tables of a member's store.
+//! The library's log, in tables of a member's store.
 #![expect(clippy::result_large_err, reason = "the error is the library's")]
 
 use super::facts::{fact, set};
@@ -19,7 +19,7 @@ const ENTRIES: TableDefinition<u64, &[u8]> = TableDefinition::new("entries");
 const VOTE: &str = "vote";
 const PURGED: &str = "purged";
 const COMMITTED: &str = "committed";
-/// Bytes of entries that are sent with one message, if it is more than one entry.
+/// Target size of the entries sent with one message, in bytes. A single larger entry is sent alone.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The log of a member.
@@ -28,7 +28,7 @@ pub struct Entries {
     pub store: Arc<Store>,
 }
 
-/// An error of the store, as the library wants it: it stops this member.
+/// Wraps an error of the store for the library, which then stops this member.
 pub fn broken(error: LogError) -> StorageError {
     StorageIOError::new(ErrorSubject::Store, ErrorVerb::Write, AnyError::new(&error)).into()
 }
@@ -42,7 +42,7 @@ impl Entries {
         self.store.write(lasting, |writing| set(&self.store, writing, key, value)).map_err(broken)
     }
 
-    /// Entries of a range, as long as they are together not larger than `most`; at least one if there is one.
+    /// The entries of a range, up to `most` bytes together; at least one if the range has any.
     fn range(&self, range: impl RangeBounds<u64>, most: usize) -> Result<Vec<Entry>, LogError> {
         let store = &self.store;
         let range = (range.start_bound().cloned(), range.end_bound().cloned());

@@ -1,4 +1,4 @@
-//! What the consensus library is told about us.
+//! The types that the consensus library is instantiated with.
 
 use super::image::Image;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 openraft::declare_raft_types!(
-    /// Spaces, as the library sees them.
+    /// The type configuration of a space for the library.
     pub Types:
         D = Command,
         R = bool,
@@ -23,16 +23,17 @@ pub type StoredMembership = openraft::StoredMembership<u64, Replica>;
 pub type StorageError = openraft::StorageError<u64>;
 pub type SnapshotMeta = openraft::SnapshotMeta<u64, Replica>;
 
-/// What members agree on, in one order.
+/// A command that the members agree on, in one order.
 ///
-/// An engine is filled from the state at a `Lead`, whose place in the log then stands in all its `Changes`. They happen
-/// only if no other `Lead` came between: so an engine that has been replaced, at another member or at its own, changes
-/// nothing any more, whatever of its changes is still on the way. The answer of the log is whether they happened.
+/// An engine is filled from the state at a `Lead`. The index of that `Lead` in the log then stands in all the engine's
+/// `Changes`. They are applied only if no other `Lead` came in between. So a replaced engine, at another member or at its own,
+/// changes nothing any more, even if changes of it are still on the way. The log's answer to `Changes` says whether they were
+/// applied.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// From here on an engine that is filled from the state up to here decides.
+    /// From here on, an engine filled from the state up to here decides.
     Lead,
-    /// What the engine that leads since the entry `lead` decided.
+    /// What the engine decided that leads since entry `lead`.
     Changes { lead: u64, changes: Bytes },
 }
 
