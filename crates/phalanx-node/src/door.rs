@@ -1,5 +1,5 @@
-//! How peers come in, to an executor as to a server of spaces: accepted in threads of their own, given a moment to prove
-//! who they are, and bounded in number until they have.
+//! The door: how peers connect to an executor or a server of spaces. Each peer is accepted in a thread of its own and has a few
+//! seconds to authenticate. The number of peers that have not authenticated yet is limited.
 
 use crate::log::Log;
 use phalanx_core::level::{LevelSet, Levels};
@@ -15,19 +15,19 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For a peer to say what it wants and to prove who it is.
+/// Time for a peer to say what it wants and to authenticate.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections that have not yet proved anything; the oldest makes room for the newest.
+/// Most connections that have not authenticated yet. Beyond it, an old one is closed for each new one.
 const MOST_UNPROVED: usize = 128;
-/// Until a door that is closed has woken who waits at it, and until accepting is tried again where it failed.
+/// How long closing a door may take to wake its accepting threads, and the pause after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Of a thread that serves a peer, in bytes.
+/// Stack size of a thread that serves a peer, in bytes.
 const STACK: usize = 512 << 10;
 
-/// What is behind a door: serves a peer that has said what it wants, in the peer's own thread. An error is for the log.
+/// The service behind a door. It serves a peer that has said what it wants, in the peer's own thread. An error goes to the log.
 pub type Serve = Box<dyn Fn(Peer, Preamble) -> io::Result<()> + Send + Sync>;
 
-/// Where peers come in, over one or several listeners.
+/// Accepts peers on one or several listeners.
 pub struct Door {
     listeners: Vec<Listener>,
     serve: Serve,
@@ -37,18 +37,18 @@ pub struct Door {
     closed: AtomicBool,
 }
 
-/// A connection that has not yet proved anything.
+/// A connection that has not authenticated yet.
 struct Unproved {
     number: u64,
     from: Option<IpAddr>,
     socket: Socket,
 }
 
-/// Who came in. Until [`Peer::proved`] it may be put out to make room.
+/// A peer that was let in. Until [`Peer::proved`], it may be disconnected to make room for others.
 pub struct Peer {
     pub number: u64,
     pub socket: Socket,
-    /// Where it comes from; none: from this machine, over a path.
+    /// The address it comes from. `None`: it comes from this machine, over a unix path.
     pub from: Option<IpAddr>,
     deadline: Instant,
     door: Arc<Door>,
@@ -66,7 +66,7 @@ impl Door {
         Ok(door)
     }
 
-    /// Accepts nobody any more; who is in stays.
+    /// Stops accepting. Peers that are in stay connected.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.listeners.iter().for_each(|listener| listener.close(PAUSE));
@@ -79,7 +79,7 @@ impl Door {
                 return;
             }
             let Ok((socket, from)) = accepted else {
-                thread::sleep(PAUSE); // out of descriptors: serve those who are here until some are free
+                thread::sleep(PAUSE); // no file descriptors left: wait until some of the current peers are gone
                 continue;
             };
             self.clone().let_in(socket, from);
@@ -102,12 +102,13 @@ impl Door {
                     _ => door.log.warning(format!("refused {from}: {error}")),
                 }
             }
-            door.proved(number); // or is gone
+            door.proved(number); // or the peer is gone
         };
         let _ = thread::Builder::new().name("phalanx-peer".into()).stack_size(STACK).spawn(serve);
     }
 
-    /// A flood of connections that prove nothing costs the oldest of them from where most come, not the service.
+    /// Makes room for a new connection. In a flood, it closes the oldest unauthenticated connection of the address that has
+    /// most of them. So the flood does not stop the service.
     fn make_room(&self, newest: Unproved) {
         let mut unproved = lock(&self.unproved);
         unproved.push(newest);
@@ -132,14 +133,14 @@ impl Peer {
         (door.serve)(self, preamble)
     }
 
-    /// A handshake for a link of these levels with a member in the role of a user; whose name is told.
+    /// Does the handshake for a link of these levels with a member in the role of a user. Returns the user's name too.
     pub fn shake_hands(&mut self, member: &Member, levels: Levels) -> io::Result<(Shaken, String)> {
         let connection = member.server().map_err(io::Error::other)?;
         let shaken = tls::handshake(connection, levels, &mut self.socket.until(self.deadline))?;
         user_of(shaken)
     }
 
-    /// A handshake for a link of these levels with a member in another role.
+    /// Does the handshake for a link of these levels with a member in another role.
     pub fn shake_hands_as(&mut self, member: &Member, levels: Levels, role: Role) -> io::Result<Shaken> {
         let connection = member.server().map_err(io::Error::other)?;
         let shaken = tls::handshake(connection, levels, &mut self.socket.until(self.deadline))?;
@@ -150,8 +151,8 @@ impl Peer {
         }
     }
 
-    /// A handshake with a member in any role, which chooses among the levels offered; its role and name. `said`: as for
-    /// [`tls::offer`].
+    /// Does the handshake with a member in any role, which chooses among the levels offered. Returns its role and name. `said`
+    /// is as in [`tls::offer`].
     pub fn offer(
         &mut self,
         member: &Member,
@@ -164,7 +165,7 @@ impl Peer {
         Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name))
     }
 
-    /// It has proved who it is: no flood puts it out any more.
+    /// Marks the peer as authenticated, so that no flood disconnects it.
     pub fn proved(&self) {
         self.door.proved(self.number);
     }
@@ -178,7 +179,7 @@ fn user_of(shaken: Shaken) -> io::Result<(Shaken, String)> {
     }
 }
 
-/// Checks that the user is among those accepted; an empty list accepts every user of the grid.
+/// Checks that the user is on the list of accepted users. An empty list accepts every user of the grid.
 pub fn check_accepted(accepted: &[String], user: &str) -> io::Result<()> {
     match accepted.is_empty() || accepted.iter().any(|name| name.eq_ignore_ascii_case(user)) {
         true => Ok(()),
@@ -186,7 +187,7 @@ pub fn check_accepted(accepted: &[String], user: &str) -> io::Result<()> {
     }
 }
 
-/// Why a peer is not served.
+/// The error for a peer that is rejected.
 pub fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }

@@ -1,5 +1,5 @@
-//! The executor's driver: the service on a donated machine. It starts interpreters for users it accepts and ends
-//! them when they are let go, when their user is gone, and when it ends itself.
+//! The executor's driver: the service on a donated machine. It starts interpreters for the users it accepts. It ends them when
+//! they are released, when their user is gone, and when the service itself ends.
 
 use crate::control::{self, Pulse, tell};
 use crate::door::{Door, Peer, check_accepted, refused};
@@ -29,32 +29,32 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For programs to end when the executor does.
+/// Time for programs to end when the executor ends.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
 type Token = [u8; 16];
-/// From where the data link must come, and the interpreter that waits for it.
+/// The address that the data link must come from, and the interpreter that waits for it.
 type Expected = (IpAddr, Arc<Mutex<Process>>);
 
-/// What an executor gives, and to whom.
+/// What an executor offers, and to which users.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Interpreters at a time, over all users.
+    /// Most interpreters at a time, over all users.
     pub capacity: u32,
     /// Names of the users that may run code here; empty: every user of the grid.
     pub accepted: Vec<String>,
-    /// How an interpreter is started.
+    /// The command that starts an interpreter.
     pub command: Vec<String>,
     /// Python's version, like `3.11`.
     pub python: String,
-    /// Which levels data links may have.
+    /// The levels that data links may have.
     pub policy: Policy,
-    /// How spaces are served beside; none: they are not.
+    /// The options for serving spaces as well. `None`: no spaces are served.
     pub spaces: Option<ServerOptions>,
-    /// Which folders users copy from and to.
+    /// The folders that users may copy from and to.
     pub exports: Exports,
-    /// For the processes of message passing programs, beside the executor's own variables.
+    /// Extra environment variables for the processes of message passing programs, beside the executor's own.
     pub environment: Vec<(String, String)>,
 }
 
@@ -63,18 +63,18 @@ pub struct Executor {
     service: Arc<Service>,
     door: Arc<Door>,
     address: SocketAddr,
-    /// By which spaces are reached from this machine; removed when it ends.
+    /// The unix path by which this machine's processes reach the spaces. It is removed when the executor ends.
     path: Mutex<Option<Path>>,
 }
 
 struct Service {
     member: Member,
     options: Options,
-    /// Interpreters that wait for their data link, whose levels were agreed on for the place that it comes from.
+    /// Interpreters that wait for their data link. The link's levels were agreed for the address it must come from.
     expecting: Mutex<HashMap<Token, Expected>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     places: Arc<Places>,
-    /// Message passing programs that have something here.
+    /// Number of message passing programs that have processes here.
     programs: AtomicU32,
     #[cfg(target_os = "linux")]
     folders: Folders,
@@ -84,7 +84,7 @@ struct Service {
     log: Log,
 }
 
-/// Ends what a session started, however its serving ends.
+/// Ends whatever a session started, however its serving ends.
 struct Leaving<'a> {
     service: &'a Service,
     number: u64,
@@ -104,16 +104,16 @@ impl Drop for Leaving<'_> {
 struct Session {
     link: Arc<Link>,
     user: String,
-    /// The user's, which interpreters take no other peer than.
+    /// The user's certificate. The session's interpreters accept no other peer.
     certificate: Vec<u8>,
     from: IpAddr,
-    /// What its data links may have, for each mark.
+    /// The levels that data links may have, for each mark.
     levels: [LevelSet; 3],
     interpreters: Mutex<HashMap<u32, Started>>,
 }
 
 impl Session {
-    /// Interpreters that are stopped, and therefore silent.
+    /// The interpreters that are stopped (by a signal) and therefore silent.
     fn stopped(&self) -> Vec<u32> {
         let interpreters = lock(&self.interpreters);
         let stopped = interpreters.iter().filter(|(_, it)| it.process.try_lock().is_ok_and(|it| it.is_stopped()));
@@ -124,7 +124,7 @@ impl Session {
 struct Started {
     process: Arc<Mutex<Process>>,
     token: Token,
-    /// Given back when this is dropped.
+    /// The place, given back when this is dropped.
     _place: Box<dyn Any + Send>,
 }
 
@@ -214,7 +214,8 @@ impl Service {
         }
     }
 
-    /// A data link: the interpreter that was started under the token does the handshake.
+    /// Serves a data link: passes its socket to the interpreter that was started under this token. The interpreter does the
+    /// handshake.
     fn pass_on(&self, token: Token, peer: &Peer) -> io::Result<()> {
         let expected = lock(&self.expecting).remove(&token);
         let (from, process) = expected.ok_or_else(|| refused("an unknown token"))?;
@@ -224,7 +225,8 @@ impl Service {
         lock(&process).give(&peer.socket)
     }
 
-    /// A control link: who is it, may they, and then what they ask for until they are gone.
+    /// Serves a user's control link: authenticates the user, checks that they are accepted, and serves their requests until
+    /// they are gone.
     fn serve_user(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
         check_accepted(&self.options.accepted, &user)?;
@@ -257,7 +259,7 @@ impl Service {
         Ok(())
     }
 
-    /// The launcher of a message passing program: it has ranks here until it is gone.
+    /// Serves the launcher of a message passing program. The program can have ranks here until the launcher is gone.
     #[cfg(target_os = "linux")]
     fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
@@ -283,7 +285,7 @@ impl Service {
         Ok(())
     }
 
-    /// What this machine's owner lets a user there choose from.
+    /// The levels, for each mark, that this machine's owner allows for a user at this address.
     fn levels_for(&self, from: IpAddr) -> [LevelSet; 3] {
         let policy = &self.options.policy;
         let place = policy.place(Some(from), Role::User.name());
@@ -322,7 +324,7 @@ impl Service {
             let (asked, taken) = (levels.of(mark), session.levels[mark as usize]);
             return Err(io::Error::other(format!("a data link is to be {asked}, but this machine takes {taken}")));
         }
-        // Counted before it is started, so that nobody waits for that.
+        // The place is taken before the interpreter starts, so that a refusal needs no waiting.
         let holder = Holder { user: session.user.clone(), program };
         let in_use =
             |_| io::Error::other(format!("all {} interpreters of this machine are in use", self.options.capacity));
@@ -353,7 +355,7 @@ impl Service {
         Ok((token, own.certificate.to_vec()))
     }
 
-    /// Ends an interpreter; nothing where it has ended before.
+    /// Ends an interpreter. Does nothing if it has ended before.
     fn release(&self, session: &Session, request: u32) {
         let Some(started) = lock(&session.interpreters).remove(&request) else { return };
         lock(&self.expecting).remove(&started.token);
@@ -361,7 +363,7 @@ impl Service {
         tell(&session.link, &FromExecutor::Ended { request, how });
     }
 
-    /// Makes room for others where interpreters ended by themselves; their user sees it on their own link.
+    /// Frees the places of interpreters that ended by themselves. Their user notices it on the data link.
     fn reap(&self, session: &Session) {
         let ended = |started: &Started| lock(&started.process).has_ended();
         let interpreters = lock(&session.interpreters);

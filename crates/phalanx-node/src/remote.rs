@@ -1,7 +1,7 @@
-//! Interpreters on other machines, through their executors.
+//! Interpreters on other machines, recruited through their executors.
 //!
-//! One control link to each executor asks for interpreters and lets them go; to each interpreter goes a data
-//! link of its own, whose handshake the interpreter itself does. No byte of a program passes the executor.
+//! One control link to each executor requests and releases interpreters. Each interpreter has a data link of its own, and does
+//! that link's handshake itself. No byte of a program passes through the executor.
 
 use crate::control::{self, Pulse, tell};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
@@ -27,18 +27,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For reaching a machine, and for each step of a handshake with it.
+/// Timeout for reaching a machine, and for each step of a handshake with it.
 pub(crate) const DIAL_PATIENCE: Duration = Duration::from_secs(5);
-/// For an executor to start an interpreter, and for that to shake hands: Python starts slowly on a busy machine. An
-/// executor that falls silent meanwhile is given up earlier.
+/// Timeout for an executor to start an interpreter, and for the interpreter's handshake. It is long because Python starts
+/// slowly on a busy machine. An executor that falls silent meanwhile is given up earlier.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// For an executor to say how an interpreter ended.
+/// How long to wait for the executor to say how an interpreter ended.
 const WORDS_PATIENCE: Duration = Duration::from_secs(1);
-/// An executor that was heard of so recently vouches for its interpreters: a bit more than two of its beats.
+/// An executor heard from this recently vouches for its interpreters. It is a little more than two of its beats.
 const VOUCHES: Duration = Duration::from_secs(1);
-/// An executor that could not be reached is left alone for this long: several recruits fail with one try.
+/// Pause before an executor that could not be reached is tried again. So several recruits at once fail after one attempt.
 const REST: Duration = Duration::from_millis(90);
-/// Interpreters that are believed of one executor, and that are recruited without a contract that asks for more.
+/// Most interpreters that one executor is believed to offer, and most that are recruited unless a contract asks for more.
 const MOST: u32 = 4096;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -47,26 +47,26 @@ pub struct Executors {
     hosts: Vec<Arc<Host>>,
     next_request: AtomicU32,
     program: [u8; 16],
-    /// Held by who decides which executor is asked next.
+    /// Held while a thread decides which executor to ask next.
     choosing: Mutex<()>,
 }
 
-/// One executor, as far as it is known.
+/// One executor, and what is known of it.
 struct Host {
     address: Address,
-    /// The user's own certificate, and what control links begin with.
+    /// The user's own certificate, and the client side of control links.
     own: KeyedCertificate,
     client: Client,
     python: String,
     policy: Arc<Policy>,
-    /// What it offered when it was first reached.
+    /// The capacity that it offered when it was first reached.
     capacity: AtomicU32,
     used: AtomicU32,
-    /// It could not be reached when that was tried last: others are asked before it.
+    /// Whether the last attempt to reach it failed. Other executors are asked before it.
     failed: AtomicBool,
     closed: AtomicBool,
     session: Mutex<SessionState>,
-    /// Connections that are being made, which the manager's end ends.
+    /// Connections in progress, which closing the manager aborts.
     opening: Mutex<Vec<Arc<Socket>>>,
 }
 
@@ -76,7 +76,7 @@ enum SessionState {
 }
 
 impl SessionState {
-    /// Ends the control link; its socket is not kept as long as the manager.
+    /// Ends the control link, and drops its socket before the manager is dropped.
     fn let_go(&mut self) {
         if let SessionState::Open(session) = &*self {
             session.link.close();
@@ -85,23 +85,24 @@ impl SessionState {
     }
 }
 
-/// A living control link.
+/// An open control link.
 struct Session {
     link: Arc<Link>,
     name: String,
-    /// Where the executor was reached; data links go there too, whatever its name means by then.
+    /// The address at which the executor was reached. Data links go there too, even if its name resolves differently by then.
     address: SocketAddr,
     /// Set once the executor has said what it takes.
     agreed: OnceLock<Agreed>,
-    /// Where answers about each interpreter go, from the request until the interpreter has ended; none once the link has ended.
+    /// The channel for answers about each interpreter, from the request until the interpreter has ended. `None` once the link
+    /// has ended.
     waiting: Mutex<Option<HashMap<u32, Sender<Answer>>>>,
-    /// Those of them that are stopped, as the executor said last.
+    /// The stopped interpreters among them, as the executor last reported.
     stopped: Mutex<HashSet<u32>>,
-    /// Whether the executor was heard of a moment ago.
+    /// Whether the executor was heard from a moment ago.
     heard: AtomicBool,
 }
 
-/// A connection that is being made.
+/// A connection in progress.
 struct Opening<'a> {
     host: &'a Host,
     socket: Arc<Socket>,
@@ -113,7 +114,7 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// What an executor says of itself.
+/// What an executor offers.
 struct Offer {
     capacity: u32,
     python: String,
@@ -127,7 +128,7 @@ enum Answer {
     Ended { how: String },
 }
 
-/// An interpreter that an executor keeps for us; dropping it lets it go.
+/// An interpreter that an executor runs for us. Dropping this releases it.
 pub struct Requested {
     host: Arc<Host>,
     session: Arc<Session>,
@@ -137,7 +138,7 @@ pub struct Requested {
 }
 
 impl Executors {
-    /// Reaches all executors at once. An error if they cannot meet the contract `asked`.
+    /// Reaches all executors at once. Returns an error if they cannot meet the contract `asked`.
     pub fn connect(
         addresses: Vec<Address>,
         (member, program): (&Member, [u8; 16]),
@@ -186,8 +187,8 @@ impl Executors {
         }
     }
 
-    /// Takes the one with the most to spare out of `untried`, and counts the interpreter as used there in the same step:
-    /// those who recruit at the same time must not all choose the same one.
+    /// Removes the least loaded executor from `untried`. The interpreter is counted as used there in the same step, so that
+    /// threads recruiting at the same time do not all choose the same executor.
     fn choose<'a>(&self, untried: &mut Vec<&'a Arc<Host>>) -> Option<&'a Arc<Host>> {
         let _alone = lock(&self.choosing);
         let (best, _) = untried
@@ -205,7 +206,7 @@ impl Source for Executors {
         self.hosts.iter().fold(0, |sum, host| host.capacity.load(Ordering::Relaxed).saturating_add(sum)).min(MOST)
     }
 
-    /// From the executor with the most to spare; the next one where that fails.
+    /// Recruits from the least loaded executor. If that fails, tries the next one.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
         let mut failures = Vec::new();
         let mut untried: Vec<_> = self.hosts.iter().collect();
@@ -223,7 +224,7 @@ impl Source for Executors {
         for host in &self.hosts {
             host.closed.store(true, Ordering::Release);
             lock(&host.opening).iter().for_each(|socket| socket.shut_down());
-            // One that is being reached is let go when that is done.
+            // A connection in progress is released once it is open.
             if let Ok(mut state) = host.session.try_lock() {
                 state.let_go();
             }
@@ -238,13 +239,13 @@ impl Drop for Executors {
 }
 
 impl Host {
-    /// How much of the offer is in use, in thousandths; more than all of it when there is none.
+    /// The used part of the offer, in thousandths. The largest value if nothing is offered.
     fn share_used(&self) -> u32 {
         let capacity = self.capacity.load(Ordering::Relaxed);
         (self.used.load(Ordering::Relaxed) * 1000).checked_div(capacity).unwrap_or(u32::MAX)
     }
 
-    /// The caller has counted the interpreter as used; here it is counted back when that comes to nothing.
+    /// The caller has already counted the interpreter as used. If recruiting fails, it is counted back here.
     fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32, program: [u8; 16]) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.count_back())?;
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
@@ -293,17 +294,18 @@ impl Host {
         Link::new(socket, shaken, MAX_BODY)
     }
 
-    /// Has the manager's end end a connection that is being made, as long as what is returned lives.
+    /// Registers a connection in progress, so that closing the manager aborts it. This holds as long as the returned value
+    /// lives.
     fn opens(&self, socket: &Socket) -> io::Result<Opening<'_>> {
         let socket = Arc::new(socket.try_clone()?);
         lock(&self.opening).push(socket.clone());
         if self.closed.load(Ordering::Acquire) {
-            socket.shut_down(); // closed before it could see this one
+            socket.shut_down(); // the manager was closed before it could see this connection
         }
         Ok(Opening { host: self, socket })
     }
 
-    /// The control link, opened if there is none; an executor that was out of reach a moment ago is not tried.
+    /// Returns the control link, and opens it if there is none. An executor that was out of reach a moment ago is not tried.
     fn open(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
         let mut state = lock(&self.session);
         if self.closed.load(Ordering::Acquire) {
@@ -375,7 +377,7 @@ impl Host {
         introduce(socket, &self.client, Preamble::Control)
     }
 
-    /// The levels of data links to the executor at `address`, which takes `theirs`.
+    /// Agrees on the levels of data links to the executor at `address`, which accepts the levels `theirs`.
     fn agree(&self, address: &SocketAddr, theirs: [LevelSet; 3]) -> Result<Agreed, Conflict> {
         let place = self.policy.place(Some(address.ip()), Role::Executor.name());
         self.policy.agree(&place, theirs)
@@ -410,11 +412,11 @@ impl Host {
         RecruitError::Unreachable(unreachable(&self.address, error))
     }
 
-    /// One interpreter of this session fewer is in use there. An executor that was reached anew counts anew.
+    /// Counts one interpreter of this session fewer as used. If the executor was reached anew, its count began anew too.
     fn give_back(&self, of: &Arc<Session>) {
         let is_current = match self.session.try_lock().as_deref() {
             Ok(SessionState::Open(session)) => Arc::ptr_eq(session, of),
-            _ => false, // it is being reached anew
+            _ => false, // it was reached anew
         };
         if is_current {
             self.count_back();
@@ -426,7 +428,7 @@ impl Host {
     }
 }
 
-/// Connects to an executor for what the preamble says, and shakes hands with it.
+/// Connects to an executor with this preamble, and does the handshake.
 pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io::Result<(Socket, Shaken)> {
     introduce(Socket::dial(address, DIAL_PATIENCE)?, client, preamble)
 }
@@ -439,30 +441,31 @@ fn introduce(mut socket: Socket, client: &Client, preamble: Preamble) -> io::Res
     Ok((socket, shaken))
 }
 
-/// Why an executor cannot be reached, for people.
+/// The message for users about an executor that cannot be reached.
 pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
     format!("{address}: {}", why_unreachable("executor", "phalanx executor", error))
 }
 
-/// A peer's words, for a terminal: short, and without anything that would steer it.
+/// Makes a peer's text safe for a terminal: shortens it, and removes control characters.
 pub(crate) fn printable(words: &str) -> String {
     words.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 impl Session {
-    /// The receiver of the answers to a request that is about to be made; none: the link has ended, and no answer can come.
+    /// Registers a request that is about to be sent, and returns the receiver of its answers. `None`: the link has ended, so no
+    /// answer can come.
     fn expect(&self, request: u32) -> Option<Receiver<Answer>> {
         let (sender, answer) = channel();
         lock(&self.waiting).as_mut()?.insert(request, sender);
         Some(answer)
     }
 
-    /// Nothing comes over the link any more.
+    /// Ends all waiting for answers, because the link has ended.
     fn end(&self) {
         *lock(&self.waiting) = None;
     }
 
-    /// One that was recruited is answered once more, when it has ended.
+    /// Passes an answer on. A recruited interpreter gets one more answer, when it has ended.
     fn answer(&self, request: u32, answer: Answer) {
         let mut waiting = lock(&self.waiting);
         let Some(waiting) = &mut *waiting else { return };
@@ -471,14 +474,14 @@ impl Session {
         let _ = sender.map(|sender| sender.send(answer));
     }
 
-    /// Whether the executor was heard of a moment ago.
+    /// Whether the executor was heard from a moment ago.
     fn vouches(&self) -> bool {
         !self.link.is_closed() && self.heard.load(Ordering::Relaxed)
     }
 }
 
 impl Hold for Requested {
-    /// Lets the interpreter go.
+    /// Releases the interpreter.
     fn end(&mut self) {
         if !std::mem::replace(&mut self.released, true) {
             tell(&self.session.link, &ToExecutor::Release { request: self.request });
@@ -486,7 +489,8 @@ impl Hold for Requested {
         }
     }
 
-    /// The executor saw how it ended, and says so. One that says nothing may have ended too, and its interpreters with it.
+    /// Asks the executor how the interpreter ended. An executor that does not answer may have ended too, and its interpreters
+    /// with it.
     fn cause(&mut self) -> Cause {
         self.end();
         match self.answer.recv_timeout(WORDS_PATIENCE) {

@@ -1,4 +1,4 @@
-//! Where readers of runs find outcomes, and how they are woken.
+//! Mailboxes: where the threads that read runs find outcomes, and how these readers are woken.
 
 use phalanx_core::event::Outcome;
 use phalanx_core::ids::RunId;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// Where a reader of runs finds their outcomes.
+/// Holds the outcomes of runs for the threads that read them ("readers").
 #[derive(Debug, Default)]
 pub struct Mailbox {
     state: Mutex<Outcomes>,
@@ -20,21 +20,21 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct Outcomes {
     waiting: VecDeque<(RunId, Outcome)>,
-    /// How many were taken so far.
+    /// Number of outcomes taken so far.
     taken: u64,
-    /// Readers that wait for an outcome of their own, and are woken before one that reads for others.
+    /// Number of eager readers. Each waits for an outcome of its own, and is woken before a reader that reads for others.
     eager: usize,
-    /// Of the two kinds of readers, those that shall look around though nothing arrived.
+    /// For each kind of reader (other, eager): whether to return although nothing has arrived.
     nudged: [bool; 2],
-    /// The eager reader that waits in an interpreter's link instead.
+    /// The eager reader that waits in an interpreter's link instead of here.
     reader: Option<(ThreadId, Arc<Waker>)>,
-    /// Wakes it; made when it is first needed.
+    /// Wakes that reader. It is made when it is first needed.
     waker: Option<Arc<Waker>>,
 }
 
 impl Mailbox {
-    /// All outcomes that are there; waits up to `patience` for the first one, or for a nudge, and as long for `settle`, which
-    /// says whether what was printed before them was shown.
+    /// Takes all outcomes that are here. Waits up to `patience` for the first one, or for a nudge. Then waits as long again for
+    /// `settle`, which returns whether the output printed before these outcomes has been shown.
     pub(super) fn take(
         &self,
         patience: Duration,
@@ -60,7 +60,7 @@ impl Mailbox {
         }
     }
 
-    /// Those of all so far up to this number, of which another thread may have taken some meanwhile.
+    /// Takes the outcomes up to number `last`. Another thread may have taken some of them meanwhile.
     fn take_until(&self, last: u64) -> VecDeque<(RunId, Outcome)> {
         let mut outcomes = lock(&self.state);
         let count = (last.saturating_sub(outcomes.taken) as usize).min(outcomes.waiting.len());
@@ -69,7 +69,7 @@ impl Mailbox {
         std::mem::replace(&mut outcomes.waiting, later)
     }
 
-    /// Ends the waits of all readers, or their next ones: an outcome may have come another way.
+    /// Ends the current wait of every reader, or its next one, because an outcome may have come another way.
     pub fn nudge(&self) {
         lock(&self.state).nudged = [true; 2];
         self.arrived.notify_all();
@@ -77,8 +77,8 @@ impl Mailbox {
         lock(&self.state).wake_reader();
     }
 
-    /// Lets an eager reader wait in a link, until [`Mailbox::end_reading`]. The waker ends that wait when an outcome comes
-    /// another way. `None` where the reader must not wait: outcomes are there already, or it was nudged.
+    /// Lets an eager reader wait in a link until [`Mailbox::end_reading`]. The waker ends that wait when an outcome comes
+    /// another way. `None`: the reader must not wait, because outcomes are here already or it was nudged.
     pub(super) fn begin_reading(&self) -> Option<Arc<Waker>> {
         let mut outcomes = lock(&self.state);
         if outcomes.calls_reader() || outcomes.reader.is_some() {
@@ -93,7 +93,7 @@ impl Mailbox {
         Some(waker)
     }
 
-    /// Whether the reader that waits in a link is to return.
+    /// Whether the reader that waits in a link must return.
     pub(super) fn calls_reader(&self) -> bool {
         lock(&self.state).calls_reader()
     }
@@ -104,17 +104,18 @@ impl Mailbox {
         lock(&self.state).reader.is_some()
     }
 
-    /// The reader waits in no link any more.
+    /// Ends the waiting that [`Mailbox::begin_reading`] allowed.
     pub(super) fn end_reading(&self) {
         lock(&self.state).reader = None;
     }
 
-    /// [`Mailbox::tell`] must follow.
+    /// Stores an outcome. [`Mailbox::tell`] must follow.
     pub(super) fn put(&self, run: RunId, outcome: Outcome) {
         lock(&self.state).waiting.push_back((run, outcome));
     }
 
-    /// Wakes a reader. Apart from putting, which happens under the engine's lock: a reader that is woken needs that too.
+    /// Wakes a reader. This is separate from `put`, which runs under the engine's lock, because the woken reader needs that
+    /// lock too.
     pub(super) fn tell(&self) {
         let outcomes = lock(&self.state);
         let (for_eager, has_reader) = (outcomes.eager > 0, outcomes.reader.is_some());
@@ -129,7 +130,7 @@ impl Mailbox {
 }
 
 impl Outcomes {
-    /// Whether a reader that waits in a link has something to do.
+    /// Whether the reader that waits in a link has something to do here.
     fn calls_reader(&self) -> bool {
         !self.waiting.is_empty() || self.nudged[usize::from(true)]
     }

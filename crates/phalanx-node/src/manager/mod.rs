@@ -1,7 +1,7 @@
-//! The manager's driver: the flow engine among threads, links and clocks.
+//! The manager's driver: connects the flow engine to threads, links and clocks.
 //!
-//! Each recruited interpreter has a control thread, as in paper 000: it reads answers, lets the engine decide,
-//! and writes what is fired next. Whoever makes the engine decide also carries out what it commands.
+//! Each recruited interpreter has a control thread, as in paper 000. It reads answers, lets the engine decide, and writes what
+//! is fired next. The thread that makes the engine decide also carries out the engine's commands.
 
 mod mailbox;
 mod seat;
@@ -31,44 +31,45 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often silence is looked for.
+/// Interval between two checks for silent interpreters.
 const TICK: Duration = Duration::from_millis(150);
-/// How often work is looked for that interpreters without any could take: a time slice, for no work is late before.
+/// Interval between two checks for work that an idle interpreter could take over. It is one time slice, because no work is late
+/// before that.
 const LOOK: Duration = Duration::from_millis(20);
-/// After so many ticks memory that was not used is given back. It is used again at once where arrays keep coming.
+/// Idle buffers are freed after this many ticks. Programs that keep sending arrays reuse their buffers before that.
 const TICKS_OF_IDLE_MEMORY: u32 = 3;
-/// An interpreter that is not ready after this long is not going to be.
+/// An interpreter that is not ready after this long is given up.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
-/// Control threads of a manager that is closed look up this often.
+/// Interval at which control threads check whether the manager is closed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a user's manager is to be.
+/// The options of a user's manager.
 pub struct Options {
-    /// Interpreters to keep, or, with a goal, to have at most; `None`: what the place offers.
+    /// Number of interpreters to keep; with a goal, the most to have. `None`: all that the place offers.
     pub interpreters: Option<u32>,
     /// What the contract asks for beyond a number of interpreters.
     pub goal: Option<Goal>,
-    /// An interpreter not heard from for this long is lost.
+    /// An interpreter that is silent for this long counts as lost.
     pub silence: Duration,
     /// Without any interpreter left, computations wait this long for machines to come back.
     pub patience: Duration,
-    /// Where the journal's facts are written as lines of JSON.
+    /// The file to which the journal's facts are written as lines of JSON.
     pub journal: Option<PathBuf>,
-    /// Shows what tasks print; none: that is not shown.
+    /// Shows what tasks print. `None`: it is not shown.
     pub show: Option<Show>,
 }
 
 /// Computes programs on recruited interpreters. Closing it ends everything it started.
 pub struct Manager {
     core: Arc<Core>,
-    /// The process that recruited; a fork of it has a copy of this value, but not of the interpreters.
+    /// The process that recruited. A fork has a copy of this value, but the interpreters are not its own.
     owner: u32,
 }
 
 struct Core {
     began: Instant,
     engine: Mutex<Engine>,
-    /// Signalled when an outcome was read or measured: a stream may have room.
+    /// Signalled when an outcome was read, or a grain was measured: a stream may have room now.
     room: Condvar,
     seats: Mutex<HashMap<InterpreterId, Arc<Seat>>>,
     mailboxes: Mutex<HashMap<RunId, Arc<Mailbox>>>,
@@ -112,7 +113,7 @@ impl Manager {
         lock(&self.core.engine).wanted()
     }
 
-    /// Takes a program; `code` is the pickled tuple of what its instructions fire.
+    /// Registers a program. `code` is the pickled tuple of the functions that its instructions fire.
     pub fn stage(&self, graph: Graph, code: Bytes, marks: Marks) -> ProgramId {
         self.core.drive(|engine, _| {
             let program = engine.stage(graph, code);
@@ -146,27 +147,27 @@ impl Manager {
         waited.unwrap_or_else(PoisonError::into_inner).0.room(run)
     }
 
-    /// The next tasks of a run's stream. Those of a graph must be separate tokens.
+    /// Feeds the next tasks of a run's stream. For a graph, they must be separate tokens.
     pub fn feed(&self, run: RunId, tasks: Tokens) -> Result<(), WireError> {
         self.core.drive(|engine, now| engine.feed(now, run, tasks))
     }
 
-    /// The run's stream has ended.
+    /// Marks the end of the run's stream.
     pub fn finish(&self, run: RunId) {
         self.core.drive(|engine, _| engine.finish(run));
     }
 
-    /// Nobody reads the run any more.
+    /// Closes a run that is not read any more.
     pub fn close_run(&self, run: RunId) {
         self.core.drive(|engine, _| engine.close(run));
         lock(&self.core.mailboxes).remove(&run);
     }
 
-    /// The outcomes in a mailbox; waits up to `patience` for the first one, before others if `eager`. What was printed
-    /// before them has been shown.
+    /// Takes the outcomes in a mailbox. Waits up to `patience` for the first one; an `eager` reader is served before others.
+    /// All output printed before these outcomes has been shown.
     pub fn take(&self, mailbox: &Mailbox, patience: Duration, eager: bool) -> VecDeque<(RunId, Outcome)> {
         let began = Instant::now();
-        // A fork of the process has copies of the links, and would take bytes that are the original's.
+        // A forked process has copies of the links, and would steal bytes from the original process.
         if eager && !patience.is_zero() && std::process::id() == self.owner {
             self.core.read_for(mailbox, patience);
         }
@@ -183,7 +184,7 @@ impl Manager {
         outcomes
     }
 
-    /// What the journal's facts add up to so far.
+    /// The totals of the journal's facts so far.
     pub fn summary(&self) -> Summary {
         for seat in lock(&self.core.seats).values() {
             self.core.journal.spent_so_far(&seat.spent());
@@ -191,7 +192,7 @@ impl Manager {
         self.core.journal.summary()
     }
 
-    /// Ends every interpreter at once, and every thread soon. Says if the journal's file is not whole.
+    /// Ends every interpreter at once, and every thread soon. Returns an error if the journal's file is incomplete.
     pub fn close(&self) -> io::Result<()> {
         if std::process::id() != self.owner {
             return Ok(());
@@ -222,8 +223,8 @@ impl Drop for Manager {
 }
 
 impl Core {
-    /// Lets the engine decide, and carries out what it commands. Frames enter the links' outboxes in the order of the
-    /// commands; writing and everything that can take long happens after the engine is free again.
+    /// Lets the engine decide, and carries out its commands. Frames enter the links' outboxes in the order of the commands.
+    /// Writing, and everything else that can take long, happens after the engine is unlocked.
     fn drive<T>(&self, decide: impl FnOnce(&mut Engine, Duration) -> T) -> T {
         let mut engine = lock(&self.engine);
         let decided = decide(&mut engine, self.began.elapsed());
@@ -268,7 +269,7 @@ impl Core {
         decided
     }
 
-    /// Recruits in a thread of its own, which then is the interpreter's control.
+    /// Recruits an interpreter in a new thread, which then becomes its control thread.
     fn recruit(&self) {
         let Some(core) = self.myself.upgrade() else { return };
         let id = InterpreterId(self.next_id.fetch_add(1, Ordering::Relaxed));
@@ -290,12 +291,12 @@ impl Core {
         }
     }
 
-    /// The control of one interpreter: from its first message to its end.
+    /// The control thread of one interpreter, from its first message to its end.
     fn control(&self, id: InterpreterId, recruit: Recruit) {
         let seat = Arc::new(Seat::new(id, recruit));
         lock(&self.seats).insert(id, seat.clone());
         if self.closed.load(Ordering::Acquire) {
-            lock(&self.seats).remove(&id); // closed before it could see this seat
+            lock(&self.seats).remove(&id); // the manager was closed before it could see this seat
             lock(&seat.hold).end();
             return;
         }
@@ -313,7 +314,7 @@ impl Core {
         let cause = seat.cause(end);
         if lock(&self.seats).remove(&id).is_some() {
             self.prints.end(&seat.voice, lock(&seat.hold).last_words());
-            self.journal.record(&seat.spent()); // not where closing has told it already
+            self.journal.record(&seat.spent()); // closing may have recorded it already
         }
         if !self.closed.load(Ordering::Acquire) {
             self.ended(&seat, cause);
@@ -350,8 +351,9 @@ impl Core {
         }
     }
 
-    /// Reads the link of the only interpreter at work while a reader waits for the outcome of the only call that is under
-    /// way, until the outcome is there or `patience` is over: the control thread need not be woken to wake the reader.
+    /// Saves a wake-up when one call is in progress, on the only interpreter at work: the reader that waits for the outcome
+    /// reads the interpreter's link itself. It does so until the outcome is there or `patience` has passed. Otherwise the
+    /// control thread would be woken first, only to wake the reader.
     fn read_for(&self, mailbox: &Mailbox, patience: Duration) {
         #[cfg(target_os = "linux")]
         if let Some(seat) = self.seat_of_only_call() {
@@ -373,14 +375,14 @@ impl Core {
         self.room.notify_all();
     }
 
-    /// A process that a task has forked may keep an ended interpreter's link open.
+    /// Closes the links of interpreters that have died. A process that a task forked may otherwise keep such a link open.
     fn end_links_of_the_dead(&self) {
         let dead = |seat: &&Arc<Seat>| seat.hold.try_lock().is_ok_and(|hold| hold.has_ended());
         let dead: Vec<_> = lock(&self.seats).values().filter(dead).cloned().collect();
         dead.into_iter().for_each(|seat| seat.link.close());
     }
 
-    /// Looks for so long what goes better elsewhere, where an interpreter has nothing to do.
+    /// For the given time, checks whether an idle interpreter could take over work of another one.
     fn look_for(&self, time: Duration) {
         let began = Instant::now();
         while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
@@ -392,14 +394,14 @@ impl Core {
         }
     }
 
-    /// What is kept for the next large arrays and was not used for a while.
+    /// Frees the buffers for large arrays that have not been used for a while.
     fn give_memory_back(&self) {
         let links: Vec<_> = lock(&self.seats).values().map(|seat| seat.link.clone()).collect();
         links.iter().for_each(|link| link.trim());
         phalanx_net::body::trim();
     }
 
-    /// Beats and silence, until the manager is closed.
+    /// The ticking thread: checks signs of life and gives the engine its ticks, until the manager is closed.
     fn tick(&self) {
         for ticks in 1u32.. {
             if self.closed.load(Ordering::Acquire) {

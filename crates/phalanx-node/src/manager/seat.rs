@@ -1,4 +1,4 @@
-//! A recruited interpreter as its manager sees it: link, hold, and signs of life.
+//! A recruited interpreter as its manager sees it: its link, its hold, and its signs of life.
 
 use super::mailbox::Mailbox;
 use crate::prints::Voice;
@@ -15,13 +15,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After so many ticks without a word it is asked whether the interpreter's process lives.
+/// After this many silent ticks, the hold is asked whether the interpreter's process is alive.
 const QUIET: u32 = 5;
 
-/// Between two looks of the control thread while another thread reads and the link is not deaf yet, or not any more.
+/// Pause of the control thread between two attempts to read, while another thread reads. In that time the other thread either
+/// takes over the link's wake-ups or has finished with the link.
 const A_MOMENT: Duration = Duration::from_micros(50);
 
-/// Between two looks of a reader of the mailbox while the control thread reads something long.
+/// Longest pause of a mailbox reader between two attempts to read, while the control thread reads a long message.
 #[cfg(target_os = "linux")]
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -34,29 +35,29 @@ pub(super) struct Seat {
     pub link: Arc<Link>,
     pub hold: Mutex<Box<dyn Hold>>,
     pub voice: Arc<Voice>,
-    /// Its first message came.
+    /// Whether the interpreter's first message has come.
     pub is_ready: AtomicBool,
-    /// Why a message of the interpreter broke the protocol.
+    /// The error in a message of the interpreter that broke the protocol.
     pub violation: OnceLock<WireError>,
     reading: Mutex<Reading>,
     looked: Mutex<Looked>,
 }
 
-/// The half of the link that is read, by one thread at a time: the control thread, or one that waits for its result and
-/// thereby spares the control thread's wake-up.
+/// The reading half of the link. One thread at a time reads: the control thread, or a thread that waits for its result and so
+/// saves waking the control thread.
 struct Reading {
     reader: Reader,
     /// Why the link has ended.
     end: Option<LinkError>,
 }
 
-/// The state of a link at the last look for signs of life.
+/// The state of a link when signs of life were last looked for.
 #[derive(Debug, Default)]
 struct Looked {
     received: u64,
     sent: u64,
     blocked: bool,
-    /// How many times in a row nothing was heard.
+    /// Number of looks in a row in which nothing was heard.
     quiet: u32,
 }
 
@@ -78,14 +79,15 @@ impl Seat {
         }
     }
 
-    /// Reads the link until it ends, for its control thread; why it ended. `on_frame` gets the frames that no other thread
-    /// reads meanwhile; `on_pause` is called whenever nothing is there to read, at least every `pause`.
+    /// The control thread's loop: reads the link until it ends, and returns why. `on_frame` gets the frames that no other
+    /// thread reads. `on_pause` is called whenever there is nothing to read, at least every `pause`.
     pub fn attend(&self, pause: Duration, mut on_frame: impl FnMut(Frame), on_pause: impl Fn()) -> LinkError {
         loop {
-            // Where another thread reads just now, it reads all there is.
+            // If another thread is reading now, it reads everything there is.
             match try_lock(&self.reading) {
                 Some(mut reading) => self.read(&mut reading, |reader| reader.read_all(&mut on_frame)),
-                None => thread::sleep(A_MOMENT), // it is about to make the link deaf, or to let go of it
+                // the other thread is about to take over the link's wake-ups, or to release them
+                None => thread::sleep(A_MOMENT),
             }
             on_pause();
             let waited = self.link.wait(pause);
@@ -100,8 +102,8 @@ impl Seat {
         }
     }
 
-    /// Reads the link for a reader of the mailbox, until an outcome is there, `patience` is over, or the link has ended. The
-    /// control thread tells of the end.
+    /// Reads the link on behalf of a mailbox reader, until an outcome is there, `patience` has passed, or the link has ended.
+    /// The end is left to the control thread to report.
     #[cfg(target_os = "linux")]
     pub fn read_for(&self, mailbox: &Mailbox, patience: Duration, mut on_frame: impl FnMut(Frame)) {
         let Some(waker) = mailbox.begin_reading() else { return };
@@ -111,11 +113,12 @@ impl Seat {
             match try_lock(&self.reading) {
                 Some(reading) => break reading,
                 None if mailbox.calls_reader() || Instant::now() >= end => return mailbox.end_reading(),
-                None => waker.wait(pause), // the control thread may have the outcome, or have read something before it
+                // the control thread may have the outcome, or be reading something that came before it
+                None => waker.wait(pause),
             }
             pause = LONGEST_PAUSE.min(2 * pause);
         };
-        // Bytes wake this thread only.
+        // From here on, arriving bytes wake this thread only.
         self.read(&mut reading, |_| self.link.listen(false).map_err(LinkError::from));
         while !mailbox.calls_reader() && !self.link.is_closed() {
             let left = end.saturating_duration_since(Instant::now());
@@ -128,7 +131,7 @@ impl Seat {
         mailbox.end_reading();
     }
 
-    /// Does a step of reading. An error ends the link, and is kept for the control thread.
+    /// Runs one step of reading. An error ends the link, and is stored for the control thread.
     fn read(&self, reading: &mut Reading, step: impl FnOnce(&mut Reader) -> Result<(), LinkError>) {
         let outcome = step(&mut reading.reader);
         let was_closed_here = self.link.is_closed();
@@ -140,7 +143,7 @@ impl Seat {
         }
     }
 
-    /// The bytes that went over the link so far, and the time that protecting them took.
+    /// The bytes sent over the link so far, and the time spent on protecting them.
     pub fn spent(&self) -> Fact {
         let levels = Level::ALL.map(|level| &self.link.counters().levels[level as usize]);
         let bytes = levels.map(|spent| spent.bytes.load(Ordering::Relaxed));
@@ -148,13 +151,13 @@ impl Seat {
         Fact::Spent { interpreter: self.id, bytes, protection }
     }
 
-    /// The sign of life that the link shows since the last call, if any.
+    /// The interpreter's sign of life since the last call, if there is one.
     pub fn sign_of_life(&self) -> Option<Event> {
         let (mut looked, id) = (lock(&self.looked), self.id);
         let counters = self.link.counters();
         let (received, sent) = (counters.received.load(Ordering::Relaxed), counters.sent.load(Ordering::Relaxed));
         let blocked = self.link.is_blocked();
-        // A full socket takes bytes again only when its other end has read some.
+        // A full socket takes bytes again only after the other end has read some. So progress there is a sign of life.
         let took = looked.blocked && sent != looked.sent;
         let came = received != looked.received || self.link.has_unread();
         let quiet = if took || came { 0 } else { looked.quiet.saturating_add(1) };
@@ -166,7 +169,7 @@ impl Seat {
         }
     }
 
-    /// Why the interpreter is lost whose link has ended so.
+    /// The cause of the interpreter's loss, given how its link ended.
     pub fn cause(&self, end: LinkError) -> Cause {
         let cause = lock(&self.hold).cause();
         match (self.violation.get(), end) {
@@ -198,7 +201,7 @@ mod tests {
         let (name, machine) = ("here/1".into(), "here".into());
         let recruit = Recruit { link, reader, name, machine, agreed, hold: Box::new(Held) };
         let (seat, mailbox) = (Seat::new(InterpreterId(1), recruit), Mailbox::default());
-        let control = lock(&seat.reading); // reads something just now
+        let control = lock(&seat.reading); // as if the control thread were reading now
         thread::scope(|scope| {
             let taking = scope.spawn(|| {
                 let mut read = 0;

@@ -1,4 +1,4 @@
-//! A manager whose interpreters are threads of the test, at the other ends of socket pairs.
+//! Tests of a manager whose interpreters are threads of the test, at the other ends of socket pairs.
 
 use super::*;
 use crate::recruit::Hold;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A firing that arrived at an interpreter, and the way to answer it.
+/// A firing that has arrived at an interpreter, with the means to answer it.
 struct Asked {
     firing: FiringId,
     link: Arc<Link>,
@@ -27,7 +27,7 @@ impl Asked {
     }
 }
 
-/// A place whose interpreters tell the test of each firing.
+/// A place whose interpreters report each firing to the test.
 struct Threads(Mutex<Sender<Asked>>);
 
 impl Source for Threads {
@@ -72,7 +72,7 @@ fn interpret(link: Arc<Link>, reader: Reader, tell: &Sender<Asked>) {
     let _: LinkError = reader.run(PAUSE, on_frame, |_| ());
 }
 
-/// A manager of so many interpreters, the firings that arrive at them, and a run with its mailbox.
+/// A manager of this many interpreters, the firings that arrive at them, and a run with its mailbox.
 fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Mailbox>) {
     let (tell, asked) = channel();
     let options = Options {
@@ -96,7 +96,7 @@ fn feed(manager: &Manager, run: RunId) {
     manager.feed(run, Tokens::packed(1, Bytes::from_static(b"[]"))).expect("is taken");
 }
 
-/// Takes outcomes in a new thread, and returns when that thread waits in the link. The thread gives their number.
+/// Takes outcomes in a new thread. Returns once that thread waits in the link. The thread returns the number of outcomes.
 fn take(manager: &Arc<Manager>, mailbox: &Arc<Mailbox>, patience: Duration) -> thread::JoinHandle<usize> {
     let (manager, mailbox) = (manager.clone(), mailbox.clone());
     let taking = thread::spawn({
@@ -134,7 +134,7 @@ fn an_answer_by_another_interpreter_ends_the_wait_in_a_link() {
     assert!(!Arc::ptr_eq(&first.link, &second.link));
     second.answer();
     assert_eq!(taking.join().unwrap(), 1);
-    first.answer(); // which its control thread reads again
+    first.answer(); // this answer is read by the control thread again
     assert_eq!(manager.take(&mailbox, LONG, false).len(), 1);
 }
 
@@ -167,7 +167,7 @@ fn a_link_that_ends_while_a_reader_waits_in_it_is_a_loss() {
     let first = asked.recv_timeout(LONG).unwrap();
     let taking = take(&manager, &mailbox, LONG);
     first.link.close();
-    asked.recv_timeout(LONG).unwrap().answer(); // the next interpreter's
+    asked.recv_timeout(LONG).unwrap().answer(); // this one is the next interpreter's
     assert_eq!(taking.join().unwrap(), 1);
     assert_eq!(manager.summary().lost, 1);
 }
