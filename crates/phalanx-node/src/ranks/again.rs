@@ -1,4 +1,4 @@
-//! Another start of a program, on the machines that are left.
+//! Restarts a program on the machines that are left.
 
 use super::happening::Happening;
 use super::job::LaunchError;
@@ -8,40 +8,40 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// What was started, or why it was not, and then what was there before it.
+/// What was started; or why the start failed, with the machines of the start before it.
 type Outcome = Result<Started, (LaunchError, Vec<Site>)>;
 
 pub struct Again {
     next: Starting,
-    /// Of the start that is under way.
+    /// The result of the start in progress.
     outcome: Option<Receiver<Outcome>>,
-    /// The machines of the start before one that has failed: they keep what is in their folders.
+    /// The machines of the start before a failed one. They keep what is in their folders.
     kept: Vec<Site>,
-    /// What happens to it before that is known.
+    /// Happenings of the new start that arrive before its result is known.
     early: Vec<Happening>,
 }
 
 impl Again {
-    /// `next` is what another start needs.
+    /// `next` is what the next start needs.
     pub fn new(next: Starting) -> Again {
         Again { next, outcome: None, kept: Vec::new(), early: Vec::new() }
     }
 
-    /// Starts the program again, without some of its machines, and elsewhere than on one of them.
+    /// Restarts the program without some of its machines, and moves it off machine `leave`.
     pub fn begin(&mut self, without: &[usize], leave: Option<usize>, sites: Vec<Site>) -> io::Result<()> {
         without.iter().filter_map(|machine| sites.get(*machine)).for_each(|lost| self.next.leave_out(lost));
         leave.and_then(|machine| sites.get(machine)).into_iter().for_each(|site| self.next.leave(site));
         self.start(self.next.again(), sites)
     }
 
-    /// Starts it again where it was, after a start elsewhere has failed.
+    /// Restarts the program where it was, after a start elsewhere has failed.
     pub fn go_back(&mut self) -> io::Result<()> {
         let sites = std::mem::take(&mut self.kept);
         self.start(self.next.there_again(), sites)
     }
 
-    /// In a thread: the user may not want it any more. Machines keep what is in a program's folder while it has a link, so
-    /// the old ones are closed last.
+    /// Starts in a thread, because the user may cancel meanwhile. The links to the old machines are closed last, because a
+    /// machine keeps a program's folder only while the program has a link to it.
     fn start(&mut self, mut starting: Starting, sites: Vec<Site>) -> io::Result<()> {
         self.next.happenings.start += 1;
         starting.happenings = self.next.happenings.clone();
@@ -63,7 +63,7 @@ impl Again {
         thread::Builder::new().name("phalanx-restart".into()).spawn(work).map(drop)
     }
 
-    /// Looks for places for a machine's processes on others.
+    /// Looks for places on other machines for this machine's processes.
     pub fn seek(&self, machine: usize, site: &Site, places: u32) {
         let (starting, address) = (self.next.again(), site.address().cloned());
         let work = move || {
@@ -75,7 +75,7 @@ impl Again {
         }
     }
 
-    /// What was started, after [`Happening::Restarted`].
+    /// The result of the start. Call it after [`Happening::Restarted`].
     pub fn take(&mut self) -> Option<Result<Started, LaunchError>> {
         match self.outcome.take()?.recv().ok()? {
             Ok((options, sites)) => {
@@ -89,12 +89,12 @@ impl Again {
         }
     }
 
-    /// What has waited until it was known what was started.
+    /// The next happening that had to wait for the result of the start.
     pub fn take_early(&mut self) -> Option<Happening> {
         (self.outcome.is_none() && !self.early.is_empty()).then(|| self.early.remove(0))
     }
 
-    /// What is to be taken note of now. Earlier starts are of no interest any more.
+    /// Returns the happening if it must be handled now. Those of earlier starts are dropped.
     pub fn sort(&mut self, start: u32, happening: Happening) -> Option<Happening> {
         match happening {
             Happening::Signal(_) | Happening::OutputFailed(_) => Some(happening),

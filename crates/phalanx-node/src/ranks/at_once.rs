@@ -1,9 +1,9 @@
-//! What is done with all machines of a program at once.
+//! Runs the same work on all machines of a program in parallel.
 
 use super::job::LaunchError;
 use std::thread;
 
-/// Does the same with all machines at once; all that went wrong is told.
+/// Runs the same work on all machines in parallel. The error lists everything that failed.
 pub fn at_once<H: Sync, T: Send>(
     hosts: &[H],
     work: impl Fn(usize, &H) -> Result<T, String> + Sync,

@@ -1,4 +1,5 @@
-//! One process of a program: started in a group of its own, with a control socket, and ended with all that it started.
+//! One process of a program: started in a process group of its own with a control socket, and ended together with all that it
+//! started.
 
 use super::shared::Shared;
 use crate::interpreter::{end_group, is_stopped, is_zombie};
@@ -20,13 +21,13 @@ use std::time::Duration;
 
 /// Bytes read from a control socket at once.
 const AT_ONCE: usize = 16 << 10;
-/// Bytes that may wait for a process that does not read what it is told.
+/// Most bytes, and most messages, that wait for a process that does not read its control socket.
 const MOST_PENDING: usize = 64 << 20;
 
-/// The same, for messages.
+/// Most messages that wait.
 const MOST_MESSAGES: usize = 1 << 16;
 
-/// For a program that is busy.
+/// Attempts to start a program whose file is still busy ("text file busy").
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -35,30 +36,31 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 pub struct Child {
     pub rank: u32,
     process: Process,
-    /// Readable once the process has ended.
+    /// A pidfd: readable once the process has ended.
     pub ended: Arc<OwnedFd>,
-    /// None once it was closed at the other end.
+    /// The control socket; `None` once the other end has closed it.
     pub control: Option<OwnedFd>,
     messages: Messages,
-    /// What its socket had no room for yet: bytes, and a file that goes with the first of them.
+    /// What the socket had no room for yet: bytes, and a file descriptor that goes with the first of them.
     pending: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
-    /// For how long it has been stopped.
+    /// How long the process has been stopped.
     still: Duration,
-    /// It was for too long, and was ended.
+    /// Whether the process was ended because it was stopped for too long.
     is_given_up: bool,
 }
 
-/// The parent's ends of its standard streams.
+/// The parent's ends of the process's standard streams.
 #[derive(Debug)]
 pub struct Pipes {
-    /// For the first rank only; the others read nothing.
+    /// Only for the first rank; the others read nothing.
     pub input: Option<OwnedFd>,
     pub output: OwnedFd,
     pub error: OwnedFd,
 }
 
 impl Child {
-    /// Starts the process in a folder; none: where this one is. `seat` lacks the control socket and what is shared.
+    /// Starts the process in `folder`; `None`: in this process's folder. `seat` has neither the control socket nor the shared
+    /// memory yet.
     pub fn start(
         program: &Program,
         folder: Option<&Path>,
@@ -101,13 +103,13 @@ impl Child {
         self.process.id()
     }
 
-    /// Sends a signal to it and to what it started in its group.
+    /// Sends a signal to the whole process group.
     pub fn signal(&self, signal: Signal) {
         let group = Pid::from_raw(self.process.id() as i32).expect("is no 0");
         let _ = rustix::process::kill_process_group(group, signal);
     }
 
-    /// Gives it a message, and a file with it; what does not fit into its socket waits.
+    /// Sends the process a message, with a file descriptor if there is one. What does not fit into the socket waits.
     pub fn tell(&mut self, frame: Vec<u8>, file: Option<OwnedFd>) {
         let waiting: usize = self.pending.iter().map(|(bytes, _)| bytes.len()).sum();
         if waiting + frame.len() <= MOST_PENDING && self.pending.len() < MOST_MESSAGES {
@@ -116,12 +118,12 @@ impl Child {
         self.go_on();
     }
 
-    /// Whether something waits for room in its socket.
+    /// Whether something waits for room in the socket.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty() && self.control.is_some()
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much of the waiting messages as the socket takes.
     pub fn go_on(&mut self) {
         while let (Some(control), Some((bytes, file))) = (&self.control, self.pending.front_mut()) {
             match send(control, bytes, file.as_ref()) {
@@ -132,12 +134,12 @@ impl Child {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                Err(_) => self.pending.clear(), // reading will tell
+                Err(_) => self.pending.clear(), // reading the socket will report the error
             }
         }
     }
 
-    /// What it says next; none: nothing for now. An error: what it says is no message.
+    /// The next message of the process; `None`: there is none at the moment. An error: it sent something that is no message.
     pub fn hear(&mut self) -> io::Result<Option<FromRank>> {
         loop {
             if let Some(message) = self.messages.take().map_err(io::Error::other)? {
@@ -155,12 +157,12 @@ impl Child {
         }
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the process has ended by itself.
     pub fn has_ended(&self) -> bool {
         is_zombie(&self.process)
     }
 
-    /// Another moment has passed. One that was stopped all the time until its patience is over is ended.
+    /// Counts time that has passed. A process that was stopped for all of `patience` is ended.
     pub fn note_still(&mut self, passed: Duration, patience: Duration) {
         let is_still = is_stopped(&self.process);
         self.still = if is_still { self.still + passed } else { Duration::ZERO };
@@ -170,7 +172,7 @@ impl Child {
         }
     }
 
-    /// Ends what is left of it and its group; how it ended.
+    /// Ends the process and what is left of its group. Returns how it ended.
     pub fn end(mut self) -> Exit {
         end_group(&mut self.process);
         match self.process.wait() {
@@ -186,7 +188,7 @@ impl Child {
     }
 }
 
-/// Sends what there is room for, and the file with the first byte.
+/// Sends as many bytes as there is room for. The file descriptor goes with the first byte.
 fn send(to: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -197,8 +199,8 @@ fn send(to: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<usize, Err
     sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
 }
 
-/// A program that was just written is busy for as long as a process has its file open that another thread is starting: a
-/// copy of this one, until it becomes its own program.
+/// Starts the program, and retries while its file is busy. A file that was just written stays busy while another thread starts
+/// a process: the forked copy holds the file open until it calls exec.
 fn spawn(command: &mut Command) -> io::Result<Process> {
     for _ in 0..BUSY_TRIES {
         match command.spawn() {
@@ -215,7 +217,7 @@ fn command(program: &Program, folder: Option<&Path>) -> io::Result<Command> {
     let mut words = program.command.iter().map(|word| OsStr::from_bytes(word));
     let mut command = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
     command.args(words);
-    command.env_remove(UNIVERSE); // of a program whose process starts this one
+    command.env_remove(UNIVERSE); // the variable belongs to the program whose process starts this one
     let variables = program.environment.iter();
     command.envs(variables.map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
     let own = program.folder.as_ref().map(|folder| Path::new(OsStr::from_bytes(folder)));
@@ -225,8 +227,8 @@ fn command(program: &Program, folder: Option<&Path>) -> io::Result<Command> {
     Ok(command)
 }
 
-/// In the child, before it becomes the program: it takes with it what it shares, and ends when the thread that started it
-/// does.
+/// Runs in the child before exec: lets it inherit the shared descriptors, and makes it end together with the thread that
+/// started it.
 fn prepare(inherited: &[RawFd], parent: Pid) -> io::Result<()> {
     for fd in inherited {
         // SAFETY: the parent holds it open until the child is started.
@@ -235,6 +237,6 @@ fn prepare(inherited: &[RawFd], parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     match rustix::process::getppid() == Some(parent) {
         true => Ok(()),
-        false => Err(io::ErrorKind::BrokenPipe.into()), // it has just ended
+        false => Err(io::ErrorKind::BrokenPipe.into()), // the parent has just ended
     }
 }

@@ -1,5 +1,5 @@
-//! Places for processes that are spawned, found and taken as if it were one step. Between the two somebody else may take
-//! them, who spawns at the same time: then they are looked for again, so that a spawn fails for lack of room only if there is none.
+//! Finds and takes places for spawned processes as if in one step. Between the two steps, another program that spawns may take
+//! the same places. Then the search is repeated, so that a spawn fails for lack of room only if there is none.
 
 use super::placement::{Choice, Miss, Offer};
 use phalanx_net::identity::random_token;
@@ -8,17 +8,19 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tests wait for what does not come.
+/// Shortens the waits in tests.
 const SCALE: u32 = if cfg!(test) { 5 } else { 1 };
-/// For room: places of an earlier world may just be becoming free, whose processes end when they have been let go.
+/// How long to retry while there is no room. Places of an earlier world may be about to become free, because its processes end
+/// only after they are released.
 const PATIENCE: Duration = Duration::from_millis((5000 / SCALE) as u64);
-/// Where there is room and others are always faster, or an executor gives none of it for another reason.
+/// How long to retry in all. It bounds the case that other programs are always faster, or that an executor refuses its free
+/// places for another reason.
 const LONG_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis((100 / SCALE) as u64);
 
-/// Takes places on machines: `look` reaches them all, `choose` says which are to have how many processes, `take` asks these
-/// for them: all, or none, and then nothing is left of it. Who has the same `turn` does that one after the other. `is_over`: nobody
-/// wants them any more.
+/// Takes places on machines. `look` reaches all machines, `choose` decides how many processes each gets, and `take` asks them
+/// for the places: either all are taken, or none. Callers with the same `turn` do this one after the other. `is_over`: the
+/// places are not wanted any more.
 pub fn claim<H, T>(
     turn: &Mutex<()>,
     look: impl Fn() -> Result<Vec<(Offer, H)>, Miss>,
@@ -40,7 +42,7 @@ pub fn claim<H, T>(
             if is_over() {
                 return Err("the program is being ended".to_owned());
             }
-            began.get_or_insert_with(Instant::now); // others' turns do not count
+            began.get_or_insert_with(Instant::now); // the time of other callers' turns does not count
             attempt()
         };
         let (why, is_full) = match attempted {
@@ -55,7 +57,8 @@ pub fn claim<H, T>(
         if is_full || began.is_some_and(|began| began.elapsed() >= LONG_PATIENCE) {
             return Err(why);
         }
-        // Two programs that have taken from each other what both need do not come again at the same moment.
+        // Backoff with random jitter. Two programs that took places from each other, which both need, should not retry at the
+        // same moment.
         thread::sleep(PAUSE + PAUSE * u32::from(random_token()[0]) / 128);
     }
 }
@@ -110,7 +113,7 @@ mod tests {
         assert_eq!(free(&all), [0, 2]);
     }
 
-    /// Two that look at the same moment, and each find the same places.
+    /// Two claims that look at the same moment, and each find the same places.
     fn two_at_once(all: &Executors, counts: [u64; 2]) -> Vec<Result<Taken, String>> {
         let both = Barrier::new(2);
         let one = |count: u64| {

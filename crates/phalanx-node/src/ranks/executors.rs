@@ -1,4 +1,5 @@
-//! Where a program on executors starts further processes: on all that the user named, by free places.
+//! Starts further processes of a program that runs on executors. They go to any executor that the user named, by its free
+//! places.
 
 use super::at_once::at_once;
 use super::claim::claim;
@@ -20,31 +21,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What an executor offers, its number, and the link with it.
+/// An executor's offer, its number, and the link with it.
 type Reached = (Offer, (usize, Host));
 
-/// The executors that a program may have, in the order in which it numbers them: those that it begins with come first.
+/// The executors available to a program, in the order of their numbers. Those that it begins with come first.
 pub struct Executors {
     hosts: Hosts,
     addresses: Vec<Address>,
     pub ips: Vec<IpAddr>,
-    /// With how many of them it begins: these have its files.
+    /// Number of executors that the program begins with. These have its files.
     first: usize,
     files: Vec<Staged>,
     patience: Option<Duration>,
-    /// What each takes of links with each other, once it was asked.
+    /// For each executor, the levels it accepts for links with each of the others, once it was asked.
     offered: Mutex<Vec<Option<Vec<[LevelSet; 3]>>>>,
-    /// Worlds are started one after the other: two would write their files into one folder at once.
+    /// Held while a world is started, because two at once would write their files into the same folder.
     turn: Mutex<()>,
-    /// Their places are looked for one after the other: two would find the same ones.
+    /// Held while places are claimed, because two searches at once would find the same places.
     claiming: Mutex<()>,
-    /// How many processes there can be, as far as was known at the start.
+    /// The most processes there can be, as far as was known at the start (`MPI_UNIVERSE_SIZE`).
     universe: u64,
-    /// The program is being ended: no more places are looked for.
+    /// The program is being ended, so no more places are claimed.
     ends: AtomicBool,
 }
 
-/// Places that are kept for a world.
+/// Places that are reserved for a world.
 pub struct Kept {
     pub hosts: Vec<Arc<Host>>,
     pub places: Vec<Place>,
@@ -52,7 +53,7 @@ pub struct Kept {
 }
 
 impl Executors {
-    /// Those that a program begins with, each with so many processes, and others that were reached.
+    /// The executors that a program begins with, with the number of processes of each, and others that were reached.
     pub fn new(hosts: &Hosts, job: &Job, (first, counts): (&[Host], &[u32]), others: &[Host]) -> Executors {
         let is_reached = |other: &&Host| first.iter().all(|host| is_reachable(host.ip, other.ip));
         let others: Vec<&Host> = others.iter().filter(is_reached).collect();
@@ -78,12 +79,12 @@ impl Executors {
         }
     }
 
-    /// What processes are told of all places.
+    /// The environment variable that tells processes how many of them there can be.
     pub fn variable(&self) -> (Vec<u8>, Vec<u8>) {
         (UNIVERSE.into(), self.universe.to_string().into_bytes())
     }
 
-    /// These take such links; how all are protected then.
+    /// Records the levels that these executors accept. Returns the levels of all links that result.
     pub fn note(
         &self,
         offers: impl IntoIterator<Item = (usize, Vec<[LevelSet; 3]>)>,
@@ -92,16 +93,17 @@ impl Executors {
         let mut offered = kept.clone();
         offers.into_iter().for_each(|(number, offer)| offered[number] = Some(offer));
         let levels = levels(&self.hosts.policy, &self.ips, &offered)?;
-        *kept = offered; // who does not fit is not remembered: others may do without it
+        // on an error nothing is recorded, because others may do without the executor that does not fit
+        *kept = offered;
         Ok(levels)
     }
 
-    /// Whose turn it is to start a world.
+    /// Takes the turn to start a world.
     pub fn turn(&self) -> MutexGuard<'_, ()> {
         lock(&self.turn)
     }
 
-    /// Keeps places for a world with these numbers.
+    /// Reserves places for a world of these ranks.
     pub fn keep(
         &self,
         ranks: &Range<u32>,
@@ -121,12 +123,12 @@ impl Executors {
         )
     }
 
-    /// Whether the program is being ended, so that no more places are wanted.
+    /// Sets whether the program is being ended, so that no more places are wanted.
     pub fn end(&self, ends: bool) {
         self.ends.store(ends, Ordering::Relaxed);
     }
 
-    /// All executors that answer, with their numbers.
+    /// Reaches all executors. Returns those that answer, with their numbers.
     fn look(&self, output: &Output, happenings: &Teller) -> Result<Vec<Reached>, Miss> {
         let most = self.hosts.most.unwrap_or(u32::MAX);
         let reach = |number: usize, address: &Address| {
@@ -141,7 +143,7 @@ impl Executors {
         Ok(reached.into_iter().flatten().collect())
     }
 
-    /// Which of them get how many processes.
+    /// Decides which executors get how many processes.
     fn choose(&self, wanted: &[(u32, Option<String>)], offers: &[Offer]) -> Result<Choice, Miss> {
         let is_here = |name: &&String| offers.iter().any(|offer| offer.is_called(name));
         let Some(absent) = wanted.iter().filter_map(|(_, name)| name.as_ref()).find(|name| !is_here(name)) else {
@@ -154,7 +156,7 @@ impl Executors {
         Err(Miss::Never(format!("no executor of this program is called {absent}: there are {}", known.join(", "))))
     }
 
-    /// Asks executors for so many places each.
+    /// Asks each executor for its number of places.
     fn take(
         &self,
         hosts: Vec<((usize, Host), u32)>,
@@ -183,7 +185,7 @@ impl Executors {
         Ok(Kept { hosts: begun.into_iter().map(|(_, host, _)| Arc::new(host)).collect(), places, levels })
     }
 
-    /// Starts what was kept; those that do not have the program's files get them.
+    /// Starts the processes for which places are reserved. Executors that do not have the program's files yet get them.
     pub fn start(&self, hosts: &[(usize, Arc<Host>)]) -> Vec<Result<(), String>> {
         let start = |number: &usize, host: &Host| {
             let files: &[Staged] = if *number < self.first { &[] } else { &self.files };
@@ -202,13 +204,14 @@ fn programs_of(programs: Vec<Wanted>, environment: &[(Vec<u8>, Vec<u8>)]) -> Vec
     (0..).zip(programs).map(program).collect()
 }
 
-/// Whether ranks on these machines find each other by their addresses.
+/// Whether ranks on these machines can reach each other by these addresses.
 fn is_reachable(from: IpAddr, other: IpAddr) -> bool {
     from.is_loopback() == other.is_loopback()
 }
 
-/// How many processes there can be: those that a program begins with, and as many more as it may spawn in one call. Of each
-/// executor the places that are free and how many of these it begins with; `most` is how many it may have of one world.
+/// The most processes there can be: those that the program begins with, and as many more as one call can spawn. For each
+/// executor, the iterator gives its free places and how many processes begin there. `most` limits the processes of one world on
+/// each executor.
 fn universe(most: Option<u32>, executors: impl Iterator<Item = (u32, u32)>) -> u64 {
     let most = most.unwrap_or(u32::MAX);
     let (own, more) = executors.fold((0, 0), |(own, more), (free, had)| {

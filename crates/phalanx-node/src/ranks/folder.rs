@@ -1,4 +1,4 @@
-//! The folder of a program on an executor: the user's files, for this program only, gone with it.
+//! The folder of a program on an executor. It holds the user's files for this program only, and is removed with it.
 
 use phalanx_core::wire::machines::MOST_NAME;
 use phalanx_net::sync::lock;
@@ -11,26 +11,26 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// Of its name; before it comes the executor's process number.
+/// Beginning of the folder's name. The executor's process number follows, and then `WORD`.
 const PREFIX: &str = "phalanx-";
 const WORD: &str = "-program-";
-/// Of the folder for checkpoints.
+/// Name of the folder for checkpoints.
 const CHECKPOINTS: &str = ".phalanx-checkpoints";
 
-/// Entered by this user only; removed when it is dropped.
+/// A folder that only this user can enter. Dropping it removes it.
 #[derive(Debug)]
 pub struct Folder {
     folder: TempDir,
-    /// Says to others that the folder is in use.
+    /// A lock that shows other executors that the folder is in use.
     _lock: File,
     /// The file that is being written.
     file: Mutex<Option<File>>,
-    /// Files are sent once more.
+    /// Whether files are sent again, and replace those that are there.
     replaces: AtomicBool,
 }
 
 impl Folder {
-    /// An empty one. What executors that were killed have left is removed.
+    /// Creates an empty folder. Folders left by executors that were killed are removed.
     pub fn new() -> io::Result<Folder> {
         remove_stale(&std::env::temp_dir());
         let name = format!("{PREFIX}{}{WORD}", std::process::id());
@@ -44,7 +44,7 @@ impl Folder {
         self.folder.path()
     }
 
-    /// A folder in it for checkpoints of a BSP program. Machines that are only said to be several have several.
+    /// The folder in it for the checkpoints of a BSP program. Several machines simulated on this one have one each.
     pub fn checkpoints(&self, machine: usize) -> io::Result<PathBuf> {
         let name = if machine == 0 { CHECKPOINTS.to_owned() } else { format!("{CHECKPOINTS}-{machine}") };
         let path = self.folder.path().join(name);
@@ -54,12 +54,12 @@ impl Folder {
         }
     }
 
-    /// From now on files may come that are there already: the program is started again.
+    /// From now on, received files may replace existing ones, because the program is restarted.
     pub fn open_again(&self) {
         self.replaces.store(true, Ordering::Relaxed);
     }
 
-    /// Begins a file; an error for a name that would lead out of the folder, or that is there already.
+    /// Begins a file. It is an error if the name would lead out of the folder, or if the file exists already.
     pub fn begin(&self, name: &str, executable: bool) -> io::Result<()> {
         let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || name.len() > MOST_NAME || !inside {
@@ -69,7 +69,8 @@ impl Folder {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mode = if executable { 0o700 } else { 0o600 };
         if self.replaces.load(Ordering::Relaxed) {
-            let _ = fs::remove_file(&path); // a process of before may still have it open
+            // removed first, because a process of the earlier start may still have it open
+            let _ = fs::remove_file(&path);
         }
         *lock(&self.file) = Some(OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?);
         Ok(())
@@ -82,7 +83,7 @@ impl Folder {
         file.write_all(bytes)
     }
 
-    /// All files are there. A program that is still being written could not be run.
+    /// Closes the last file. A program that is still open for writing could not be executed.
     pub fn finish(&self) {
         *lock(&self.file) = None;
     }
@@ -99,7 +100,7 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// One that was made a moment ago may be about to be locked.
+/// Whether the folder is old enough to be removed. A folder made a moment ago may not be locked yet.
 fn is_old(folder: &File) -> bool {
     let age = folder.metadata().and_then(|found| found.modified()).map(|changed| changed.elapsed());
     age.is_ok_and(|age| age.is_ok_and(|age| age.as_secs() > 60))

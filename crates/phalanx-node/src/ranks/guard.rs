@@ -1,15 +1,15 @@
-//! A process that does nothing but wait for this one's end, and then ends what this one has started. It is what is left
-//! to do so after a `kill -9`.
+//! The guard: a process that waits for this process to end, and then ends everything that this one has started. It works even
+//! after a `kill -9`.
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Process groups at a time.
+/// Most process groups at a time.
 const MOST: usize = 1 << 16;
 
-/// While it lives, so does the guarding process; what it was told of is ended with it.
+/// The guard process lives as long as this value. Then it ends the process groups that it was told of.
 #[derive(Debug)]
 pub struct Guard {
     words: Option<OwnedFd>,
@@ -20,7 +20,7 @@ impl Guard {
     /// Starts the process.
     pub fn start() -> io::Result<Guard> {
         let (ears, words) = pipe_with(PipeFlags::CLOEXEC)?;
-        let groups = vec![0; MOST]; // before the fork, after which no memory can be had
+        let groups = vec![0; MOST]; // allocated before the fork, because the child must not allocate
         // SAFETY: the child calls nothing but functions that are safe after a fork, and never returns.
         match unsafe { libc::fork() } {
             // SAFETY: this is the child.
@@ -30,12 +30,12 @@ impl Guard {
         }
     }
 
-    /// The process group is ended when this process ends.
+    /// Makes the guard end this process group when this process ends.
     pub fn add(&self, group: u32) -> io::Result<()> {
         self.tell(group as i32)
     }
 
-    /// The process group is about to be gone: its number may soon be another's.
+    /// Forgets a process group that is about to end, because its number may soon belong to another group.
     pub fn forget(&self, group: u32) {
         let _ = self.tell(-(group as i32));
     }
@@ -61,14 +61,14 @@ impl Drop for Guard {
     }
 }
 
-/// The child: until the pipe ends it keeps the list of groups, then it kills them.
+/// The child's loop: keeps the list of groups until the pipe ends, and then kills them.
 ///
 /// # Safety
 /// Only to be called right after a fork, in the child.
 unsafe fn watch(ears: RawFd, mut groups: Vec<i32>) -> ! {
     // SAFETY: every call is async-signal-safe; the memory was there before the fork.
     unsafe {
-        libc::setpgid(0, 0); // what is meant for the terminal's programs is not meant for this one
+        libc::setpgid(0, 0); // signals for the terminal's foreground group must not reach the guard
         close_all_but(ears);
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             libc::signal(number, libc::SIG_IGN);
@@ -95,7 +95,7 @@ fn note(groups: &mut [i32], word: i32) {
     }
 }
 
-/// The guard must not keep open what others wait for the end of.
+/// Closes all other descriptors, because other processes may wait for their end.
 ///
 /// # Safety
 /// Only in a process that uses no other descriptor any more.

@@ -1,49 +1,49 @@
-//! What a launcher hears, from whoever it is.
+//! The events ("happenings") that a launcher's thread handles.
 
 use super::machine::Event;
 use std::io;
 use std::ops::Range;
 use std::sync::mpsc::Sender;
 
-/// Something that the launcher's thread is to take note of.
+/// An event for the launcher's thread.
 pub enum Happening {
     Event(Event),
-    /// Why standard output, or a file for it, cannot be written.
+    /// Standard output, or a file for it, could not be written.
     OutputFailed(io::Error),
-    /// All output of a machine has been written.
+    /// All output of a machine was written.
     Drained,
-    /// A machine is gone, and why.
+    /// A machine is lost, and why.
     Gone {
         machine: usize,
         why: String,
     },
-    /// Why the program cannot go on.
+    /// The program cannot go on, and why.
     Trouble(String),
-    /// This process was sent it.
+    /// This process received the signal.
     Signal(i32),
-    /// The program was started again, or cannot be.
+    /// A restart of the program has succeeded or failed.
     Restarted,
-    /// Places are kept for a world with these numbers, or cannot be.
+    /// The places for a world of these ranks are reserved, or are not available.
     Placed {
         ranks: Range<u32>,
     },
-    /// Whether there are places for the processes of a machine on others.
+    /// Whether other machines have places for the processes of this machine.
     Places {
         machine: usize,
         found: Result<(), String>,
     },
 }
 
-/// Tells the launcher's thread what happens to one start of the program.
+/// Sends the launcher's thread the happenings of one start of the program.
 #[derive(Debug, Clone)]
 pub struct Teller {
     pub to: Sender<(u32, Happening)>,
-    /// The starts before it.
+    /// The number of restarts before this start.
     pub start: u32,
 }
 
 impl Teller {
-    /// Whether it still listens.
+    /// Sends a happening. Returns false if the launcher has gone.
     pub fn send(&self, happening: Happening) -> bool {
         self.to.send((self.start, happening)).is_ok()
     }

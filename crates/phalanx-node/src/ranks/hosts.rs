@@ -1,4 +1,5 @@
-//! A launcher's side of executors: reached, asked for places, given the files, and heard until all ranks have ended.
+//! The launcher's side of an executor: reaches it, asks for places, sends the files, and receives events until all ranks have
+//! ended.
 
 use super::happening::{Happening, Teller};
 use super::job::Staged;
@@ -31,16 +32,17 @@ use std::thread;
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(100);
-/// Of a machine that has started its ranks: with the time to tell the others, all ends within two seconds.
+/// A machine that has started its ranks counts as lost when it is silent for this long. Together with the time to tell the
+/// other machines, everything then ends within two seconds.
 const SILENCE: Duration = Duration::from_millis(1300);
-/// For places, of which some may just be becoming free.
+/// Timeout for getting places, some of which may be about to become free.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
-/// For a machine to start its ranks.
+/// Timeout for a machine to start its ranks.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// Answers that nobody has asked for yet.
+/// Most answers that may arrive before the launcher asks for them.
 const MOST_ANSWERS: usize = 8;
 
-/// An executor that was reached; dropping it ends what runs there.
+/// An executor that was reached. Dropping it ends what runs there.
 pub struct Host {
     pub name: String,
     pub ip: IpAddr,
@@ -50,29 +52,30 @@ pub struct Host {
     answers: Mutex<Receiver<FromMachine>>,
 }
 
-/// What the host's threads have in common.
+/// State shared by the host's threads.
 struct Shared {
     link: Arc<Link>,
-    /// For pieces of files and of standard input.
+    /// Credit for the pieces of files and of standard input.
     credit: Credit,
-    /// Its number in the program, and its ranks; set when they are known.
+    /// The machine's number in the program, and its ranks, once they are known.
     part: Mutex<Option<(usize, Range<u32>)>>,
-    /// Bytes of output that are here and not yet written.
+    /// Bytes of output that have arrived and are not written yet.
     unwritten: AtomicUsize,
     started: AtomicBool,
-    /// That all output has come, and that nobody is interested in more: the link may end.
+    /// All output has arrived and no more is wanted, so the link may end.
     drained: AtomicBool,
     forgotten: AtomicBool,
-    /// That all output was written, or will not come.
+    /// All output was written, or no more will come.
     silent: AtomicBool,
     ip: IpAddr,
 }
 
-/// The number of a machine until there are places.
+/// A machine's number before places are assigned.
 const UNKNOWN: usize = usize::MAX;
 
 impl Host {
-    /// Reaches an executor and hears its offer to `program`, the user's that starts ranks. What its ranks do comes as happenings, their output goes to `output`.
+    /// Reaches an executor and gets its offer to `program`, the user's program that starts the ranks. Events of its ranks
+    /// arrive as happenings, and their output goes to `output`.
     pub fn reach(
         address: &Address,
         member: &Member,
@@ -112,7 +115,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Asks for places; for each of the machines what links of its ranks with those there may have.
+    /// Asks for places. For each machine of the program, it names the levels of links between its ranks and those of this one.
     pub fn begin(
         &self,
         part: Part,
@@ -131,8 +134,8 @@ impl Host {
         }
     }
 
-    /// Its number among the program's machines, which is not known before there are places. Whether there will be word of
-    /// the end of its output.
+    /// Sets the machine's number, which is known only after places are assigned. Returns whether the end of its output is still
+    /// going to be reported.
     pub fn set_number(&self, number: usize) -> bool {
         let mut part = lock(&self.shared.part);
         if let Some((its, _)) = &mut *part {
@@ -141,7 +144,7 @@ impl Host {
         part.is_some() && !self.shared.silent.load(Ordering::Relaxed)
     }
 
-    /// Its ranks have ended, or were never started: the link ends with their output.
+    /// The ranks have ended, or were never started. The link ends after their output.
     pub fn forget(&self) {
         self.shared.forgotten.store(true, Ordering::SeqCst);
         if self.shared.drained.load(Ordering::SeqCst) || !self.shared.started.load(Ordering::Acquire) {
@@ -180,7 +183,7 @@ impl Host {
         }
     }
 
-    /// The next answer in the conversation before the start.
+    /// The next answer of the executor, during the conversation before the start.
     fn answer(&self, patience: Duration) -> Result<FromMachine, String> {
         match lock(&self.answers).recv_timeout(patience) {
             Ok(FromMachine::Refused { reason }) => Err(format!("{}: {}", self.address, printable(&reason))),
@@ -198,7 +201,7 @@ impl Host {
         self.tell(&ToMachine::Signal { number });
     }
 
-    /// What passes standard input on to rank 0 there; false once nobody is there.
+    /// The function that passes standard input on to rank 0 on this machine. It returns false once the machine is gone.
     pub fn input(&self) -> impl FnMut(&[u8]) -> bool + Send + 'static {
         let shared = self.shared.clone();
         move |bytes| {
@@ -222,7 +225,7 @@ impl Drop for Host {
 }
 
 impl Shared {
-    /// All output has come; whether nobody is interested in more.
+    /// Notes that all output has arrived. Returns whether no more is wanted.
     fn drain(&self) -> bool {
         self.drained.store(true, Ordering::SeqCst);
         self.forgotten.load(Ordering::SeqCst)
@@ -234,7 +237,7 @@ impl Shared {
         self.link.send(Mark::None, start, body).is_ok()
     }
 
-    /// Shows output as it comes, and says so; an empty piece is a stream's end. Until nothing comes any more.
+    /// Writes output as it arrives, and acknowledges it, until no more comes. An empty piece marks a stream's end.
     fn write(&self, pieces: &Receiver<(Source, Bytes)>, mut output: Output, happenings: &Teller) {
         let mut waits = false;
         loop {
@@ -262,7 +265,7 @@ impl Shared {
     }
 }
 
-/// What the thread has that reads a host's link.
+/// The state of the thread that reads a host's link.
 struct Reading {
     shared: Arc<Shared>,
     answered: SyncSender<FromMachine>,
@@ -274,7 +277,7 @@ impl Reading {
     fn run(self, reader: Reader) {
         let (mut pulse, mut is_patient) = (Pulse::new(), true);
         let Reading { shared, answered, written, happenings } = self;
-        let mut written = Some(written); // the writing thread ends when it is dropped
+        let mut written = Some(written); // dropping it ends the writing thread
         let reading = Frames { shared: &shared, answered, happenings: &happenings };
         let error = reader.run(
             PAUSE,
@@ -309,7 +312,7 @@ struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// Whether the machine keeps to the protocol.
+    /// Handles a frame. Returns false if the machine breaks the protocol.
     fn on_frame(&self, frame: Frame, written: &mut Option<Sender<(Source, Bytes)>>) -> bool {
         let Ok(message) = decode(&frame.header) else { return false };
         let event = match message {
@@ -327,7 +330,8 @@ impl Frames<'_> {
             }
             FromMachine::Said { rank, mut message } => {
                 if let FromRank::Joined { listens: Some(listens) } | FromRank::Listens { listens, .. } = &mut message {
-                    listens.address.set_ip(self.shared.ip); // as the user's machine reaches it, others do
+                    // other machines reach the rank at the address by which the user's machine does
+                    listens.address.set_ip(self.shared.ip);
                 }
                 Event::Said { rank, message }
             }
@@ -335,7 +339,7 @@ impl Frames<'_> {
             FromMachine::Ended { rank, exit } => Event::Ended { rank, exit },
             FromMachine::Refused { reason } if self.shared.started.load(Ordering::Acquire) => {
                 self.happenings.send(Happening::Trouble(printable(&reason)));
-                return false; // it may have started nothing, whose end would be waited for
+                return false; // the machine may have started nothing, so no end of it would ever be reported
             }
             answer => {
                 if answer == FromMachine::Started {
@@ -359,8 +363,8 @@ impl Frames<'_> {
     }
 }
 
-/// How links between each two of the machines are protected. `offered[one][other]`: what one takes of links with the other.
-/// Where one of the two has not been asked yet it is private, of which nobody hears before it was.
+/// The levels of links between each two machines. `offered[one][other]` is what machine `one` accepts for links with `other`.
+/// If one of the two has not been asked yet, the link is private. It is not used before that machine was asked.
 pub fn levels(
     policy: &Policy,
     ips: &[IpAddr],

@@ -1,4 +1,4 @@
-//! Standard input, for rank 0.
+//! Standard input for rank 0.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
@@ -8,11 +8,11 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 const AT_ONCE: usize = 64 << 10;
-/// How often a program in the background looks whether the terminal is its own by now.
+/// How often a background program checks whether it has come to the terminal's foreground.
 const BACKGROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// A thread that passes standard input on to `give`, until that is false, or the input's end, which is an empty slice.
-/// It stops when the other end of `stopped` is closed; a `give` that waits it lets wait.
+/// Starts a thread that passes standard input on to `give`, until `give` returns false or the input ends. The end is passed as
+/// an empty slice. The thread stops when the other end of `stopped` is closed, but not while `give` blocks.
 pub fn pump(stopped: OwnedFd, mut give: impl FnMut(&[u8]) -> bool + Send + 'static) -> io::Result<()> {
     let work = move || {
         let mut buffer = vec![0; AT_ONCE];
@@ -25,7 +25,7 @@ pub fn pump(stopped: OwnedFd, mut give: impl FnMut(&[u8]) -> bool + Send + 'stat
     thread::Builder::new().name("phalanx-input".into()).spawn(work).map(drop)
 }
 
-/// How many bytes came; none when it is to stop.
+/// Reads once. Returns the number of bytes, or `None` if the thread must stop.
 fn read(stopped: &OwnedFd, buffer: &mut [u8]) -> Option<usize> {
     let input = io::stdin();
     loop {
@@ -50,7 +50,7 @@ fn read(stopped: &OwnedFd, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// A process in the background that reads its terminal is stopped by it.
+/// Whether this process is in the background. The system stops a background process that reads its terminal.
 fn is_in_background(input: &impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(input).is_ok_and(|group| group != rustix::process::getpgrp())
 }

@@ -1,4 +1,4 @@
-//! What the user asked for.
+//! A job: what the user asked to be started.
 
 use super::output::Look;
 use phalanx_core::level::{Level, Policy};
@@ -14,42 +14,42 @@ use thiserror::Error;
 #[derive(Debug, Clone)]
 pub struct Job {
     pub programs: Vec<Block>,
-    /// For every process, beside those of the process that starts it.
+    /// Environment variables for every process, beside those of the process that starts it.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     pub look: Look,
     pub keep_going: bool,
-    /// None: this machine.
+    /// The executors to run on; `None`: this machine.
     pub hosts: Option<Hosts>,
-    /// On this machine: each rank is treated as one on a machine of its own, with links of this level to the others.
+    /// Treats each rank on this machine as if it were on a machine of its own, with links of this level to the others.
     pub apart: Option<Level>,
-    /// What every host gets.
+    /// Files that every host gets.
     pub files: Vec<Staged>,
-    /// Of a BSP program.
+    /// Checkpoints, for a BSP program.
     pub checkpoints: Option<Checkpoints>,
     /// Whether rank 0 reads this process's standard input.
     pub input: bool,
-    /// A process that stands still for so long is lost; none: it may.
+    /// A process that is stopped for this long counts as lost. `None`: it may stay stopped.
     pub patience: Option<Duration>,
 }
 
-/// A BSP program is started again after a loss where it makes checkpoints.
+/// How a BSP program that makes checkpoints is restarted after a loss.
 #[derive(Debug, Clone, Copy)]
 pub struct Checkpoints {
-    /// Supersteps from one to the next; none: the program says.
+    /// Number of supersteps from one checkpoint to the next; `None`: the program decides.
     pub every: Option<u32>,
-    /// How often it is started again without a new checkpoint in between.
+    /// Most restarts without a new checkpoint in between.
     pub restarts: u32,
-    /// How slow a machine may be; a slower one is left. None: that is not looked at.
+    /// The speed limit below which a machine is left; `None`: speed is not checked.
     pub move_slow: Option<Limit>,
 }
 
-/// Some processes of one program.
+/// A block: processes that run the same program.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// None, for one of the blocks: as many as there are places.
+    /// Number of processes. `None`, allowed in one block: as many as there are free places.
     pub processes: Option<u32>,
     pub command: Vec<Vec<u8>>,
-    /// Where it runs; none: where this process does, or, on executors, where its files are.
+    /// The folder to run in. `None`: this process's folder or, on executors, the folder with the files.
     pub folder: Option<Vec<u8>>,
 }
 
@@ -62,19 +62,19 @@ pub enum LaunchError {
     Hosts(String),
 }
 
-/// The executors that the user named, and how the user's machine deals with them.
+/// The executors that the user named, and the settings for reaching them.
 #[derive(Debug, Clone)]
 pub struct Hosts {
     pub addresses: Vec<Address>,
     pub member: Member,
-    /// The user's program that starts this one, whose places it shares.
+    /// The user's program that starts this one. The two share the user's places.
     pub program: [u8; 16],
     pub policy: Policy,
-    /// At most so many ranks on each.
+    /// Most ranks on each executor.
     pub most: Option<u32>,
 }
 
-/// A file that goes to every machine: the name it gets there, and where it is here.
+/// A file that goes to every machine: its name there, and its path here.
 #[derive(Debug, Clone)]
 pub struct Staged {
     pub name: String,

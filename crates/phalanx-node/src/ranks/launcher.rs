@@ -1,4 +1,5 @@
-//! A program from its start to its exit code: events of its machines go to the engine, whose commands are carried out.
+//! The launcher: runs a program from its start to its exit code. Its machines' events go to the engine, and the launcher
+//! carries out the engine's commands.
 
 use super::again::Again;
 use super::happening::{Happening, Teller};
@@ -23,12 +24,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For output that nobody takes, once the user wanted the end.
+/// How long to wait for output to be written after the user asked for the end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// Lines of the launcher that a report has.
+/// Most lines of the launcher that a report keeps.
 const MOST_SAID: usize = 100;
 
-/// A running program; dropping it ends it.
+/// A running program. Dropping it ends the program.
 #[derive(Debug)]
 pub struct Launcher {
     happenings: Teller,
@@ -37,14 +38,14 @@ pub struct Launcher {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// What is known of a program, while it runs and afterwards.
+/// What is known of a program, during its run and afterwards.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The name of each rank's machine; of the processes that the program began with.
+    /// The machine's name for each rank that the program began with.
     pub machines: Vec<String>,
-    /// How processes ended, in the order in which they did.
+    /// How processes ended, in the order of their ends.
     pub ends: Vec<(u32, Exit)>,
-    /// What the launcher said, the first lines of it.
+    /// The first lines that the launcher printed.
     pub said: Vec<String>,
 }
 
@@ -68,7 +69,7 @@ struct Code {
 }
 
 impl Launcher {
-    /// Starts a program. Takes as long as it takes to reach its machines and to send the files.
+    /// Starts a program. Returns after its machines were reached and the files were sent.
     pub fn start(mut job: Job) -> Result<Launcher, LaunchError> {
         let (to, happened) = channel();
         let happenings = Teller { to, start: 0 };
@@ -131,7 +132,7 @@ impl Launcher {
         Ok(Launcher { happenings, code, report, thread: Some(thread) })
     }
 
-    /// The exit code, once all has ended and all output is written; waits for it up to `patience`.
+    /// The exit code, once all processes have ended and all output is written. Waits for up to `patience`.
     pub fn wait(&self, patience: Duration) -> Option<i32> {
         let waits = |code: &mut Option<i32>| code.is_none();
         let waited = self.code.known.wait_timeout_while(lock(&self.code.is), patience, waits);
@@ -143,7 +144,7 @@ impl Launcher {
         lock(&self.report).clone()
     }
 
-    /// This process was sent a signal: those that end it end the program, the others are passed on.
+    /// Handles a signal to this process. Signals that end a process end the program; others are passed on to it.
     pub fn signal(&self, number: i32) {
         self.happenings.send(Happening::Signal(number));
     }
@@ -166,31 +167,31 @@ impl Code {
     }
 }
 
-/// How a program is to be started again.
+/// How a program is restarted.
 enum Anew {
-    /// Without some machines, and elsewhere than on one.
+    /// Without some machines, and moved off another one.
     Elsewhere { without: Vec<usize>, leave: Option<usize> },
-    /// Where it was.
+    /// On the machines where it was.
     There,
 }
 
-/// What the launcher's thread has.
+/// State of the launcher's thread.
 struct Run {
     report: Arc<Mutex<Report>>,
     launch: Launch,
-    /// By machine; none where all processes that it will have had have ended.
+    /// The machines by number; `None` once all processes that a machine will ever have had have ended.
     sites: Vec<Option<Site>>,
     machine_of: Vec<usize>,
     more: More,
     again: Again,
-    /// The program is to be started again once its output is written.
+    /// The restart that follows once all output is written.
     anew: Option<Anew>,
     happened: Receiver<(u32, Happening)>,
     began: Instant,
     interrupted: bool,
-    /// Machines whose output has not ended.
+    /// Number of machines whose output has not ended.
     undrained: usize,
-    /// Closed at the end, which stops the reading of standard input.
+    /// Closing this at the end stops the reading of standard input.
     _stop: OwnedFd,
 }
 
@@ -221,7 +222,7 @@ impl Run {
         }
     }
 
-    /// What happens until then.
+    /// The next happening, unless `until` comes first.
     fn next(&mut self, until: Option<Instant>) -> Option<Happening> {
         loop {
             if let Some(happening) = self.again.take_early() {
@@ -275,7 +276,7 @@ impl Run {
                 lock(&self.report).ends.push((rank, exit.clone()));
                 self.launch.on_end(now, rank, &exit);
             }
-            // Whoever read the output has seen enough.
+            // The reader of the output has closed the pipe, because it has seen enough.
             Happening::OutputFailed(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.launch.on_interrupt(now, libc::SIGPIPE);
             }
@@ -298,7 +299,7 @@ impl Run {
         }
     }
 
-    /// The exit code, where it is known.
+    /// Carries out a command. Returns the exit code, if it is known.
     fn obey(&mut self, command: Command) -> Option<i32> {
         match command {
             Command::Tell { ranks, message } => {
@@ -316,7 +317,7 @@ impl Run {
                 self.sites[machine].iter().for_each(|site| site.signal(libc::SIGKILL));
             }
             Command::Forget { machine } => match &self.sites[machine] {
-                Some(Site::There(host)) => host.forget(), // its output may still be coming
+                Some(Site::There(host)) => host.forget(), // its output may still be arriving
                 _ => self.sites[machine] = None,
             },
             Command::Say(text) => {
@@ -336,7 +337,7 @@ impl Run {
 }
 
 impl Run {
-    /// Starts a world that is spawned. What goes wrong is told as the end of its processes.
+    /// Starts a spawned world. A failure is reported as the end of its processes.
     fn start(&mut self, machine: usize, ranks: Range<u32>, programs: Vec<Wanted>) {
         debug_assert_eq!(machine, self.sites.len());
         self.machine_of.extend(ranks.clone().map(|_| machine));
@@ -349,7 +350,7 @@ impl Run {
         self.sites.push(site);
     }
 
-    /// Executors have room for a world, or not.
+    /// Handles the answer whether executors have room for a world.
     fn on_placed(&mut self, ranks: Range<u32>) {
         let kept = match self.more.take_kept(&ranks) {
             Ok(kept) => kept,
@@ -364,7 +365,7 @@ impl Run {
             rank += place.processes as usize;
             self.sites.push(Some(Site::There(host.clone())));
         }
-        // Where nobody waits for the world any more its places are let go.
+        // If no process waits for the world any more, its places are released.
         let wanted = self.launch.on_placed(self.began.elapsed(), ranks.clone(), places, levels);
         let started =
             if wanted { self.more.start_there(ranks.clone(), kept) } else { Err(io::ErrorKind::Interrupted.into()) };
@@ -373,7 +374,7 @@ impl Run {
         }
     }
 
-    /// Connects two processes. One that gets no connection waits until it hears that the other is gone.
+    /// Connects two processes. A process that gets no connection waits until it hears that the other one is gone.
     fn meet(&mut self, one: u32, other: u32) {
         match Socket::pair() {
             Ok((here, there)) => {

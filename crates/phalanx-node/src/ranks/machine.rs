@@ -1,4 +1,4 @@
-//! The ranks of one machine: started together, watched and obeyed for by one thread until the last has ended.
+//! The ranks of one machine. One thread starts them, watches them and carries out commands for them, until the last has ended.
 
 use super::child::{Child, Pipes};
 use super::guard::Guard;
@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What happens to the ranks.
+/// An event of the ranks.
 #[derive(Debug)]
 pub enum Event {
     Said { rank: u32, message: FromRank },
@@ -27,7 +27,7 @@ pub enum Event {
     Ended { rank: u32, exit: Exit },
 }
 
-/// How often it is looked whether a process stands still.
+/// Interval between two checks for stopped processes.
 const LOOK: Duration = Duration::from_millis(100);
 
 enum Order {
@@ -36,7 +36,7 @@ enum Order {
     Signal { number: i32 },
 }
 
-/// The handle of the thread; dropping it ends every rank.
+/// Handle of the machine's thread. Dropping it ends every rank.
 #[derive(Debug)]
 pub struct Machine {
     orders: Sender<Order>,
@@ -44,17 +44,17 @@ pub struct Machine {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// The standard streams of ranks that were started.
+/// The standard streams of the started ranks.
 #[derive(Debug)]
 pub struct Streams {
-    /// Of rank 0, where it is here.
+    /// The input of rank 0, if it is on this machine.
     pub input: Option<OwnedFd>,
     pub outputs: Vec<Stream>,
 }
 
 impl Machine {
-    /// Starts the ranks in a folder; none: where this process is. Those that cannot be started end at once. `address`: where
-    /// ranks of other machines reach these. `on_event` is called in the thread.
+    /// Starts the ranks in `folder`; `None`: in this process's folder. A rank that cannot be started is reported as ended.
+    /// `address` is where ranks of other machines reach these. `on_event` is called in the machine's thread.
     pub fn start(
         part: Part,
         folder: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Machine {
         let (orders, obeyed) = channel();
         let (started, streams) = channel();
         let waking = wake.clone();
-        // The children end with the thread that started them, so it is the one that stays.
+        // The children end with the thread that started them. So the thread that starts them must be the one that stays.
         let thread = thread::Builder::new().name("phalanx-ranks".into()).spawn(move || {
             let (children, patience, looked) = (Vec::new(), part.patience, Instant::now());
             let mut watch =
@@ -81,12 +81,12 @@ impl Machine {
         Ok((machine, streams))
     }
 
-    /// Gives ranks a message, with its length before it.
+    /// Sends ranks a message; `frame` begins with its length.
     pub fn tell(&self, ranks: Vec<u32>, frame: Vec<u8>) {
         self.order(Order::Tell { ranks, frame });
     }
 
-    /// Gives a process a message, and a file with it.
+    /// Sends a process a message, with a file descriptor.
     pub fn give(&self, rank: u32, frame: Vec<u8>, file: OwnedFd) {
         self.order(Order::Give { rank, frame, file });
     }
@@ -109,16 +109,16 @@ impl Drop for Machine {
     }
 }
 
-/// What the thread has.
+/// State of the machine's thread.
 struct Watch<F> {
     children: Vec<Child>,
     guard: Guard,
     wake: Arc<OwnedFd>,
     orders: Receiver<Order>,
     address: Option<IpAddr>,
-    /// For a process that stands still.
+    /// How long a process may be stopped before it is ended.
     patience: Option<Duration>,
-    /// When it was looked last whether one does.
+    /// When stopped processes were last looked for.
     looked: Instant,
     on_event: F,
 }
@@ -157,7 +157,7 @@ impl<F: FnMut(Event)> Watch<F> {
         let seat = Seat { rank, size, base, app, control, segment, bytes, bells, first, local, secret, address };
         let (child, pipes) = Child::start(program, folder, seat, shared)?;
         let (group, ended) = (child.group(), child.ended.clone());
-        self.children.push(child); // ended with whatever goes wrong from here on
+        self.children.push(child); // pushed at once, so that the child is ended if anything fails from here on
         self.guard.add(group)?;
         Ok((pipes, ended))
     }
@@ -165,7 +165,7 @@ impl<F: FnMut(Event)> Watch<F> {
     fn run(mut self) {
         while !self.children.is_empty() {
             if let Err(error) = self.wait() {
-                // Never seen; nobody may be left behind unwatched.
+                // This should never happen. The processes are killed so that none is left unwatched.
                 self.children.iter().for_each(|child| child.signal(Signal::KILL));
                 debug_assert!(false, "{error}");
             }
@@ -180,7 +180,7 @@ impl<F: FnMut(Event)> Watch<F> {
         }
     }
 
-    /// Until there is something to do.
+    /// Waits until there is something to do.
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
         for child in &self.children {
@@ -195,8 +195,8 @@ impl<F: FnMut(Event)> Watch<F> {
         }
     }
 
-    /// Ends processes that were stopped for longer than their patience. Time in which this thread did not run does not
-    /// count: a process that was stopped together with it, as with a whole machine, is not lost.
+    /// Ends processes that were stopped for longer than their patience. Time in which this thread did not run does not count.
+    /// So a process that was suspended together with this thread, as with the whole machine, is not lost.
     fn look_for_still(&mut self) {
         let Some(patience) = self.patience else { return };
         let passed = self.looked.elapsed();
@@ -225,7 +225,7 @@ impl<F: FnMut(Event)> Watch<F> {
         }
     }
 
-    /// What a child has said, and whether it has ended; what it said comes first.
+    /// Handles a child's messages, and then its end if it has ended.
     fn look_at(&mut self, index: usize) {
         let child = &mut self.children[index];
         let (rank, ended) = (child.rank, child.has_ended());
@@ -249,7 +249,8 @@ impl<F: FnMut(Event)> Watch<F> {
     }
 }
 
-/// Why a program cannot be started in a folder, for people. The system does not say what it has not found.
+/// The message for users about a program that cannot be started in a folder. The system's error does not say which file is
+/// missing.
 fn unstarted(program: &Program, folder: Option<&Path>, error: &io::Error) -> String {
     let name = program.command.first().map_or("".into(), |name| String::from_utf8_lossy(name));
     let own = program.folder.as_ref().map(|folder| Path::new(OsStr::from_bytes(folder)));
@@ -265,7 +266,7 @@ fn unstarted(program: &Program, folder: Option<&Path>, error: &io::Error) -> Str
     }
 }
 
-/// Why a process cannot be started, for people.
+/// The message for users about a process that cannot be started.
 pub fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "too many open files: raise the limit with ulimit -n".to_owned(),

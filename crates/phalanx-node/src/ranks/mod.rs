@@ -1,6 +1,7 @@
 //! Message passing programs: their processes, called ranks, are started, watched and ended (paper 001, sections 4.2 and 4.3).
 //!
-//! [`machine`] has the ranks of one machine, [`launcher`] a whole program, on this machine or on executors ([`serve`]).
+//! [`machine`] manages the ranks of one machine. [`launcher`] runs a whole program, on this machine or on executors
+//! ([`serve`]).
 
 mod again;
 mod at_once;

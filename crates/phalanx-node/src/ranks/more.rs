@@ -1,4 +1,4 @@
-//! Processes that are started while a program runs, because its processes ask for them.
+//! Starts further processes while a program runs, because its processes ask for them (spawn).
 
 use super::executors::Kept;
 use super::happening::{Happening, Teller};
@@ -17,14 +17,14 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What it takes to start them.
+/// What is needed to start further processes.
 pub struct More {
-    /// For every process, beside the launcher's own.
+    /// Environment variables for every process, beside the launcher's own.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     pub output: Output,
     pub happenings: Teller,
     pub program: Arc<Known>,
-    /// What came of looking for places, by the first process of the world.
+    /// The reserved places of each world, or why there are none, by the world's first rank.
     pub kept: KeptByWorld,
 }
 
@@ -32,8 +32,8 @@ pub struct More {
 pub type KeptByWorld = Arc<Mutex<HashMap<u32, Result<Kept, String>>>>;
 
 impl More {
-    /// Starts a world with these numbers: on this machine at once; None: on executors, where places are looked for first,
-    /// as [`Happening::Placed`] tells.
+    /// Starts a world of these ranks. On this machine it starts at once. On executors (`None`), places are searched first, and
+    /// [`Happening::Placed`] reports the result.
     pub fn start(&self, ranks: Range<u32>, programs: Vec<Wanted>) -> io::Result<Option<Site>> {
         self.output.begin(ranks.clone())?;
         match self.program.executors.get() {
@@ -73,12 +73,12 @@ impl More {
         thread::Builder::new().name("phalanx-places".into()).spawn(work).map(drop)
     }
 
-    /// The places of a world, after [`Happening::Placed`], or why there are none.
+    /// The places of a world, or why there are none. Call it after [`Happening::Placed`].
     pub fn take_kept(&self, ranks: &Range<u32>) -> Result<Kept, String> {
         lock(&self.kept).remove(&ranks.start).unwrap_or_else(|| Err("nothing was asked for".to_owned()))
     }
 
-    /// Starts processes for which places are kept. What goes wrong is told as their end.
+    /// Starts processes for which places are reserved. A failure is reported as the end of the processes.
     pub fn start_there(&self, ranks: Range<u32>, kept: Kept) -> io::Result<()> {
         let (program, happenings) = (self.program.clone(), self.happenings.clone());
         let work = move || {
@@ -98,7 +98,7 @@ impl More {
         thread::Builder::new().name("phalanx-spawn".into()).spawn(work).map(drop)
     }
 
-    /// A process of a world that could not be started at all.
+    /// Reports a process of a world that could not be started at all.
     pub fn report_unstarted(&self, rank: u32, why: String) {
         tell_unstarted(&self.happenings, rank, why);
     }

@@ -1,4 +1,4 @@
-//! What the user sees of the ranks' output: whole lines, each with its rank before it, and files.
+//! Writes the ranks' output for the user: whole lines, each prefixed with its rank, and files.
 
 use super::streams::Taker;
 use crate::lines::Lines;
@@ -13,53 +13,53 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// Of the terminal, for the prefixes: those that are read well on dark and on light.
+/// Terminal colours of the prefixes. They are readable on dark and on light backgrounds.
 const COLOURS: [u8; 6] = [36, 33, 35, 32, 34, 31];
 
 /// How output is shown.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
-    /// `[3] ` before each line.
+    /// Whether `[3] ` precedes each line.
     pub prefix: bool,
-    /// Which of standard output and error is a terminal: prefixes have colours there, and a line need not be whole to be
-    /// seen, since it may be a question.
+    /// Whether standard output and standard error are terminals. On a terminal prefixes have colours, and an incomplete line is
+    /// shown, because it may be a question to the user.
     pub terminals: [bool; 2],
     /// Whether terminals show colours.
     pub colours: bool,
-    /// Nothing is written to standard output and error, the launcher's own words neither.
+    /// Nothing is written to standard output and error, not even the launcher's own lines.
     pub hidden: bool,
     /// A folder for one file per rank and stream, like `3.out`, `3.err`.
     pub folder: Option<PathBuf>,
 }
 
-/// Told once why output cannot be written; the processes need not wait for it any more.
+/// Called once with the reason why output cannot be written. The processes need not wait for it any more.
 pub type OnTrouble = Box<dyn Fn(&io::Error) + Send>;
 
-/// Standard output and error of this process, and the files: shared by all that have something to show.
+/// Standard output and error of this process, and the files, shared by all threads that write output.
 #[derive(Clone)]
 pub struct Output {
     screen: Arc<Mutex<Screen>>,
-    /// What is to be said as soon as the screen is free.
+    /// Lines of the launcher that wait until the screen is free.
     said: Arc<Mutex<Vec<String>>>,
 }
 
 struct Screen {
     look: Look,
-    /// The numbers of the first processes of the worlds that were spawned, in their order.
+    /// The first rank of each spawned world, in the order of the worlds.
     worlds: Vec<u32>,
-    /// Of lines that are not whole yet.
+    /// The beginnings of incomplete lines.
     begun: Lines<Source>,
-    /// Whose line is shown that is not whole, on standard output and error.
+    /// For standard output and error: the source whose incomplete line is on the screen.
     open: [Option<Source>; 2],
     files: HashMap<Source, File>,
-    /// Whether standard output and error can no longer be written.
+    /// Whether writing to standard output and error has failed.
     failed: [bool; 2],
     on_trouble: Option<OnTrouble>,
     text: Vec<u8>,
 }
 
 impl Output {
-    /// Nothing is written yet.
+    /// No file is created and nothing is written yet.
     pub fn new(look: Look, on_trouble: OnTrouble) -> Output {
         let (begun, files, on_trouble) = (Lines::new(), HashMap::new(), Some(on_trouble));
         let (worlds, open, failed, text) = (Vec::new(), [None; 2], [false; 2], Vec::new());
@@ -67,8 +67,8 @@ impl Output {
         Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() }
     }
 
-    /// Processes are about to be started, the first ones or a world that is spawned: makes their files, empty, if a folder
-    /// for them is wanted.
+    /// Call this before processes start, the first ones or a spawned world. Creates their empty output files, if a folder for
+    /// them is wanted.
     pub fn begin(&self, ranks: Range<u32>) -> io::Result<()> {
         let mut screen = lock(&self.screen);
         screen.worlds.extend((ranks.start > 0).then_some(ranks.start));
@@ -82,13 +82,13 @@ impl Output {
         Ok(())
     }
 
-    /// The launcher's own words, on standard error; does not wait for a screen that is busy.
+    /// Prints a line of the launcher on standard error. Does not wait for a busy screen.
     pub fn say(&self, text: &str) {
         lock(&self.said).push(format!("phalanx: {text}\n"));
         self.say_rest();
     }
 
-    /// Says what was to be said while the screen was busy, if it is no more.
+    /// Prints the lines that had to wait for the screen, if it is free now.
     pub fn say_rest(&self) {
         if let Ok(mut screen) = self.screen.try_lock() {
             self.say_all(&mut screen);
@@ -142,7 +142,7 @@ impl Screen {
         self.files.remove(&source);
     }
 
-    /// A line that is not whole may be a question to the user.
+    /// Shows incomplete lines on a terminal, because they may be questions to the user.
     fn show_questions(&mut self) {
         let terminals = self.look.terminals;
         let mut waiting = self.begun.begun();
@@ -167,7 +167,7 @@ impl Screen {
         file.write_all(bytes)
     }
 
-    /// Writes lines of a stream; the last may be not whole.
+    /// Writes lines of a stream. The last one may be incomplete.
     fn show(&mut self, source: Source, lines: &[u8]) {
         if lines.is_empty() {
             return;
@@ -203,7 +203,7 @@ impl Screen {
         written.expect("memory takes all");
     }
 
-    /// `3`, or, of a world that was spawned, its number and the rank there: `1:3`.
+    /// The name of a rank: `3`, or, in a spawned world, the world's number and the rank in it: `1:3`.
     fn name(&self, rank: u32, between: char) -> String {
         match self.worlds.partition_point(|first| *first <= rank) {
             0 => rank.to_string(),
@@ -217,12 +217,12 @@ impl Screen {
         self.write(Kind::Error, format!("{start}{text}").as_bytes());
     }
 
-    /// Where it is remembered whose line is shown: one terminal shows both streams.
+    /// The index in `open` for a stream. One terminal may show both streams, which then share an index.
     fn place(&self, kind: Kind) -> usize {
         if self.look.terminals == [true; 2] { 0 } else { kind as usize }
     }
 
-    /// Writes all of it, however long that takes. After an error nothing is written there any more.
+    /// Writes the whole text, however long that takes. After an error nothing more is written to that stream.
     fn write(&mut self, kind: Kind, mut text: &[u8]) {
         // SAFETY: the standard streams stay open as long as the process lives.
         let to = unsafe { BorrowedFd::borrow_raw([libc::STDOUT_FILENO, libc::STDERR_FILENO][kind as usize]) };

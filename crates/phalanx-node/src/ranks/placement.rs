@@ -1,4 +1,4 @@
-//! Which machine has which ranks.
+//! Placement: which machine gets which ranks.
 
 use super::job::Block;
 use phalanx_core::wire::machines::{Part, Program};
@@ -6,55 +6,56 @@ use phalanx_net::address::Address;
 use phalanx_net::identity::random_token;
 use std::time::Duration;
 
-/// More ranks would not fit into one message of the launcher.
+/// Most ranks on executors, because more would not fit into one message of the launcher.
 const MOST_REMOTE: u64 = 1500;
 
-/// Why there are no places.
+/// Why there are no places for the processes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// There will not be any.
+    /// There will never be enough places.
     Never(String),
-    /// There are not enough now.
+    /// There are not enough places now.
     Full(String),
-    /// They were not to be had when they were asked for.
+    /// The places were free, but were taken before they were asked for.
     TooLate(String),
 }
 
-/// Which of the machines, by their places here, are to have how many processes.
+/// How many processes each chosen machine gets; machines are given by index.
 pub type Choice = Vec<(usize, u32)>;
 
-/// What a machine can do for a program.
+/// What a machine offers to a program.
 #[derive(Debug, Clone, Default)]
 pub struct Offer {
-    /// For people.
+    /// The name shown to users.
     pub name: String,
     pub address: Option<Address>,
-    /// Places.
+    /// Number of free places.
     pub free: u32,
-    /// Of a program that is started again: how many ranks were here, and which of its machines this was.
+    /// For a restarted program: how many ranks it had here, and the machine's number in it.
     pub had: u32,
     pub place: Option<usize>,
-    /// The program has left it.
+    /// Whether the program has left this machine.
     pub is_left: bool,
 }
 
 impl Offer {
-    /// Whether a user means this machine by that word.
+    /// Whether the user's word `word` names this machine.
     pub fn is_called(&self, word: &str) -> bool {
         self.name == word || self.address.as_ref().is_some_and(|address| is_at(address, word))
     }
 }
 
-/// Whether a word is that address, with its port or without.
+/// Whether `word` is this address, with or without its port.
 pub fn is_at(address: &Address, word: &str) -> bool {
     address.host == word || word.parse().is_ok_and(|word: Address| word == *address)
 }
 
-/// Which machines get ranks, in the order of these, and how many. `asked`: how many ranks; none: as many as there are places.
+/// Chooses the machines that get ranks, in order, and how many each gets. `asked`: the number of ranks; `None`: as many as
+/// there are places.
 ///
-/// Machine after machine is filled, so that neighbours are together. A program that is started again has its ranks where
-/// they were, as far as it can: checkpoints are there. Others come first to machines that it did not have, which take the
-/// place of one that it leaves, and only then to one that it has left.
+/// Machines are filled one after the other, so that neighbouring ranks are together. A restarted program keeps its ranks where
+/// they were, if possible, because their checkpoints are there. Other ranks go first to machines that the program did not have,
+/// as a replacement for one that it leaves. Only then do they go to a machine that it has left.
 pub fn fill(asked: Option<u64>, offers: &[Offer]) -> Result<Vec<(usize, u32)>, String> {
     let offered: u64 = offers.iter().map(|offer| u64::from(offer.free)).sum();
     let asked = asked.unwrap_or(offered.min(MOST_REMOTE));
@@ -83,9 +84,9 @@ pub fn fill(asked: Option<u64>, offers: &[Offer]) -> Result<Vec<(usize, u32)>, S
     Ok(order.into_iter().map(|index| (index, counts[index])).collect())
 }
 
-/// The same for programs of which some name the machine that is to have them. The others come to machines that none names.
+/// The same for programs of which some name their machine. The others go to machines that no program names.
 ///
-/// Those on one machine follow each other, as everywhere.
+/// The ranks on one machine are consecutive, as everywhere.
 pub fn fill_named(programs: &[(u32, Option<String>)], offers: &[Offer]) -> Result<Choice, Miss> {
     let names: Vec<&String> = programs.iter().filter(|it| it.0 > 0).filter_map(|(_, name)| name.as_ref()).collect();
     let mut offers = offers.to_vec();
@@ -95,7 +96,7 @@ pub fn fill_named(programs: &[(u32, Option<String>)], offers: &[Offer]) -> Resul
             Some(name) => offer.is_called(name),
             None => !names.iter().any(|name| offer.is_called(name)),
         };
-        // The last machine goes on being filled; those before it are over.
+        // Only the last machine is still being filled; the ones before it are complete.
         let last = choice.last().map(|(place, _)| *place);
         let is_over = |place: &usize| Some(*place) != last && choice.iter().any(|(had, _)| had == place);
         let all = offers.iter().cloned().enumerate().filter(|(_, offer)| fits(offer));
@@ -126,7 +127,7 @@ fn told_names(offers: &[Offer]) -> String {
     offers.iter().map(|offer| &offer.name[..]).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether so many places are free; or why not.
+/// Checks that this many places are free. The error says why not.
 pub fn enough(places: u32, free: &[(String, u32)]) -> Result<(), String> {
     let all: u64 = free.iter().map(|(_, free)| u64::from(*free)).sum();
     if all >= u64::from(places) {
@@ -142,14 +143,14 @@ fn told(offers: &[Offer]) -> String {
     if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) }
 }
 
-/// What the processes of one program share and nobody else knows.
+/// A secret shared by the processes of one program and known to no one else.
 pub fn secret() -> [u8; 32] {
     let mut secret = [0; 32];
     secret.chunks_exact_mut(16).for_each(|half| half.copy_from_slice(&random_token()));
     secret
 }
 
-/// The parts of a program on machines with so many ranks each; one without ranks has none.
+/// Divides a program among machines with these numbers of ranks. A machine without ranks gets no part.
 pub fn parts(
     counts: &[u32],
     blocks: &[Block],
@@ -173,7 +174,7 @@ pub fn parts(
     counts.iter().map(part).collect()
 }
 
-/// Takes the first so many ranks off what is left.
+/// Removes the first `count` ranks from `left`, and returns them.
 pub fn cut(left: &mut Vec<(u32, Program)>, mut count: u32) -> Vec<(u32, Program)> {
     let mut taken = Vec::new();
     while let Some((here, program)) = left.first_mut().filter(|_| count > 0) {
@@ -197,7 +198,7 @@ mod tests {
         (0..).zip(free).map(offer).collect()
     }
 
-    /// The same, of a program that is started again: where it had how many ranks.
+    /// Offers for a program that is restarted: `had` says how many ranks it had on which machine.
     fn offers_again(free: &[u32], had: &[(usize, u32)]) -> Vec<Offer> {
         let mut offers = offers(free);
         for (place, (index, had)) in had.iter().enumerate() {
@@ -224,7 +225,7 @@ mod tests {
     fn a_program_that_is_started_again_stays_where_its_checkpoints_are() {
         let again = offers_again(&[9, 2, 9, 1], &[(1, 2), (2, 3)]);
         assert_eq!(fill(Some(5), &again), Ok(vec![(1, 2), (2, 3)]));
-        let lost = offers_again(&[1, 2, 9], &[(1, 2), (2, 3)]); // and one that had 2 more
+        let lost = offers_again(&[1, 2, 9], &[(1, 2), (2, 3)]); // and one that had 2 more is lost
         assert_eq!(fill(Some(7), &lost), Ok(vec![(1, 2), (2, 4), (0, 1)]));
     }
 

@@ -1,4 +1,4 @@
-//! An executor's side: the ranks of one program on this machine, for a launcher on another.
+//! The executor's side: runs the ranks of one program on this machine, for a launcher on another machine.
 
 use super::folder::Folder;
 use super::machine::{Event, Machine};
@@ -31,29 +31,29 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the machine's owner gives to programs.
+/// What the machine's owner grants to programs.
 pub struct Terms<'a> {
     pub capacity: u32,
-    /// The user that the launcher works for.
+    /// The user whose launcher this is.
     pub user: &'a str,
-    /// Of these it takes what its ranks need.
+    /// The places of this machine, from which the ranks' places are taken.
     pub places: &'a Arc<Places>,
-    /// Which levels links of ranks may have.
+    /// The levels that links of ranks may have.
     pub policy: &'a Policy,
-    /// What the words `python` and `python3` mean here.
+    /// The program that the words `python` and `python3` stand for here.
     pub python: &'a str,
-    /// For each process, beside the executor's own variables.
+    /// Environment variables for each process, beside the executor's own.
     pub environment: &'a [(String, String)],
-    /// Of the programs that run.
+    /// The folders of the running programs.
     pub folders: &'a Folders,
-    /// The executor ends.
+    /// Set when the executor ends.
     pub closed: &'a AtomicBool,
 }
 
-/// The folders of programs that have a link, by what a program is known by.
+/// The folders of programs that have a link, by program token.
 pub type Folders = Mutex<HashMap<[u8; 16], Weak<Folder>>>;
 
-/// Serves a launcher until it is gone; then everything that it started has ended.
+/// Serves a launcher until it is gone. By then everything that it started has ended.
 pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
     let mut serving = Serving {
         link,
@@ -81,27 +81,27 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
     });
 }
 
-/// What one launcher has here. What is dropped first stands first: nobody runs in a folder that is gone.
+/// The state of one launcher here. Fields are dropped in their order, so that no process runs in a folder that is gone.
 struct Serving<'a> {
     link: &'a Arc<Link>,
     terms: &'a Terms<'a>,
-    /// The places of its program, once that is known.
+    /// The program's share of the places, once the program is known.
     share: Option<Share>,
     running: Option<Running>,
     folder: Option<Arc<Folder>>,
     part: Option<Part>,
-    /// Its number in the program.
+    /// This machine's number in the program.
     machine: u32,
-    /// It is not to be started any more.
+    /// Whether the program must not be started any more.
     is_killed: bool,
-    /// The levels that links with each of the program's machines may have.
+    /// The levels accepted for links with each of the program's machines.
     offered: Vec<(IpAddr, [LevelSet; 3])>,
-    /// Until the ranks are started, whose thread has them then.
+    /// The places taken, until the ranks are started. From then on the ranks' thread holds them.
     places: Option<Box<dyn Any + Send>>,
 }
 
 struct Running {
-    /// Dropped first: nobody waits for output that nobody writes any more.
+    /// Dropped first, so that no thread waits for credit for output that is not written any more.
     credit: Closing,
     machine: Machine,
     input: Option<Sender<Bytes>>,
@@ -173,7 +173,7 @@ impl Serving<'_> {
         self.folder = Some(folder);
         for (_, program) in &mut part.programs {
             program.environment.push((CHECKPOINTS.into(), checkpoints.clone()));
-            // A folder that a program names is one in its own, unless it begins at the root.
+            // A folder that a program names is relative to the program's own folder, unless it is an absolute path.
             let below = |named: &Vec<u8>| path.join(OsStr::from_bytes(named)).into_os_string().into_vec();
             program.folder = program.folder.as_ref().map(below);
             let own = self.terms.environment.iter();
@@ -190,13 +190,13 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// What this machine's owner lets a user's ranks have on links with those on that machine.
+    /// The levels that this machine's owner allows for links between a user's ranks here and those on the other machine.
     fn levels_for(&self, peer: IpAddr) -> [LevelSet; 3] {
         let place = self.terms.policy.place(Some(peer), Role::User.name());
         Mark::ALL.map(|mark| self.terms.policy.offered(&place, mark))
     }
 
-    /// A new one, or that of an earlier start of the program.
+    /// The program's folder: that of an earlier start, or a new one.
     fn folder_of(&self, program: [u8; 16]) -> io::Result<Arc<Folder>> {
         let mut folders = lock(self.terms.folders);
         folders.retain(|_, folder| folder.strong_count() > 0);
@@ -209,7 +209,7 @@ impl Serving<'_> {
         Ok(folder)
     }
 
-    /// Where files can be put: between beginning and starting.
+    /// The folder, while files may be received: between `Begin` and `Start`.
     fn folder(&self) -> io::Result<&Arc<Folder>> {
         let folder = self.folder.as_ref().filter(|_| self.running.is_none());
         folder.ok_or_else(|| io::Error::other("there is no place for files now"))
@@ -230,7 +230,8 @@ impl Serving<'_> {
                 Event::Nonsense { rank } => FromMachine::Nonsense { rank },
                 Event::Ended { rank, exit } => {
                     living -= 1;
-                    drop(places.take_if(|_| living == 0)); // who hears of the last end sees them free
+                    // freed before the last end is reported, so that its reader sees the places as free
+                    drop(places.take_if(|_| living == 0));
                     FromMachine::Ended { rank, exit }
                 }
             };
@@ -260,7 +261,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// A launcher that does not keep to what this machine takes is not obeyed.
+    /// Rejects levels that this machine does not accept, even if the launcher asks for them.
     fn check(&self, entry: &Entry) -> io::Result<()> {
         let ip = entry.listens.address.ip();
         let offered = self.offered.get(entry.machine as usize).filter(|(peer, _)| *peer == ip);
@@ -284,7 +285,7 @@ impl Serving<'_> {
         }
         let waiting = running.waiting.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
         if waiting > WINDOW {
-            self.link.close(); // it does not wait for what it is told
+            self.link.close(); // the launcher sends without waiting for credit
         }
         let Some(input) = &running.input else { return Ok(()) };
         let _ = input.send(bytes);
@@ -292,7 +293,7 @@ impl Serving<'_> {
     }
 }
 
-/// A thread that writes what comes to rank 0, and says so.
+/// Starts a thread that writes input to rank 0, and acknowledges it.
 fn feed(to: OwnedFd, link: Arc<Link>, waiting: Arc<AtomicUsize>) -> io::Result<Sender<Bytes>> {
     let (sender, received): (Sender<Bytes>, Receiver<Bytes>) = channel();
     let work = move || {
@@ -307,7 +308,7 @@ fn feed(to: OwnedFd, link: Arc<Link>, waiting: Arc<AtomicUsize>) -> io::Result<S
     Ok(sender)
 }
 
-/// Whether somebody still reads it.
+/// Writes all the bytes. Returns false if the reader is gone.
 pub fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
@@ -319,7 +320,7 @@ pub fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// Output on its way to the launcher, no faster than that writes it.
+/// Sends output to the launcher, no faster than the launcher writes it.
 struct Writer {
     link: Arc<Link>,
     credit: Arc<Credit>,

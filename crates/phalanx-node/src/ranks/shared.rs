@@ -1,14 +1,15 @@
-//! What the ranks of one machine share: memory, and a doorbell for each. Neither has a name that could stay behind.
+//! What the ranks of one machine share: memory, and a doorbell for each rank. Neither has a name in the file system, so neither
+//! can be left behind.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Between two ranks; memory that nobody touches costs nothing.
+/// Shared memory for each pair of ranks, in bytes. Pages that are never touched cost nothing.
 const BYTES_OF_A_PAIR: u64 = 4 << 20;
 
-/// Inherited by every rank of the machine.
+/// The shared descriptors, inherited by every rank of the machine.
 #[derive(Debug)]
 pub struct Shared {
     segment: OwnedFd,
@@ -17,7 +18,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For so many ranks.
+    /// Creates them for `local` ranks.
     pub fn new(local: u32) -> io::Result<Shared> {
         let bytes = BYTES_OF_A_PAIR * u64::from(local) * u64::from(local);
         let segment = memfd_create("phalanx-ranks", MemfdFlags::CLOEXEC)?;
@@ -31,7 +32,7 @@ impl Shared {
         self.segment.as_raw_fd()
     }
 
-    /// In the order of the ranks.
+    /// The doorbells, in the order of the ranks.
     pub fn bells(&self) -> Vec<RawFd> {
         self.bells.iter().map(AsRawFd::as_raw_fd).collect()
     }

@@ -1,4 +1,4 @@
-//! Where ranks are: the launcher treats all machines alike.
+//! A site is where ranks run. It lets the launcher treat this machine and executors alike.
 
 use super::hosts::Host;
 use super::machine::Machine;
@@ -7,14 +7,14 @@ use phalanx_net::address::Address;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// One machine's ranks.
+/// One machine with its ranks.
 pub enum Site {
     Here(Machine),
     There(Arc<Host>),
 }
 
 impl Site {
-    /// Of an executor.
+    /// The address, if this is an executor.
     pub fn address(&self) -> Option<&Address> {
         match self {
             Site::Here(_) => None,
@@ -29,7 +29,7 @@ impl Site {
         }
     }
 
-    /// A file goes to a process of this machine only.
+    /// Sends a process a message with a file descriptor. Only processes of this machine can get one.
     pub fn give(&self, rank: u32, message: &ToRank, file: OwnedFd) {
         if let Site::Here(machine) = self {
             machine.give(rank, frame(message), file);

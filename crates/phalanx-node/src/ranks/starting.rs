@@ -1,4 +1,4 @@
-//! How a program is brought to its machines.
+//! Starts a program on its machines.
 
 use super::at_once::at_once;
 use super::executors::Executors;
@@ -27,10 +27,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-/// Why a program starts no further processes.
+/// Why a program cannot start further processes.
 const APART: &str = "processes are spawned by programs whose ranks share memory or are on executors: start it without \
                      --transport sockets";
-/// Why no process goes to another machine.
+/// Why no process can move to another machine.
 const ALL_HERE: &str = "all of the program is on this machine";
 const NO_CHECKPOINTS: &str = "it makes no checkpoints";
 const RESTARTED: &str = "a program that is started again from its checkpoints starts no further processes";
@@ -40,38 +40,38 @@ pub struct Starting {
     pub job: Job,
     pub output: Output,
     pub happenings: Teller,
-    /// Stops the reading of standard input when its other end is closed; none: it was read in an earlier start.
+    /// The reading of standard input stops when the other end of this is closed. `None`: an earlier start has begun to read it.
     pub stopped: Option<OwnedFd>,
-    /// How many ranks there were in an earlier start.
+    /// The number of ranks, if there was an earlier start.
     pub size: Option<u32>,
-    /// The executors of the start before, in the order of their ranks, and how many these are.
+    /// The executors of the start before, in the order of their ranks, with the number of ranks of each.
     pub placed: Vec<(Address, u32)>,
-    /// Executors that the program has left: it comes back only where there are no places otherwise.
+    /// Executors that the program has left. It returns to one only if there are no other places.
     pub left: Vec<Address>,
-    /// It goes back to where it was a moment ago: places there may only be becoming free.
+    /// The program goes back to where it was a moment ago, so the places there may only be becoming free.
     pub returns: bool,
     pub program: Arc<Known>,
 }
 
-/// What all starts of a program have in common.
+/// What all starts of a program share.
 pub struct Known {
-    /// By what machines know it.
+    /// The token by which machines know the program.
     pub token: [u8; 16],
-    /// For checkpoints on this machine.
+    /// The folder for checkpoints on this machine.
     pub folder: Option<Folder>,
-    /// As that of its [`Job`].
+    /// The patience of the [`Job`].
     pub patience: Option<Duration>,
-    /// Once the program is there.
+    /// Set once the program has been started.
     pub executors: OnceLock<Executors>,
 }
 
 pub type Started = (Options, Vec<Site>);
 
-/// The machines that get ranks, in the order of these, and how many each gets; and those that get none.
+/// The machines that get ranks, in order; how many each gets; and the machines that get none.
 type Placed = (Vec<Host>, Vec<u32>, Vec<Host>);
 
 impl Known {
-    /// Of a program that was not started yet.
+    /// For a program that has not been started yet.
     pub fn new(job: &Job) -> io::Result<Known> {
         let here = job.hosts.is_none() && job.checkpoints.is_some();
         let folder = here.then(Folder::new).transpose()?;
@@ -80,7 +80,7 @@ impl Known {
 }
 
 impl Starting {
-    /// Another start of the same program.
+    /// The description of another start of the same program.
     pub fn again(&self) -> Starting {
         let Starting { job, output, happenings, size, placed, left, program, .. } = self;
         let (job, output, happenings) = (job.clone(), output.clone(), happenings.clone());
@@ -102,19 +102,19 @@ impl Starting {
         starting
     }
 
-    /// That machine is lost for the program.
+    /// Excludes a machine that is lost.
     pub fn leave_out(&mut self, site: &Site) {
         if let (Some(hosts), Site::There(host)) = (&mut self.job.hosts, site) {
             hosts.addresses.retain(|address| *address != host.address);
         }
     }
 
-    /// The program leaves that machine.
+    /// Makes the program leave that machine.
     pub fn leave(&mut self, site: &Site) {
         self.left.extend(site.address().cloned());
     }
 
-    /// Whether there are so many places on machines that the program has not left, nor is leaving; or why not.
+    /// Checks whether machines that the program neither has left nor is leaving have this many places. The error says why not.
     pub fn find_places(&self, leaving: Option<&Address>, places: u32) -> Result<(), String> {
         let Some(hosts) = &self.job.hosts else { return Err(ALL_HERE.to_owned()) };
         let others = hosts.addresses.iter().filter(|it| Some(*it) != leaving && !self.left.contains(it));
@@ -128,17 +128,17 @@ impl Starting {
         enough(places, &offers.into_iter().flatten().collect::<Vec<_>>())
     }
 
-    /// How many ranks an executor takes beside those that it has.
+    /// How many more ranks an executor takes.
     fn room(&self, hosts: &Hosts, host: &Host) -> u32 {
         hosts.most.unwrap_or(u32::MAX).saturating_sub(self.had(&host.address)).min(host.free)
     }
 
-    /// How many ranks it had in the start before.
+    /// How many ranks an executor had in the start before.
     fn had(&self, address: &Address) -> u32 {
         self.placed.iter().find(|(it, _)| it == address).map_or(0, |(_, count)| *count)
     }
 
-    /// Starts all ranks: what the engine is to know of them, and their machines.
+    /// Starts all ranks. Returns what the engine needs to know of them, and their machines.
     pub fn run(mut self) -> Result<Started, LaunchError> {
         match self.job.hosts.take() {
             None => self.here(),
@@ -170,7 +170,7 @@ impl Starting {
         Ok((options, sites))
     }
 
-    /// Where checkpoints of this machine's ranks are.
+    /// Sets the folder for the checkpoints of this machine's ranks.
     fn give_folder(&self, machine: usize, part: &mut Part) -> io::Result<()> {
         let Some(folder) = &self.program.folder else { return Ok(()) };
         let variable = (CHECKPOINTS.into(), folder.checkpoints(machine)?.into_os_string().into_vec());
@@ -178,7 +178,7 @@ impl Starting {
         Ok(())
     }
 
-    /// Standard input goes to rank 0, all output to the user.
+    /// Connects standard input to rank 0, and all output to the user.
     fn attach(&mut self, streams: Streams) -> io::Result<()> {
         if let (Some(to), Some(stopped)) = (streams.input, self.stopped.take()) {
             input::pump(stopped, move |bytes| write_all(&to, bytes))?;
@@ -203,11 +203,11 @@ impl Starting {
         let names = reached.iter().map(|host| host.name.clone()).collect();
         let options = self.options(names, &counts, levels, true);
         self.stopped.map_or(Ok(()), |stopped| input::pump(stopped, reached[0].input()))?;
-        let _ = self.program.executors.set(executors); // a program that is started again spawns nothing
+        let _ = self.program.executors.set(executors); // not set again by a restarted program, which spawns nothing
         Ok((options, reached.into_iter().map(|host| Site::There(Arc::new(host))).collect()))
     }
 
-    /// Which machines get ranks.
+    /// Chooses the machines that get ranks.
     fn place(&mut self, hosts: &Hosts) -> Result<Placed, LaunchError> {
         let reached = self.reach(hosts)?;
         if reached.is_empty() {
@@ -244,14 +244,14 @@ impl Starting {
         if self.size.is_none() {
             return at_once(&hosts.addresses, |_, address| reach(address));
         }
-        // The program goes on with those that are left.
+        // Machines that cannot be reached are left out: the program goes on with the others.
         let reached = at_once(&hosts.addresses, |_, address| {
             Ok(reach(address).inspect_err(|error| self.output.say(&format!("{error}; the program goes on without it"))))
         })?;
         Ok(reached.into_iter().filter_map(Result::ok).collect())
     }
 
-    /// Files of the ranks' output are made once.
+    /// Creates the files for the ranks' output, once.
     fn begin_output(&self, count: u32) -> io::Result<()> {
         if self.size.is_none() { self.output.begin(0..count) } else { Ok(()) }
     }
@@ -274,14 +274,14 @@ impl Starting {
     }
 }
 
-/// The executors of a start, in the order of their ranks, and how many each has.
+/// The executors of a start, in the order of their ranks, with the number of ranks of each.
 pub fn placed(options: &Options, sites: &[Site]) -> Vec<(Address, u32)> {
     let count = |machine: usize| options.machine_of.iter().filter(|its| **its == machine).count() as u32;
     let sites = sites.iter().enumerate();
     sites.filter_map(|(machine, site)| Some((site.address()?.clone(), count(machine)))).collect()
 }
 
-/// A thread that shows output until its end.
+/// Starts a thread that shows output until it ends.
 pub fn show(outputs: Vec<Stream>, output: Output, happenings: Teller) -> io::Result<()> {
     let read = move || {
         if let Err(error) = streams::pump(outputs, output) {
@@ -292,7 +292,7 @@ pub fn show(outputs: Vec<Stream>, output: Output, happenings: Teller) -> io::Res
     thread::Builder::new().name("phalanx-output".into()).spawn(read).map(drop)
 }
 
-/// How many ranks there are, where the block without a number gets what is left of `all` places by the others.
+/// The total number of ranks. The block without a number gets the places of `all` that the others leave.
 fn resolve(blocks: &mut [Block], all: u64) -> io::Result<u32> {
     let known: u64 = blocks.iter().filter_map(|block| block.processes).map(u64::from).sum();
     let rest = all.saturating_sub(known).clamp(1, u64::from(MOST_RANKS));
@@ -305,7 +305,7 @@ fn resolve(blocks: &mut [Block], all: u64) -> io::Result<u32> {
     }
 }
 
-/// Where one machine is reached by an address that means another machine elsewhere, ranks would not find each other.
+/// Rejects addresses that mean another machine elsewhere (such as loopback), because ranks would not find each other.
 fn check_reach(ips: &[IpAddr]) -> Result<(), LaunchError> {
     let local = ips.iter().filter(|ip| ip.is_loopback()).count();
     match local == 0 || local == ips.len() {

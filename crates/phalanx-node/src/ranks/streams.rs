@@ -1,4 +1,4 @@
-//! Standard output and error of the ranks of one machine, read by one thread as fast as they are taken, and no faster.
+//! Standard output and error of the ranks of one machine. One thread reads them as fast as the output is taken, and no faster.
 
 use phalanx_core::wire::machines::Source;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes read of one stream before it is the next one's turn: as many as a pipe holds.
+/// Bytes read from one stream before the next one's turn. It is the capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
-/// Without output for so long, what has come of a line is shown to whoever waits for it.
+/// After this long without output, the beginning of a line is shown, because the user may wait for it.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The reading end of one stream.
@@ -21,17 +21,18 @@ pub struct Stream {
     pipe: OwnedFd,
     /// Readable once the process has ended.
     ended: Arc<OwnedFd>,
-    /// Bytes that can still be of the process, once it has ended: who else writes there is not waited for.
+    /// Once the process has ended: most bytes in the pipe that can still be the process's own. Other writers of the pipe are
+    /// not waited for.
     left: Option<usize>,
 }
 
-/// Where output goes. Each call may take its time: meanwhile the processes wait.
+/// The consumer of output. A call may block; meanwhile the processes wait.
 pub trait Taker: Send {
     /// The next bytes of a stream.
     fn take(&mut self, source: Source, bytes: &[u8]);
     /// The stream has ended.
     fn end(&mut self, source: Source);
-    /// Nothing has come for a moment; whether that is of interest again before the next bytes.
+    /// Called when nothing has come for a moment. Returns whether to call it again before the next bytes.
     fn pause(&mut self) -> bool;
 }
 
@@ -40,7 +41,7 @@ impl Stream {
         Stream { source, pipe, ended, left: None }
     }
 
-    /// How many bytes were read; 0 at the end.
+    /// Reads once. Returns the number of bytes; 0 at the end.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left.is_none() && is_readable(&self.ended)? {
             self.left = Some(fcntl_getpipe_size(&self.pipe)?);
@@ -57,8 +58,8 @@ impl Stream {
     }
 }
 
-/// Reads the streams until the last has ended. One whose process has ended ends when it is empty, whoever else may still
-/// hold it.
+/// Reads the streams until the last has ended. A stream whose process has ended counts as ended when it is empty, even if other
+/// processes still hold it open.
 pub fn pump(mut streams: Vec<Stream>, mut taker: impl Taker) -> io::Result<()> {
     let (mut buffer, mut waits) = (vec![0; AT_ONCE], false);
     while !streams.is_empty() {
@@ -89,9 +90,9 @@ fn is_readable(fd: &OwnedFd) -> io::Result<bool> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ready {
     No,
-    /// Bytes, or the end.
+    /// There are bytes, or the stream has ended.
     Bytes,
-    /// It is empty, and its process has ended.
+    /// The stream is empty, and its process has ended.
     Ended,
 }
 
