@@ -1,5 +1,5 @@
-//! From a place that the user names to links to interpreters there: the one function that new ways to reach
-//! machines are added to.
+//! Turns a place that the user names into links to interpreters there. New ways to reach machines are added to the function in
+//! this module.
 
 use crate::local::ThisMachine;
 use crate::recruit::{RecruitError, Source, Start};
@@ -8,16 +8,16 @@ use phalanx_core::level::Policy;
 use phalanx_net::address::Address;
 use phalanx_net::identity::Member;
 
-/// Where interpreters are to be recruited.
+/// The place where interpreters are to be recruited.
 #[derive(Debug, Clone)]
 pub enum Place {
-    /// Processes of this machine.
+    /// Child processes on this machine.
     ThisMachine,
-    /// The executors at these addresses, which know the user's program by this token.
+    /// The executors at these addresses. `program` is the token by which they recognise the user's program.
     Executors { addresses: Vec<Address>, member: Box<Member>, program: [u8; 16] },
 }
 
-/// Reaches the place. `asked`: the contract, which the machines must be able to meet.
+/// Reaches the place. `asked` is the contract, which the machines must be able to meet.
 pub fn connect(
     place: Place,
     policy: Policy,

@@ -1,4 +1,4 @@
-//! The control link between a user's manager and an executor: what both ends do alike.
+//! Keep-alive on control links. Both ends, a user's manager and an executor, use it alike.
 
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::encode;
@@ -7,29 +7,30 @@ use serde::Serialize;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often each end says that it lives.
+/// Interval at which each end sends a beat.
 pub const BEAT: Duration = Duration::from_millis(400);
-/// After this long without a byte the other end is given up.
+/// An end that sends nothing for this long is given up.
 pub const SILENCE: Duration = Duration::from_secs(10);
 
-/// Whatever the policy is: over it an executor learns whom to serve.
+/// The level of control links, whatever the policy says. It is private, because an executor learns over it which program to
+/// serve.
 pub const LEVELS: Levels = Levels::all(Level::Private);
 
-/// Of the time between two looks, at most this part of the silence that is allowed counts as the other end's silence: an
-/// end that is starved, or was suspended, therefore needs several looks to find the other one silent.
+/// At most this fraction of the allowed silence is counted per look. An end that is starved or was suspended looks late, and
+/// would otherwise mistake its own pause for silence of the other end. It therefore needs several looks.
 const HEEDED: u32 = 4;
-/// And at most this long, since every link is looked at more often.
+/// At most this much silence is counted per look, because every link is looked at more often.
 const LONGEST_LOOK: Duration = Duration::from_millis(600);
 
-/// Says that this end lives, and notices when the other does not.
+/// Sends beats, and closes the link when the other end falls silent.
 #[derive(Debug)]
 pub struct Pulse {
     last_beat: Instant,
     last_pause: Instant,
     received: u64,
-    /// How long nothing came, as far as this end listened.
+    /// For how long nothing has arrived, counted only while this end was looking.
     silent: Duration,
-    /// The longest time of late for which nothing came: long where the other end's machine is busy.
+    /// The longest recent silence, decaying with each arrival. It is long where the other end's machine is busy.
     gap: Duration,
     silence: Duration,
 }
@@ -47,22 +48,22 @@ impl Pulse {
         }
     }
 
-    /// From now on the other end is given up after this long.
+    /// Sets after how much silence the other end is given up.
     pub fn set_silence(&mut self, silence: Duration) {
         self.silence = silence;
     }
 
-    /// Whether the other end was heard of within `time`, or within what is usual on its busy machine.
+    /// Whether the other end was heard from within `time`, or within 1.5 times its longest recent silence.
     pub fn is_heard(&self, time: Duration) -> bool {
         self.silent < time.max(self.gap * 3 / 2)
     }
 
-    /// To be called at every pause of the link's reader; closes the link when its other end is silent.
+    /// Call this at every pause of the link's reader. It sends beats, and closes the link if the other end is silent.
     pub fn pause(&mut self, link: &Link, beat: &impl Serialize) {
         self.pause_with(link, || beat);
     }
 
-    /// The same, with a beat that is made when it is due.
+    /// The same; the beat is made only when it is due.
     pub fn pause_with<B: Serialize>(&mut self, link: &Link, beat: impl FnOnce() -> B) {
         let now = Instant::now();
         let received = link.counters().received.load(Ordering::Relaxed);
@@ -72,7 +73,7 @@ impl Pulse {
             self.gap = (self.gap * 7 / 8).max(self.silent);
             self.silent = Duration::ZERO;
         }
-        // What has arrived and was not read yet is no silence either.
+        // Bytes that have arrived and wait to be read are no silence either.
         if self.silent >= self.limit() && !link.has_unread() {
             return link.close();
         }
@@ -82,7 +83,7 @@ impl Pulse {
         }
     }
 
-    /// Where the other end's beats come late, twice their distance is allowed.
+    /// The allowed silence. If the other end's beats arrive late, twice their longest recent gap is allowed.
     fn limit(&self) -> Duration {
         self.silence.max((self.gap * 2).min(SILENCE))
     }

@@ -1,4 +1,4 @@
-//! How a child process ended: its status, its largest resident size, and whether the system ended it for want of memory.
+//! How a child process ended: its exit status, its peak resident size, and whether the kernel killed it for lack of memory.
 
 use phalanx_core::launch::signal_name;
 use phalanx_net::sync::lock;
@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, OnceLock};
 
-/// What the parent must know from before a child began, to judge its end.
+/// State of the parent from before a child starts, needed to interpret the child's end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
-    /// The parent's largest resident size in bytes. The system counts it as the child's too, until that is larger.
+    /// The parent's peak resident size in bytes. A child's peak starts from this value, so it only counts once it is larger.
     parent: u64,
 }
 
 impl Before {
-    /// To be called before the child is started.
+    /// Call this before the child is started.
     pub fn now() -> Before {
-        watched_for_memory(); // the kills from now on are those of children
+        watched_for_memory(); // kernel kills from now on are kills of children
         // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: `usage` lives as long as the call.
@@ -27,7 +27,7 @@ impl Before {
     }
 }
 
-/// Waits for the end of a child that was not waited for yet, and says how it ended, for people.
+/// Waits for a child that was not waited for yet. Returns a text for users about how it ended.
 pub(crate) fn wait(child: &Child, before: Before) -> String {
     match wait_with_usage(child) {
         Ok((status, usage)) => describe(status, Some(resident(&usage)).filter(|size| *size > before.parent)),
@@ -50,8 +50,7 @@ fn wait_with_usage(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
     }
 }
 
-/// The state of a process as the system tells it, a letter: `T` and `t` are stopped, `Z` and `X` ended. `None` where it
-/// does not tell.
+/// The state letter of a process as the kernel reports it: `T` and `t` are stopped, `Z` and `X` ended. `None`: unknown.
 pub(crate) fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
@@ -78,16 +77,16 @@ fn describe(status: ExitStatus, size: Option<u64>) -> String {
     }
 }
 
-/// Where the system counts the processes that it killed for want of memory.
+/// The kernel's counter of processes killed for lack of memory (OOM kills).
 #[derive(Debug)]
 enum Counter {
-    /// Those of this process's cgroup, to which its children belong.
+    /// The counter of this process's cgroup, which its children belong to.
     Group(PathBuf),
-    /// Those of the whole machine.
+    /// The counter of the whole machine.
     Machine,
 }
 
-/// The kills for want of memory that have been seen.
+/// The OOM kills seen so far.
 #[derive(Debug)]
 struct Kills {
     counter: Counter,
@@ -104,7 +103,7 @@ fn watched_for_memory() -> &'static Mutex<Kills> {
 }
 
 impl Kills {
-    /// What is said of a child that ended by SIGKILL. Each kill that the system counts explains one child's end.
+    /// The remark on a child that ended by SIGKILL. Each OOM kill that the kernel counts explains the end of one child.
     fn blame(&mut self) -> &'static str {
         if self.counter.count().is_none_or(|count| count <= self.seen) {
             return "";
@@ -127,12 +126,12 @@ impl Counter {
     }
 }
 
-/// The number behind the word `oom_kill`, which all of these files have on a line of its own.
+/// The number after the word `oom_kill`. All of these files have it on a line of its own.
 fn kills_in(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// The file of this process's cgroup that has the counter, of the second version of cgroups or the first.
+/// The file of this process's cgroup with the counter, for cgroups version 2 or 1.
 fn group_counter() -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let paths = groups.lines().filter_map(|line| {
@@ -143,7 +142,7 @@ fn group_counter() -> Option<PathBuf> {
             _ => None,
         }
     });
-    // In a container the group's own folder may be mounted as the root.
+    // In a container, the cgroup's own folder may be mounted as the root.
     let files = paths.flat_map(|(root, path, file)| [format!("{root}{path}/{file}"), format!("{root}/{file}")]);
     files.map(PathBuf::from).find(|file| Counter::Group(file.clone()).count().is_some())
 }

@@ -1,4 +1,4 @@
-//! What the policy makes of a set of machines, without a link being opened.
+//! Explains what the policy means for a set of machines, without opening a link.
 
 use phalanx_core::level::{Agreed, Level, LevelSet, Mark, Policy};
 use phalanx_net::address::Address;
@@ -8,18 +8,18 @@ use std::net::IpAddr;
 
 const MANAGER: &str = "manager";
 
-/// Two machines, and the level of what has a mark between them.
+/// Two machines, and the level of links between them for data with one mark.
 #[derive(Debug)]
 pub struct Pair {
     pub one: String,
     pub other: String,
     pub mark: Mark,
-    /// The level, what decided it, and whether it is weaker than by default; or why they cannot talk.
+    /// The level, the rule that decided it, and whether it is weaker than the default. Or why the two cannot communicate.
     pub verdict: Result<(Level, String, bool), String>,
 }
 
-/// Every pair of the manager's machine and the executors. `takes`: what executors take; they say for certain only when they
-/// are asked.
+/// All pairs of the manager's machine and the executors. `takes` are the levels that the executors are assumed to accept. What
+/// they really accept is known only when they are asked.
 pub fn explain(policy: &Policy, executors: &[Address], takes: LevelSet) -> Vec<Pair> {
     let found: Vec<_> = executors.iter().map(|address| (address.to_string(), ip_of(address))).collect();
     let mut pairs = Vec::new();
@@ -36,7 +36,7 @@ pub fn explain(policy: &Policy, executors: &[Address], takes: LevelSet) -> Vec<P
     }
     for (index, (one, here)) in found.iter().enumerate() {
         for (other, there) in &found[index + 1..] {
-            // Both ends decide, each for the other's address: what is stronger holds.
+            // Each end decides for the other's address. The stronger level holds.
             let both = agree(here).and_then(|ours| agree(there).map(|theirs| stronger(ours, theirs)));
             add(one, other, both);
         }
@@ -44,7 +44,7 @@ pub fn explain(policy: &Policy, executors: &[Address], takes: LevelSet) -> Vec<P
     pairs
 }
 
-/// What both ends of a link agreed on, each for the other's address: what is stronger holds.
+/// The agreement of both ends of a link, each for the other's address. The stronger level holds.
 pub(crate) fn stronger(mut one: Agreed, other: Agreed) -> Agreed {
     let levels = [
         (&mut one.levels.base, other.levels.base),

@@ -1,9 +1,8 @@
-//! Interpreters as processes: how they are started and ended, and how they begin.
+//! Interpreter processes: how they are started and ended, and what they do first.
 //!
-//! The parent keeps a *tether* to each one, a unix socket that is the child's standard input: over it the child
-//! is told who it is and is given its data link; when it ends, because the parent ended in whatever way, the child
-//! ends too. The key with which an interpreter proves itself is made for it alone; the code that it runs never
-//! sees the machine's.
+//! The parent keeps a *tether* to each interpreter: a unix socket that is the child's standard input. Over it the child is told
+//! who it is, and receives its data link. When the tether ends, for whatever reason the parent ended, the child ends too. The
+//! key that an interpreter authenticates with is made for it alone. The code that it runs never sees the machine's key.
 
 use crate::ending::{self, Before};
 use crate::printing::{self, Printing, open_standard_streams};
@@ -21,27 +20,27 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A handshake takes milliseconds, and seconds where both machines are busy.
+/// A handshake takes milliseconds, or seconds where both machines are busy.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
-/// The tether carries a few paths and certificates.
+/// Most bytes of the first message. The tether carries only a few paths and certificates.
 const MOST_BEGIN: u32 = 1 << 20;
 
 const THREADS: [&str; 4] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
 
-/// What an interpreter is told first.
+/// The first message to an interpreter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
     /// The machine's name, for error messages.
     pub machine: String,
-    /// Where the user's modules are found, on the user's own machine only.
+    /// The folders of the user's modules. Set only on the user's own machine.
     pub path: Vec<String>,
     /// How its data link is protected.
     pub levels: Levels,
-    /// Certificate, key, and the peer's certificate; none where nobody shakes hands.
+    /// Certificate, key, and the peer's certificate. `None` if the data link has no handshake.
     pub secrets: Option<Secrets>,
 }
 
-/// For the handshake: who the interpreter is, and who may talk to it.
+/// What the interpreter's handshake needs: its own identity, and that of its only peer.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
     certificate: Vec<u8>,
@@ -56,64 +55,66 @@ impl std::fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Those of an interpreter that owns `own` and talks to the owner of `peer`.
+    /// The secrets of an interpreter that owns `own` and talks to the owner of `peer`.
     pub fn new(own: &KeyedCertificate, peer: &[u8]) -> Secrets {
         let (certificate, key) = own.to_parts();
         Secrets { certificate, key, peer: peer.to_vec() }
     }
 }
 
-/// A started interpreter, seen from its parent. Dropping it ends it.
+/// A started interpreter, as its parent sees it. Dropping it ends the interpreter.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     tether: Socket,
     before: Before,
-    /// How it ended, once that was asked for.
+    /// How the interpreter ended, once [`Process::end`] was called.
     end: Option<String>,
 }
 
 impl Process {
-    /// Starts an interpreter with `command` (the Python executable and its arguments).
+    /// Starts an interpreter with `command`: the Python executable and its arguments.
     pub fn start(command: &[String], begin: &Begin) -> io::Result<Process> {
         let (tether, child_end) = Socket::pair()?;
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdio(child_end));
         apart_from_terminal(&mut command);
-        // The interpreters are the parallelism: a library's own threads would only get into each other's way.
+        // Sets the libraries' thread counts, unless the user did. The interpreters are the parallelism, and threads of
+        // libraries would compete with them.
         let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
         command.envs(unset.map(|variable| (variable, "1")));
         let before = Before::now();
         let child = command.spawn()?;
-        let process = Process { child, tether, before, end: None }; // ended with whatever goes wrong from here on
+        // held from here on, so that the child is ended if anything fails
+        let process = Process { child, tether, before, end: None };
         let bytes = postcard::to_stdvec(begin).map_err(io::Error::other)?;
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
         (&process.tether).write_all(&bytes)?;
         Ok(process)
     }
 
-    /// Gives the interpreter its data link.
+    /// Passes the interpreter its data link.
     pub fn give(&self, data: &Socket) -> io::Result<()> {
         self.tether.send_socket(data)
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the interpreter has ended by itself.
     pub fn has_ended(&self) -> bool {
         self.end.is_some() || is_zombie(&self.child)
     }
 
-    /// Whether it lives and is not stopped. A process that only waits for the processor, or the disk, does.
+    /// Whether the interpreter lives and is not stopped. A process that only waits for the CPU or the disk counts as alive.
     pub fn is_alive(&self) -> bool {
         self.end.is_none() && ending::state(self.child.id()).is_some_and(|state| !"TtZX".contains(state))
     }
 
-    /// Whether it is stopped, as by a debugger.
+    /// Whether the interpreter is stopped, for example by a debugger.
     pub fn is_stopped(&self) -> bool {
         self.end.is_none() && ending::state(self.child.id()).is_some_and(|state| "Tt".contains(state))
     }
 
-    /// Ends it and what it has started, now; how it ended, which may have been before.
+    /// Ends the interpreter, and what it has started, at once. Returns how it ended, even if it had ended before.
     pub fn end(&mut self) -> String {
         if self.end.is_none() {
             end_group(&mut self.child);
@@ -122,8 +123,8 @@ impl Process {
         self.end.clone().unwrap_or_default()
     }
 
-    /// What it printed and did not send any more, once it has ended. Its own parent only may read that: an executor leaves
-    /// it, since it is the user's.
+    /// The output that an ended interpreter printed and did not send. Only the user's own process may read it. An executor must
+    /// not, because the output is the user's data.
     pub fn last_words(&self) -> Vec<(Kind, Bytes)> {
         let pipes: Vec<_> = std::iter::from_fn(|| self.tether.receive_file_now().ok()).take(2).collect();
         printing::left(&pipes)
@@ -141,20 +142,21 @@ fn stdio(socket: Socket) -> Stdio {
     Stdio::from(std::os::fd::OwnedFd::from(socket))
 }
 
-/// A Ctrl-C at the terminal is for the user's program, which then ends its interpreters.
+/// Moves the child to a process group of its own. A Ctrl-C at the terminal is meant for the user's program, which then ends its
+/// interpreters.
 #[cfg(unix)]
 fn apart_from_terminal(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
 }
 
-/// Whether the child has ended; it stays as it is, so that its group still is its own.
+/// Whether the child has ended. It is not reaped, so that its process group number stays reserved.
 #[cfg(unix)]
 pub(crate) fn is_zombie(child: &Child) -> bool {
     is_in_state(child, libc::WEXITED)
 }
 
-/// Whether the child was stopped, and does not go on yet.
+/// Whether the child is stopped now.
 #[cfg(unix)]
 pub(crate) fn is_stopped(child: &Child) -> bool {
     is_in_state(child, libc::WSTOPPED)
@@ -167,20 +169,20 @@ fn is_in_state(child: &Child, state: libc::c_int) -> bool {
     let options = state | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` lives as long as the call; the process id is that of our child.
     let waited = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut info, options) };
-    // SAFETY: filled in by waitid; zero where it is not in that state.
+    // SAFETY: filled in by waitid; zero if the child is not in that state.
     waited == 0 && unsafe { info.si_pid() } != 0
 }
 
-/// Kills the child and every process that it left in its group.
+/// Kills the child and every process in its group.
 #[cfg(unix)]
 pub(crate) fn end_group(child: &mut Child) {
-    // SAFETY: sends a signal; the child was not waited for yet, so the number still is its own.
+    // SAFETY: sends a signal; the child was not reaped yet, so the number still belongs to it.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let _ = child.kill();
 }
 
-/// The child's beginning: what its parent tells it, its data link, and what is printed from then on. Waits until the link is
-/// there. From then on the process ends when its parent does.
+/// The child's first steps: receives the parent's message and the data link, and starts to forward what is printed. Waits until
+/// the link is there. From then on the process ends when its parent does.
 pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     open_standard_streams()?;
     let mut tether = take_standard_input()?;
@@ -198,7 +200,7 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     let begin: Begin = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
     let mut data = tether.receive_socket()?;
     let (link, reader) = match begin.secrets.clone() {
-        None => Link::sharing(data, MAX_BODY)?, // only over a unix socket, and then the manager does too
+        None => Link::sharing(data, MAX_BODY)?, // only over a unix socket; the manager does the same then
         Some(secrets) => {
             let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
             let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
@@ -215,7 +217,7 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     Ok((begin, link, reader, printing))
 }
 
-/// The socket that is this process' standard input; user code that reads standard input finds its end.
+/// Takes over the socket that is this process's standard input. User code that reads standard input finds it at its end.
 #[cfg(unix)]
 fn take_standard_input() -> io::Result<Socket> {
     use std::os::fd::{AsFd, AsRawFd};
@@ -228,11 +230,10 @@ fn take_standard_input() -> io::Result<Socket> {
     Ok(Socket::from(tether))
 }
 
-/// Ends this process at once, with what it has started, and without running anything that the user's libraries left
-/// for its end.
+/// Ends this process and everything that it has started at once. Exit handlers of the user's libraries do not run.
 #[cfg(unix)]
 pub fn end_process(status: i32) -> ! {
-    // SAFETY: ends the group that this process was started as the leader of, or, where it was not, the process.
+    // SAFETY: kills the process group that this process was started to lead, or only the process if it leads none.
     unsafe {
         if libc::getpgrp() == libc::getpid() {
             libc::kill(0, libc::SIGKILL);

@@ -1,5 +1,5 @@
-//! The journal: facts in the order in which they happened. The progress bar, the closing table and the
-//! benchmarks read it; nothing else counts on its own.
+//! The journal: facts in the order in which they happened. The progress bar, the closing table and the benchmarks read it. No
+//! other part of the program counts by itself.
 
 use phalanx_core::event::Fact;
 use phalanx_core::ids::InterpreterId;
@@ -13,37 +13,37 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What the facts add up to. Times are seconds.
+/// The totals of the facts. Times are in seconds.
 #[derive(Debug, Default, Clone)]
 pub struct Summary {
-    /// Tasks whose outcome was delivered.
+    /// Number of tasks whose outcome was delivered.
     pub tasks: u64,
-    /// From the first firing to the last delivery.
+    /// Time from the first firing to the last delivery.
     pub wall: f64,
-    /// Interpreters lost, and recruited in their place.
+    /// Number of interpreters that were lost, and of those recruited in their place.
     pub lost: u64,
     pub replaced: u64,
-    /// Tasks that were in flight at an interpreter that was lost.
+    /// Number of tasks that were in flight at an interpreter when it was lost.
     pub refired: u64,
-    /// Tasks that were fired at a second interpreter because the first one took too long.
+    /// Number of tasks that were also fired at a second interpreter, because the first one took too long.
     pub doubled: u64,
     pub interpreters: BTreeMap<InterpreterId, InterpreterSummary>,
-    /// How the contract on time is kept by the computation that was looked at last.
+    /// How the most recently checked computation keeps its contract on time.
     pub contract: Option<ContractSummary>,
     first_fired: Option<f64>,
 }
 
-/// A contract on time: tasks a second, or seconds from the first task to the last result.
+/// A contract on time: tasks per second, or seconds from the first task to the last result.
 #[derive(Debug, Clone)]
 pub struct ContractSummary {
     pub asked: f64,
     pub reached: f64,
     pub met: bool,
-    /// Why it is not met.
+    /// Why the contract is not met.
     pub why: Option<String>,
 }
 
-/// One interpreter's part.
+/// The totals of one interpreter.
 #[derive(Debug, Clone)]
 pub struct InterpreterSummary {
     pub name: String,
@@ -52,25 +52,25 @@ pub struct InterpreterSummary {
     pub level: Level,
     pub state: &'static str,
     pub tasks: u64,
-    /// Bytes of tokens to the interpreter, and from it.
+    /// Bytes of tokens sent to the interpreter, and received from it.
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// Of tokens between two instructions that did not travel.
+    /// Bytes of tokens that stayed at the interpreter between two instructions.
     pub bytes_stayed: u64,
     pub busy: f64,
-    /// Time that the interpreter's end of the link, and the manager's, spent in cryptography.
+    /// Seconds spent in cryptography at the interpreter's end of the link, and at the manager's.
     pub protection_there: f64,
     pub protection_here: f64,
-    /// Bytes of frames, both ways, and time in cryptography at the manager's end, for each level.
+    /// For each level: bytes of frames in both directions, and seconds in cryptography at the manager's end.
     pub spent: [(u64, f64); Level::ALL.len()],
-    /// How its link is protected, and for what is not marked, marked data and marked code, what decided that.
+    /// The link's levels, and what decided them: for unmarked data, marked data and marked code.
     pub levels: Levels,
     pub why: [String; 3],
     pub weaker: bool,
     pub cause: Option<String>,
 }
 
-/// Takes facts; keeps their sum, and the facts themselves in a file if asked to.
+/// Records facts. Keeps their totals, and writes the facts to a file if there is one.
 #[derive(Debug)]
 pub struct Journal {
     began: Instant,
@@ -81,7 +81,7 @@ pub struct Journal {
 struct State {
     summary: Summary,
     file: Option<BufWriter<File>>,
-    /// Why the file was given up; the computation goes on without it.
+    /// The error after which the file was given up. The computation goes on without it.
     file_error: Option<io::Error>,
 }
 
@@ -93,13 +93,13 @@ struct Line<'a> {
 }
 
 impl Journal {
-    /// A journal whose times begin now; with `file`, every fact is a line of JSON there.
+    /// A journal whose times begin now. With `file`, every fact is written there as a line of JSON.
     pub fn new(began: Instant, file: Option<&Path>) -> io::Result<Journal> {
         let file = file.map(File::create).transpose()?.map(BufWriter::new);
         Ok(Journal { began, state: Mutex::new(State { summary: Summary::default(), file, file_error: None }) })
     }
 
-    /// A fact that was just made.
+    /// Records a fact that has just happened.
     pub fn record(&self, fact: &Fact) {
         let at = self.began.elapsed().as_secs_f64();
         let mut state = lock(&self.state);
@@ -110,18 +110,19 @@ impl Journal {
         }
     }
 
-    /// What went over an interpreter's link so far, and what the manager's end spent: a fact, but told only at the end.
+    /// Records the bytes and the time that an interpreter's link has taken so far. It counts in the totals now, but is written
+    /// to the file only at the end.
     pub fn spent_so_far(&self, fact: &Fact) {
         let at = self.began.elapsed().as_secs_f64();
         lock(&self.state).summary.add(at, fact);
     }
 
-    /// The sum of all facts so far.
+    /// The totals of all facts so far.
     pub fn summary(&self) -> Summary {
         lock(&self.state).summary.clone()
     }
 
-    /// Writes what waits for the file; says why the file is not whole if it is not.
+    /// Writes what is buffered for the file. Returns an error if the file is incomplete.
     pub fn flush(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         match (state.file.as_mut().map(Write::flush), state.file_error.take()) {

@@ -1,12 +1,12 @@
-//! Whole lines out of the pieces in which several streams arrive.
+//! Assembles whole lines from the pieces of several streams.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Bytes of a line that are kept until it is whole; a longer one is shown in pieces.
+/// Most bytes of an incomplete line that are kept. A longer line is shown in pieces.
 const MOST_LINE: usize = 64 << 10;
 
-/// For each stream, the line that is not whole yet.
+/// The incomplete line of each stream.
 #[derive(Debug)]
 pub struct Lines<S>(HashMap<S, Vec<u8>>);
 
@@ -15,7 +15,7 @@ impl<S: Copy + Eq + Hash> Lines<S> {
         Lines(HashMap::new())
     }
 
-    /// The lines that are whole with the next bytes of a stream; of a line that is too long, all there is.
+    /// Adds the next bytes of a stream. Returns the lines that are complete now, or all bytes of a line that is too long.
     pub fn take(&mut self, stream: S, bytes: &[u8]) -> Vec<u8> {
         let mut text = self.0.remove(&stream).unwrap_or_default();
         text.extend_from_slice(bytes);
@@ -30,12 +30,12 @@ impl<S: Copy + Eq + Hash> Lines<S> {
         text
     }
 
-    /// What there is of a line that will not be whole, or is wanted as it is.
+    /// Removes and returns the incomplete line of a stream, because it will not be completed or is wanted as it is.
     pub fn end(&mut self, stream: S) -> Vec<u8> {
         self.0.remove(&stream).unwrap_or_default()
     }
 
-    /// The streams of which there is something.
+    /// The streams with an incomplete line.
     pub fn begun(&self) -> Vec<S> {
         self.0.keys().copied().collect()
     }

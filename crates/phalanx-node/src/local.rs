@@ -14,15 +14,15 @@ use phalanx_net::socket::Socket;
 use phalanx_net::tls::handshake;
 use std::time::{Duration, Instant};
 
-/// The name users see for where they are.
+/// The machine name that users see for these interpreters.
 const MACHINE: &str = "this-machine";
-/// Starting Python on a busy machine, and the handshake.
+/// Timeout for starting Python on a busy machine, and for the handshake.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct ThisMachine {
     agreed: Agreed,
     start: Start,
-    /// The manager's end of links whose ends shake hands.
+    /// The manager's certificate, for links with a handshake.
     own: KeyedCertificate,
 }
 

@@ -1,22 +1,22 @@
-//! What a service tells its machine's owner, line by line.
+//! A service's log for the machine's owner.
 
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How much a line matters, from the least.
+/// The severity of a line, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Ordinary, and often.
+    /// Ordinary and frequent.
     Debug,
-    /// Which users come, what for, and when they are gone.
+    /// Users that come and go, and what for.
     Info,
-    /// A peer was refused, or something does not work as it should.
+    /// A peer was rejected, or something does not work as it should.
     Warning,
 }
 
-/// Where the lines go.
+/// Where log lines go.
 #[derive(Clone)]
 pub struct Log(Arc<Take>);
 
@@ -27,12 +27,12 @@ impl Log {
         Log(Arc::new(take))
     }
 
-    /// Takes lines and does nothing with them.
+    /// A log that discards its lines.
     pub fn nowhere() -> Log {
         Log::new(|_, _| ())
     }
 
-    /// Writes lines of at least this severity to standard error, with the local time before each.
+    /// A log to standard error. Lines have at least this severity, and begin with the local time.
     pub fn to_standard_error(least: Severity) -> Log {
         Log::new(move |severity, text| {
             if severity >= least {
@@ -75,7 +75,7 @@ impl FromStr for Severity {
     }
 }
 
-/// Like `2026-11-23 18:26:03.120`.
+/// Local time, like `2026-11-23 18:26:03.120`.
 #[cfg(unix)]
 fn local_time() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -89,7 +89,7 @@ fn local_time() -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{part:03}")
 }
 
-/// Seconds since 1970, where the system's calendar is not known.
+/// Seconds since 1970, on systems without `localtime_r`.
 #[cfg(not(unix))]
 fn local_time() -> String {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string()

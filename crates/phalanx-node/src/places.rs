@@ -1,8 +1,8 @@
-//! How many processes of users a machine has at a time, over all users and programs.
+//! Limits how many user processes a machine runs at a time, over all users and programs.
 //!
-//! A program may use one place with several models at the same time: an interpreter of its manager and a rank of its
-//! message passing job. The program itself decides which of the two computes. So a program has as many places as the model
-//! that uses most of them, and the programs together have no more than the machine gives.
+//! A program may use one place with several models at the same time, for example for an interpreter of its manager and for a
+//! rank of its message passing job. The program itself decides which of the two computes. So a program holds as many places as
+//! the model that uses most of them. All programs together hold no more than the machine has.
 
 use phalanx_net::sync::lock;
 use std::any::Any;
@@ -11,18 +11,18 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// For a place to become free: a program that has just ended may still be giving its places back.
+/// How long to wait for a place, because a program that has just ended may still be giving its places back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A program of a user: the name that the user's certificate proves, and the token that the program gave itself. A token
-/// says nothing without the name, so nobody shares the places of another user's program.
+/// A program of a user: the name proved by the user's certificate, and a token that the program chose. The token counts only
+/// together with the name, so a user cannot use the places of another user's program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
     pub user: String,
     pub program: [u8; 16],
 }
 
-/// What a program uses places for.
+/// What a program uses its places for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
     Interpreters,
@@ -32,16 +32,16 @@ pub enum Model {
 /// How many places each model of a program uses.
 type Used = [u32; 2];
 
-/// Places that are counted, and given back.
+/// Counts the places in use.
 #[derive(Debug)]
 pub struct Places {
     capacity: u32,
-    /// Programs that use none are not in it.
+    /// Places in use by program. Programs that use none are not listed.
     used: Mutex<HashMap<Holder, Used>>,
     given_back: Condvar,
 }
 
-/// The places that one model of one program uses.
+/// Handle for the places that one model of one program uses.
 #[derive(Debug, Clone)]
 pub struct Share {
     places: Arc<Places>,
@@ -49,7 +49,7 @@ pub struct Share {
     model: Model,
 }
 
-/// Gives places back when it is dropped.
+/// Places that are given back when this is dropped.
 struct Kept {
     share: Share,
     count: u32,
@@ -72,19 +72,19 @@ impl Places {
 }
 
 impl Share {
-    /// How many more the model can use.
+    /// How many more places the model can take.
     pub fn free(&self) -> u32 {
         self.places.capacity.saturating_sub(self.taken(&lock(&self.places.used)))
     }
 
-    /// What other programs have, and what this model uses itself.
+    /// Places that are not available to this model: those of other programs, and those that it uses itself.
     fn taken(&self, used: &HashMap<Holder, Used>) -> u32 {
         let others = used.iter().filter(|(holder, _)| **holder != self.holder);
         let others: u32 = others.map(|(_, used)| used.iter().max().copied().unwrap_or_default()).sum();
         others + used.get(&self.holder).map_or(0, |used| used[self.model as usize])
     }
 
-    /// Takes so many, all or none; waits a moment for them. An error says how many are taken.
+    /// Takes `count` places: all or none. Waits up to [`PATIENCE`] for them. The error says how many are taken.
     pub fn take(&self, count: u32) -> Result<(), u32> {
         let full = |used: &mut HashMap<Holder, Used>| self.taken(used).saturating_add(count) > self.places.capacity;
         let waited = self.places.given_back.wait_timeout_while(lock(&self.places.used), PATIENCE, full);
@@ -107,7 +107,7 @@ impl Share {
         self.places.given_back.notify_all();
     }
 
-    /// The same as [`Share::take`], until what it gives is dropped.
+    /// Like [`Share::take`], but gives the places back when the returned value is dropped.
     pub fn keep(&self, count: u32) -> io::Result<Box<dyn Any + Send>> {
         match self.take(count) {
             Ok(()) => Ok(Box::new(Kept { share: self.clone(), count })),

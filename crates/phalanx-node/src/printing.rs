@@ -1,9 +1,9 @@
-//! An interpreter's standard output and error on their way to its manager.
+//! Forwards an interpreter's standard output and error to its manager.
 //!
-//! Both are pipes, so that what libraries in C and child processes write is in them too. They are read in the interpreter
-//! itself and leave over its data link, because what a task prints is the user's data. A thread that needs no Python reads
-//! them; before every answer the answering thread reads what is left, so that a result never overtakes what was
-//! printed before it.
+//! Both streams are pipes, so that output of C libraries and child processes is included. The interpreter itself reads the
+//! pipes and sends the output over its data link, because what a task prints is the user's data. A thread that needs no Python
+//! reads them. Before every answer, the answering thread reads what is left, so that a result never overtakes what was printed
+//! before it.
 
 use crate::credit::Credit;
 use bytes::Bytes;
@@ -23,19 +23,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes read at once: as many as a pipe holds.
+/// Bytes read at once: the capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
-/// Steps of 1 ms for which printed bytes stay in the pipes of an interpreter whose parent reads the rest after a kill. So a task
-/// that prints and is killed at once loses nothing. A person at a terminal does not notice 10 ms.
+/// How long printed bytes stay in the pipes, in steps of 1 ms, if the parent can read the rest after a kill. So a task that
+/// prints and is killed at once loses nothing. A user at a terminal does not notice 10 ms.
 const LINGER_STEPS: u32 = 10;
-/// Bytes from which on they are read at once, so that a task which prints much does not wait for room in the pipe (64 KiB).
+/// With this many bytes in the pipes, they are read at once. So a task that prints much does not wait for room in the pipe (64
+/// KiB).
 const MUCH: u64 = 16 << 10;
-/// For the last words of a process that a signal ends, in steps of 1 ms.
+/// How long a process that dies from a signal waits for its last output to be sent, in steps of 1 ms.
 const CRASH_STEPS: u32 = 1000;
 const KINDS: [Kind; 2] = [Kind::Output, Kind::Error];
 const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGFPE, libc::SIGILL];
 
-/// That of this process, for the handler of signals.
+/// This process's instance, for the signal handler.
 static PRINTING: OnceLock<Arc<Printing>> = OnceLock::new();
 
 /// The reading ends of the process's standard output and error.
@@ -43,21 +44,22 @@ static PRINTING: OnceLock<Arc<Printing>> = OnceLock::new();
 pub struct Printing {
     link: Arc<Link>,
     pipes: [OwnedFd; 2],
-    /// Bytes that the manager has not yet shown: an interpreter that prints faster waits.
+    /// Credit for bytes that the manager has not shown yet. An interpreter that prints faster waits.
     credit: Credit,
-    /// Held while bytes are read and sent, so that they stay in order.
+    /// Buffer for reading. Its lock is held while bytes are read and sent, so that they stay in order.
     turn: Mutex<Vec<u8>>,
-    /// Bytes were read and not yet sent.
+    /// Whether bytes were read and not sent yet.
     sending: AtomicBool,
-    /// The strongest mark of anything that was fired so far: no line tells where its data comes from.
+    /// The strongest mark of anything fired so far. It applies to all output, because a line does not tell where its data comes
+    /// from.
     mark: Mutex<Mark>,
-    /// The parent reads what is left.
+    /// Whether the parent reads what is left in the pipes.
     lingers: bool,
 }
 
 impl Printing {
-    /// Puts pipes in the place of the process's standard output and error. The parent gets the reading ends too: when the
-    /// process has ended, the bytes left in them are not lost if the parent `reads_rest`.
+    /// Replaces the process's standard output and error by pipes. The parent also gets the reading ends. If it `reads_rest`,
+    /// bytes left in the pipes after the process has ended are not lost.
     pub fn begin(link: &Arc<Link>, tether: &Socket, reads_rest: bool) -> io::Result<Arc<Printing>> {
         let (output, output_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (errors, error_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -85,7 +87,7 @@ impl Printing {
         Ok(printing)
     }
 
-    /// Something with this mark is fired: what is printed from now on travels at no lower level.
+    /// Called when something with this mark is fired. From then on, output travels at no lower level than the mark's.
     pub fn raise(&self, mark: Mark) {
         let mut printed = lock(&self.mark);
         let level = |mark| self.link.levels().of(mark);
@@ -94,13 +96,13 @@ impl Printing {
         }
     }
 
-    /// Sends what was printed before an answer; waits while the manager is far behind with showing it.
+    /// Sends what was printed before an answer. Blocks while the manager is far behind with showing output.
     pub fn drain(&self) {
         c_flush();
         self.send(false);
     }
 
-    /// The manager has shown so many bytes.
+    /// The manager has shown `bytes` more.
     pub fn shown(&self, bytes: u32) {
         self.credit.give(bytes);
     }
@@ -118,7 +120,7 @@ impl Printing {
         }
     }
 
-    /// Bytes are lost only between being read and being sent, so they are not read at once.
+    /// Waits before reading. Bytes can be lost only between being read and being sent, so they stay in the pipes for a while.
     fn linger(&self) {
         let waiting = || self.pipes.iter().filter_map(|pipe| ioctl_fionread(pipe).ok()).sum::<u64>();
         for _ in 0..if self.lingers { LINGER_STEPS } else { 0 } {
@@ -129,7 +131,7 @@ impl Printing {
         }
     }
 
-    /// Sends what is in the pipes, at most as much as they hold.
+    /// Sends what is in the pipes, at most their capacity.
     fn send(&self, surely: bool) {
         let mut buffer = lock(&self.turn);
         let mut fds = self.pipes.each_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN));
@@ -150,15 +152,15 @@ impl Printing {
         }
     }
 
-    /// Whether all that was printed is on its way; may be asked in a handler of signals.
+    /// Whether all printed output has been sent. Safe to call in a signal handler.
     fn is_sent(&self) -> bool {
         let is_empty = |pipe: &OwnedFd| ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0);
         self.pipes.iter().all(is_empty) && !self.sending.load(Ordering::SeqCst)
     }
 }
 
-/// Lets the printing thread send the last words of a process that a signal is about to end, and then lets it end. Where
-/// Python's `faulthandler` is enabled afterwards, its traceback is among them.
+/// Installs a handler that lets the printing thread send the last output before a signal ends the process. If Python's
+/// `faulthandler` is enabled afterwards, its traceback is included.
 fn on_crash(signal: i32) {
     // SAFETY: all zeroes is a value of this plain structure.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -168,7 +170,7 @@ fn on_crash(signal: i32) {
     unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
 }
 
-/// The handler; the system has put the signal's usual action, the end of the process, in its place.
+/// The signal handler. The system has already restored the signal's default action, which ends the process.
 extern "C" fn crashed(signal: i32) {
     let step = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     for _ in 0..CRASH_STEPS {
@@ -190,10 +192,10 @@ mod c {
     }
 }
 
-/// What code in C prints leaves its buffer line by line, as on a terminal: the process may be ended at any time.
+/// Makes C's standard output line buffered, as on a terminal, because the process may be killed at any time.
 #[cfg(target_os = "linux")]
 fn c_lines() {
-    // SAFETY: nothing was printed in C yet, and no other thread does it meanwhile.
+    // SAFETY: no C code has printed yet, and no other thread prints meanwhile.
     unsafe { libc::setvbuf(c::stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
@@ -209,7 +211,7 @@ fn c_lines() {}
 #[cfg(not(target_os = "linux"))]
 fn c_flush() {}
 
-/// What is left in the reading ends of an interpreter that has ended, at most as much as they hold.
+/// Reads what an ended interpreter left in its pipes, at most their capacity.
 pub fn left(pipes: &[OwnedFd]) -> Vec<(Kind, Bytes)> {
     let mut buffer = vec![0; AT_ONCE];
     let mut rest = Vec::new();
@@ -221,7 +223,7 @@ pub fn left(pipes: &[OwnedFd]) -> Vec<(Kind, Bytes)> {
     rest
 }
 
-/// Opens what is not open of the three standard streams, so that nothing else gets their numbers.
+/// Opens the standard streams that are not open, so that no other file gets their descriptor numbers.
 pub fn open_standard_streams() -> io::Result<()> {
     loop {
         let nothing = OwnedFd::from(std::fs::File::options().read(true).write(true).open("/dev/null")?);

@@ -1,7 +1,7 @@
-//! What tasks print, at the manager: as whole lines in the order of their arrival to the one function that shows them.
+//! Output of tasks at the manager. It is passed as whole lines, in the order of arrival, to the one function that shows it.
 //!
-//! It is called in a thread of its own, so a slow terminal stops neither control threads nor heartbeats. An interpreter may
-//! have [`PRINTED`] bytes on the way that were not shown yet; then it waits itself.
+//! That function runs in a thread of its own, so that a slow terminal stops neither control threads nor heartbeats. An
+//! interpreter may have [`PRINTED`] bytes on the way that were not shown yet. Beyond that it waits.
 
 use crate::control::tell;
 use crate::lines::Lines;
@@ -17,10 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// For the last lines to be shown when a manager is closed: a function that never returns keeps nobody longer.
+/// How long closing a manager waits for the last lines to be shown. It bounds the wait for a function that never returns.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lines that an interpreter printed; only the last one may have no end.
+/// Lines that an interpreter printed. Only the last one may lack a line end.
 #[derive(Debug)]
 pub struct Printed {
     pub interpreter: Arc<str>,
@@ -31,27 +31,27 @@ pub struct Printed {
 /// How lines are shown to the user.
 pub struct Show {
     pub with: Box<dyn Fn(Vec<Printed>) + Send + Sync>,
-    /// Whether a line that is not whole waits until it is, rather than for its interpreter's next answer.
+    /// Whether an incomplete line waits until it is complete. Otherwise it is shown at the interpreter's next answer.
     pub whole: bool,
 }
 
-/// An interpreter that may print.
+/// An interpreter, as a source of output.
 pub struct Voice {
     id: InterpreterId,
     name: Arc<str>,
     link: Arc<Link>,
     unshown: AtomicUsize,
-    /// There are lines of it that are not whole.
+    /// Whether it has incomplete lines.
     begun: AtomicBool,
 }
 
-/// Lines on their way to the user.
+/// The queue of lines to be shown.
 pub struct Prints {
-    /// None: nothing is shown.
+    /// `None`: nothing is shown.
     show: Option<Show>,
     state: Mutex<State>,
     changed: Condvar,
-    /// How many pieces came so far, and how many of them were shown.
+    /// Number of pieces that have arrived, and of those that were shown.
     came: AtomicU64,
     shown: AtomicU64,
     shower: OnceLock<ThreadId>,
@@ -91,7 +91,7 @@ impl Prints {
         Arc::new(Prints { show, state, changed, came, shown, shower })
     }
 
-    /// An interpreter printed this; false where it does not wait for what it printed before to be shown.
+    /// Adds output of an interpreter. Returns false if the interpreter ignores the limit on output that was not shown yet.
     pub fn take(self: &Arc<Prints>, voice: &Arc<Voice>, kind: Kind, bytes: &Bytes) -> bool {
         let count = bytes.len();
         if voice.unshown.fetch_add(count, Ordering::Relaxed) + count > PRINTED {
@@ -110,7 +110,7 @@ impl Prints {
         true
     }
 
-    /// What comes next of an interpreter is an answer, before which a line is shown that is not whole.
+    /// Call this before an interpreter's answer is handled. Incomplete lines are shown before it.
     pub fn answers(self: &Arc<Prints>, voice: &Arc<Voice>) {
         let waits = self.show.as_ref().is_none_or(|show| show.whole);
         if waits || !voice.begun.swap(false, Ordering::Relaxed) {
@@ -125,7 +125,7 @@ impl Prints {
         }
     }
 
-    /// An interpreter has ended, which left these words.
+    /// Adds the last output of an interpreter that has ended.
     pub fn end(self: &Arc<Prints>, voice: &Arc<Voice>, last: Vec<(Kind, Bytes)>) {
         if self.show.is_none() {
             return;
@@ -159,7 +159,7 @@ impl Prints {
         self.changed.notify_all();
     }
 
-    /// Shows what came, until the manager is closed.
+    /// Shows the queued lines until the manager is closed.
     fn run(&self) {
         let _ = self.shower.set(thread::current().id());
         loop {
@@ -179,14 +179,15 @@ impl Prints {
                 (show.with)(printed);
             }
             voices.into_iter().for_each(|(voice, bytes)| voice.has_shown(bytes));
-            let _state = lock(&self.state); // or a waiter could look before and sleep after
+            // held, so that a waiter cannot check before this change and sleep after its notification
+            let _state = lock(&self.state);
             self.shown.fetch_add(count, Ordering::AcqRel);
             self.changed.notify_all();
         }
     }
 
-    /// Waits up to `patience` until all that came so far was shown; whether it was. The function that shows does not wait for
-    /// itself.
+    /// Waits up to `patience` until everything that has arrived is shown. Returns whether it is. If the function that shows
+    /// calls this, it does not wait for itself.
     pub fn settle(&self, patience: Duration) -> bool {
         let came = self.came.load(Ordering::Acquire);
         let is_shown = || self.shown.load(Ordering::Acquire) >= came;
@@ -198,7 +199,7 @@ impl Prints {
         is_shown()
     }
 
-    /// Shows the rest; nothing is shown afterwards.
+    /// Shows the rest. Later output is dropped.
     pub fn close(&self) {
         self.settle(LAST_PATIENCE);
         lock(&self.state).closed = true;

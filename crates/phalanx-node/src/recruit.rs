@@ -1,4 +1,4 @@
-//! What recruiting is, wherever the interpreters are.
+//! The interface for recruiting interpreters, wherever they are.
 
 use bytes::Bytes;
 use phalanx_core::event::Cause;
@@ -16,13 +16,13 @@ use thiserror::Error;
 pub struct Start {
     /// The Python executable and its arguments.
     pub command: Vec<String>,
-    /// Where the user's modules are found.
+    /// The folders of the user's modules.
     pub path: Vec<String>,
     /// Python's version, like `3.11`.
     pub python: String,
 }
 
-/// Why no interpreter can be had.
+/// Why no interpreter can be recruited.
 #[derive(Debug, Error)]
 pub enum RecruitError {
     #[error("{asked} interpreters were asked for, but the machines offer {offered}: {offers}")]
@@ -37,41 +37,41 @@ pub enum RecruitError {
     Start(#[from] io::Error),
 }
 
-/// An interpreter that was recruited: its link, and what keeps it alive.
+/// A recruited interpreter: its link, and the hold that keeps it alive.
 pub struct Recruit {
     pub link: Arc<Link>,
     pub reader: Reader,
     pub name: String,
     pub machine: String,
-    /// How its link is protected, and why.
+    /// The link's levels, and what decided them.
     pub agreed: Agreed,
     pub hold: Box<dyn Hold>,
 }
 
-/// What keeps an interpreter alive; dropping it ends the interpreter.
+/// Keeps an interpreter alive. Dropping it ends the interpreter.
 pub trait Hold: Send {
     /// Ends the interpreter if it has not ended.
     fn end(&mut self);
-    /// The same; and how it ended, which may take a moment to learn.
+    /// Ends the interpreter too, and returns how it ended. This may take a moment.
     fn cause(&mut self) -> Cause;
-    /// Whether the interpreter is seen to have ended by itself.
+    /// Whether the interpreter is known to have ended by itself.
     fn has_ended(&self) -> bool {
         false
     }
-    /// What the interpreter printed and did not send any more, once it has ended.
+    /// The output that an ended interpreter printed and did not send.
     fn last_words(&mut self) -> Vec<(Kind, Bytes)> {
         Vec::new()
     }
-    /// Whether its process is seen to live now, and is not stopped: then it is silent only because its machine is busy.
+    /// Whether its process is known to be alive and not stopped. Then it is silent only because its machine is busy.
     fn is_alive(&self) -> bool;
 }
 
 /// A place that interpreters are recruited from.
 pub trait Source: Send + Sync {
-    /// How many to recruit when the user does not say.
+    /// How many interpreters to recruit if the user gives no number.
     fn offered(&self) -> u32;
-    /// One more interpreter; takes as long as it takes to start one, or to find that none can be had.
+    /// Recruits one more interpreter. Blocks until it has started, or until it is clear that none can be had.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError>;
-    /// Lets go of the machines; nothing is recruited any more.
+    /// Releases the machines. Nothing is recruited afterwards.
     fn close(&self) {}
 }

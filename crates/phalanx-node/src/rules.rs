@@ -1,4 +1,4 @@
-//! The user's table of rules, as a file: which level a link gets where the defaults do not suit.
+//! The user's rules file: which level a link gets where the defaults do not fit.
 
 use crate::tables::{self, TablesError};
 use ipnet::IpNet;
@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Vec<Rule>, TablesError> {
     tables::each("rule", file.rule, Line::rule)
 }
 
-/// A network as users write it: `10.1.0.0/16`, or one address.
+/// Parses a network as users write it: `10.1.0.0/16`, or a single address.
 pub fn parse_network(text: &str) -> Result<IpNet, String> {
     let address = || text.parse().map(|address: std::net::IpAddr| IpNet::from(address));
     text.parse().or_else(|_| address()).map_err(|_| format!("{text:?} is no network: write one like 10.1.0.0/16"))

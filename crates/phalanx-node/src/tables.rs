@@ -1,9 +1,9 @@
-//! Files that people write as lists of tables (`[[rule]]`, `[[group]]`), read with errors that name the table.
+//! Files that users write as lists of tables (`[[rule]]`, `[[group]]`). Errors name the table.
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// Tables of one kind beyond this are a mistake; they are looked at whenever a link, or a space, is opened.
+/// Most tables of one kind. More are a mistake, and they are all checked whenever a link or a space is opened.
 const MOST: usize = 1000;
 
 /// What is wrong with such a file.
@@ -17,12 +17,12 @@ pub enum TablesError {
     TooMany { kind: &'static str },
 }
 
-/// Reads TOML: a struct of lists of tables.
+/// Reads TOML into a struct of lists of tables.
 pub fn parse<File: DeserializeOwned>(text: &str) -> Result<File, TablesError> {
     Ok(toml::from_str(text)?)
 }
 
-/// What the tables of one kind mean, in their order.
+/// Converts the tables of one kind, in order.
 pub fn each<Table, Meaning>(
     kind: &'static str,
     tables: Vec<Table>,

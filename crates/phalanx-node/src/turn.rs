@@ -1,38 +1,38 @@
-//! The firing that an interpreter fires, shared by the thread that begins its tokens and the link's thread, which gives back
+//! The firing that an interpreter is working on. Two threads share it: one begins its tokens, and the link's thread gives back
 //! those that were not begun.
 
 use phalanx_core::ids::FiringId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A firing, and the one word of it that both threads change.
+/// A firing, and the one atomic word that both threads change.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// Which one.
+    /// The firing's number.
     pub firing: FiringId,
-    /// Tokens that were begun, in the upper half; tokens that may be, in the lower half.
+    /// Number of tokens that were begun, in the upper half; number that may be begun, in the lower half.
     word: Arc<AtomicU64>,
 }
 
 impl Running {
-    /// No token was begun.
+    /// A firing of which no token was begun.
     pub fn new(firing: FiringId, tokens: u32) -> Running {
         Running { firing, word: Arc::new(AtomicU64::new(u64::from(tokens))) }
     }
 
-    /// Begins the next token; whether there is one.
+    /// Begins the next token. Returns false if there is none.
     pub fn begin(&self) -> bool {
         let next = |word| (begun(word) < most(word)).then_some(word + (1 << 32));
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
     }
 
-    /// Whether a token was begun.
+    /// Whether any token was begun.
     pub fn has_begun(&self) -> bool {
         begun(self.word.load(Ordering::Relaxed)) > 0
     }
 
-    /// Takes what was not begun, but the first token: Python's thread is about to begin it. How many tokens are kept;
-    /// `None` where there is nothing to take.
+    /// Takes back the tokens that were not begun, except the first one, which Python's thread is about to begin. Returns how
+    /// many tokens are kept. `None`: there is nothing to take back.
     pub fn give_back(&self) -> Option<u32> {
         let kept = |word| begun(word).max(1);
         let cut = |word| (kept(word) < most(word)).then(|| (u64::from(begun(word)) << 32) | u64::from(kept(word)));

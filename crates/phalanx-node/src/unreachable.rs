@@ -1,9 +1,9 @@
-//! Errors of reaching a server, in words.
+//! Error texts for servers that cannot be reached.
 
 use phalanx_net::tls::is_no_tls;
 use std::io::{self, ErrorKind};
 
-/// Why a server cannot be reached that is started by this command, for people.
+/// The text for users about why a server, which `command` starts, cannot be reached.
 pub fn why_unreachable(server: &str, command: &str, error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => format!("no {server} listens there (start one with: {command})"),

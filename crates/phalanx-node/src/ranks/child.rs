@@ -21,10 +21,10 @@ use std::time::Duration;
 
 /// Bytes read from a control socket at once.
 const AT_ONCE: usize = 16 << 10;
-/// Most bytes, and most messages, that wait for a process that does not read its control socket.
+/// Most bytes that wait for a process that does not read its control socket.
 const MOST_PENDING: usize = 64 << 20;
 
-/// Most messages that wait.
+/// Most messages that wait for such a process.
 const MOST_MESSAGES: usize = 1 << 16;
 
 /// Attempts to start a program whose file is still busy ("text file busy").
