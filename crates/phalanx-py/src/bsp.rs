@@ -1,4 +1,4 @@
-//! Supersteps for `phalanx.bsp`.
+//! BSP supersteps for `phalanx.bsp`.
 
 use crate::errors::raise;
 use phalanx_mpi::bsp::{self as core, Keeper, Point};
@@ -10,16 +10,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Mutex, MutexGuard};
 
-/// Tag and payload.
+/// A message: tag and payload.
 type Message<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// This process's part of a BSP program. Memory is given as buffers of bytes in a row.
+/// This process's part of a BSP program. Memory is passed as contiguous buffers of bytes.
 #[pyclass(frozen)]
 pub struct Bsp(Mutex<core::Bsp>);
 
 #[pymethods]
 impl Bsp {
-    /// None for a process that is one too many.
+    /// Joins the program. `None` for a process beyond the number that the program uses.
     #[staticmethod]
     fn begin(py: Python<'_>, processes: Option<u32>, checkpoint: u32) -> PyResult<Option<Bsp>> {
         let begun = py.detach(|| core::Bsp::begin(processes, checkpoint)).map_err(|error| failed("begin", error))?;
@@ -50,7 +50,7 @@ impl Bsp {
         self.detached(py, "sync", core::Bsp::sync)
     }
 
-    /// What was declared when the program was saved, where it goes on from there; else whether it is to be saved now.
+    /// If the program resumes here from a checkpoint: the saved state. Otherwise: whether a checkpoint must be saved now.
     fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.detached(py, "checkpoint", core::Bsp::checkpoint)? {
             Point::TakenUp(state) => Ok(PyBytes::new(py, &state).into_any()),
@@ -68,7 +68,7 @@ impl Bsp {
 
     fn push_reg(&self, area: PyBuffer<u8>) -> PyResult<()> {
         let (address, memory) = (area.buf_ptr() as usize, span(&area));
-        // SAFETY: the buffer is kept for as long as it is registered.
+        // SAFETY: the buffer is kept alive for as long as it is registered.
         unsafe { self.get_core()?.push_reg(address, memory, keeper(area)) };
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Bsp {
     }
 
     fn put(&self, pid: i64, source: PyBuffer<u8>, area: PyBuffer<u8>, offset: i64) -> PyResult<()> {
-        // SAFETY: the buffer is held until the call has ended.
+        // SAFETY: the buffer is held until the call returns.
         let data = unsafe { span(&source).bytes() };
         let put = self.get_core()?.put(pid, data, area.buf_ptr() as usize, offset);
         put.map_err(|error| failed("put", error))
@@ -86,7 +86,7 @@ impl Bsp {
 
     fn hpput(&self, pid: i64, source: PyBuffer<u8>, area: PyBuffer<u8>, offset: i64) -> PyResult<()> {
         let (address, data) = (area.buf_ptr() as usize, span(&source));
-        // SAFETY: the buffer is kept until the next sync has ended.
+        // SAFETY: the buffer is kept alive until the next sync has ended.
         let put = unsafe { self.get_core()?.hpput(pid, data, address, offset, keeper(source)) };
         put.map_err(|error| failed("hpput", error))
     }
@@ -121,7 +121,7 @@ impl Bsp {
         Ok(self.get_core()?.qsize())
     }
 
-    /// The tag of the first message.
+    /// The tag of the first message in the queue.
     fn first_tag<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         Ok(self.get_core()?.first().map(|(tag, _)| PyBytes::new(py, tag)))
     }
@@ -136,7 +136,7 @@ impl Bsp {
         Ok(())
     }
 
-    /// For each superstep that was noted: seconds of work and in the sync, bytes sent and received.
+    /// For each recorded superstep: seconds of work, seconds in the sync, bytes sent, and bytes received.
     fn costs(&self) -> PyResult<Vec<(f64, f64, u64, u64)>> {
         let bsp = self.get_core()?;
         Ok(bsp.costs().iter().map(|step| (step.work, step.sync, step.sent, step.received)).collect())
@@ -147,7 +147,7 @@ impl Bsp {
         Ok(all.iter().map(|said| PyBytes::new(py, said)).collect())
     }
 
-    /// Ends the program on all processes, and this process.
+    /// Ends the program: all its processes, including this one.
     fn abort(&self, text: &str) -> PyResult<()> {
         let bsp = self.get_core()?;
         let text = format!("pid {}: {text}", bsp.pid());
@@ -157,8 +157,8 @@ impl Bsp {
 }
 
 impl Bsp {
-    /// Whoever waits in a sync has the interpreter's lock not, but needs it to give buffers back: nobody may wait for that
-    /// thread with the lock.
+    /// Locks the core. The GIL must never be held while waiting for the core's lock, because a thread in a sync holds that lock
+    /// without the GIL, but needs the GIL to release buffers.
     fn get_core(&self) -> PyResult<MutexGuard<'_, core::Bsp>> {
         self.0.try_lock().map_err(|_| raise("BspError", "another thread of this process is in sync"))
     }
@@ -181,7 +181,7 @@ fn failed(call: &str, error: Error) -> PyErr {
 }
 
 fn span(buffer: &PyBuffer<u8>) -> Span {
-    // SAFETY: whoever asks keeps the buffer for as long as the span is used.
+    // SAFETY: the caller keeps the buffer alive for as long as the span is used.
     unsafe { Span::new(buffer.buf_ptr().cast(), buffer.len_bytes()) }
 }
 

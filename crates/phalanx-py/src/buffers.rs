@@ -1,4 +1,4 @@
-//! Memory between Rust and Python without a copy, in both directions.
+//! Memory shared between Rust and Python without a copy, in both directions.
 
 use crate::owners::is_held_once;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::os::raw::{c_int, c_void};
 use std::sync::Mutex;
 
-/// Bytes that arrived on a link, or that stayed, as a writable buffer: an array can lie in them.
+/// Bytes that arrived on a link, or that stayed at the interpreter, as a writable buffer. An array can lie in them.
 #[pyclass(frozen)]
 pub struct Region {
     memory: Memory,
@@ -20,7 +20,7 @@ pub struct Region {
 
 enum Memory {
     Arrived(Bytes),
-    /// Memory of another Python object, which nothing else holds.
+    /// Memory of another Python object. Nothing else refers to it.
     Stayed(PyBuffer<u8>),
 }
 
@@ -39,7 +39,7 @@ impl Region {
 
 #[pymethods]
 impl Region {
-    /// The bytes of a view in memory that nothing else holds: where they lie, if only the view holds them, or a copy.
+    /// The bytes of a view as memory that nothing else refers to: in place if only the view refers to it, otherwise a copy.
     #[staticmethod]
     fn alone(view: &Bound<'_, PyAny>) -> PyResult<Region> {
         let py = view.py();
@@ -62,18 +62,18 @@ impl Region {
             return Err(PyBufferError::new_err("no view to fill in"));
         }
         let (start, length) = slf.get().start_and_length();
-        // SAFETY: the memory is a frame's body, or that of an object that is writable and held by nothing else, and it
-        // lives as long as `slf`. It may be written: Rust handed it over with the frame and does not look at it again.
+        // SAFETY: the memory is a frame's body, or that of a writable object that nothing else refers to. It lives as long as
+        // `slf`. It may be written, because Rust handed it over with the frame and does not read it again.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length as isize, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
-/// Bytes below this are copied rather than kept alive for a link.
+/// Smaller buffers are copied rather than kept alive for a link.
 const COPIED: usize = 64 << 10;
 
-/// Python's buffers that links have done with; they are given back by the next thread that comes from Python,
-/// so that no control thread ever waits for the interpreter's lock.
+/// Python buffers that links have finished with. The next thread that comes from Python releases them, so that no control
+/// thread ever waits for the GIL.
 static RELEASED: Mutex<Vec<PyBuffer<u8>>> = Mutex::new(Vec::new());
 
 struct Held(ManuallyDrop<PyBuffer<u8>>);
@@ -84,8 +84,8 @@ impl AsRef<[u8]> for Held {
         if length == 0 {
             return &[];
         }
-        // SAFETY: contiguous (checked in `bytes_of`), and kept alive by the buffer. A program that changes an array
-        // which it has handed over sends either state of it; the contract of `Manager.compute` says so.
+        // SAFETY: contiguous (checked in `bytes_of`), and kept alive by the buffer. If a program changes an array after handing
+        // it over, either state may be sent; the contract of `Manager.compute` says so.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), length) }
     }
 }
@@ -98,7 +98,7 @@ impl Drop for Held {
     }
 }
 
-/// A Python buffer as bytes for a link: small ones copied, large ones referred to.
+/// A Python buffer as bytes for a link. Small buffers are copied, large ones are referred to.
 pub fn bytes_of(py: Python<'_>, buffer: PyBuffer<u8>) -> PyResult<Bytes> {
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("the buffer is not contiguous"));
@@ -109,7 +109,7 @@ pub fn bytes_of(py: Python<'_>, buffer: PyBuffer<u8>) -> PyResult<Bytes> {
     Ok(Bytes::from_owner(Held(ManuallyDrop::new(buffer))))
 }
 
-/// Gives back the buffers that links have done with.
+/// Releases the buffers that links have finished with.
 pub fn release(_: Python<'_>) {
     let released = std::mem::take(&mut *lock(&RELEASED));
     drop(released);

@@ -1,4 +1,4 @@
-//! Errors of the drivers as the exceptions of `phalanx.errors`.
+//! Converts errors of the drivers into the exceptions of `phalanx.errors`.
 
 use phalanx_net::identity::IdentityError;
 use phalanx_node::recruit::RecruitError;

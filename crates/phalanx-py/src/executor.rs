@@ -20,8 +20,7 @@ pub struct Executor {
 
 #[pymethods]
 impl Executor {
-    /// Listens at `address`; what the machine's owner may want to know goes to standard error, from this
-    /// level on.
+    /// Listens at `address`. Log lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
     #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, exports, environment, log_level))]

@@ -1,11 +1,11 @@
-//! Graphs of instructions as Python compiles them (`phalanx/_compile.py`).
+//! Graphs of instructions, as Python compiles them (`phalanx/_compile.py`).
 
 use phalanx_core::flow::{Graph, GraphError, Instruction, Takes, Target};
 
-/// An instruction and its input; `None`: a result.
+/// An instruction and the number of its input; `None`: the token is a result.
 pub type PyTarget = Option<(u16, u16)>;
-/// Fan; the fan whose groups it joins; how many inputs it takes (0: one token); targets; those of tokens that leave
-/// early; the fan it splits into.
+/// An instruction: its fan; the fan whose groups it joins; its number of inputs (0: one token); its targets; the targets of
+/// tokens that leave early; the fan that it splits into.
 pub type PyInstruction = (u16, Option<u16>, u16, Vec<PyTarget>, Vec<PyTarget>, Option<u16>);
 
 pub fn to_graph(entry: Vec<PyTarget>, instructions: Vec<PyInstruction>) -> Result<Graph, GraphError> {

@@ -1,16 +1,16 @@
-//! A grid's certificates, as texts of files.
+//! A grid's certificates, as the texts of files.
 
 use crate::errors::{identity, raise};
 use phalanx_net::identity::{Authority, IdentityError, Member, Role};
 use pyo3::prelude::*;
 
-/// A new grid's authority file.
+/// Makes the authority file of a new grid.
 #[pyfunction]
 pub fn create_grid() -> PyResult<String> {
     Authority::create().map(|authority| authority.to_pem()).map_err(identity)
 }
 
-/// A new member's identity file, from the text of the authority's, which `file` names.
+/// Makes the identity file of a new member from the text of the authority file. `file` names that file in errors.
 #[pyfunction]
 #[pyo3(signature = (authority, role, name, file = "authority.pem"))]
 pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyResult<String> {
@@ -20,13 +20,13 @@ pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyRe
     authority.issue(role, name).map_err(identity)
 }
 
-/// Refuses the text of an identity file, which `file` names, that a member of neither role could use.
+/// Rejects the text of an identity file that no member of either role could use. `file` names it in errors.
 #[pyfunction]
 pub fn check_member(text: &str, file: &str) -> PyResult<()> {
     to_member(text).map(drop).map_err(|error| raise("IdentityError", format!("{file}: {error}")))
 }
 
-/// A user, or another member of the grid.
+/// Reads an identity file: that of a user, or of another member of the grid.
 pub fn to_member(text: &str) -> Result<Member, IdentityError> {
     match Member::parse(text, Role::User) {
         Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),

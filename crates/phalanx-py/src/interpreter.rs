@@ -1,5 +1,5 @@
-//! The interpreter's process for `phalanx/_interpreter.py`: its link, read by a thread of its own that never needs
-//! Python, so that an interpreter is heard of however long the user's code keeps Python busy.
+//! The interpreter process for `phalanx/_interpreter.py`. Its link is read by a thread that never needs the GIL. So the
+//! interpreter keeps sending beats, however long the user's code holds the GIL.
 
 use crate::buffers::{Region, release};
 use crate::tokens::{Packed, from_python, to_python};
@@ -22,15 +22,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often an interpreter says that it lives.
+/// Interval at which an interpreter sends beats.
 const BEAT: Duration = Duration::from_millis(300);
-/// After so long without a task memory is given back.
+/// After this long without a task, unused memory is freed.
 const IDLE: Duration = Duration::from_millis(400);
-/// A manager that is silent for this long is gone; its machine was cut off or switched off.
+/// A manager that is silent for this long is considered gone: its machine was cut off or switched off.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What arrived and was not taken yet, and the half of the link that it comes from. While the user's code runs, the
-/// link's thread reads; while Python waits for a message, Python's thread reads itself: one change of threads less.
+/// Messages that have arrived and were not taken yet, and the reading half of the link. The link's thread reads while the
+/// user's code runs. While Python waits for a message, Python's thread reads itself, which saves a thread switch.
 struct Inbox {
     queue: Mutex<Queue>,
     reader: Mutex<Reader>,
@@ -40,20 +40,21 @@ struct Inbox {
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<(ToInterpreter, Bytes)>,
-    /// The firing of which Python has something already, and how many tokens.
+    /// A firing of which Python has some tokens already, and how many.
     ahead: Option<(FiringId, u32)>,
-    /// The firing that Python has, until it is over.
+    /// The firing that Python works on.
     running: Option<Running>,
 }
 
-/// What of the present firing is marked.
+/// The marks of the current firing.
 struct Marks {
-    /// The code of each staged program.
+    /// The mark of each staged program's code.
     code: HashMap<ProgramId, Mark>,
     gives: Mark,
-    /// For each instruction that may follow, what it gives.
+    /// For each instruction that may follow, the mark of what it gives.
     follow: Vec<Mark>,
-    /// An exception shows what the function took, what it would have given, and lines of its code.
+    /// The mark of an exception. It is the strongest of all, because an exception shows what the function took, what it would
+    /// have given, and lines of its code.
     fails: Mark,
 }
 
@@ -71,13 +72,13 @@ impl Marks {
         (self.gives, self.fails) = (gives, all.max_by_key(|mark| levels.of(*mark)).unwrap_or(gives));
     }
 
-    /// What the answer holds after so many tokens stayed.
+    /// The mark of the answer after `stayed` tokens have stayed.
     fn given(&self, stayed: usize) -> Mark {
         if stayed == 0 { self.gives } else { self.follow.get(stayed - 1).copied().unwrap_or(self.fails) }
     }
 }
 
-/// The process' one link, from Python's side.
+/// The process's only link, as Python uses it.
 #[pyclass(frozen)]
 pub struct Interpreter {
     link: Arc<Link>,
@@ -85,21 +86,21 @@ pub struct Interpreter {
     /// The name of this machine.
     #[pyo3(get)]
     machine: String,
-    /// Where the user's modules are found.
+    /// The folders of the user's modules.
     #[pyo3(get)]
     path: Vec<String>,
     marks: Mutex<Marks>,
-    /// This process, and not one that the user's code has forked.
+    /// The number of this process. It tells it from a fork made by the user's code.
     pid: u32,
 }
 
 #[pymethods]
 impl Interpreter {
-    /// Bytes from which on a token stays, if an instruction follows.
+    /// A token of at least this many bytes stays here if an instruction follows.
     #[classattr]
     const HEAVY: u64 = HEAVY;
 
-    /// Waits for what the parent process says, and for the data link.
+    /// Waits for the parent's first message, and for the data link.
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link, reader, printing) = py.detach(|| begin().or_else(left_alone))?;
@@ -123,7 +124,7 @@ impl Interpreter {
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
             self.end_copy();
-            release(py); // also while nothing comes
+            release(py); // also while no message comes
             let (message, body) = py.detach(|| self.wait());
             release(py);
             return Ok(match message {
@@ -170,8 +171,8 @@ impl Interpreter {
         }
     }
 
-    /// Results of the firing's next tokens; `busy` in nanoseconds. `ways`: for each token of an instruction that
-    /// branches, how many it gives; `None`: it leaves. `stayed`: bytes and nanoseconds of the tokens that stayed before.
+    /// Sends the results of the firing's next tokens. `busy` is in nanoseconds. `ways`: for each token of an instruction that
+    /// branches, how many tokens it gives; `None`: it leaves. `stayed`: bytes and nanoseconds of the tokens that stayed before.
     #[pyo3(signature = (firing, results, ways, busy, stayed=Vec::new()))]
     fn fired(
         &self,
@@ -194,7 +195,7 @@ impl Interpreter {
         self.send(py, gives, &message, &tokens)
     }
 
-    /// Parts of the firing's next token, ahead of its answer, of which so many tokens stayed before.
+    /// Sends parts of the firing's next token before its answer. `stayed` tokens of it stayed before.
     #[pyo3(signature = (firing, parts, stayed=0))]
     fn ahead(&self, py: Python<'_>, firing: u64, parts: Packed, stayed: usize) -> PyResult<()> {
         release(py);
@@ -204,7 +205,7 @@ impl Interpreter {
         self.send(py, gives, &message, &tokens)
     }
 
-    /// The firing's next token raised; `error` is the pickled exception.
+    /// Reports that the firing's next token raised an exception. `error` is the pickled exception.
     fn failed(&self, py: Python<'_>, firing: u64, error: Vec<u8>, busy: u64) -> PyResult<()> {
         self.end_copy();
         let message = FromInterpreter::Failed { firing: FiringId(firing), busy };
@@ -217,15 +218,15 @@ impl Interpreter {
         .map_err(ended)
     }
 
-    /// The tokens of the firing that is to be fired now, taken from the iterator `objects`, for `slice` seconds; but for
-    /// those that the link's thread gives back meanwhile.
+    /// An iterator over the tokens of the current firing, taken from the iterator `objects` for `slice` seconds. It omits the
+    /// tokens that the link's thread gives back meanwhile.
     fn turn(&self, objects: Py<PyIterator>, slice: f64) -> PyResult<Turn> {
         let running = lock(&self.inbox.queue).running.clone();
         let running = running.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("nothing is to be fired"))?;
         Ok(Turn::new(running, objects, Duration::try_from_secs_f64(slice).unwrap_or(Duration::MAX)))
     }
 
-    /// The firing is over: what of it was not begun is given back.
+    /// Ends the firing. Its tokens that were not begun are given back.
     fn end_turn(&self, py: Python<'_>) -> PyResult<()> {
         self.end_copy();
         let running = lock(&self.inbox.queue).running.take();
@@ -237,7 +238,7 @@ impl Interpreter {
 }
 
 impl Interpreter {
-    /// A process that the user's code forked, and that came back from there, has nothing to answer.
+    /// Ends this process if it is a fork made by user code that returned into the interpreter. A fork must not answer.
     fn end_copy(&self) {
         if std::process::id() != self.pid {
             end_process(0);
@@ -249,7 +250,7 @@ impl Interpreter {
         py.detach(|| {
             self.inbox.printing.drain();
             self.link.send(gives, encode(message, tokens.bytes()), tokens.body())?;
-            self.link.settle(); // the next firing may change the arrays that this one gave back
+            self.link.settle(); // waits until the arrays are sent, because the next firing may change them
             Ok(())
         })
         .map_err(ended)
@@ -263,7 +264,7 @@ impl Interpreter {
         let (began, mut has_trimmed) = (Instant::now(), false);
         let message = loop {
             let mut reader = lock(&self.inbox.reader);
-            // Messages are pushed under the reader's lock: none can have come unseen once it is held.
+            // Messages are pushed under the reader's lock. So none can have come unseen once this thread holds it.
             if let Some(message) = self.inbox.pop() {
                 break message;
             }
@@ -277,7 +278,7 @@ impl Interpreter {
         message
     }
 
-    /// Without its link an interpreter has nothing to live for.
+    /// Ends the process if the link has failed, because an interpreter is of no use without its link.
     fn must<T>(&self, outcome: Result<T, LinkError>) -> T {
         outcome.unwrap_or_else(|error| end_with_link(&self.link, &error))
     }
@@ -301,8 +302,8 @@ impl Inbox {
         Some(message)
     }
 
-    /// The manager bounds what it sends ahead of the answers, so this is bounded too. What it asks back is answered at
-    /// once, however long the user's code goes on.
+    /// Queues a message. The queue is bounded, because the manager bounds what it sends ahead of the answers. A request to give
+    /// tokens back is answered at once, however long the user's code runs.
     fn push(&self, link: &Link, frame: Frame) {
         let Ok(message) = decode(&frame.header) else { end_process(1) };
         match message {
@@ -314,7 +315,7 @@ impl Inbox {
     }
 
     fn give_back(&self, link: &Link, firing: FiringId) {
-        // Under the lock, so that it is said before the next firing is answered.
+        // The lock is held so that this is sent before the next firing's answer.
         let mut queue = lock(&self.queue);
         if let Some(kept) = queue.take_back(firing) {
             link.queue(Mark::None, encode(&FromInterpreter::Returned { firing, kept }, 0), Vec::new());
@@ -325,13 +326,14 @@ impl Inbox {
 }
 
 impl Queue {
-    /// Takes out what of a firing was not begun, and says how many tokens of it were; `None`: there is nothing to take.
+    /// Takes back the tokens of a firing that were not begun. Returns how many of its tokens are kept. `None`: there is nothing
+    /// to take back.
     fn take_back(&mut self, wanted: FiringId) -> Option<u32> {
         if let Some(running) = self.running.as_ref().filter(|running| running.firing == wanted) {
             return running.give_back();
         }
         if self.ahead.is_some_and(|(firing, _)| firing == wanted) {
-            return None; // about to be begun: its first tokens are Python's already
+            return None; // about to begin: Python has its first tokens already
         }
         let waiting = self.messages.len();
         self.messages.retain(|(message, _)| match message {
@@ -342,13 +344,13 @@ impl Queue {
     }
 }
 
-/// The link's thread: it reads while Python does not, writes what the socket did not take at once, says that this
-/// interpreter lives, and ends the process when the link does or the manager is silent.
+/// The link's thread. It reads while Python does not, writes what the socket did not take at once, and sends beats. It ends the
+/// process when the link ends or the manager is silent.
 fn attend(link: &Link, inbox: &Inbox) {
     let (mut last_beat, mut last_look, mut silent, mut received) = (Instant::now(), Instant::now(), Duration::ZERO, 0);
     loop {
         let read = match link.wait(BEAT) {
-            // Where Python's thread is reading already, there is nothing to do here.
+            // If Python's thread is reading already, there is nothing to do here.
             Ok(true) => inbox
                 .reader
                 .try_lock()
@@ -358,7 +360,7 @@ fn attend(link: &Link, inbox: &Inbox) {
         };
         let now = Instant::now();
         let so_far = link.counters().received.load(Ordering::Relaxed);
-        // A process that is starved, or was stopped, looks late, and takes that for no silence.
+        // After starvation or a stop, this thread looks late. The lost time must not count as silence of the manager.
         silent += (now - std::mem::replace(&mut last_look, now)).min(BEAT * 2);
         if std::mem::replace(&mut received, so_far) != so_far {
             silent = Duration::ZERO;
@@ -378,7 +380,7 @@ fn attend(link: &Link, inbox: &Inbox) {
     }
 }
 
-/// Ends the process; the manager is told where it was an attack, and not the task's fault.
+/// Ends the process. After an attack on the link, the manager is told, so that the task is not blamed.
 fn end_with_link(link: &Link, error: &LinkError) -> ! {
     if error.is_attack() {
         link.queue(Mark::None, encode(&FromInterpreter::Attacked, 0), Vec::new());
@@ -387,7 +389,8 @@ fn end_with_link(link: &Link, error: &LinkError) -> ! {
     end_process(0)
 }
 
-/// A manager that goes while an interpreter of its begins is ordinary: no traceback tells the executor's owner of it.
+/// Ends the process without a traceback if the manager goes while the interpreter begins. This is ordinary, and the executor's
+/// owner need not see it.
 fn left_alone<T>(error: io::Error) -> io::Result<T> {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => end_process(1),

@@ -24,13 +24,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// For each instruction, whether what it takes and what it gives is marked.
+/// For each instruction, whether its input tokens and its output tokens are marked.
 type MarkedTokens = Vec<(bool, bool)>;
 
-/// How often a wait looks whether somebody pressed Ctrl-C.
+/// How often a wait checks for Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
 
-/// Where a reader of runs finds their outcomes.
+/// The mailbox where a reader of runs finds outcomes.
 #[pyclass(frozen)]
 pub struct Mailbox(Arc<node::Mailbox>);
 
@@ -41,7 +41,7 @@ impl Mailbox {
         Mailbox(Arc::default())
     }
 
-    /// Makes whoever waits for outcomes, or waits next, look around.
+    /// Makes the current waits for outcomes return, or the next ones.
     fn nudge(&self, py: Python<'_>) {
         py.detach(|| self.0.nudge());
     }
@@ -53,11 +53,11 @@ pub struct Manager(node::Manager);
 
 #[pymethods]
 impl Manager {
-    /// `addresses`: executors; `None`: this machine. `identity`: the text of the user's identity file; `program`:
-    /// the token of the user's program. `throughput` (tasks
-    /// a second) or `deadline` (seconds): what the contract asks for, with at most so many `interpreters`. `show`: called in a thread of its own with
-    /// what tasks print, a list of `(interpreter, 0 for output or 1 for errors, lines)`; and whether these are always whole.
-    /// `None`: that is not shown.
+    /// Starts a manager. `addresses`: the executors; `None`: this machine. `identity`: the text of the user's identity file.
+    /// `program`: the token of the user's program. `throughput` (tasks per second) or `deadline` (seconds): the goal of the
+    /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
+    /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
+    /// is not shown.
     #[new]
     #[pyo3(signature = (*, addresses, identity_file, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show))]
     #[expect(clippy::too_many_arguments)]
@@ -104,8 +104,8 @@ impl Manager {
         self.0.interpreters()
     }
 
-    /// Takes a program that is a chain of so many instructions: the pickled tuple of their functions; whether that is
-    /// marked, and for each instruction whether what it takes and what it gives is.
+    /// Registers a program that is a chain of instructions. Takes the pickled tuple of their functions, whether it is marked,
+    /// and for each instruction whether its input and its output are marked.
     fn stage(
         &self,
         py: Python<'_>,
@@ -118,7 +118,8 @@ impl Manager {
         py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks).0)
     }
 
-    /// Takes a program that is a graph: where its tasks go, its instructions, and their pickled tuple; and its marks.
+    /// Registers a program that is a graph. Takes the targets of its tasks, its instructions, the pickled tuple of their
+    /// functions, and its marks.
     fn stage_graph(
         &self,
         py: Python<'_>,
@@ -137,8 +138,8 @@ impl Manager {
         py.detach(|| self.0.forget(ProgramId(program)));
     }
 
-    /// Opens a run that takes tasks `ahead` seconds ahead, and at least `spare` batches for each interpreter.
-    /// `contract`: whether the manager's contract on time holds for it; `size`: how many tasks its stream has.
+    /// Opens a run that takes tasks `ahead` seconds ahead, and at least `spare` batches for each interpreter. `contract`:
+    /// whether the manager's contract on time applies to it. `size`: the number of tasks in its stream.
     #[pyo3(signature = (program, mailbox, *, ordered, ahead, spare, stragglers, contract, size))]
     #[expect(clippy::too_many_arguments)]
     fn open(
@@ -178,8 +179,8 @@ impl Manager {
         release(py);
     }
 
-    /// Outcomes as tuples `(run, kind, first task, what)`; waits up to `patience` seconds for the first one, before
-    /// others if `eager`.
+    /// Outcomes as tuples `(run, kind, first task, what)`. Waits up to `patience` seconds for the first one; an `eager` reader
+    /// is served before others.
     fn take<'py>(
         &self,
         py: Python<'py>,
@@ -192,7 +193,7 @@ impl Manager {
         outcomes.into_iter().map(|(run, outcome)| outcome_to_python(py, run, outcome)).collect()
     }
 
-    /// The journal's sum as plain objects.
+    /// The journal's totals as plain objects.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let summary = py.detach(|| self.0.summary());
         let interpreters = PyList::empty(py);
@@ -243,7 +244,7 @@ impl Manager {
     }
 }
 
-/// A Python function that shows lines. What it raises is told as that of a thread.
+/// Wraps a Python function that shows lines. An exception in it is reported like one of a thread.
 fn to_show((show, whole): (Py<PyAny>, bool)) -> Show {
     let with = move |printed: Vec<Printed>| {
         Python::attach(|py| {
@@ -262,7 +263,7 @@ fn to_marks(code: bool, data: MarkedTokens) -> Marks {
     Marks { code, data }
 }
 
-/// Does what may wait for other machines in a thread of its own, so that Ctrl-C is heard meanwhile.
+/// Runs work that may wait for other machines in a thread of its own, so that Ctrl-C is noticed meanwhile.
 pub fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     let (sender, mut done) = channel();
     std::thread::spawn(move || drop(sender.send(work())));

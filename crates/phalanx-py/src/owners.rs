@@ -1,4 +1,4 @@
-//! Who else holds memory: a token that stays at its interpreter is copied only where somebody does.
+//! Finds out whether other objects refer to memory. A token that stays at its interpreter is copied only in that case.
 
 use crate::buffers::Region;
 use pyo3::prelude::*;
@@ -6,13 +6,14 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{ffi, intern};
 
-/// References to an object that one holder has: the holder's, and the one by which it is looked at.
+/// Reference count of an object with one holder: the holder's reference, and the one used to look at it.
 const ONE_HOLDER: isize = 2;
-/// Containers within containers that are looked at.
+/// Deepest nesting of containers that is examined.
 const DEEPEST: u32 = 8;
 
-/// About how many bytes the one object in a list has, if it is as if it had travelled: nothing but the list can see or
-/// change it, and it is made of writable arrays without gaps, of plain objects, and of lists, tuples and dicts of these.
+/// The approximate size in bytes of the only object in a list, if the object is as good as one that had travelled; otherwise
+/// `None`. Nothing but the list may see or change it. It must consist of writable arrays without gaps, of plain objects, and of
+/// lists, tuples and dicts of these.
 #[pyfunction]
 pub fn bytes_if_alone(holder: &Bound<'_, PyList>) -> PyResult<Option<usize>> {
     weigh(holder.get_item(0)?, DEEPEST)
@@ -58,7 +59,7 @@ fn weigh(object: Bound<'_, PyAny>, deepest: u32) -> PyResult<Option<usize>> {
     Ok(Some(sum))
 }
 
-/// Objects that cannot change are seen by others, and nobody notices.
+/// The size of an immutable object. It may have other holders, because nobody can notice.
 fn plain_bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     if let Ok(text) = object.cast_exact::<PyString>() {
         return Ok(Some(text.len()?));
@@ -86,8 +87,8 @@ fn weigh_array(array: Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     Ok(is_held_once(array)?.then_some(bytes))
 }
 
-/// Whether an object is an array in memory of its own, or in such memory of another object, and nothing else holds any
-/// of these objects. One reference of the caller's counts.
+/// Whether an array owns its memory, or lies in such memory of another object, and nothing else refers to any of these objects.
+/// One reference of the caller is allowed.
 pub fn is_held_once(mut object: Bound<'_, PyAny>) -> PyResult<bool> {
     static COUNT_WEAK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
@@ -116,7 +117,7 @@ fn has_one_holder(object: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == ONE_HOLDER }
 }
 
-/// An array of numpy's, and of no class derived from it. Does not import numpy where nobody did.
+/// Whether this is a numpy array of no derived class. Does not import numpy if nothing else has.
 fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let kind = object.get_type();

@@ -1,4 +1,4 @@
-//! The policy for `phalanx/security.py`: read, and explained.
+//! The policy for `phalanx/security.py`: reads it and explains it.
 
 use crate::errors::raise;
 use phalanx_core::level::{LevelSet, Policy, Usual};
@@ -7,7 +7,7 @@ use phalanx_node::explain::{Pair, explain as explain_pairs};
 use phalanx_node::rules::{parse, parse_network};
 use pyo3::prelude::*;
 
-/// A policy as Python has it: which default, trusted networks, the text of a file of rules.
+/// A policy as Python passes it: the name of the default, the trusted networks, and the text of a rules file.
 #[derive(FromPyObject)]
 pub struct Words(String, Vec<String>, Option<String>);
 
@@ -25,14 +25,14 @@ impl Words {
 
 type Row = (String, String, &'static str, Option<&'static str>, String, bool);
 
-/// Why the policy may give a link less than the default does; empty if it does not.
+/// Why the policy may give a link a weaker level than the default; empty if it does not.
 #[pyfunction]
 pub fn weaker(policy: Words) -> PyResult<Vec<String>> {
     Ok(policy.read()?.weaker())
 }
 
-/// For each pair of machines, the manager's among them, and each mark: `(one, other, mark, level, why, weaker)`; a level of
-/// None where they cannot talk. `address`es are looked up; `takes`: the least level that executors take.
+/// For each pair of machines, including the manager's, and each mark: `(one, other, mark, level, why, weaker)`. The level is
+/// None if the two cannot communicate. Each `address` is resolved. `takes`: the lowest level that executors accept.
 #[pyfunction]
 pub fn explain(py: Python<'_>, policy: Words, addresses: Vec<String>, takes: &str) -> PyResult<Vec<Row>> {
     let policy = policy.read()?;

@@ -17,11 +17,11 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Executors: their addresses, the text of the user's identity file, the token of the user's program, the policy, and how many
-/// ranks each gets at most.
+/// Executors: their addresses, the text of the user's identity file, the token of the user's program, the policy, and the most
+/// ranks on each.
 type Executors = (Vec<String>, String, [u8; 16], Words, Option<u32>);
 
-/// A process that has ended: its rank, its exit code (negative: a signal; none: it was not seen) and why.
+/// A process that has ended: its rank, its exit code (negative: a signal; none: unknown), and why.
 type Ended = (u32, Option<i32>, String);
 
 /// A running message passing program.
@@ -30,13 +30,14 @@ pub struct Launcher(node::Launcher);
 
 #[pymethods]
 impl Launcher {
-    /// `programs`: for each, how many processes and the command. `environment`: for all of them, beside that of the process
-    /// that starts it. `terminals`: whether standard output and error are ones; `shown`: whether output goes there at all.
-    /// `input`: whether rank 0 reads standard input. `folder`: where processes of this machine run. `files`: what every executor gets, as name
-    /// there and path here. `apart`: on this machine, the level of links between its ranks, which then share no memory.
-    /// `checkpoints`: of a BSP program, the supersteps between two where the user says, and how often it is started again
-    /// without a new one; `move_slow`: machines are left that take so many times as long as others in so many steps.
-    /// `patience`: a process that was stopped for so many seconds is lost.
+    /// Starts a program. `programs`: for each block, the number of processes and the command. `environment`: variables for all
+    /// of them, beside those of the process that starts it. `terminals`: whether standard output and standard error are
+    /// terminals. `shown`: whether output goes there at all. `input`: whether rank 0 reads standard input. `folder`: where
+    /// processes of this machine run. `files`: what every executor gets, as name there and path here. `apart`: on this machine,
+    /// the level of links between its ranks, which then share no memory. `checkpoints`: for a BSP program, the supersteps
+    /// between two checkpoints if the user gave a number, and the most restarts without a new checkpoint. `move_slow`: leave
+    /// machines that take so many times as long as others in so many steps. `patience`: a process that was stopped for this
+    /// many seconds counts as lost.
     #[new]
     #[pyo3(signature = (
         programs, *, environment, prefix, terminals, colours, shown, input, folder, output, keep_going, executors, files,
@@ -79,13 +80,13 @@ impl Launcher {
         }
     }
 
-    /// The program's exit code once it has ended; waits for that up to `patience` seconds.
+    /// The program's exit code, once it has ended. Waits up to `patience` seconds.
     fn wait(&self, py: Python<'_>, patience: f64) -> Option<i32> {
         py.detach(|| self.0.wait(Duration::from_secs_f64(patience.clamp(0.0, 3600.0))))
     }
 
-    /// The machines of the ranks; how those that ended did, as rank, exit code (negative: a signal; none: it was not seen)
-    /// and why; and what the launcher said.
+    /// The machine of each rank; the ends of processes as rank, exit code (negative: a signal; none: unknown) and reason; and
+    /// the launcher's own lines.
     fn report(&self) -> (Vec<String>, Vec<Ended>, Vec<String>) {
         let Report { machines, ends, said } = self.0.report();
         let end = |(rank, exit)| match exit {
@@ -96,7 +97,7 @@ impl Launcher {
         (machines, ends.into_iter().map(end).collect(), said)
     }
 
-    /// This process was sent a signal: the program ends, or hears it too.
+    /// Handles a signal to this process: the program ends, or gets the signal too.
     fn signal(&self, number: i32) {
         self.0.signal(number);
     }

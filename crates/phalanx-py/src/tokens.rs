@@ -6,9 +6,10 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// How many, the pickles, their lengths (`None`: one pickle of a list of all), the buffers beside them.
+/// The number of tokens, their pickles, the pickles' lengths (`None`: one pickle of a list of all), and the buffers that belong
+/// to them.
 pub type Packed = (u32, PyBuffer<u8>, Option<Vec<u64>>, Vec<(u32, PyBuffer<u8>)>);
-/// The same on the way back.
+/// The same in the other direction.
 pub type Unpacked<'py> = (u32, Bound<'py, Region>, Option<Vec<u64>>, Vec<(u32, Bound<'py, Region>)>);
 
 pub fn from_python(py: Python<'_>, packed: Packed) -> PyResult<Tokens> {

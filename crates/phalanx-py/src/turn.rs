@@ -1,4 +1,4 @@
-//! The tokens of one firing as Python's thread takes them.
+//! The tokens of one firing, as Python's thread takes them.
 
 use phalanx_node::turn::Running;
 use pyo3::exceptions::PyRuntimeError;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use std::time::{Duration, Instant};
 
-/// An iterator over the tokens of a firing. It ends when its time slice is over, or when the rest was given back.
+/// An iterator over the tokens of a firing. It ends when its time slice is over, or when the other tokens were given back.
 #[pyclass(frozen)]
 pub struct Turn {
     running: Running,
@@ -26,7 +26,8 @@ impl Turn {
         slf
     }
 
-    /// Raises what unpickling the token raises; it counts as begun. The first token is begun however late it is.
+    /// Returns the next token. An exception in unpickling it is raised, and the token counts as begun. The first token is begun
+    /// however late it is.
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let is_over = self.running.has_begun() && self.end.is_some_and(|end| Instant::now() > end);
         if is_over || !self.running.begin() {

@@ -1,4 +1,4 @@
-//! numpy's arrays as encoded fields, and back: one copy each way. numpy itself is not needed here.
+//! Converts numpy arrays to encoded fields and back, with one copy each way. This module does not need numpy itself.
 
 use phalanx_core::space::Reader;
 use phalanx_core::space::put_array;
@@ -30,18 +30,18 @@ pub fn put_ndarray(to: &mut Vec<u8>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     };
     match PyUntypedBuffer::get(&contiguous) {
         Ok(buffer) if buffer.is_c_contiguous() && buffer.len_bytes() > 0 => {
-            // SAFETY: contiguous, of this length, and alive as long as the buffer is held. A program that changes the
-            // array in another thread meanwhile puts either state of it.
+            // SAFETY: contiguous, of this length, and alive as long as the buffer is held. If another thread changes the array
+            // meanwhile, either state of it may be put.
             let items = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
             put_array(to, name, &shape, items);
         }
-        // Times have no buffer, and what is empty needs none.
+        // Arrays of times have no buffer, and empty ones need none.
         _ => put_array(to, name, &shape, contiguous.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes()),
     }
     Ok(())
 }
 
-/// The array behind its tag, with memory of its own.
+/// Reads the array after its tag, into memory of its own.
 pub fn read_ndarray<'py>(py: Python<'py>, reader: &mut Reader<'_>) -> PyResult<Bound<'py, PyAny>> {
     let dtype = reader.name().map_err(super::wrong)?;
     let dimensions = reader.varint().map_err(super::wrong)?;

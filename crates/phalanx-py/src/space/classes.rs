@@ -1,20 +1,20 @@
-//! What the class of a value makes of it. Python looks at a class once (`phalanx/space/_records.py`).
+//! How the class of a value determines its encoding. Python examines each class once (`phalanx/space/_records.py`).
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
-/// How a value is encoded that is none of Python's own plain kinds.
+/// How to encode a value that is none of Python's plain types.
 pub enum Kind<'py> {
     /// A bytearray or memoryview.
     Buffer,
-    /// numpy's array.
+    /// A numpy array.
     Array,
-    /// numpy's scalar, as Python's value.
+    /// A numpy scalar, as Python's value.
     Scalar(Bound<'py, PyAny>),
-    /// An instance of a dataclass or named tuple: the record's beginning as bytes, and the names of its fields.
+    /// An instance of a dataclass or named tuple: the encoded head of the record, and the names of its fields.
     Record { head: Bound<'py, PyBytes>, names: Bound<'py, PyTuple> },
-    /// A `px.Record`, whose class this process does not know.
+    /// A `px.Record`: an instance of a class that this process does not know.
     Named { classes: Vec<String>, values: Bound<'py, PyDict> },
     /// A `px.Sealed`.
     Sealed { fingerprint: Vec<u8>, ciphertext: Bound<'py, PyBytes> },

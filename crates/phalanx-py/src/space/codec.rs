@@ -1,4 +1,4 @@
-//! Fields as bytes of the encoding and back, for stores that are not ours (`phalanx/space/_redis.py`).
+//! Converts fields to encoded bytes and back, for stores other than ours (`phalanx/space/_redis.py`).
 
 use super::decode::decode_tuple;
 use super::encode::{Encoding, encode_field};
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-/// Each field of a tuple as bytes.
+/// Encodes each field of a tuple.
 #[pyfunction]
 pub fn encode_fields<'py>(fields: &Bound<'py, PyTuple>, objects: bool) -> PyResult<Bound<'py, PyList>> {
     let encoding = Encoding { limits: Limits::default(), objects };
@@ -21,7 +21,7 @@ pub fn encode_fields<'py>(fields: &Bound<'py, PyTuple>, objects: bool) -> PyResu
     Ok(encoded)
 }
 
-/// The tuple of such fields, which are checked.
+/// Decodes a tuple from such fields, which are checked.
 #[pyfunction]
 pub fn decode_fields<'py>(py: Python<'py>, fields: Vec<PyBackedBytes>, objects: bool) -> PyResult<Bound<'py, PyTuple>> {
     let mut bytes = Vec::with_capacity(8 + fields.iter().map(|field| field.len()).sum::<usize>());

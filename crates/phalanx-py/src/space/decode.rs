@@ -1,4 +1,4 @@
-//! Encoded fields as Python's values. The bytes were checked when they came; what is wrong here raises nevertheless.
+//! Decodes fields to Python values. The bytes were checked on arrival; decoding still raises on malformed ones.
 
 use super::array::read_ndarray;
 use super::wrong;
@@ -9,10 +9,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// What a tuple of any space may be, whose own limits its server knows: each level takes some of this thread's stack.
+/// Limits for a tuple of any space; the space's server enforces its own. Nesting is limited because each level takes some of
+/// this thread's stack.
 pub const FOREIGN: Limits = Limits { fields: u64::MAX, nesting: 256, bytes: u64::MAX };
 
-/// A tuple's bytes as Python's tuple.
+/// Decodes a tuple's bytes to a Python tuple.
 pub fn decode_tuple<'py>(py: Python<'py>, bytes: &[u8], objects: bool) -> PyResult<Bound<'py, PyTuple>> {
     let mut reader = Reader::new(bytes);
     let fields = decode_all(py, &mut reader, objects)?;
@@ -20,7 +21,7 @@ pub fn decode_tuple<'py>(py: Python<'py>, bytes: &[u8], objects: bool) -> PyResu
     Ok(fields)
 }
 
-/// A tuple that a server sent, which is checked: nobody says that the server means well.
+/// Decodes a tuple that a server sent. It is checked first, because the server may be malicious.
 pub fn decode_foreign<'py>(py: Python<'py>, bytes: &Bytes, objects: bool) -> PyResult<Bound<'py, PyTuple>> {
     Tuple::check(bytes.clone(), &FOREIGN).map_err(wrong)?;
     decode_tuple(py, bytes, objects)
@@ -28,12 +29,12 @@ pub fn decode_foreign<'py>(py: Python<'py>, bytes: &Bytes, objects: bool) -> PyR
 
 fn decode_all<'py>(py: Python<'py>, reader: &mut Reader<'_>, objects: bool) -> PyResult<Bound<'py, PyTuple>> {
     let count = reader.varint().map_err(wrong)?;
-    // A field has a byte at least, so a count never takes more memory than what came.
+    // A field has at least one byte. So this check limits the memory that a forged count can allocate to what arrived.
     if count > reader.rest().len() as u64 {
         return Err(PyValueError::new_err("a tuple is shorter than it says"));
     }
-    // SAFETY: a new tuple of empty places, which nobody else sees until all are filled; a place takes over the reference.
-    // Dropped in between, it frees what it has.
+    // SAFETY: a new tuple with empty slots, which no other code sees until all are filled. Each slot takes over the reference.
+    // If the tuple is dropped before that, it frees the slots that are filled.
     unsafe {
         let tuple = Bound::from_owned_ptr_or_err(py, ffi::PyTuple_New(count as ffi::Py_ssize_t))?;
         for place in 0..count {
@@ -87,7 +88,7 @@ fn decode_rare<'py>(py: Python<'py>, reader: &mut Reader<'_>, kind: u8, objects:
         tag::OBJECT => {
             let classes = names(py, reader)?;
             let pickle = PyBytes::new(py, reader.string().map_err(wrong)?);
-            // Only who said so unpickles.
+            // Unpickles only if the caller allowed objects.
             py.import("phalanx.space._records")?.call_method1("open_object", (classes, pickle, objects))
         }
         tag::SEALED => {

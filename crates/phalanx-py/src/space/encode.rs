@@ -1,4 +1,4 @@
-//! Python's values as encoded fields (the encoding is `phalanx_core::space::value`'s).
+//! Encodes Python values to fields (the encoding is defined in `phalanx_core::space::value`).
 
 use super::array::put_ndarray;
 use super::classes::{Kind, kind_of};
@@ -10,15 +10,15 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
-/// How values are encoded for one space.
+/// How values of one space are encoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Encoding {
     pub limits: Limits,
-    /// Whether what has no encoding of its own is pickled.
+    /// Whether a value without an encoding of its own is pickled.
     pub objects: bool,
 }
 
-/// A tuple's fields as bytes.
+/// Encodes a tuple's fields.
 pub fn encode_tuple(fields: &Bound<'_, PyTuple>, encoding: &Encoding) -> PyResult<Vec<u8>> {
     let mut bytes = Vec::with_capacity(64);
     put_count(&mut bytes, fields.len(), encoding)?;
@@ -28,9 +28,9 @@ pub fn encode_tuple(fields: &Bound<'_, PyTuple>, encoding: &Encoding) -> PyResul
     Ok(bytes)
 }
 
-/// Appends one field; `depth`: how many tuples, lists and records it is inside of.
+/// Appends one field. `depth`: the number of tuples, lists and records around it.
 pub fn encode_field(to: &mut Vec<u8>, value: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> PyResult<()> {
-    // Exact types only: a subclass may mean something else, as True is no 1.
+    // Exact types only, because a subclass may mean something else: True is not 1.
     if let Ok(value) = value.cast_exact::<PyString>() {
         let text = value.to_str()?;
         check_room(to, text.len(), encoding)?;
@@ -54,7 +54,7 @@ pub fn encode_field(to: &mut Vec<u8>, value: &Bound<'_, PyAny>, encoding: &Encod
             encode_field(to, &value, encoding, depth)?;
         }
     } else if let Ok(values) = value.cast_exact::<PyList>() {
-        // A copy, which no other thread makes longer meanwhile.
+        // A copy, so that another thread cannot make it longer meanwhile.
         let values = values.to_tuple();
         let depth = deeper(depth, encoding)?;
         to.push(tag::LIST);

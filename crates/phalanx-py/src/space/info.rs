@@ -1,10 +1,10 @@
-//! A space, counted, for `phalanx.SpaceInfo`.
+//! The counts of a space, for `phalanx.SpaceInfo`.
 
 use phalanx_core::space::Info;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// With the names of `phalanx.SpaceInfo`.
+/// A dictionary with the names of `phalanx.SpaceInfo`.
 pub fn to_python<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     all.set_item("tuples", info.tuples)?;

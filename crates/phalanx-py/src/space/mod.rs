@@ -1,4 +1,4 @@
-//! Tuple spaces for `phalanx/space`: values and templates both ways, and the engine in this process.
+//! Tuple spaces for `phalanx/space`: converts values and templates both ways, and offers the engine in this process.
 
 mod array;
 mod classes;
@@ -28,7 +28,7 @@ use phalanx_core::error::{EncodingError, SpaceError};
 use phalanx_core::space::{Coordinator, Isolation, put_record};
 use pyo3::prelude::*;
 
-/// How the record of an instance of these classes with so many fields begins.
+/// The encoded head of a record: an instance of these classes with this many fields.
 #[pyfunction]
 pub fn record_head(classes: Vec<String>, fields: usize) -> Vec<u8> {
     let mut head = Vec::new();
@@ -36,26 +36,25 @@ pub fn record_head(classes: Vec<String>, fields: usize) -> Vec<u8> {
     head
 }
 
-/// The space that decides on a transaction: the addresses of its servers, its name there, its identity, and whether it is
-/// durable.
+/// The space that decides a transaction: the addresses of its servers, its name there, its identity, and whether it is durable.
 pub type Decider = (Vec<String>, String, u128, bool);
 
-/// The same for the engine.
+/// Converts it for the engine.
 pub fn to_coordinator((places, space, identity, durable): Decider) -> Coordinator {
     Coordinator { places, space, identity, durable }
 }
 
-/// What a transaction can rely on.
+/// The isolation level of a transaction.
 pub fn to_isolation(repeatable: bool) -> Isolation {
     if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted }
 }
 
-/// Bytes or values that have no place in a tuple.
+/// The exception for bytes or values that cannot be in a tuple.
 pub fn wrong(error: EncodingError) -> PyErr {
     raise("SpaceError", error)
 }
 
-/// What a space answers when it does not do what was asked.
+/// The exception for an error of a space.
 pub fn failed(error: SpaceError) -> PyErr {
     let class = match &error {
         SpaceError::Full { .. } => "SpaceFullError",

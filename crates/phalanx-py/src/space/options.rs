@@ -1,4 +1,4 @@
-//! What Python says of a space, of a tuple that is put, and of the tuples that are asked for.
+//! Converts Python's options of a space, of a put, and of a read or take.
 
 use super::encode::{Encoding, encode_field};
 use crate::errors::raise;
@@ -8,10 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::time::Duration;
 
-/// Longest time that makes a difference to anybody, about a thousand years; also what Rust can add to a moment.
+/// Longest time in seconds, about 1000 years. Longer ones make no practical difference, and Rust could not add them to an
+/// instant.
 const LONGEST: f64 = 3e10;
 
-/// Seconds as a time. `what` is named if they are none.
+/// Converts seconds. `what` names the value in the error if it is no valid time.
 pub fn to_duration(seconds: f64, what: &str) -> PyResult<Duration> {
     if seconds.is_nan() || seconds < 0.0 {
         return Err(PyValueError::new_err(format!("{what} is a number of seconds from 0 on, not {seconds}")));
@@ -19,7 +20,7 @@ pub fn to_duration(seconds: f64, what: &str) -> PyResult<Duration> {
     Ok(Duration::from_secs_f64(seconds.min(LONGEST)))
 }
 
-/// A space's options, from a dictionary with their names.
+/// Converts a space's options from a dictionary with their names.
 pub fn to_options(words: &Bound<'_, PyDict>) -> PyResult<Options> {
     let mut options = Options::default();
     for (name, value) in words.iter() {
@@ -59,15 +60,15 @@ fn to_order(name: &str) -> PyResult<Order> {
     })
 }
 
-/// The client, the request's number, and the oldest one that is open, of a request that happens once.
+/// A request that must happen only once: the client, the request's number, and the oldest number that is still open.
 pub type Numbered = (u128, u64, u64);
 
-/// As the space is told.
+/// Converts it for the space.
 pub fn to_once((client, number, open_from): Numbered) -> Once {
     Once { client, number, open_from }
 }
 
-/// What an `out` says of its tuples.
+/// Converts the options of an `out`.
 pub fn to_out_options(
     lease: Option<f64>,
     key: Option<&Bound<'_, PyAny>>,
@@ -85,7 +86,7 @@ pub fn to_out_options(
     })
 }
 
-/// What is asked beside a template.
+/// Converts the options of a read or take, apart from the template.
 pub fn to_get(take: bool, select: &Bound<'_, PyTuple>, encoding: &Encoding) -> PyResult<Get> {
     let mut get = Get { take, ..Get::default() };
     for selector in select.iter_borrowed() {
@@ -116,7 +117,7 @@ fn to_field(value: &Bound<'_, PyAny>, encoding: &Encoding) -> PyResult<Vec<u8>> 
     Ok(field)
 }
 
-/// A place between two pages, as Python keeps it.
+/// The position between two pages, as Python stores it.
 pub type Place = (u32, u32, u64, i64, u64);
 
 pub fn to_cursor((partition, slot, number, priority, end): Place) -> Cursor {

@@ -1,4 +1,4 @@
-//! Values sealed for `phalanx/space/_sealing.py`.
+//! Seals values for `phalanx/space/_sealing.py`.
 
 use super::decode::decode_field;
 use super::encode::{Encoding, encode_field};
@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A key, and nothing that shows it.
+/// A key. It is never shown.
 #[pyclass(frozen)]
 pub struct SealingKey(Key);
 
@@ -22,13 +22,13 @@ impl SealingKey {
         secret.try_into().map(|secret| SealingKey(Key::new(secret))).map_err(wrong)
     }
 
-    /// A new secret.
+    /// Makes a new secret.
     #[staticmethod]
     fn random(py: Python<'_>) -> Bound<'_, PyBytes> {
         PyBytes::new(py, &Key::random())
     }
 
-    /// A value's fingerprint and ciphertext.
+    /// Returns a value's fingerprint and ciphertext.
     fn seal<'py>(
         &self,
         value: &Bound<'py, PyAny>,
@@ -42,7 +42,7 @@ impl SealingKey {
         Ok((PyBytes::new(py, &sealed.fingerprint), PyBytes::new(py, &sealed.ciphertext)))
     }
 
-    /// The value again.
+    /// Decrypts a value.
     fn open<'py>(
         &self,
         py: Python<'py>,

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// Serves spaces of this process to others.
+/// Serves spaces of this process to other processes.
 #[pyclass(frozen)]
 pub struct SpaceServer {
     server: node::Server,
@@ -19,10 +19,9 @@ pub struct SpaceServer {
     name: Option<String>,
 }
 
-/// Whom a server serves, as Python says it: the policy, users that are accepted, the text of a file of access rules, whether
-/// spaces are made when they are first named, how many, for how many clients at a time, how many percent of it all are for
-/// one user, how many bytes of unfinished messages there may be, where durable spaces are kept, and the most that their
-/// options may be.
+/// A server's options, as Python passes them: the policy, the accepted users, the text of an access rules file, whether a space
+/// is created when it is first named, the most spaces, the most clients at a time, the percentage of all limits that one user
+/// may have, the most bytes of unfinished messages, the folder of durable spaces, and the upper limits of a space's options.
 #[derive(FromPyObject)]
 pub struct Serving<'py> {
     #[pyo3(item)]
@@ -63,7 +62,7 @@ impl Serving<'_> {
 
 #[pymethods]
 impl SpaceServer {
-    /// Listens at `address`, `host:port` or `unix:path`; what its owner may want to know goes to standard error if `says`.
+    /// Listens at `address`: `host:port` or `unix:path`. Log lines for its owner go to standard error if `says` is true.
     #[new]
     #[pyo3(signature = (address, *, identity_file, policy, serving, says))]
     fn new(
@@ -83,13 +82,13 @@ impl SpaceServer {
         Ok(SpaceServer { server, name })
     }
 
-    /// Where it listens, as `host:port` or `unix:path`.
+    /// Where the server listens, as `host:port` or `unix:path`.
     #[getter]
     fn address(&self) -> String {
         self.server.address().to_string()
     }
 
-    /// Serves a space of this process under a name.
+    /// Serves a space of this process under this name.
     fn add(&self, name: &str, space: &LocalSpace) -> PyResult<()> {
         node::check_name(name).map_err(|error| raise("SpaceError", error))?;
         match self.server.add(name, space.hosted()) {

@@ -1,4 +1,4 @@
-//! Python's templates as the engine's: values are actuals, types are formals.
+//! Converts Python's templates for the engine: values become actuals, types become formals.
 
 use super::encode::{Encoding, encode_field};
 use super::wrong;
@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
-/// Bytes that most actuals need no more than: one allocation.
+/// Most actuals fit into this many bytes, so that one allocation is enough.
 const SMALL: usize = 32;
 
-/// A template, with a query over the whole tuple.
+/// Converts a template, with a query over the whole tuple.
 pub fn to_template(
     elements: &Bound<'_, PyTuple>,
     query: Option<&Bound<'_, PyAny>>,
@@ -68,7 +68,7 @@ fn to_actual(element: &Bound<'_, PyAny>, encoding: &Encoding, depth: u32) -> PyR
     Ok(Pattern::Actual(field))
 }
 
-/// A tuple in a template: a value if all in it are values.
+/// Converts a tuple within a template: it is a value if all its elements are values.
 fn to_nested(elements: &Bound<'_, PyTuple>, encoding: &Encoding, depth: u32) -> PyResult<Pattern> {
     let most = encoding.limits.nesting;
     if depth >= most {
@@ -100,7 +100,7 @@ fn plain(class: &Bound<'_, PyType>) -> Option<u32> {
     known.into_iter().find_map(|(plain, kinds)| (plain == class).then_some(kinds))
 }
 
-/// What is no plain type: Python looks at it (`phalanx/space/_template.py`).
+/// Converts what is no plain type; Python examines it (`phalanx/space/_template.py`).
 fn to_formal(element: &Bound<'_, PyAny>, objects: bool) -> PyResult<Option<Pattern>> {
     let py = element.py();
     let found = words(py)?.formal_of.bind(py).call1((element, objects))?;
@@ -129,7 +129,7 @@ fn to_formal(element: &Bound<'_, PyAny>, objects: bool) -> PyResult<Option<Patte
     Ok(Some(Pattern::Type(Type { kinds: kinds.fold(0, |all, kind| all | kind), dtype, dimensions })))
 }
 
-/// A `px.where(…)` that was compared; `whole`: over the whole tuple.
+/// Converts a `px.where(…)` with a comparison. `whole`: it applies to the whole tuple.
 fn to_query(query: &Bound<'_, PyAny>, encoding: &Encoding, whole: bool) -> PyResult<Query> {
     let py = query.py();
     if !query.is_exact_instance(words(py)?.query.bind(py)) {
@@ -205,7 +205,7 @@ fn one<const N: usize>(actuals: Vec<Vec<u8>>) -> PyResult<[Vec<u8>; N]> {
     actuals.try_into().map_err(|_| PyTypeError::new_err(format!("a test of a query takes {N} values")))
 }
 
-/// Python's objects that templates are made of.
+/// The Python objects that templates are made of.
 struct Words {
     any: Py<PyAny>,
     query: Py<PyType>,

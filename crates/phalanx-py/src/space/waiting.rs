@@ -1,4 +1,4 @@
-//! Who waits for a space in this process: a thread, a function that is called, or a reader of events.
+//! Waits for a space in this process, by a thread, a callback, or a reader of events.
 
 use super::decode::decode_tuple;
 use super::failed;
@@ -13,15 +13,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How often a wait in the main thread looks whether somebody pressed Ctrl-C.
+/// How often a wait in the main thread checks for Ctrl-C.
 pub const SIGNALS: Duration = Duration::from_millis(50);
-/// Events, and their bytes, that wait for a reader; then he is told again from the space's log.
+/// Most events, and most of their bytes, that wait for a reader. Beyond it they are dropped, and read again from the space's
+/// log.
 const MOST_EVENTS: usize = 10_000;
 const MOST_BYTES: usize = 64 << 20;
 
 pub type Answer = Result<Tuple, SpaceError>;
 
-/// A thread that waits for its answer.
+/// The slot in which a waiting thread gets its answer.
 #[derive(Default)]
 pub struct Slot {
     answer: Mutex<Option<Answer>>,
@@ -42,7 +43,7 @@ impl Slot {
         answer.take()
     }
 
-    /// What came meanwhile.
+    /// The answer, if it has come.
     pub fn take(&self) -> Option<Answer> {
         lock(&self.answer).take()
     }
@@ -59,7 +60,7 @@ impl Outlet for Slot {
     fn flush(&self) {}
 }
 
-/// Waits without the interpreter's lock, and hears Ctrl-C: for `step(patience)` to give something, until `end`.
+/// Waits without the GIL, and notices Ctrl-C. Calls `step(patience)` until it returns something, or until `end`.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     end: Option<Instant>,
@@ -80,8 +81,8 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// To be called before what was taken is acknowledged: a Ctrl-C that met the tuple would be raised before anybody has it.
-/// Raises KeyboardInterrupt.
+/// Call this before acknowledging a taken tuple. A Ctrl-C that came at the same time would otherwise be raised before any code
+/// holds the tuple. Raises KeyboardInterrupt.
 pub fn uninterrupted(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
@@ -93,12 +94,12 @@ impl Slot {
     }
 }
 
-/// A function of Python's that is called with the outcome.
+/// A Python callback for the outcome.
 pub struct Callback {
-    /// Let go when it was called: a future that nobody reads is to be seen as such.
+    /// Released after the call, so that a future that nothing reads can be recognised as such.
     done: Mutex<Option<Py<PyAny>>>,
     objects: bool,
-    /// Whether the outcome waits for `settle`.
+    /// Whether the outcome must be confirmed by `settle`.
     takes: bool,
     hosted: Weak<Hosted>,
     answer: Mutex<Option<(SessionId, Answer)>>,
@@ -115,7 +116,7 @@ impl Callback {
         }
     }
 
-    /// Calls it, if there is an answer.
+    /// Calls the callback, if there is an answer.
     pub fn answer(&self, session: SessionId, answer: Option<Answer>) {
         if let Some(answer) = answer {
             self.tell(Command::Answer { session, request: 0, answer });
@@ -135,7 +136,7 @@ impl Callback {
                 let mut locked = hosted.lock();
                 locked.close(session);
                 let told = locked.unlock();
-                let _ = py.detach(|| told.flush()); // there is nobody to be told
+                let _ = py.detach(|| told.flush()); // there is no caller to report an error to
             }
         }
         let outcome = match tuple {
@@ -157,7 +158,7 @@ impl Outlet for Callback {
 
     fn flush(&self) {
         let Some((session, answer)) = lock(&self.answer).take() else { return };
-        // Where the interpreter is ending there is nobody to be told.
+        // If Python is shutting down, there is no one left to notify.
         let _ = Python::try_attach(|py| self.call(py, session, answer));
     }
 }
@@ -173,16 +174,16 @@ pub struct Events {
 struct Waiting {
     queue: VecDeque<(u64, Tuple)>,
     bytes: usize,
-    /// More came than wait here: they are to be asked for again.
+    /// Events were dropped because too many waited. They must be requested again.
     missing: bool,
     ended: bool,
     nudged: bool,
 }
 
-/// What a reader of events finds.
+/// What a reader of events gets.
 pub enum Found {
     Events(VecDeque<(u64, Tuple)>),
-    /// There were more, which are to be asked for again.
+    /// Events were dropped, and must be requested again.
     Missing,
     Ended,
 }
@@ -192,7 +193,7 @@ impl Events {
         Events { state: Mutex::default(), came: Condvar::new(), nudge }
     }
 
-    /// What came, if something comes within `patience`.
+    /// What has come, or comes within `patience`.
     pub fn wait(&self, patience: Option<Duration>) -> Option<Found> {
         let nothing = |it: &mut Waiting| it.queue.is_empty() && !it.missing && !it.ended;
         let state = lock(&self.state);
@@ -215,7 +216,7 @@ impl Events {
         }
     }
 
-    /// Events that were given and not used come again, before all others.
+    /// Puts back events that were handed out and not used. They come before all others the next time.
     pub fn put_back(&self, events: impl DoubleEndedIterator<Item = (u64, Tuple)>) {
         let mut state = lock(&self.state);
         for event in events.rev() {
@@ -226,23 +227,24 @@ impl Events {
         self.came.notify_all();
     }
 
-    /// Nothing comes any more.
+    /// Marks the end: no more events come.
     pub fn end(&self) {
         lock(&self.state).ended = true;
         self.came.notify_all();
         self.flush();
     }
 
-    /// From here on nothing is missing.
+    /// The dropped events have been requested again, so none are missing from here on.
     pub fn resume(&self) {
         lock(&self.state).missing = false;
     }
 }
 
-/// What [`decode_events`] gives: decoded events, or the error of the one with this number.
+/// What [`decode_events`] returns: decoded events, or the error of the one with this number.
 pub type Decoded<'py> = Result<Vec<(u64, Bound<'py, PyTuple>)>, (u64, PyErr)>;
 
-/// Events as Python's, up to one that cannot be decoded, which is an error when it is the first; and those that are left.
+/// Decodes events up to the first one that cannot be decoded. If that is the very first, its error is returned. Also returns
+/// the events that are left.
 pub fn decode_events<'py, T>(
     mut events: VecDeque<(u64, T)>,
     decode: impl Fn(&T) -> PyResult<Bound<'py, PyTuple>>,

@@ -1,5 +1,5 @@
-//! Tuples as their bytes, with all that was said when they were put: for `phalanx/space/_moving.py`, which moves them to another
-//! space without knowing what they are.
+//! Tuples as encoded bytes, with the options that they were put with. `phalanx/space/_moving.py` moves them to another space
+//! without decoding them.
 
 use super::options::to_duration;
 use super::wrong;
@@ -8,12 +8,12 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
-/// Where a tuple was: its partition, its slot and its number.
+/// The position of a tuple: its partition, its slot and its number.
 pub type At = (u32, u32, u64);
-/// Where it was, its bytes, the seconds that are left of its lease, its key, its label, both encoded, and its priority.
+/// A tuple's position, its bytes, the remaining seconds of its lease, its key and its label (both encoded), and its priority.
 pub type Item<'py> =
     (At, Bound<'py, PyBytes>, Option<f64>, Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>, i64);
-/// Some of them, and where the next page begins.
+/// A page of such tuples, and where the next page begins.
 pub type Items<'py> = (Vec<Item<'py>>, Option<At>);
 
 pub fn to_spot((partition, slot, number): At) -> Spot {
@@ -35,7 +35,7 @@ pub fn to_items<'py>(py: Python<'py>, all: Vec<Whole>) -> Vec<Item<'py>> {
     all.into_iter().map(|whole| to_item(py, &whole.tuple, whole.beside)).collect()
 }
 
-/// What is said when such tuples are put again.
+/// The options with which such tuples are put again.
 pub fn to_options(
     lease: Option<f64>,
     key: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ pub fn to_options(
     Ok(OutOptions { lease, key, label, priority: Some(priority), once: None })
 }
 
-/// The bytes of each field of a tuple, which is given as its bytes.
+/// The bytes of each field of a tuple that is given as bytes.
 #[pyfunction]
 pub fn split_fields<'py>(py: Python<'py>, tuple: PyBackedBytes) -> PyResult<Bound<'py, PyList>> {
     let mut fields = Reader::new(&tuple);

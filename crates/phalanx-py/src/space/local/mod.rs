@@ -1,4 +1,4 @@
-//! The space in this process, as `phalanx/space/_engine.py` describes an engine.
+//! A space in this process. `phalanx/space/_engine.py` describes the interface.
 
 mod work;
 
@@ -27,14 +27,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Bytes of tuples in a page of many.
+/// Most bytes of tuples in one page of a bulk read or take.
 const PAGE: u64 = 16 << 20;
-/// What the one space of a directory is called that is not served.
+/// Name of the only space of a directory that is not served.
 const KEPT: &str = "space";
-/// How often this process was forked off another.
+/// How many forks lie between the first process and this one.
 pub(super) static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// To be called in the child after a fork.
+/// Call this in the child after a fork.
 #[pyfunction]
 pub fn space_was_forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
@@ -45,7 +45,7 @@ pub fn space_was_forked() {
 pub struct LocalSpace {
     hosted: Arc<Hosted>,
     encoding: Encoding,
-    /// Whose transactions are begun here.
+    /// The session that this process's transactions belong to.
     session: SessionId,
     watches: Mutex<HashMap<u64, Arc<Watch>>>,
     forks: u64,
@@ -59,7 +59,7 @@ struct Watch {
 
 #[pymethods]
 impl LocalSpace {
-    /// `directory`: where it is kept; none: it ends with this process.
+    /// `directory`: the folder where the space is kept; `None`: it ends with this process.
     #[new]
     #[pyo3(signature = (options, objects, directory = None, *, identity_file = None))]
     fn new(
@@ -192,7 +192,7 @@ impl LocalSpace {
         if found.is_some() {
             self.hosted.lock().forget(session);
         }
-        // What is taken is waited for when it is acknowledged.
+        // A take is made durable when it is acknowledged, so it needs no flush here.
         if !(asker.acknowledges && matches!(found, Some(Ok(_))) && !told.tells()) {
             self.flush(py, told)?;
         }
@@ -322,8 +322,8 @@ impl LocalSpace {
         self.change(py, |locked, now| locked.engine().prepare(now, transaction, coordinator))?.map_err(failed)
     }
 
-    /// The members of a spread space, and where they keep tuples, are as the card says, where it was `replaces` until now;
-    /// otherwise, the card that the space has.
+    /// Sets the card of a spread space, which says who the members are and where they keep tuples. This succeeds if the current
+    /// card is `replaces`. Otherwise returns the card that the space has.
     #[pyo3(signature = (card, replaces = None, /))]
     fn go_by(&self, py: Python<'_>, card: Vec<u8>, replaces: Option<Vec<u8>>) -> PyResult<Option<Vec<u8>>> {
         let changed = self.change(py, |locked, now| {
@@ -337,7 +337,7 @@ impl LocalSpace {
         changed?.map_err(failed)
     }
 
-    /// A page of all tuples, whatever they look like, and where the next one begins.
+    /// A page of all tuples, whatever they look like, and where the next page begins.
     #[pyo3(signature = (after, /))]
     fn browse<'py>(&self, py: Python<'py>, after: Option<At>) -> PyResult<Items<'py>> {
         let session = self.session;
@@ -346,7 +346,7 @@ impl LocalSpace {
         Ok((to_items(py, all), next.map(to_at)))
     }
 
-    /// Takes those under a transaction that are still where they were.
+    /// Takes those of the given tuples that are still in place, under a transaction.
     #[pyo3(signature = (spots, transaction, /))]
     fn withdraw<'py>(&self, py: Python<'py>, spots: Vec<At>, transaction: u128) -> PyResult<Vec<Item<'py>>> {
         let spots: Vec<_> = spots.into_iter().map(to_spot).collect();
@@ -356,7 +356,7 @@ impl LocalSpace {
         Ok(to_items(py, taken.map_err(failed)?))
     }
 
-    /// Puts tuples that are given as their bytes.
+    /// Puts tuples that are given as encoded bytes.
     #[pyo3(signature = (tuples, lease, key, label, priority, transaction, /))]
     #[expect(clippy::too_many_arguments)]
     fn put_whole(
@@ -435,7 +435,7 @@ impl LocalSpace {
                 Some(Found::Events(events)) => {
                     let decode = |tuple: &Tuple| decode_tuple(py, tuple.bytes(), self.encoding.objects);
                     let (decoded, rest) = decode_events(events, decode);
-                    // Also that of an event that is no good: it is not told again.
+                    // Includes an event that cannot be decoded, so that it is not delivered again.
                     let last =
                         decoded.as_ref().map_or_else(|(last, _)| *last, |events| events.last().map_or(0, |it| it.0));
                     watching.last.store(last, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the operations of a space in this process have in common.
+//! Helpers shared by the operations of a space in this process.
 
 use super::{FORKS, LocalSpace, Watch, forgotten};
 use crate::errors::raise;
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 impl LocalSpace {
-    /// For a server of this process.
+    /// The space, for a server in this process.
     pub fn hosted(&self) -> Arc<Hosted> {
         self.hosted.clone()
     }
@@ -33,7 +33,8 @@ impl LocalSpace {
         Ok(())
     }
 
-    /// Whoever holds the lock never waits for the interpreter's; so he may be waited for, but not while others could run.
+    /// Locks the space. A holder of the lock never waits for the GIL, so waiting for the lock cannot deadlock. But the GIL is
+    /// released meanwhile, so that other threads can run.
     pub(super) fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
         self.check(py)?;
         let locked = match self.hosted.try_lock() {
@@ -50,7 +51,7 @@ impl LocalSpace {
         }
     }
 
-    /// Tells others what there is to tell, and waits until what was done is kept, where it is.
+    /// Delivers what other sessions are to be told. If the space is durable, also waits until the changes are stable.
     pub(super) fn flush(&self, py: Python<'_>, told: Told) -> PyResult<()> {
         match told.is_empty() {
             true => Ok(()),
@@ -77,7 +78,7 @@ impl LocalSpace {
         self.change(py, put)?.map_err(failed)
     }
 
-    /// Does something to the engine, and tells whom it concerns.
+    /// Changes the engine, and tells the sessions concerned.
     pub(super) fn change<T>(&self, py: Python<'_>, change: impl FnOnce(&mut Locked<'_>, Duration) -> T) -> PyResult<T> {
         let mut locked = self.lock(py)?;
         let changed = change(&mut locked, self.hosted.now());
@@ -87,7 +88,7 @@ impl LocalSpace {
         Ok(changed)
     }
 
-    /// What matches now, with the session that is to acknowledge it. `searches`: a query is asked of tuple after tuple.
+    /// The tuples that match now, and the session that must acknowledge them. `searches`: a query is evaluated tuple by tuple.
     pub(super) fn find(
         &self,
         py: Python<'_>,
@@ -107,7 +108,7 @@ impl LocalSpace {
             Ok(Outcome::One(tuple)) => Ok(Page { tuples: tuple.into_iter().collect(), next: None }),
             outcome => outcome.map(|_| Page::default()),
         };
-        // What is taken is waited for when it is acknowledged.
+        // A take is made durable when it is acknowledged, so it needs no flush here.
         let later = asker.acknowledges && !told.tells() && page.as_ref().is_ok_and(|page| !page.tuples.is_empty());
         if !later {
             self.flush(py, told)?;
@@ -116,7 +117,7 @@ impl LocalSpace {
         Ok((asker.session, page.tuples, page.next.map(to_place)))
     }
 
-    /// Asks the engine, in as many steps as it takes. `detached`: other threads run already during the first one.
+    /// Asks the engine, in several steps if needed. `detached`: the GIL is released already during the first step.
     pub(super) fn ask(
         &self,
         py: Python<'_>,
@@ -147,7 +148,7 @@ impl LocalSpace {
         Ok((outcome, told))
     }
 
-    /// Tuples as Python's. What cannot be made one goes back into the space.
+    /// Converts tuples to Python's. If one cannot be converted, the tuples go back into the space.
     pub(super) fn hand_over<'py>(
         &self,
         py: Python<'py>,
@@ -171,7 +172,7 @@ impl LocalSpace {
         decoded
     }
 
-    /// Ends a wait whose time has passed; the answer, if it came in this moment.
+    /// Ends a wait that has timed out. Returns the answer, if one came at this very moment.
     pub(super) fn give_up(&self, session: SessionId, slot: &Slot) -> Option<Answer> {
         let mut locked = self.hosted.lock();
         let waited = locked.engine().cancel(session, 0);
@@ -179,18 +180,18 @@ impl LocalSpace {
         if waited {
             locked.close(session);
         }
-        let _ = locked.unlock().flush(); // what waited has changed nothing
+        let _ = locked.unlock().flush(); // a waiting request has changed nothing
         slot.take()
     }
 
-    /// What a session took and has not acknowledged comes back.
+    /// Ends a session. The tuples that it took and did not acknowledge go back.
     pub(super) fn end_session(&self, session: SessionId) {
         let mut locked = self.hosted.lock();
         locked.close(session);
-        let _ = locked.unlock().flush(); // where it is not kept that it came back, it never was away
+        let _ = locked.unlock().flush(); // if the return is not stored, then neither was the take
     }
 
-    /// After events that found no place: those that the space remembers come again.
+    /// Called after events were dropped because the queue was full. The events that the space remembers are delivered again.
     pub(super) fn watch_again(&self, py: Python<'_>, number: u64, watch: &Watch) -> PyResult<()> {
         let session = SessionId(number);
         let mut locked = self.lock(py)?;
@@ -206,14 +207,14 @@ impl LocalSpace {
         }
     }
 
-    /// Goes on with a search that nobody waits for, in a thread of its own.
+    /// Continues a search in a thread of its own, because no caller waits for it.
     pub(super) fn search_on(&self, asker: Asker, callback: Arc<Callback>) -> PyResult<()> {
         let hosted = self.hosted.clone();
         let search = move || {
             let (outcome, told) = hosted.go_on(asker, Duration::MAX);
             let flushed = told.flush();
             match flushed.and(outcome) {
-                Err(SpaceError::Cancelled) => {} // it was cancelled, and is not answered
+                Err(SpaceError::Cancelled) => {} // it was cancelled, so it gets no answer
                 outcome => callback.answer(asker.session, answered(outcome)),
             }
         };
@@ -226,7 +227,7 @@ impl LocalSpace {
     }
 }
 
-/// The answer to who waits for one tuple; none: it comes later.
+/// The answer for a caller that waits for one tuple; `None`: it comes later.
 pub(super) fn answered(outcome: Result<Outcome, SpaceError>) -> Option<Answer> {
     match outcome {
         Ok(Outcome::One(tuple)) => Some(tuple.ok_or(SpaceError::TimedOut)),

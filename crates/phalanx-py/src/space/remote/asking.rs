@@ -1,4 +1,4 @@
-//! Questions to a space of another process, and their answers as Python's.
+//! Sends requests to a space of another process, and converts the answers to Python's.
 
 use super::{Asked, RemoteSpace, SIGNALS};
 use crate::errors::raise;
@@ -34,7 +34,7 @@ impl RemoteSpace {
         Ok(bytes.into())
     }
 
-    /// A question and its answer. `cancels`: Ctrl-C takes it back; otherwise it is only not waited for any more.
+    /// Sends a request and waits for its answer. `cancels`: Ctrl-C cancels the request; otherwise it only ends the wait.
     pub(super) fn ask(
         &self,
         py: Python<'_>,
@@ -43,11 +43,12 @@ impl RemoteSpace {
         message: impl FnOnce(RequestId) -> ToSpace + Send,
     ) -> PyResult<Asked> {
         let asked = self.ask_within(py, None, cancels, body, message)?;
-        Ok(asked.unwrap_or(Err(ClientError::Space(SpaceError::TimedOut)))) // which without an end it does not
+        // cannot happen, because there is no time limit
+        Ok(asked.unwrap_or(Err(ClientError::Space(SpaceError::TimedOut))))
     }
 
-    /// The same for `patience`, and longer where something comes: none, if no answer has come by then. What it takes later goes
-    /// back.
+    /// The same, for `patience`; longer as long as anything arrives from the server. `None`: no answer came by then. Whatever
+    /// the request takes later goes back into the space.
     pub(super) fn ask_within(
         &self,
         py: Python<'_>,
@@ -91,7 +92,7 @@ impl RemoteSpace {
         }
     }
 
-    /// Gives up a request that the server should have answered by now; what came in its place.
+    /// Gives up a request that the server should have answered by now. Returns the answer if one came first.
     fn give_up_late(&self, request: RequestId, cancels: bool) -> Option<Asked> {
         if !cancels {
             self.client.abandon(request);
@@ -103,7 +104,7 @@ impl RemoteSpace {
         }
     }
 
-    /// The same, where no answer is an error. A take under a `transaction` dooms it then.
+    /// The same, but a missing answer is an error. It also dooms the transaction `takes`, under which the request takes tuples.
     pub(super) fn ask_soon(
         &self,
         py: Python<'_>,
@@ -123,7 +124,7 @@ impl RemoteSpace {
         ClientError::Late { space: self.client.address().to_string() }
     }
 
-    /// A question whose answer says nothing more.
+    /// Sends a request whose answer carries no data.
     pub(super) fn order(&self, py: Python<'_>, message: impl FnOnce(RequestId) -> ToSpace + Send) -> PyResult<()> {
         self.ask(py, false, Bytes::new(), message)?.map(drop).map_err(unusable)
     }
@@ -144,7 +145,7 @@ impl RemoteSpace {
         }
     }
 
-    /// The one tuple of an answer, if there is one.
+    /// The tuple of an answer, if it has one.
     pub(super) fn found<'py>(
         &self,
         py: Python<'py>,
@@ -161,7 +162,7 @@ impl RemoteSpace {
         }
     }
 
-    /// What was taken is ours once it is Python's. What cannot be made Python's goes back into the space.
+    /// Acknowledges a taken tuple once it is decoded. If it cannot be decoded, it is given back to the space.
     pub(super) fn settled<T>(
         &self,
         py: Python<'_>,
@@ -177,8 +178,8 @@ impl RemoteSpace {
         decoded
     }
 
-    /// A tuple that is kept is not returned before the word of it has left: if this process ended then, it would come
-    /// back.
+    /// Sends the acknowledgement or the give-back. A kept tuple is returned only after the acknowledgement has left this
+    /// process. If the process ended before, the tuple would go back.
     pub(super) fn tell_settled(&self, py: Python<'_>, request: RequestId, kept: bool) -> PyResult<()> {
         let told = self.client.tell(&if kept { ToSpace::Ack { request } } else { ToSpace::GiveBack { request } });
         let has_left = |pause| self.client.has_left(told, pause);
@@ -188,7 +189,7 @@ impl RemoteSpace {
         Ok(())
     }
 
-    /// A question whose answer is tuples whole.
+    /// Sends a request whose answer is tuples with their metadata.
     pub(super) fn whole<'py>(
         &self,
         py: Python<'py>,

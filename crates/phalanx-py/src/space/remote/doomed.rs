@@ -1,5 +1,5 @@
-//! Transactions that can only be aborted: something was asked in them, and no answer came in time. The server may still do it,
-//! and nobody would have what was taken.
+//! Doomed transactions, which can only be aborted. A request in them got no answer in time. The server may still carry it out,
+//! and a tuple that it takes would be lost.
 
 use crate::errors::raise;
 use phalanx_core::ids::TransactionId;
@@ -16,7 +16,7 @@ impl Doomed {
         lock(&self.0).insert(transaction);
     }
 
-    /// To be asked before a transaction commits, or promises to.
+    /// Call this before a transaction commits or is prepared.
     pub(super) fn check(&self, transaction: TransactionId) -> PyResult<()> {
         if !lock(&self.0).contains(&transaction) {
             return Ok(());
@@ -26,7 +26,7 @@ impl Doomed {
         Err(raise("TransactionError", why))
     }
 
-    /// Forgets a transaction that ends; whether it was doomed.
+    /// Removes a transaction that ends. Returns whether it was doomed.
     pub(super) fn remove(&self, transaction: TransactionId) -> bool {
         lock(&self.0).remove(&transaction)
     }

@@ -1,4 +1,4 @@
-//! A space of another process, as `phalanx/space/_engine.py` describes an engine.
+//! A space of another process. `phalanx/space/_engine.py` describes the interface.
 
 mod asking;
 mod doomed;
@@ -33,18 +33,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Bytes of tuples in a page of many.
+/// Most bytes of tuples in one page of a bulk read or take.
 const PAGE: u64 = 16 << 20;
-/// How often a wait looks whether somebody pressed Ctrl-C.
+/// How often a wait checks for Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
-/// After its time, within which a server should have ended a request that waits. One that is later is not waited for.
+/// A server should end a waiting request when its time is over. After this extra time the client stops waiting.
 const GRACE: Duration = Duration::from_secs(1);
-/// For it to say that it has aborted a transaction.
+/// Time for the server to confirm that it has aborted a transaction.
 const ABORTING: Duration = Duration::from_secs(10);
-/// For a server to be reached, and to answer first.
+/// Timeout for reaching a server, and for its first answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A space of another process, over one connection that all threads of this one share.
+/// A space of another process, over one connection shared by all threads of this process.
 #[pyclass(frozen)]
 pub struct RemoteSpace {
     client: Arc<Client>,
@@ -54,10 +54,10 @@ pub struct RemoteSpace {
     forks: u64,
 }
 
-/// What is needed to watch again where events found no place.
+/// What is needed to watch again after events were dropped.
 #[derive(Clone)]
 struct Watch {
-    /// The request that the watch has now; it was begun under another number.
+    /// The watch's current request. Python knows the watch by the number of its first one.
     request: RequestId,
     template: Bytes,
     nudge: Option<Nudge>,
@@ -68,8 +68,8 @@ type Asked = Result<Answer, ClientError>;
 
 #[pymethods]
 impl RemoteSpace {
-    /// Reaches a space, and makes it if it is not there and `create` is set. `identity_file`: the text of the user's;
-    /// `members`: where several servers keep it together; `seconds`: how long it is looked for there.
+    /// Connects to a space. Creates it if it does not exist and `create` is set. `identity_file`: the text of the user's
+    /// identity file. `members`: the addresses of the servers that replicate it. `seconds`: how long to search for it there.
     #[new]
     #[expect(clippy::too_many_arguments)]
     #[pyo3(signature = (address, options, objects, *, identity_file, policy, create, members, seconds))]
@@ -85,7 +85,7 @@ impl RemoteSpace {
         seconds: f64,
     ) -> PyResult<RemoteSpace> {
         let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
-        // Whether a member that is no user is let in the server's rules say.
+        // A member that is no user is allowed here; the server's rules decide whether to accept it.
         let member = identity_file.map(|text| to_member(&text)).transpose().map_err(identity)?;
         let options = to_options(options)?;
         let limits =
@@ -114,7 +114,7 @@ impl RemoteSpace {
         Ok(RemoteSpace { client, encoding, watches: Mutex::default(), doomed: Arc::default(), forks })
     }
 
-    /// The level of its tuples, what decided it, and whether it is weaker than by default.
+    /// The level of its tuples, the rule that decided it, and whether it is weaker than the default.
     #[getter]
     fn level(&self) -> (&'static str, String, bool) {
         let (agreed, mark) = (self.client.agreed(), self.client.mark());
@@ -127,19 +127,19 @@ impl RemoteSpace {
         self.client.has_ended()
     }
 
-    /// The addresses of the members that keep it together; none: its server alone does.
+    /// The addresses of the members that replicate it; empty if one server alone keeps it.
     #[getter]
     fn members(&self) -> Vec<String> {
         self.client.members().to_vec()
     }
 
-    /// The address of the server that it is a connection to.
+    /// The address of the server at the other end of the connection.
     #[getter]
     fn place(&self) -> String {
         self.client.address().place.to_string()
     }
 
-    /// What other spaces need to know to ask it how a transaction has ended: the addresses of the servers that keep it, its name
+    /// What other spaces need in order to ask this one for the outcome of a transaction: the addresses of its servers, its name
     /// there, its identity, and whether it is durable.
     #[getter]
     fn coordinator(&self) -> Decider {
@@ -147,8 +147,8 @@ impl RemoteSpace {
         (places, space, identity, durable)
     }
 
-    /// How a transaction of at most so many seconds has ended there, asked over a connection of its own: "open", "committed",
-    /// "aborted", or "forgotten"; None: the space is not there.
+    /// The outcome of a transaction that began at most `age` seconds ago, asked over a new connection: "open", "committed",
+    /// "aborted", or "forgotten". None: the space is not there.
     #[pyo3(signature = (transaction, age, /))]
     fn decision(&self, py: Python<'_>, transaction: u128, age: f64) -> PyResult<Option<&'static str>> {
         let (transaction, age) = (TransactionId(transaction), to_duration(age, "age")?);
@@ -163,26 +163,26 @@ impl RemoteSpace {
         }))
     }
 
-    /// Looks whether the connection has ended meanwhile, for a millisecond.
+    /// Checks, for one millisecond, whether the connection has ended.
     fn look(&self, py: Python<'_>) -> PyResult<()> {
         self.check()?;
         py.detach(|| self.client.look());
         Ok(())
     }
 
-    /// Whether it was made for this client.
+    /// Whether the space was created for this client.
     #[getter]
     fn created(&self) -> bool {
         self.client.created()
     }
 
-    /// Whether it travels as marked data does.
+    /// Whether its tuples travel as marked data.
     #[getter]
     fn secure(&self) -> bool {
         self.client.mark() == Mark::Data
     }
 
-    /// What it asks to happen once is remembered.
+    /// Registers a client, so that the space remembers its requests that must happen only once.
     #[pyo3(signature = (client, /))]
     fn register(&self, py: Python<'_>, client: u128) -> PyResult<()> {
         self.order(py, |request| ToSpace::Register { request, client })
@@ -228,8 +228,8 @@ impl RemoteSpace {
         self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
-    /// `patience`: seconds within which the answer should come, as below. A transaction in which a take had none in time can only be
-    /// aborted.
+    /// `patience`: seconds within which the answer should come. If a take in a transaction gets no answer in time, the
+    /// transaction can only be aborted.
     #[pyo3(signature = (template, take, select, r#where, transaction, patience = None, /))]
     #[expect(clippy::too_many_arguments)]
     fn get<'py>(
@@ -335,7 +335,8 @@ impl RemoteSpace {
             let answer = if is_late && waits { Err(SpaceError::TimedOut.into()) } else { answer };
             Python::attach(move |py| {
                 call(py, &done, answer, objects);
-                drop(done); // while attached: otherwise it is let go of only when this library is called next
+                // Dropped while the GIL is held. Otherwise the reference is released only at the next call into this library.
+                drop(done);
             });
         });
         let message = move |request| ToSpace::Get { request, get, wait, transaction };
@@ -404,8 +405,8 @@ impl RemoteSpace {
         self.order(py, |request| ToSpace::Prepare { request, transaction, coordinator })
     }
 
-    /// From now on this goes by what the card says of the members of a spread space, and where they keep tuples, if the space
-    /// has that card, or had the one that it `replaces`; otherwise, the card that the space has.
+    /// Adopts a spread space's card, which says who the members are and where they keep tuples. This succeeds if the space has
+    /// that card, or had the card that it `replaces`. Otherwise returns the card that the space has.
     #[pyo3(signature = (card, replaces = None, /))]
     fn go_by(&self, py: Python<'_>, card: Vec<u8>, replaces: Option<Vec<u8>>) -> PyResult<Option<Vec<u8>>> {
         let answer = self.ask(py, false, Bytes::new(), |request| ToSpace::GoBy { request, card, replaces })?;
@@ -415,20 +416,20 @@ impl RemoteSpace {
         }
     }
 
-    /// A page of all tuples, whatever they look like, and where the next one begins.
+    /// A page of all tuples, whatever they look like, and where the next page begins.
     #[pyo3(signature = (after, /))]
     fn browse<'py>(&self, py: Python<'py>, after: Option<At>) -> PyResult<Items<'py>> {
         self.whole(py, |request| ToSpace::Browse { request, after: after.map(to_spot) })
     }
 
-    /// Takes those under a transaction that are still where they were.
+    /// Takes those of the given tuples that are still in place, under a transaction.
     #[pyo3(signature = (spots, transaction, /))]
     fn withdraw<'py>(&self, py: Python<'py>, spots: Vec<At>, transaction: u128) -> PyResult<Vec<Item<'py>>> {
         let (spots, transaction) = (spots.into_iter().map(to_spot).collect(), TransactionId(transaction));
         Ok(self.whole(py, |request| ToSpace::Withdraw { request, spots, transaction })?.0)
     }
 
-    /// Puts tuples that are given as their bytes.
+    /// Puts tuples that are given as encoded bytes.
     #[pyo3(signature = (tuples, lease, key, label, priority, transaction, /))]
     #[expect(clippy::too_many_arguments)]
     fn put_whole(
@@ -454,7 +455,7 @@ impl RemoteSpace {
         self.order(py, |request| ToSpace::Commit { request, transaction, once })
     }
 
-    /// A server that does not answer aborts it when it goes on.
+    /// Aborts a transaction. A server that does not answer aborts it when it resumes.
     #[pyo3(signature = (transaction, /))]
     fn abort(&self, py: Python<'_>, transaction: u128) -> PyResult<()> {
         let transaction = TransactionId(transaction);
@@ -523,7 +524,7 @@ impl RemoteSpace {
         self.client.forget(ended.request);
         match self.order(py, |request| ToSpace::Unwatch { request, watch: ended.request }) {
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => Err(error),
-            _ => Ok(()), // the space has forgotten it with the connection
+            _ => Ok(()), // the space has forgotten it together with the connection
         }
     }
 
@@ -535,7 +536,7 @@ impl RemoteSpace {
         }
     }
 
-    /// Members of a space that several keep come and go; over a connection to the one that leads.
+    /// Adds and removes members of a replicated space. The connection must be to the member that leads.
     #[pyo3(signature = (add, remove, /))]
     fn change_members(&self, py: Python<'_>, add: Vec<String>, remove: Vec<String>) -> PyResult<()> {
         self.check()?;
@@ -552,8 +553,8 @@ impl RemoteSpace {
         }
     }
 
-    /// Closes it, and waits so many seconds at most until a space that several members keep knows what was taken; False: it
-    /// does not yet.
+    /// Closes the connection. Waits up to `seconds` until a replicated space knows which tuples were taken. False: it does not
+    /// know yet.
     fn leave(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let patience = to_duration(seconds, "seconds")?;
         if self.forks != FORKS.load(Ordering::Relaxed) {
@@ -573,8 +574,8 @@ impl Drop for RemoteSpace {
 }
 
 impl RemoteSpace {
-    /// Within which time a request that waits no longer than it says should have an answer; none: it may come whenever it comes,
-    /// as from members that keep the space together, of which another one may answer.
+    /// How long to wait for the answer to a request with a timeout. `None`: without limit. This also holds for a replicated
+    /// space, where another member may answer.
     fn within(&self, wait: Wait) -> Option<Duration> {
         match wait {
             Wait::For(timeout) if !timeout.is_zero() && self.client.members().is_empty() => {
@@ -596,8 +597,8 @@ fn to_wait(timeout: Option<f64>) -> PyResult<Wait> {
     }
 }
 
-/// To be called when this process ends: waits so many seconds at most until durable spaces know what was taken; False: some do
-/// not.
+/// Call this when the process ends. Waits up to `seconds` until durable spaces know which tuples were taken. False: some do not
+/// know.
 #[pyfunction]
 pub fn end_spaces(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let patience = to_duration(seconds, "seconds")?;

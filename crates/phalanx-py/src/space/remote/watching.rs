@@ -57,7 +57,7 @@ impl RemoteSpace {
         decoded.map_err(|(_, error)| error)
     }
 
-    /// After events that found no place: those that the space remembers come again.
+    /// Called after events were dropped because too many waited. The events that the space remembers are delivered again.
     pub(super) fn watch_again(&self, py: Python<'_>, number: u64, watch: Watch) -> PyResult<()> {
         self.client.forget(watch.request);
         let (before, last) = (watch.request, watch.last);
@@ -70,8 +70,8 @@ impl RemoteSpace {
     }
 }
 
-/// A Python function that is called when there are events. Whichever thread has it last lets go of it at once, and not when this
-/// library is called next: it may be what holds the connection.
+/// A Python function that is called when there are events. The thread that drops it last releases it at once, and not at the
+/// next call into this library, because it may keep the connection alive.
 pub(super) struct Nudging(Option<Py<PyAny>>);
 
 impl Nudging {
@@ -80,7 +80,7 @@ impl Nudging {
     }
 
     pub fn call(&self) {
-        // Where the interpreter is ending there is nobody to be told.
+        // If Python is shutting down, there is no one left to notify.
         let _ = Python::try_attach(|py| {
             let Some(nudge) = &self.0 else { return };
             if let Err(error) = nudge.call0(py) {
