@@ -1,4 +1,5 @@
-//! The power is cut at every step of a write, and what was not synced is kept, torn or lost: what was promised is there.
+//! Cuts the power at every step of a write. Writes that were not synced are kept, torn or lost. Everything promised must
+//! survive.
 
 use super::disk::{Disk, Kept, Step, after_cut};
 use super::*;
@@ -6,7 +7,7 @@ use crate::space::log::store::Store;
 
 const GROUPS: u64 = 14;
 
-/// A disk after the program, and for each number of steps how many groups were promised to be on it by then.
+/// A disk after the program's writes. Also, for each number of steps, how many groups were promised to be stable by then.
 fn written() -> (Vec<Step>, Vec<(usize, u64)>) {
     let disk = Disk::default();
     let log = Durable::start(Store::on(disk.clone()).unwrap(), ignore).unwrap();
@@ -25,13 +26,13 @@ fn recovered(bytes: Vec<u8>) -> Result<Vec<Change>, LogError> {
         state.push(change);
         Ok(())
     })?;
-    // It goes on from there.
+    // The store must accept further changes.
     let next = state.iter().find_map(|change| if let Change::Numbered { next } = change { Some(*next) } else { None });
     log.wait(log.append(vec![put(next.unwrap_or(0), "more")]))?;
     Ok(state)
 }
 
-/// Any choice, but the same in every run.
+/// Pseudo-random choices, the same in every run.
 struct Choices(u64);
 
 impl Choices {
@@ -56,13 +57,13 @@ fn a_cut_at_any_step_loses_nothing_that_was_promised() {
                 _ => choices.next(),
             };
             let state = recovered(after_cut(&steps, cut, keep));
-            // A store whose making was cut was promised to nobody.
+            // No promise was made for a store whose creation was interrupted.
             let Ok(state) = state else {
                 assert!(least == 0 && cut < first_commit(&steps), "step {cut}, round {round}: {state:?}");
                 continue;
             };
             let numbers: Vec<u64> = tuples(&state).into_keys().collect();
-            // The group on its way may be there as a whole, or not at all.
+            // The group in progress may be there as a whole, or not at all.
             let possible = [numbers_after(least), numbers_after(least + 1)];
             assert!(possible.contains(&numbers), "step {cut}, round {round}: {numbers:?} after {least} groups");
             assert!(numbers.iter().all(|number| tuples(&state)[number] == tuples(&group(*number))[number]));
@@ -70,7 +71,7 @@ fn a_cut_at_any_step_loses_nothing_that_was_promised() {
     }
 }
 
-/// When the library has made its file, and this program its tables.
+/// The step by which the library has created its file, and this program its tables.
 fn first_commit(steps: &[Step]) -> usize {
     steps.iter().enumerate().filter(|(_, step)| **step == Step::Sync).nth(4).unwrap().0
 }

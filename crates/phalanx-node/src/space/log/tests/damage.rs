@@ -1,11 +1,11 @@
-//! Files that something else changed: a clear error, never another state, and never a panic.
+//! Files changed by something else must give a clear error: never another state, and never a panic.
 
 use super::*;
 use crate::space::log::store::Store;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder of its own, which goes with the test.
+/// A temporary folder, removed with the test.
 pub struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -18,7 +18,7 @@ impl Folder {
     }
 }
 
-/// What a file holds.
+/// The state that a file holds.
 pub fn state(path: &Path) -> Result<Vec<Change>, LogError> {
     let mut state = Vec::new();
     Durable::open(path, |change| {
@@ -63,7 +63,7 @@ fn damage_is_an_error_or_leaves_the_state_as_it_was() {
     for round in 0..300 {
         let mut bytes = whole.clone();
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The first pages, where the library keeps its own, more often than others.
+        // The first pages, with the library's own data, are damaged more often than others.
         let within = if round % 2 == 0 { 8192 } else { bytes.len() };
         let at = (seed >> 20) % within;
         bytes[at] ^= 1 << (round % 8);

@@ -1,4 +1,4 @@
-//! A disk in memory that remembers every write, so that a test can have the power cut at any of them.
+//! A disk in memory that records every write, so that a test can cut the power at any of them.
 
 use redb::StorageBackend;
 use std::io;
@@ -11,7 +11,7 @@ pub enum Step {
         bytes: Vec<u8>,
     },
     Length(u64),
-    /// All before is on the disk.
+    /// Everything before this step is on the disk.
     Sync,
 }
 
@@ -19,7 +19,7 @@ pub enum Step {
 struct State {
     now: Vec<u8>,
     steps: Vec<Step>,
-    /// Fails from this step on.
+    /// The step from which on all steps fail.
     fails_at: Option<usize>,
 }
 
@@ -32,12 +32,12 @@ impl Disk {
         Disk(Arc::new(Mutex::new(State { now: bytes, steps, fails_at: None })))
     }
 
-    /// From so many steps on, every one fails.
+    /// Makes every step from this one on fail.
     pub fn fail_at(&self, step: usize) {
         self.0.lock().unwrap().fails_at = Some(step);
     }
 
-    /// The power is cut: what happened until now, and nothing does any more.
+    /// Cuts the power: returns the steps so far. Later ones have no effect.
     pub fn cut(&self) -> Vec<Step> {
         let mut state = self.0.lock().unwrap();
         state.fails_at = Some(state.steps.len());
@@ -67,8 +67,8 @@ impl Disk {
     }
 }
 
-/// What is on the disk when the power is cut after so many steps: all that was synced, and of what was not, what `keep`
-/// says, each write whole or only its first half.
+/// The contents of the disk when the power is cut after `cut` steps. Everything synced is there. For each write that was not
+/// synced, `keep` decides whether it is there whole, by half or not at all.
 pub fn after_cut(steps: &[Step], cut: usize, mut keep: impl FnMut() -> Kept) -> Vec<u8> {
     let synced = steps[..cut].iter().rposition(|step| *step == Step::Sync).unwrap_or(0);
     let mut disk = Vec::new();

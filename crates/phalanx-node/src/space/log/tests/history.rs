@@ -1,4 +1,4 @@
-//! Clients put, take and read while members are killed and cut off; what they were told is checked for linearizability.
+//! Clients put, take and read tuples while members are killed and cut off. Their answers are checked for linearizability.
 
 use super::linear::{Did, Operation, is_linearizable};
 use super::wire::{Members, Wire, until};
@@ -11,17 +11,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Quick: whoever stops to lead, for whatever reason, is part of the history.
+/// A short beat. A member that stops leading, for whatever reason, is part of the tested history.
 const TIMING: Timing = Timing { beat: Duration::from_millis(40) };
 const CLIENTS: usize = 4;
-/// Clients that only read: an engine that does not know that it was replaced shows itself by them.
+/// Clients that only read. They reveal an engine that does not know that it was replaced.
 const READERS: usize = 2;
-/// Operations on one kind of tuple.
+/// Most operations on one kind of tuple.
 const OF_A_KIND: u64 = 40;
 const READS_OF_A_KIND: u64 = 80;
 const ROUNDS: u64 = 9;
 
-/// As much of an engine as the test needs: numbers of the tuples of each kind. It decides, and says what it changed.
+/// As much of an engine as the test needs: the numbers of the tuples of each kind. It decides, and returns what it changed.
 #[derive(Default)]
 struct Engine {
     kinds: BTreeMap<u64, Vec<u64>>,
@@ -59,14 +59,14 @@ impl Engine {
     }
 }
 
-/// An engine and its log, as a server has them.
+/// An engine and its log, as a server holds them.
 struct Served {
     engine: Mutex<Engine>,
     log: Leading,
 }
 
 impl Served {
-    /// One operation, by the rule of the log; `None`: nobody knows whether it happened, or what it would have seen.
+    /// Does one operation, by the rule of the log. `None`: it is unknown whether it happened, or what it would have seen.
     fn ask(&self, kind: u64, what: u64) -> Result<Did, Option<Did>> {
         let mut engine = lock(&self.engine);
         match what {
@@ -99,22 +99,22 @@ impl Served {
 #[derive(Default)]
 struct Grid {
     served: Mutex<BTreeMap<u64, Arc<Served>>>,
-    /// Killed members and their engines are left alone.
+    /// The logical clock that orders calls and answers.
     clock: AtomicU64,
     asked: AtomicU64,
     answered: AtomicU64,
-    /// Clients that write do not ask this member any more; those that only read do.
+    /// The member that writing clients no longer ask; reading clients still do.
     left: AtomicU64,
-    /// Of the newest kind that was read.
+    /// The newest kind that was read, and the number of its reads.
     reads: Mutex<(u64, u64)>,
     over: AtomicBool,
     history: Mutex<Vec<(u64, Operation)>>,
 }
 
 impl Grid {
-    /// Serves at a member whenever it leads, until the member is killed. An engine is left to the clients for a while after
-    /// its member stopped to lead: that is when it could do harm. One that failed is followed by another, also where the
-    /// same member goes on to lead.
+    /// Serves at a member whenever it leads, until the member is killed. Clients can use an engine for a while after its member
+    /// has stopped leading, because that is when a stale engine could do harm. A failed engine is replaced by a new one, even
+    /// if the same member still leads.
     fn serve(&self, member: u64, replicated: &Replicated, me: &Arc<Replicated>) {
         let mut known = Leader::Unknown;
         while !self.over.load(Ordering::Relaxed) && Arc::strong_count(me) > 1 {
@@ -144,7 +144,7 @@ impl Grid {
         let did = served.ask(kind, what);
         let answered = self.clock.fetch_add(1, Ordering::SeqCst);
         if did.is_err() {
-            // Its engine knows what may not be.
+            // This engine holds changes that may not be in the log.
             let mut all = lock(&self.served);
             if all.get(member).is_some_and(|it| Arc::ptr_eq(it, served)) {
                 all.remove(member);
@@ -163,12 +163,13 @@ impl Grid {
         }
     }
 
-    /// Of how many kinds of tuples something is known.
+    /// The number of kinds of tuples in the history.
     fn kinds(&self) -> u64 {
         lock(&self.history).iter().map(|(kind, _)| kind).collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// The checker takes only so many. Of a kind that is not the newest any more, by the time a reader gets here, none are read.
+    /// Whether a reader may read this kind. The checker takes a limited number of operations, and kinds other than the newest
+    /// are not read.
     fn may_read(&self, kind: u64) -> bool {
         let mut reads = lock(&self.reads);
         if reads.0 < kind {
@@ -189,7 +190,7 @@ impl Grid {
     }
 }
 
-/// Ends the threads, also where something here failed: nobody would hear of that before they end.
+/// Ends the threads on drop, even after a failure, because the failure is reported only once they have ended.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -203,10 +204,10 @@ fn harm(members: &mut Members, grid: &Grid, round: u64) {
     wire.lost.store(if round % 4 == 0 { 200 } else { 20 }, Ordering::Relaxed);
     let leads = |(_, it): &(&u64, &Arc<Replicated>)| it.leader() == Leader::Here;
     let leader = members.alive.iter().find(leads).map(|(leader, _)| *leader);
-    // The one that serves, more often than not.
+    // More often than not, this is the member that serves.
     let member = leader.filter(|_| round % 3 > 0).unwrap_or(1 + wire.dice() % 3);
     if round % 3 == 1 {
-        // An engine that has nothing on its way is not told by a failure that it was replaced.
+        // An engine with no change on its way gets no failed write. So nothing tells it that it was replaced.
         grid.left.store(member, Ordering::Relaxed);
         thread::sleep(TIMING.beat * 2);
     }

@@ -1,4 +1,4 @@
-//! A process that is killed at any step of a write, as `kill -9` does it: what it had promised is in the file.
+//! Kills a process at any step of a write, as `kill -9` does. What it had promised must be in the file.
 
 use super::damage::{Folder, state};
 use super::*;
@@ -14,7 +14,7 @@ const PATH: &str = "PHALANX_TEST_STORE";
 const STEPS: &str = "PHALANX_TEST_STEPS";
 const GROUPS: u64 = 10;
 
-/// A file whose process dies in the middle of the step after so many.
+/// A file whose process dies in the middle of a write, after this many steps.
 #[derive(Debug)]
 struct Deadly {
     file: FileBackend,
@@ -59,7 +59,7 @@ impl StorageBackend for Deadly {
     }
 }
 
-/// The process that is killed; says what it was promised.
+/// The process that is killed. It prints what it was promised.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -74,7 +74,7 @@ fn child() {
     }
 }
 
-/// How many groups the child was promised before it died, and whether it did.
+/// Returns how many groups the child was promised before it died, and whether it died.
 fn run(path: &str, steps: i64) -> (u64, bool) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "space::log::tests::killed::child", "--ignored", "--nocapture"])

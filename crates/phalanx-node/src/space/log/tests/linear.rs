@@ -1,17 +1,17 @@
-//! Whether a recorded history of one kind of tuple is linearizable: whether there is one order in which all that was
-//! answered could have happened, each at some moment between its call and its answer (Wing and Gong's search, with states
-//! seen before left out).
+//! Checks whether a recorded history of one kind of tuple is linearizable. That is the case if there is one order in which
+//! every answered operation could have happened, each at some moment between its call and its answer. This is Wing and Gong's
+//! search, which skips states that were seen before.
 
 use std::collections::HashSet;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
     Out,
-    /// `inp`: whether there was one.
+    /// An `inp`, and whether it found a tuple.
     Take(bool),
-    /// `rdp`: whether there was one.
+    /// An `rdp`, and whether it found a tuple.
     Read(bool),
-    /// An `out`, or an `inp`, that was not answered: it happened at any time after its call, or never.
+    /// An `out` or an `inp` without an answer. It happened at any time after its call, or never.
     MaybeOut,
     MaybeTake,
 }
@@ -28,7 +28,7 @@ impl Operation {
         matches!(self.did, Did::MaybeOut | Did::MaybeTake)
     }
 
-    /// How many tuples there are after it, if it can happen.
+    /// The number of tuples after this operation; `None` if it is not possible.
     fn after(&self, tuples: u32) -> Option<u32> {
         match self.did {
             Did::Out | Did::MaybeOut => Some(tuples + 1),
@@ -40,7 +40,7 @@ impl Operation {
     }
 }
 
-/// Up to 128 operations.
+/// Takes up to 128 operations.
 pub fn is_linearizable(operations: &[Operation]) -> bool {
     assert!(operations.len() <= 128);
     let mut seen = HashSet::new();

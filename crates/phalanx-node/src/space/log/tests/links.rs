@@ -1,4 +1,4 @@
-//! Members in different processes would talk like this: TLS over TCP, with certificates and names.
+//! Members that talk as they would in different processes: TLS over TCP, with certificates and names.
 
 use super::damage::Folder;
 use super::wire::until;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// As in [`super::wire`]; the handshakes of these members cost more.
+/// Longer than in [`super::wire`], because the handshakes of these members cost more.
 const TIMING: Timing = Timing { beat: Duration::from_millis(200) };
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
@@ -27,7 +27,7 @@ struct Machine {
     _folder: Folder,
 }
 
-/// A machine of the grid whose own name is `name`, and which keeps the space for members of these names.
+/// A machine of the grid with the name `name`. It keeps the space for members with these names.
 fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Machine {
     let own = Arc::new(Member::parse(&authority.issue(Role::Executor, name).unwrap(), Role::Executor).unwrap());
     let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
@@ -76,7 +76,7 @@ fn leader(machines: &[Machine]) -> Option<usize> {
     machines.iter().position(|machine| machine.replicated.leader() == Leader::Here)
 }
 
-/// The one that leads, once there is one, its log, and the state.
+/// Waits for a member that leads. Returns its index, its log, and the state.
 fn lead(machines: &[Machine]) -> (usize, Leading, Vec<Change>) {
     let mut led = None;
     until("somebody leads", || {
@@ -114,7 +114,7 @@ fn members_keep_a_space_over_links() {
 #[test]
 fn an_executor_that_is_no_member_is_not_heard_and_hears_nothing() {
     let authority = Authority::create().unwrap();
-    // The third takes itself for a member, the others do not.
+    // The third machine believes that it is a member; the others do not.
     let machines: Vec<_> = (1..=3)
         .zip([("one", &NAMES[..2]), ("two", &NAMES[..2]), ("three", &NAMES[..])])
         .map(|(number, (name, names))| machine(&authority, number, name, names))
@@ -124,7 +124,7 @@ fn an_executor_that_is_no_member_is_not_heard_and_hears_nothing() {
         machines[0].log.lock().unwrap().iter().any(|line| line.contains("three is no member of a space lab"))
     });
     assert_eq!(leader(&machines), None);
-    // Nor does a member ask a stranger who has got a member's address.
+    // Neither does a member ask a stranger that has got a member's address.
     found(&machines[..2]);
     until("the members lead without it", || leader(&machines[..2]).is_some());
     let strangers = Authority::create().unwrap();

@@ -1,4 +1,4 @@
-//! Several members keep what one of them was promised.
+//! Several members together keep what one of them has promised.
 
 use super::wire::{Members, TIMING, named, until};
 use super::*;
@@ -56,7 +56,7 @@ fn a_member_that_is_cut_off_promises_nothing_and_says_so_in_time() {
     let (_, second, state) = members.lead(&others(leader));
     assert_eq!(numbers(&state), numbers_after(5));
     keep(&second, 5..20);
-    // The old engine still has tuple 0, which group 9 took from the space.
+    // The stale engine still has tuple 0, which group 9 took from the space.
     let began = Instant::now();
     assert!(matches!(leading.confirm(read_from), Err(LogError::NotLeading { .. })));
     assert!(matches!(leading.wait(position), Err(LogError::NotLeading { .. })));
@@ -116,7 +116,7 @@ fn one_of_three_cannot_lead_alone() {
     let back = others(leader)[0];
     members.start(back);
     let (_, _, state) = members.lead(&[leader, back]);
-    // What was on its way when too few were there may have happened, or not.
+    // A change in progress when too few members were reachable may have happened, or not.
     assert!([numbers_after(3), numbers_after(4)].contains(&numbers(&state)));
 }
 
@@ -125,7 +125,7 @@ fn a_new_member_learns_the_state_although_the_log_is_cut_and_replaces_another() 
     let mut members = Members::new(3);
     let (leader, leading, _) = members.lead(&[1, 2, 3]);
     keep(&leading, 0..200);
-    let large = put(1000, &"y".repeat(3 << 20)); // several pieces
+    let large = put(1000, &"y".repeat(3 << 20)); // larger than one piece
     leading.wait(leading.append(vec![large.clone()])).unwrap();
     members.alive[&leader].cut_log();
     let gone = others(leader)[0];
@@ -134,7 +134,7 @@ fn a_new_member_learns_the_state_although_the_log_is_cut_and_replaces_another() 
     members.alive[&leader].change_members(&named([4]), &[gone.to_string()]).unwrap();
     assert_eq!(members.alive[&leader].members(), named([leader, others(leader)[1], 4]));
     keep(&leading, 200..210);
-    // Only the new one and one other are left, so the new one has to know.
+    // Only the new member and one other are left, so the new one must have the state.
     members.kill(leader);
     let (_, _, state) = members.lead(&[others(leader)[1], 4]);
     assert_eq!(numbers(&state), [numbers_after(210), vec![1000]].concat());
@@ -161,7 +161,8 @@ fn hostile_messages_are_refused() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) as u8 % if length % 2 == 0 { 255 } else { 5 }
         };
-        // To whom, and what kind of message it is. Votes and entries that make sense are any member's right.
+        // The addressed member and the kind of message. Valid votes and entries are not tried, because any member may send
+        // them.
         let begins = [1 + (length % 5 == 0) as u8, 2 + (length % 3) as u8];
         let bytes: Vec<u8> = begins.into_iter().chain((0..length).map(next)).collect();
         assert!(!members.alive[&1].answer(&bytes).is_empty());
@@ -196,7 +197,7 @@ fn members_are_changed_only_so_that_the_space_goes_on() {
     assert!(refused(&[4], &[9]).contains("9 is no member"));
     assert!(refused(&[], &[one]).contains("3 to 9 members"));
     assert!(refused(&[one], &[]).contains("is a member already"));
-    // Two are gone, of whom one is to stay: then the new one could be elected by nobody who knows of it.
+    // Two members are gone, and one of them is to stay. Then no member that knows of the new one could elect it.
     members.start(4);
     members.kill(other);
     members.kill(one);

@@ -1,4 +1,4 @@
-//! What lasts, on disks that lose what they had not promised to keep, and at members that are cut off.
+//! Tests of what survives: on disks that lose writes that were not synced, and at members that are cut off.
 
 mod crash;
 mod damage;
@@ -30,7 +30,7 @@ fn ignore(_: Change) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The numbers and tuples of a state, as it is handed out.
+/// The tuples of a state by number, as it is handed out.
 fn tuples(changes: &[Change]) -> BTreeMap<u64, Tuple> {
     let of = |change: &Change| match change {
         Change::Put { number, record } => Some((*number, record.tuple.clone())),
@@ -39,7 +39,7 @@ fn tuples(changes: &[Change]) -> BTreeMap<u64, Tuple> {
     changes.iter().filter_map(of).collect()
 }
 
-/// A program of changes: group `n` puts tuple `n`, and from the tenth on takes the one put nine before, in one group.
+/// A program of changes. Group `n` puts tuple `n`. From the tenth group on, it also takes the tuple put nine groups before.
 fn group(n: u64) -> Vec<Change> {
     let text = "x".repeat(n as usize % 7 * 300);
     let mut changes = vec![put(n, &text)];
@@ -49,7 +49,7 @@ fn group(n: u64) -> Vec<Change> {
     changes
 }
 
-/// The numbers that are there after so many groups.
+/// The numbers of the tuples that are there after `groups` groups.
 fn numbers_after(groups: u64) -> Vec<u64> {
     (groups.saturating_sub(9)..groups).collect()
 }

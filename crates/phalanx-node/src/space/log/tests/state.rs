@@ -1,4 +1,4 @@
-//! The state in the tables is what the changes add up to, for any changes.
+//! For any changes, the state in the tables is what the changes add up to.
 
 use super::disk::Disk;
 use super::*;

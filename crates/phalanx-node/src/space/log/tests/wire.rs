@@ -1,4 +1,4 @@
-//! Members of a space in one process, over a network that loses, delays and is cut, with disks whose power fails.
+//! Members of a space in one process. Their network loses and delays messages and can be cut, and their disks can lose power.
 
 use super::disk::{Disk, Kept, after_cut};
 use super::*;
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// Slow enough that a member which leads goes on to do so while a busy machine lets nobody in the process run for a while.
+/// A beat slow enough that a member keeps leading even if a busy machine suspends the whole process for a while.
 pub const TIMING: Timing = Timing { beat: Duration::from_millis(150) };
-/// For what must happen in the end.
+/// Time limit for what must happen eventually.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub struct Wire {
     members: Mutex<BTreeMap<u64, Weak<Replicated>>>,
-    /// Members that hear and reach nobody.
+    /// Members that are cut off from all others.
     cut: Mutex<BTreeSet<u64>>,
-    /// Of a thousand messages, and of a thousand answers.
+    /// How many of a thousand messages, and of a thousand answers, are lost.
     pub lost: AtomicU64,
-    /// Milliseconds, at most.
+    /// Longest delay, in milliseconds.
     pub delay: AtomicU64,
     dice: AtomicU64,
 }
@@ -54,7 +54,7 @@ impl Wire {
     }
 }
 
-/// What one life of a member sends with.
+/// The sending end of a member, from its start until it is killed.
 struct End {
     from: u64,
     dead: Arc<AtomicBool>,
@@ -80,7 +80,7 @@ impl Network for End {
     }
 }
 
-/// Members, some of which are alive.
+/// The members of the test, some of which are alive.
 pub struct Members {
     pub wire: Arc<Wire>,
     disks: BTreeMap<u64, Disk>,
@@ -90,7 +90,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Members from 1 to `count`, who know each other.
+    /// Starts members 1 to `count`, which know each other.
     pub fn new(count: u64) -> Members {
         Members::timed(count, TIMING)
     }
@@ -113,7 +113,7 @@ impl Members {
         self.alive.insert(member, started);
     }
 
-    /// The member is gone, and what it had not synced with it.
+    /// Kills a member. What it had not synced is lost.
     pub fn kill(&mut self, member: u64) {
         lock(&self.wire.members).remove(&member);
         self.lives[&member].store(true, Ordering::SeqCst);
@@ -122,7 +122,7 @@ impl Members {
         self.alive.remove(&member);
     }
 
-    /// A member that leads, and its log, once there is one among `members`; with the state.
+    /// Waits until one of `members` leads. Returns it, its log, and the state.
     pub fn lead(&self, members: &[u64]) -> (u64, Leading, Vec<Change>) {
         let deadline = Instant::now() + DEADLINE;
         while Instant::now() < deadline {
@@ -151,7 +151,7 @@ pub fn named(members: impl IntoIterator<Item = u64>) -> BTreeMap<u64, Replica> {
     members.into_iter().map(|member| (member, replica(member))).collect()
 }
 
-/// Waits for what must come.
+/// Waits for what must happen eventually.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !done() {
