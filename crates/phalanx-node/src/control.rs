@@ -16,8 +16,8 @@ pub const SILENCE: Duration = Duration::from_secs(10);
 /// serve.
 pub const LEVELS: Levels = Levels::all(Level::Private);
 
-/// At most this fraction of the allowed silence is counted per look. An end that is starved or was suspended looks late, and
-/// would otherwise mistake its own pause for silence of the other end. It therefore needs several looks.
+/// At most 1/`HEEDED` of the allowed silence is counted per look. An end that is starved or was suspended looks late, and would
+/// otherwise mistake its own pause for silence of the other end. With this limit it needs several looks.
 const HEEDED: u32 = 4;
 /// At most this much silence is counted per look, because every link is looked at more often.
 const LONGEST_LOOK: Duration = Duration::from_millis(600);

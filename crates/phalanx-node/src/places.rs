@@ -84,7 +84,7 @@ impl Share {
         others + used.get(&self.holder).map_or(0, |used| used[self.model as usize])
     }
 
-    /// Takes `count` places: all or none. Waits up to [`PATIENCE`] for them. The error says how many are taken.
+    /// Takes `count` places: all or none. Waits up to one second for them. The error says how many are taken.
     pub fn take(&self, count: u32) -> Result<(), u32> {
         let full = |used: &mut HashMap<Holder, Used>| self.taken(used).saturating_add(count) > self.places.capacity;
         let waited = self.places.given_back.wait_timeout_while(lock(&self.places.used), PATIENCE, full);

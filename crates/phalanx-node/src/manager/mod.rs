@@ -69,7 +69,7 @@ pub struct Manager {
 struct Core {
     began: Instant,
     engine: Mutex<Engine>,
-    /// Signalled when an outcome was read, or a grain was measured: a stream may have room now.
+    /// Signalled when outcomes were read, an interpreter has ended, or the manager closes. A stream may have room then.
     room: Condvar,
     seats: Mutex<HashMap<InterpreterId, Arc<Seat>>>,
     mailboxes: Mutex<HashMap<RunId, Arc<Mailbox>>>,

@@ -115,7 +115,8 @@ impl Host {
         Ok(host)
     }
 
-    /// Asks for places. For each machine of the program, it names the levels of links between its ranks and those of this one.
+    /// Asks for places. For each machine of the program, the answer names the levels that links between its ranks and those of
+    /// this one may have.
     pub fn begin(
         &self,
         part: Part,

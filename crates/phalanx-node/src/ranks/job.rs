@@ -39,7 +39,7 @@ pub struct Checkpoints {
     pub every: Option<u32>,
     /// Most restarts without a new checkpoint in between.
     pub restarts: u32,
-    /// The speed limit below which a machine is left; `None`: speed is not checked.
+    /// How slow a machine may be. The program leaves a slower one. `None`: speed is not checked.
     pub move_slow: Option<Limit>,
 }
 

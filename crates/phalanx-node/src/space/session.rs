@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
     fn say_unsaid(&mut self) {
         let unstable = self.opened.as_ref().and_then(|opened| opened.unstable.take());
         let stable = match (unstable, &self.opened) {
-            // An unstable change that this client made, and whose answer it does not wait for, needs no waiting.
+            // No answer is held back, and no other session waits to be told of the changes. So there is no need to wait yet.
             (Some(unstable), Some(opened)) if self.unsaid.is_empty() && !unstable.tells() => {
                 return opened.unstable.set(Some(unstable));
             }

@@ -1,6 +1,6 @@
 //! Detects a silent server. A server can fall silent while its machine keeps the connection open, because its process is frozen
 //! or its link drops everything. A client that waits for an answer then asks whether the server is there. If the space is
-//! replicated and nothing arrives, the client asks the other members who leads.
+//! replicated and nothing arrives, the client asks the others which member leads.
 
 use super::Client;
 use super::leader::is_led_elsewhere;
