@@ -1,4 +1,5 @@
-"""The tuple space of paper 002: ``out``, ``in_``, ``rd``, ``inp``, ``rdp``, ``eval``, and what eleven systems add."""
+"""The tuple space of paper 002: Linda's ``out``, ``in_``, ``rd``, ``inp``, ``rdp``, ``eval``, and the additions of
+the eleven systems of paper 002."""
 
 from __future__ import annotations
 
@@ -27,56 +28,130 @@ from phalanx.space._where import Query
 
 T = TypeVar("T")
 
-#: Seconds that taking all may take.
+#: Timeout in seconds of the transaction in which ``in_all`` takes its tuples.
 LONGEST = 600.0
-#: Tuples in a page of ``in_all`` and ``rd_all``, at most.
+#: Maximum number of tuples in a page of ``in_all`` and ``rd_all``. It bounds the memory that ``rd_all`` needs.
 PAGE = 1000
 
 
 class Lease:
-    """The time that a tuple stays (TSpaces' tuple ageing). What ``out`` with ``lease=`` returns."""
+    """The time that a tuple stays in the space. :meth:`Space.out` with ``lease=`` returns one.
+
+    Source: tuple ageing of TSpaces, in paper 002.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> lease = space.out("heartbeat", 7, lease=60.0)
+    >>> lease.renew(60.0)
+    True
+    """
 
     def __init__(self, engine: Engine, number: int) -> None:
         self._engine = engine
         self._number = number
 
     def renew(self, seconds: float | None) -> bool:
-        """The tuple stays so long from now on, None: until it is taken. False if it is gone already."""
+        """Extends or shortens the lease, counted from now.
+
+        Parameters
+        ----------
+        seconds : float or None
+            Seconds that the tuple stays from now on. ``None`` removes the limit: the tuple stays until it is taken.
+
+        Returns
+        -------
+        bool
+            False if the tuple is gone already.
+        """
         return self._engine.renew(self._number, seconds)
 
 
 class Space:
-    """A multiset of tuples, which processes put, read and take (paper 002).
+    """A multiset of tuples that processes put, read and take (paper 002).
 
-    ``address``: None for a space in this process, whose threads share it; ``"host:port/name"`` or ``"unix:path/name"``
-    for one that is served; ``"redis://host:port/0/name"`` for one in Redis. A served space is made on its first use
-    with the other options; one that is there keeps its own, and a SpaceError says which of those that are given
-    differs. Several addresses, or ``"hosts.txt/name"`` for a space at each of the machines in a file, are the *members*
-    of one space that is spread over them; open spaces can be members too. ``placement`` says where tuples are put then:
-    ``"local"``, at the member of this process or of this machine; ``"owner"``, only at that of this process;
-    ``"hash(0,1)"``, at the member that the values of these fields name, so that templates which have them go to one
-    member. All processes name the members and the placement alike.
+    Parameters
+    ----------
+    address : str, iterable of str or Space, or None
+        Where the space is:
 
-    ``objects``: whether values that have no encoding of their own are pickled. Opening a pickle runs what its sender
-    wrote, so say it only where all who put tuples are trusted. ``manager``: where :meth:`eval` makes its calls.
-    ``order``: which of several matching tuples comes if ``select=`` does not say: ``"any"`` (the fastest, and what a
-    new space has), ``"fifo"``, ``"lifo"``, ``"priority"``. ``lease``: seconds that tuples stay which were put without
-    one. ``indexes``: positions that are indexed together from the beginning, as ``[(0, 1)]``; others are built by
-    themselves. ``boxes``: positions of numbers that templates ask for with ranges. ``most_tuples``, ``most_bytes``:
-    limits, beyond which ``out`` raises SpaceFullError. ``durable``: whether what :meth:`out` returned from survives the
-    end of the serving process, on its machine's disk; for a space in this process, the directory to keep it in.
-    ``group``: of a served space, which its members alone may open: the name that they have in its server's access
-    rules. It travels as with ``secure``; others get an AccessError. ``replicas``: so many servers keep the space
-    together, and it goes on while most of them are there: that of the address and ``members``, others at
-    ``"host:port"``; or the first of the machines in ``"hosts.txt/name"``. ``new_members``: of a space that is spread:
-    the members, or the placement, are these from now on, and no tuple is moved (:func:`phalanx.move_tuples` does both).
-    Without it SpaceError is raised where the members know others: tuples would not be found. Further options are those
-    that :attr:`phalanx.SpaceInfo.options` shows, and those of the place: ``identity`` and ``policy``, as a manager's.
+        - ``None``: in this process. The threads of the process share it.
+        - ``"host:port/name"`` or ``"unix:path/name"``: at a server. The first use makes the space with the options
+          given here. An existing space keeps its own options. If an option given here differs, SpaceError names it.
+        - ``"redis://host:port/0/name"``: in Redis.
+        - Several addresses, or ``"hosts.txt/name"`` for a space at each machine of a hosts file: the *members* of one
+          space that is spread over them. Open spaces can be members too.
+    placement : str
+        Where a spread space puts a tuple. All processes must name the same members and the same placement.
 
-    In a template a value matches itself, exactly (1 is not 1.0, not True and not "1"; a NaN matches every NaN, -0.0 not
-    0.0), a type matches its values (``bool`` is no ``int``; a class matches also those of its subclasses),
-    :data:`phalanx.ANY` everything, a query ``px.where() > 3`` what fulfils it, and a tuple of these a tuple. All
-    operations that have a template take ``where=``, a query over the whole tuple, and ``transaction=``."""
+        - ``"local"``: at the member of this process or of this machine.
+        - ``"owner"``: only at the member of this process.
+        - ``"hash(0,1)"``: at the member that a hash of these fields' values names. A template with values in these
+          fields goes to that one member.
+    objects : bool
+        Whether values without an encoding of their own are pickled. Opening a pickle runs code that its sender wrote.
+        Set it only if every process that puts tuples is trusted.
+    manager : Executor, optional
+        Where :meth:`eval` makes its calls.
+    order : {"any", "fifo", "lifo", "priority"}, optional
+        Which of several matching tuples comes when an operation has no ``select=``. A new space has ``"any"``, the
+        fastest.
+    lease : float, optional
+        Seconds that tuples stay that were put without a lease of their own.
+    indexes : iterable of iterable of int
+        Positions that are indexed together from the beginning, as ``[(0, 1)]``. The space builds further indexes by
+        itself.
+    boxes : iterable of iterable of int
+        Positions of numbers that templates ask for with ranges.
+    most_tuples, most_bytes : int, optional
+        Limits of the space, in tuples and in bytes. Beyond them :meth:`out` raises SpaceFullError.
+    durable : bool or path
+        Whether tuples outlive the serving process: once :meth:`out` has returned, its tuple is on the disk of that
+        machine. For a space in this process, the directory to keep it in.
+    group : str, optional
+        Only members of this group may open the served space; others get an AccessError. The name is that of the group
+        in the access rules of the server. Tuples travel as with ``secure``.
+    replicas : int, optional
+        How many servers keep copies of the space. It goes on while a majority of them is there. The servers are that of
+        the address and ``members``, or the first machines of ``"hosts.txt/name"``.
+    members : iterable of str
+        The other servers of a replicated space, as ``"host:port"``.
+    new_members : bool
+        For a spread space: makes these the members, or the placement, from now on, and moves no tuple.
+        :func:`phalanx.move_tuples` does both. Without it, SpaceError is raised where the members know other members,
+        because tuples would not be found.
+    **options
+        Further options that :attr:`phalanx.SpaceInfo.options` shows, and ``identity`` and ``policy`` as for a
+        :class:`phalanx.Manager`.
+
+    Raises
+    ------
+    SpaceError
+        The address is wrong, the server cannot be reached or refuses, or the space was made with other options.
+    AccessError
+        The access rules of the server do not allow it.
+
+    Notes
+    -----
+    In a template
+
+    - a value matches itself, exactly: 1 is not 1.0, not True and not "1". A NaN matches every NaN, -0.0 not 0.0.
+    - a type matches its values. ``bool`` is no ``int``. A class also matches values of its subclasses.
+    - :data:`phalanx.ANY` matches everything.
+    - a query such as ``px.where() > 3`` matches the values that fulfil it.
+    - a tuple of these matches a tuple.
+
+    All operations with a template take ``where=``, a query over the whole tuple, and ``transaction=``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> space.out("square", 3, 9)
+    >>> space.in_("square", 3, int)
+    ('square', 3, 9)
+    """
 
     def __init__(
         self,
@@ -111,7 +186,7 @@ class Space:
         }
         given = {name: value for name, value in given.items() if value is not None}
         address = address if address is None or isinstance(address, str) else tuple(address)
-        placing_positions(placement)  # a wrong word is an error also where there is one member
+        placing_positions(placement)  # checked here, so that a wrong word is an error also with one member
         self._address = address
         self._again = {"objects": objects, "placement": placement, **given}
         self._evaluations = Evaluations(manager)
@@ -134,28 +209,35 @@ class Space:
 
     @property
     def name(self) -> str:
-        """Its address; of a space in this process that nobody serves, one that only this process knows."""
+        """The address of the space. For a space in this process that is not served, a name that only this process
+        knows."""
         return self._address if isinstance(self._address, str) else self._served or f"in-process:{id(self):x}"
 
     @property
     def _transacts(self) -> bool:
-        """Redis knows no transactions of ours."""
+        """Whether the engine has transactions; a space in Redis has none."""
         return not hasattr(self._engine, "without_transactions")
 
     @property
     def visits(self) -> int:
-        """Of a space that is spread: how many members were asked so far through this object."""
+        """How many requests this object has sent to members of a spread space so far; 0 for other spaces."""
         return getattr(self._engine, "visits", 0)
 
     def shared_name(self) -> str:
-        """Its address, as other processes know it. Raises SpaceError where they do not."""
+        """The address under which other processes can open the space.
+
+        Raises
+        ------
+        SpaceError
+            The space is in this process only.
+        """
         if self._served is None and not isinstance(self._address, str):
             raise SpaceError("this space is in this process only: serve() it, and others can open it")
         return self.name
 
     @property
     def engine(self) -> Engine:
-        """What does the work: in this process, on another machine, or in Redis."""
+        """The engine that does the work: in this process, on another machine, or in Redis."""
         return self._engine
 
     @overload
@@ -187,12 +269,40 @@ class Space:
         priority: int | None = None,
         transaction: Transaction | None = None,
     ) -> Lease | None:
-        """Puts a tuple. ``lease``: seconds after which it is gone, if nobody took it, and then the :class:`Lease` is
-        returned. ``key``: a value by which ``select=px.key(…)`` finds it; another tuple with this key is an error.
-        ``label``: a value that many tuples may have, for ``px.label(…)``. ``priority``: for ``px.priority``, 0 if not
-        said.
+        """Puts a tuple into the space (Linda's ``out``, paper 002).
 
-        Raises SpaceFullError where the space is at its limit, TypeError for a value that a tuple does not hold.
+        Parameters
+        ----------
+        *fields
+            The fields of the tuple.
+        lease : float, optional
+            Seconds after which the tuple is gone if it was not taken.
+        key : optional
+            A value by which ``select=px.key(…)`` finds the tuple. A second tuple with the same key is an error.
+        label : optional
+            A value for ``select=px.label(…)``. Many tuples may have the same one.
+        priority : int, optional
+            For ``select=px.priority``. Default: 0.
+        transaction : Transaction, optional
+            The tuple is visible to others only after the commit of this transaction.
+
+        Returns
+        -------
+        Lease or None
+            The lease, if ``lease`` was given.
+
+        Raises
+        ------
+        SpaceFullError
+            The space is at its limit.
+        TypeError
+            A tuple cannot hold one of the values.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> space = px.Space()
+        >>> space.out("todo", 5, priority=1)
         """
         engine = self._engine
         inside = None if transaction is None else transaction.number_in(engine)
@@ -208,7 +318,28 @@ class Space:
         priority: int | None = None,
         transaction: Transaction | None = None,
     ) -> None:
-        """Puts many tuples in their order and at once: all of them, or none."""
+        """Puts many tuples, in their order, as one atomic operation: all of them or none.
+
+        Parameters
+        ----------
+        tuples : iterable of tuple
+            The tuples, each a tuple of its fields.
+        lease, label, priority, transaction
+            As for :meth:`out`, for every tuple.
+
+        Raises
+        ------
+        SpaceFullError
+            The space is at its limit.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> space = px.Space()
+        >>> space.out_many([("todo", 1), ("todo", 2)])
+        >>> space.count("todo", int)
+        2
+        """
         self._engine.out_many(list(tuples), lease, label, priority, self._inside(transaction))
 
     def in_(
@@ -219,8 +350,42 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields:
-        """Takes a matching tuple; waits for one if there is none. A tuple goes to exactly one taker, and takers get
-        what comes in the order in which they came. Raises SpaceTimeoutError after ``timeout`` seconds."""
+        """Takes a matching tuple out of the space, and waits until there is one (Linda's ``in``, paper 002).
+
+        A tuple goes to exactly one taker. Waiting takers are served in the order in which they came.
+
+        Parameters
+        ----------
+        *template
+            The fields to match: values, types, :data:`phalanx.ANY`, queries.
+        timeout : float, optional
+            The most seconds to wait. Default: no limit.
+        select : optional
+            Which of several matching tuples comes: ``px.fifo``, ``px.lifo``, ``px.priority``, ``px.key(…)``,
+            ``px.label(…)``, or several of them. Default: the ``order`` of the space.
+        where : Query, optional
+            A query over the whole tuple.
+        transaction : Transaction, optional
+            The tuple comes back if this transaction is aborted.
+
+        Returns
+        -------
+        tuple
+            All fields of the tuple.
+
+        Raises
+        ------
+        SpaceTimeoutError
+            No tuple came within ``timeout`` seconds.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> space = px.Space()
+        >>> space.out("found", "key", 42)
+        >>> space.in_("found", str, int, timeout=1.0)
+        ('found', 'key', 42)
+        """
         return self._wait(template, True, timeout, select, where, transaction)
 
     def rd(
@@ -231,8 +396,23 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields:
-        """Reads a matching tuple, which stays; waits for one if there is none. Raises SpaceTimeoutError after
-        ``timeout`` seconds."""
+        """Reads a matching tuple, which stays in the space, and waits until there is one (Linda's ``rd``, paper 002).
+
+        Parameters
+        ----------
+        *template, timeout, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        tuple
+            All fields of the tuple.
+
+        Raises
+        ------
+        SpaceTimeoutError
+            No tuple came within ``timeout`` seconds.
+        """
         return self._wait(template, False, timeout, select, where, transaction)
 
     def inp(
@@ -242,7 +422,18 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields | None:
-        """Takes a matching tuple if there is one now; else None."""
+        """Takes a matching tuple if there is one now (Linda's ``inp``, paper 002).
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        tuple or None
+            All fields of the tuple; None if no tuple matches now.
+        """
         inside = None if transaction is None else transaction.number_in(self._engine)
         return self._engine.get(template, True, selectors(select) if select else (), where, inside)
 
@@ -253,7 +444,18 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields | None:
-        """Reads a matching tuple if there is one now; else None."""
+        """Reads a matching tuple if there is one now (Linda's ``rdp``, paper 002).
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        tuple or None
+            All fields of the tuple, which stays in the space; None if no tuple matches now.
+        """
         inside = None if transaction is None else transaction.number_in(self._engine)
         return self._engine.get(template, False, selectors(select) if select else (), where, inside)
 
@@ -264,7 +466,26 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> list[Fields]:
-        """Takes all matching tuples that are there now; all, or none where something goes wrong on the way."""
+        """Takes all matching tuples that are there now.
+
+        It takes all of them, or none if an error comes on the way. A space in Redis has no transactions and cannot
+        promise that.
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        list of tuple
+            The tuples; empty if none matches.
+
+        Raises
+        ------
+        SpaceError
+            A transaction of its own could not be committed, as after 600 s.
+        """
         if transaction is None and self._transacts:
             with Transaction(self, timeout=LONGEST) as whole:
                 return self.in_all(*template, select=select, where=where, transaction=whole)
@@ -277,12 +498,38 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Iterator[Fields]:
-        """Reads all matching tuples that are there now, in pages, so that memory stays bounded: an iterator. What is
-        put or taken while it runs may be among them or not."""
+        """Reads all matching tuples that are there now.
+
+        Tuples come in pages, so that memory stays bounded. Tuples that are put or taken while it runs may be among them
+        or not.
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        iterator of tuple
+            The tuples, which stay in the space.
+        """
         return (fields for page in self._pages(template, False, select, where, transaction) for fields in page)
 
     def count(self, *template: Any, where: Query | None = None, transaction: Transaction | None = None) -> int:
-        """How many tuples match now. ``count()`` counts empty tuples; :meth:`info` tells of all."""
+        """Counts the tuples that match now.
+
+        ``count()`` without a template counts the empty tuples. :meth:`info` tells how many tuples there are in all.
+
+        Parameters
+        ----------
+        *template, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        int
+            The number of matching tuples.
+        """
         return self._engine.count(template, where, self._inside(transaction))
 
     @overload
@@ -314,7 +561,7 @@ class Space:
         priority: int | None = None,
         transaction: Transaction | None = None,
     ) -> Lease | None:
-        """:meth:`out`, which lets other tasks run where it has to wait for another machine."""
+        """:meth:`out` for asyncio: other tasks run while it waits for another machine."""
         number = await self._beside(self._engine.out, fields, lease, key, label, priority, self._inside(transaction))
         return None if lease is None else Lease(self._engine, number)
 
@@ -379,8 +626,11 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> list[Fields]:
-        """:meth:`in_all` for asyncio. A task that is cancelled has taken nothing, except in Redis, which has no
-        transactions; while all is being taken for good it cannot be cancelled any more."""
+        """:meth:`in_all` for asyncio.
+
+        A task that is cancelled has taken nothing, except in Redis, which has no transactions. During the commit the
+        task cannot be cancelled any more.
+        """
         if transaction is None and self._transacts:
             whole = await self._beside(partial(Transaction, self, timeout=LONGEST))
             try:
@@ -422,10 +672,21 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Future[Fields]:
-        """Begins to take a tuple, and goes on (Blossom's prefetch): a :class:`concurrent.futures.Future`.
+        """Begins to take a tuple and returns at once (Blossom's prefetch, paper 002).
 
-        The tuple is taken when ``result()`` returns it. A future that is cancelled, or thrown away, takes nothing and
-        waits no longer; one with a callback is kept until it has called it."""
+        The tuple is taken for good when ``result()`` returns it. A future that is cancelled or garbage-collected takes
+        nothing and stops waiting. A future with a callback is kept alive until it has called the callback.
+
+        Parameters
+        ----------
+        *template, timeout, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Its result is the tuple. It raises SpaceTimeoutError after ``timeout`` seconds.
+        """
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request, repr(self))
 
@@ -437,43 +698,118 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Future[Fields]:
-        """Begins to read a tuple, and goes on: a :class:`concurrent.futures.Future`."""
+        """Begins to read a tuple and returns at once.
+
+        Parameters
+        ----------
+        *template, timeout, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Its result is the tuple, which stays in the space.
+        """
         request = (template, False, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request, repr(self))
 
     def eval(self, function: Callable[..., Fields], *args: Any) -> Future[Fields]:
-        """Calls ``function(*args)`` at an interpreter and puts the tuple that it returns; a future of the tuple.
+        """Calls ``function(*args)`` at an interpreter and puts the tuple that it returns (Linda's ``eval``, paper 002).
 
-        The interpreter is one of ``manager``, or of a manager for this machine that the space has for this. If its
-        machine dies the call is made again elsewhere, and the tuple is put once. Where the call raises, no tuple is
-        put: the future raises it, and it is logged."""
+        The interpreter belongs to the ``manager`` of the space. Without one, the space makes a manager for this
+        machine. If the interpreter's machine dies, the call is made again elsewhere, and the tuple is put once.
+
+        Parameters
+        ----------
+        function : callable
+            Returns the fields of the tuple.
+        *args
+            The arguments of the call.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Its result is the tuple. If the call raises, no tuple is put, the error is logged and the future raises it.
+        """
         return self._evaluations.begin(self._put, function, args)
 
     def notify(self, *template: Any, where: Query | None = None, since: int | None = None) -> Events:
-        """The matching tuples that are put from now on, as events; ``since``: those after the event with this
-        number."""
+        """Watches for matching tuples that are put from now on.
+
+        Parameters
+        ----------
+        *template, where
+            As for :meth:`in_`.
+        since : int, optional
+            Begin after the event with this number.
+
+        Returns
+        -------
+        Events
+            An iterator of :class:`phalanx.Event`.
+        """
         return Events(self._engine, template, where, since, repr(self))
 
     def info(self) -> SpaceInfo:
-        """How many tuples there are, who waits, which indexes were built, and what was done so far."""
+        """The state of the space: number of tuples, waiting requests, indexes, and counts of operations so far."""
         return SpaceInfo.of(self._engine.info())
 
     def change_members(self, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
-        """Servers at the addresses ``add`` keep a replicated space too, from now on, and those of ``remove`` not any
-        more. It goes on meanwhile; those that come have everything when this returns. The member that leads cannot be
-        removed, and all that stay must be there. Who changes members needs the right to create the space. Raises
-        SpaceError where that is not so, and then nothing has changed."""
+        """Adds servers to a replicated space and removes others. The space stays usable meanwhile.
+
+        The caller needs the right to create the space. All members that stay must be reachable.
+
+        Parameters
+        ----------
+        add : iterable of str
+            Addresses of servers that join. They hold the whole space when this method returns.
+        remove : iterable of str
+            Addresses of servers that leave. The leader cannot be removed.
+
+        Raises
+        ------
+        SpaceError
+            One of these conditions is not met, or the space is not replicated. Then nothing has changed.
+        """
         if not isinstance(self._engine, Replicas):
             raise SpaceError("this space has no members to change: it was not made with replicas=")
         self._engine.change_members([with_port(member) for member in add], [with_port(member) for member in remove])
 
     def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
-        """Serves a space of this process to others until it is closed; returns the address that they open.
+        """Serves a space of this process to other processes until the space is closed.
 
-        ``address``: ``"host:port"``, port 0 for any free one, or ``"unix:path"``. This user's processes on this machine
-        reach it without TCP; other machines only with ``identity=``, the file of this one (by default executor.pem in
-        $PHALANX_HOME or ~/.phalanx, if it is there). ``accept``, ``access``, ``trusted`` and ``policy`` say whom it
-        serves, over which links: see the guide to serving spaces."""
+        Processes of the same user on this machine reach it without TCP.
+
+        Parameters
+        ----------
+        address : str
+            ``"host:port"``, with port 0 for any free one, or ``"unix:path"``.
+        name : str
+            The name of the space at this server.
+        **options
+            ``identity``: the identity file of this machine, which other machines require; by default ``executor.pem``
+            in ``$PHALANX_HOME`` or ``~/.phalanx``, if it is there. ``accept``, ``access``, ``trusted`` and ``policy``
+            say which users it serves over which links: see the guide to serving spaces.
+
+        Returns
+        -------
+        str
+            The address under which others open the space.
+
+        Raises
+        ------
+        SpaceError
+            The space is not in this process, or it is served already.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> with px.Space() as space:
+        ...     with px.Space(space.serve()) as other:
+        ...         other.out("hello", 1)
+        ...     space.in_("hello", int)
+        ('hello', 1)
+        """
         if not isinstance(self._engine, _native.LocalSpace):
             raise SpaceError("only a space of this process can be served: this one is served already")
         if self._server is not None:
@@ -484,8 +820,10 @@ class Space:
         return self._served
 
     def close(self) -> None:
-        """Waits for evals, ends who waits here, and lets go of the space; one in this process is gone with its
-        tuples, unless it is durable."""
+        """Waits for running evals, ends the requests that wait here, and closes the space.
+
+        A space in this process is gone with its tuples, unless it is durable.
+        """
         self._evaluations.shutdown()
         server, self._server = self._server, None
         if server is not None:
@@ -551,16 +889,17 @@ class Space:
         return await _futures.wait(self._engine, request)
 
     async def _beside(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Calls what may wait for another machine while other tasks run."""
+        """Calls ``work`` in a thread if it may wait for another machine, so that other asyncio tasks run meanwhile."""
         if isinstance(self._engine, _native.LocalSpace):
             return work(*arguments)
         return await asyncio.to_thread(work, *arguments)
 
     async def _to_its_end(self, work: Callable[..., T], *arguments: Any) -> tuple[T, bool]:
-        """The same, to its end also where this task is cancelled meanwhile: and whether it was."""
+        """As :meth:`_beside`, but runs ``work`` to its end even if this task is cancelled meanwhile. Returns the result
+        and whether the task was cancelled."""
         if isinstance(self._engine, _native.LocalSpace):
             return work(*arguments), False
-        # No task: that would be cancelled with all others at the end of the loop.
+        # A future of an executor, not a task, because the end of the event loop cancels all tasks.
         running = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
         was_cancelled = False
         while not running.done():
@@ -571,7 +910,7 @@ class Space:
         return running.result(), was_cancelled
 
     async def _spread_out(self, pages: Iterator[list[Fields]]) -> AsyncGenerator[Fields, None]:
-        """What is in the pages, one after the other."""
+        """The tuples of all pages, one after the other."""
         while (page := await self._beside(next, pages, None)) is not None:
             for fields in page:
                 yield fields
@@ -593,5 +932,5 @@ class Space:
 
 
 def _again(address: str | tuple[str, ...], options: dict[str, Any]) -> Space:
-    """A space that was pickled, opened where it is unpickled."""
+    """Opens a pickled space again where it is unpickled."""
     return Space(address, **options)
