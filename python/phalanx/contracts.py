@@ -1,4 +1,5 @@
-"""Contracts: what a user asks of a manager, which recruits and releases to keep it (paper 000, figure 1)."""
+"""Contracts: what a user asks of a manager. The manager recruits and releases interpreters to keep its contract (paper
+000, figure 1)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,25 @@ from phalanx.errors import ContractError
 
 
 class ParDegree:
-    """The contract that asks for ``n`` interpreters (paper 000, figure 1)."""
+    """The contract that asks for a fixed number of interpreters (paper 000, figure 1).
+
+    Parameters
+    ----------
+    n : int
+        The number of interpreters, at least 1.
+
+    Raises
+    ------
+    ContractError
+        ``n`` is no whole number from 1 on.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(2)) as manager:
+    ...     manager.interpreters
+    2
+    """
 
     def __init__(self, n: int) -> None:
         self.n = _whole("a parallelism degree", n)
@@ -19,12 +38,30 @@ class ParDegree:
 
 
 class Throughput:
-    """The contract that asks for ``tasks_per_second`` of every computation, from as few interpreters as can be.
+    """The contract that asks for a rate of every computation, from as few interpreters as possible.
 
-    A manager begins with one and recruits as the measured times show that it takes more; it releases whom it did not
-    need for two seconds. ``at_most``: interpreters that may be used, by default all that are offered. Where the rate is
-    not reached, within 5 %, the computation goes on, and a :class:`ContractWarning` says why; not of computations of
-    less than three seconds, in which there is no time to recruit.
+    The manager begins with one interpreter and recruits more when the measured times show that they are needed. It
+    releases an interpreter that it has not needed for two seconds. If the rate is missed by more than 5 %, the
+    computation goes on and a :class:`ContractWarning` says why. Computations of less than three seconds give no
+    warning, because there is no time to recruit.
+
+    Parameters
+    ----------
+    tasks_per_second : float
+        The rate, in tasks per second, above 0.
+    at_most : int, optional
+        Maximum number of interpreters. Default: all that are offered.
+
+    Raises
+    ------
+    ContractError
+        A number is out of its range.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.Throughput(50, at_most=8)
+    Throughput(50)
     """
 
     def __init__(self, tasks_per_second: float, *, at_most: int | None = None) -> None:
@@ -40,12 +77,29 @@ class Throughput:
 
 
 class Deadline:
-    """The contract that asks of every computation to take at most ``seconds``, from its first task to its last result.
+    """The contract that limits the time of every computation, from its first task to its last result.
 
-    Of a collection's tasks a manager knows how many are left, and keeps as many interpreters as it takes to be ready in
-    time. Of an iterator it does not, and uses all until it has ended. ``at_most``: interpreters that may be used, by
-    default all that are offered. A computation that takes longer goes on; a :class:`ContractWarning` says why, as soon
-    as that is known.
+    For a collection the manager knows how many tasks are left. It keeps as many interpreters as are needed to finish
+    in time. For an iterator it does not know that, and uses all interpreters until the iterator has ended. A
+    computation that takes longer goes on, and a :class:`ContractWarning` says why as soon as that is known.
+
+    Parameters
+    ----------
+    seconds : float
+        The time limit in seconds, above 0.
+    at_most : int, optional
+        Maximum number of interpreters. Default: all that are offered.
+
+    Raises
+    ------
+    ContractError
+        A number is out of its range.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.Deadline(60)
+    Deadline(60)
     """
 
     def __init__(self, seconds: float, *, at_most: int | None = None) -> None:
@@ -64,7 +118,7 @@ Contract: TypeAlias = ParDegree | Throughput | Deadline
 
 
 def interpreters_of(contract: Contract | None) -> int | None:
-    """The interpreters that a contract asks for, or allows; ``None``: what is offered."""
+    """The number of interpreters that a contract asks for or allows. ``None``: all that are offered."""
     if contract is None:
         return None
     return contract.n if isinstance(contract, ParDegree) else contract.at_most

@@ -10,11 +10,11 @@ from pathlib import Path
 from phalanx import _native
 from phalanx.errors import IdentityError, RecruitError
 
-#: Starts an interpreter; its first words come over its standard input. What `-c` puts first on the path, the current
-#: directory, is taken off: whoever can write there must not be imported from.
+#: The command line that starts an interpreter. Its first messages come over standard input. `python -c` puts the
+#: current directory first on the import path. It is removed, because others may be able to write modules there.
 _START = f"import sys; sys.path.pop(0); sys.path.append({str(Path(__file__).parents[1])!r}); "
 COMMAND = [sys.executable, "-c", _START + "from phalanx._interpreter import main; main()"]
-#: Code travels between equal versions of Python only.
+#: The version of this Python. Code travels only between equal versions.
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _LINE = re.compile(r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?")
@@ -23,16 +23,35 @@ _TRUSTED = re.compile(r"trusted\s+(?P<network>[0-9a-fA-F.:]+(?:/\d+)?)")
 
 
 class Hosts:
-    """Executors named in a file, one ``machine port`` a line (paper 000, section 2, version 1.0).
+    """Executors that a hosts file names, one ``machine port`` per line (paper 000, section 2, version 1.0).
 
-    Also ``machine:port`` and ``<machine, port>``; without a port, 7400. A line ``trusted 10.1.0.0/16`` declares a
-    network trusted: links to machines there need no protection. What follows ``#`` is a comment.
+    A line may also be ``machine:port`` or ``<machine, port>``. The default port is 7400. A line ``trusted 10.1.0.0/16``
+    declares a network trusted: links to machines there need no protection. Text after ``#`` is a comment.
+
+    Parameters
+    ----------
+    path : str or path
+        The hosts file.
+
+    Raises
+    ------
+    RecruitError
+        The file cannot be read, has a line that is none of these, or names no machine.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import phalanx as px
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "hosts.txt"
+    >>> _ = file.write_text("labpc1 7400\\nlabpc2  # the default port\\n")
+    >>> px.Hosts(file).addresses
+    ['labpc1:7400', 'labpc2:7400']
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            text = self.path.read_text(encoding="utf-8-sig")  # editors of Windows put a mark before it
+            text = self.path.read_text(encoding="utf-8-sig")  # editors on Windows begin files with a byte order mark
         except (OSError, UnicodeDecodeError) as error:
             raise RecruitError(f"the hosts file {self.path} cannot be read: {error}") from None
         said = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
@@ -63,8 +82,8 @@ def home() -> Path:
     Raises
     ------
     IdentityError
-        The user has no home folder: there is no $HOME, and the system has no account for the user's number, as in a
-        container that was started with any number.
+        The user has no home folder: $HOME is not set, and the system has no account for the user ID. That happens in
+        containers that are started with an arbitrary user ID.
     """
     if named := os.environ.get("PHALANX_HOME"):
         return Path(named)
@@ -76,16 +95,16 @@ def home() -> Path:
 
 
 def own_identity(default: str) -> str | None:
-    """The text of the identity file ``default`` in :func:`home`; None where the user has none."""
+    """The text of the identity file ``default`` in :func:`home`; None if the user has none."""
     try:
         there = (home() / default).exists()
-    except PermissionError:  # no home folder, or that of another user
+    except PermissionError:  # the home folder belongs to another user, or there is none
         return None
     return read_identity(None, default) if there else None
 
 
 def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
-    """The text of an identity file; without a path, of ``default`` in :func:`home`."""
+    """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`."""
     file = Path(path) if path is not None else home() / default
     try:
         text = file.read_text(encoding="ascii")

@@ -40,22 +40,23 @@ T = TypeVar("T")
 P = ParamSpec("P")
 Where: TypeAlias = str | Hosts | None
 
-#: Seconds of work that a run takes from its stream ahead of its results being read.
+#: Seconds of work that a run takes from its stream before the results are read.
 AHEAD = 0.25
-#: Batches for each interpreter that are taken ahead in any case.
+#: Batches for each interpreter that a run always takes ahead, however long they take.
 SPARE = 4
-#: Seconds after which a waiting reader looks whether somebody pressed Ctrl-C.
+#: Interval in seconds at which a waiting reader checks for Ctrl-C.
 PATIENCE = 0.1
-#: Seconds of silence after which an interpreter is lost: with the time between two looks, under two seconds.
+#: Seconds of silence after which an interpreter counts as lost. With the interval between two checks added, a lost
+#: interpreter is noticed in under two seconds.
 SILENCE = 1.6
-#: More tasks than this are not told of.
+#: Largest number of tasks that a collection's size is reported as.
 MOST_TASKS = 1 << 53
-#: More interpreters than this on one machine are a mistake.
+#: Maximum number of interpreters on this machine. A larger number is taken for a mistake of the user.
 MOST_LOCAL = 1024
 
 
 class Manager(Executor):
-    """Recruits interpreters, computes programs on them, and lets them go when it is closed.
+    """Recruits interpreters, computes programs on them, and releases them when it is closed (paper 000, section 2).
 
     It is a context manager, and a :class:`concurrent.futures.Executor`.
 
@@ -66,35 +67,37 @@ class Manager(Executor):
     contract
         A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
     policy
-        ``"links"`` makes every link to a network that is not declared trusted private, ``"marked"`` only what is marked
-        on those (the rest is authenticated), ``"all"`` every link; or :class:`Rules`.
+        Which links are private. ``"links"``: every link to a network that is not declared trusted. ``"marked"``: on
+        those links only marked code and data; the rest is authenticated. ``"all"``: every link. Or :class:`Rules`.
     identity
         The user's identity file, by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``.
     patience
-        Seconds for which computations wait when every interpreter was lost and none can be recruited, as while an
-        executor is restarted; then they raise LostError, and the next call tries again.
+        Seconds that computations wait when every interpreter is lost and none can be recruited, as while an executor
+        restarts. After that they raise LostError, and the next call tries again.
     journal
-        A file for the journal's facts, as lines of JSON.
+        A file for the facts of the journal, as lines of JSON.
     initializer, initargs
-        A function that each interpreter calls once with ``initargs``, before it fires anything; where it raises, all
-        that is fired there raises :class:`InitializerError`.
+        A function that each interpreter calls once with ``initargs``, before it fires anything. If it raises,
+        everything that is fired there raises :class:`InitializerError`.
     output
         Where the lines go that tasks print. ``"prefix"`` writes them to this program's standard output and error, each
-        behind its interpreter's name, like ``[labpc/3] ``; ``"plain"`` without that; ``"off"`` drops them. A function
-        is called with each line, a file's ``write`` too, both with the prefix; results wait for it, so it must not wait
-        for results. Default: ``"prefix"`` for interpreters on other machines, ``"plain"`` for those of this one.
+        behind the name of its interpreter, like ``[labpc/3] ``. ``"plain"`` writes them without the name, ``"off"``
+        drops them. A function, or the ``write`` of a file, is called with each line and its prefix. Results wait for
+        this call, so the function must not wait for results. Default: ``"prefix"`` for interpreters on other machines,
+        ``"plain"`` for those of this one.
 
     Raises
     ------
     ContractError
-        Where the machines cannot meet the contract.
+        The machines cannot meet the contract.
     RecruitError
-        Where no interpreter can be recruited.
+        No interpreter can be recruited.
     IdentityError
-        Where the identity is missing or refused.
+        The identity is missing or refused.
 
-    Example
-    -------
+    Examples
+    --------
+    >>> import phalanx as px
     >>> with px.Manager(contract=px.ParDegree(2)) as manager:
     ...     list(manager.compute(abs, [-1, 2]))
     [1, 2]
@@ -152,12 +155,13 @@ class Manager(Executor):
         )
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
-        # A manager that nobody has any more answers what was submitted, as the standard library's executors do.
+        # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.
         weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
 
     @property
     def interpreters(self) -> int:
-        """How many interpreters the contract asks for; with a contract on time, at this moment."""
+        """How many interpreters the contract asks for. With :class:`Throughput` or :class:`Deadline`, at this
+        moment."""
         return self._native.interpreters
 
     @overload
@@ -171,17 +175,45 @@ class Manager(Executor):
     def compute(
         self, program: Program, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
     ) -> Results[Any]:
-        """Computes ``program`` on every task of the stream ``tasks``, which may be endless; a generator of the results.
+        """Computes ``program`` on every task of a stream (paper 000, section 2).
 
-        Tasks are taken as results are read, so that memory stays bounded. ``ordered=False`` gives results as they
-        come. An exception that a task raises is raised here in its place, with a :class:`RemoteTraceback` as its cause.
-        Arrays in a collection (a list, say) are sent from where they lie: do not change one before its result is there.
-        An iterator's tasks are frozen as they come, so a generator may fill the same array again.
-        A task that a much slower interpreter holds, when all others wait for it, is fired a second time elsewhere; the
-        first result wins. ``stragglers=False`` leaves that out, for functions that should not run twice without need.
+        Tasks are taken as results are read, so that memory stays bounded.
 
-        Raises ProgramError and StagingError at once, CulpritError and LostError while results are
-        read, and RecruitError where no interpreter ever began.
+        Parameters
+        ----------
+        program
+            A function of one argument, or a skeleton.
+        tasks
+            The input stream; it may be endless. Arrays in a collection (a list, say) are sent from where they lie: do
+            not change one before its result is there. Tasks of an iterator are frozen as they come, so a generator may
+            fill the same array again.
+        ordered
+            Whether results come in the order of the tasks. ``False`` gives each result as soon as it is there.
+        stragglers
+            Whether a task is fired a second time elsewhere when a much slower interpreter holds it and all others wait
+            for it. The first result wins. Use ``False`` for functions that should not run twice without need.
+
+        Returns
+        -------
+        Results
+            A generator of the results. An exception that a task raises is raised in its place, with a
+            :class:`RemoteTraceback` as its cause.
+
+        Raises
+        ------
+        ProgramError, StagingError
+            At once: the program is wrong, or cannot be sent.
+        CulpritError, LostError
+            While results are read.
+        RecruitError
+            No interpreter ever began.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> with px.Manager(contract=px.ParDegree(2)) as manager:
+        ...     list(manager.compute(px.Pipeline(abs, str), [-1, 2]))
+        ['1', '2']
         """
         self._check_open()
         compiled = compile_program(program)
@@ -221,7 +253,25 @@ class Manager(Executor):
             account.close()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Calls ``fn(*args, **kwargs)`` at an interpreter; a :class:`concurrent.futures.Future` of what it returns."""
+        """Calls ``fn(*args, **kwargs)`` at an interpreter.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Its result is what ``fn`` returns.
+
+        Raises
+        ------
+        RuntimeError
+            After :meth:`shutdown`.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+        ...     manager.submit(pow, 2, 5).result()
+        32
+        """
         return self._submissions.submit(fn, args, kwargs)
 
     def map(
@@ -234,8 +284,8 @@ class Manager(Executor):
     ) -> Generator[T, None, None]:
         """Calls ``fn`` with the items of all iterables, as :meth:`concurrent.futures.Executor.map`.
 
-        All calls are made at once, whether their results are read or not; where the iterables are long and the results
-        large, ``buffersize`` or :meth:`compute` keep memory bounded.
+        All calls are made at once, whether their results are read or not. For long iterables with large results,
+        ``buffersize`` or :meth:`compute` keep memory bounded.
 
         Parameters
         ----------
@@ -244,33 +294,37 @@ class Manager(Executor):
         iterables
             Read whole before ``map`` returns, up to the end of the shortest.
         timeout
-            Seconds from the call of ``map`` on in which a result that is waited for must come.
+            Seconds from the call of ``map`` within which the next result must come.
         chunksize
-            The most calls that travel together. Not needed: by default their number follows from how long they take, as
-            for :meth:`compute`. Without effect beside ``buffersize``.
+            The maximum number of calls that travel together. It is not needed: by default the number follows from how
+            long the calls take, as for :meth:`compute`. It has no effect together with ``buffersize``.
         buffersize
-            The most calls whose results were not read, as in Python 3.14. The iterables are then read as
-            the results are.
+            The maximum number of calls whose results were not read, as in Python 3.14. The iterables are then read as
+            the results are read.
 
         Returns
         -------
         Generator
-            The results in the order of the calls. An exception is raised in its place, and ends them. Closing the
-            generator once it was begun, its end and a timeout cancel the calls that no interpreter has begun.
+            The results in the order of the calls. An exception is raised in the place of its result and ends the
+            generator. When the generator ends, times out, or is closed after its start, it cancels the calls that no
+            interpreter has begun.
 
         Raises
         ------
         ValueError
-            Where ``chunksize`` or ``buffersize`` is less than 1.
+            ``chunksize`` or ``buffersize`` is less than 1.
         RuntimeError
             After :meth:`shutdown`.
         TimeoutError
             From the generator.
 
-        Example
-        -------
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> manager = px.Manager(contract=px.ParDegree(1))
         >>> list(manager.map(pow, [2, 3], [5, 2]))
         [32, 9]
+        >>> manager.close()
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -283,17 +337,23 @@ class Manager(Executor):
         return buffered(self, fn, zip(*iterables, strict=False), timeout, buffersize)
 
     def summary(self) -> Summary:
-        """What the journal adds up to so far: tasks, times, and what each interpreter did."""
+        """The totals of the journal so far: tasks, times, and what each interpreter did."""
         from phalanx.summary import Summary  # dataclasses are slow to import
 
         return Summary.from_native(self._native.summary())
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Lets the interpreters go, as :meth:`concurrent.futures.Executor.shutdown`: after what was submitted."""
+        """Releases the interpreters after the submitted calls have ended.
+
+        Parameters
+        ----------
+        wait, cancel_futures
+            As for :meth:`concurrent.futures.Executor.shutdown`.
+        """
         self._submissions.shutdown(wait=wait, cancel=cancel_futures)
 
     def close(self) -> None:
-        """Ends everything now, also what was submitted."""
+        """Ends everything now, also calls that were submitted."""
         self._submissions.close()
 
     def __exit__(
@@ -312,7 +372,7 @@ class Manager(Executor):
 
 
 def _size(tasks: Iterable[Any]) -> int | None:
-    """How many tasks a collection has, as far as it says so."""
+    """How many tasks a collection has; None if it does not tell."""
     try:
         return min(len(tasks), MOST_TASKS) if isinstance(tasks, Sized) else None
     except Exception:

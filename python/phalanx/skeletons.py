@@ -1,8 +1,8 @@
-"""Skeletons: how a program is put together from plain functions (paper 000, section 2).
+"""Skeletons: they put a program together from plain functions (paper 000, section 2).
 
-A program is a function or a skeleton of programs, nested to any depth. It becomes a graph of instructions in macro data
-flow, of which any interpreter may fire any (:mod:`phalanx._compile`). What the results are never depends on where or
-in which order that happens: every skeleton has a sequential meaning, which its docstring gives.
+A program is a function or a skeleton of programs, nested to any depth. It becomes a macro data flow graph of
+instructions, and any interpreter may fire any of them (:mod:`phalanx._compile`). Results never depend on where or in
+which order instructions are fired. The docstring of each skeleton gives its sequential meaning.
 """
 
 from __future__ import annotations
@@ -23,18 +23,42 @@ MISSING: Any = object()
 
 
 class Skeleton:
-    """What all skeletons are. ``secure``: ``"data"``, ``"code"`` or ``"both"`` mark everything in one, as
-    :func:`phalanx.secure_data` and :func:`phalanx.secure_code` mark a function."""
+    """The base class of all skeletons.
+
+    Parameters
+    ----------
+    secure : {"data", "code", "both"} or None
+        Marks everything in the skeleton, as :func:`phalanx.secure_data` and :func:`phalanx.secure_code` mark a function
+        (paper 000, section 4.4).
+    """
 
     def __init__(self, secure: str | None) -> None:
         self.marks: Marks = read_mark(secure)
 
 
 class Farm(Skeleton):
-    """Computes a program on many tasks at once.
+    """Computes a program on many tasks at once (paper 000, section 2).
 
-    ``program``: a function of one argument, or a skeleton. Because every instruction may be fired at any interpreter, a
-    farm adds nothing to the graph: it says what the graph does anyway.
+    Its sequential meaning is ``program(task)``. A farm adds nothing to the graph, because any interpreter may fire any
+    instruction anyway.
+
+    Parameters
+    ----------
+    program
+        A function of one argument, or a skeleton.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        ``program`` is neither a function nor a skeleton.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.Farm(abs)
+    Farm(abs)
     """
 
     def __init__(self, program: Program, *, secure: str | None = None) -> None:
@@ -46,11 +70,29 @@ class Farm(Skeleton):
 
 
 class Pipeline(Skeleton):
-    """Computes stages one after the other, each on the result of the one before.
+    """Computes stages one after the other, each on the result of the stage before (paper 000, section 2).
 
-    ``stages``: at least one function or skeleton. With ``fuse=False`` every stage is an instruction of its own, which
-    may be fired at another interpreter than the one before: of use when a stage needs what only some machines have time
-    for, at the price of the token's way.
+    Parameters
+    ----------
+    *stages
+        At least one function or skeleton.
+    fuse : bool
+        Whether stages that follow each other become one instruction. With ``False`` each stage is an instruction of its
+        own, and another interpreter may fire it. This helps when only some machines have time for a stage. The price
+        is that the token travels between the stages.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        There is no stage, or a stage is neither a function nor a skeleton.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.Pipeline(abs, str)
+    Pipeline(abs, str)
     """
 
     def __init__(self, *stages: Program, fuse: bool = True, secure: str | None = None) -> None:
@@ -67,10 +109,33 @@ class Pipeline(Skeleton):
 class Map(Skeleton):
     """Computes a program on every part of a task: ``join([program(part) for part in split(task)])``.
 
-    ``split`` gives an iterable of parts; without it the task is one. ``join`` takes the list of results in the order of
-    the parts; without it that list is the result. Parts are computed at all interpreters at once. The first part that
-    raises makes its task raise; parts of it that were not begun are dropped. More than 1 048 576 parts of one task, or
-    more than 1 GiB of them, are a ValueError of that task.
+    Parts are computed at all interpreters at once. The first part that raises makes its task raise. Parts of that task
+    that were not begun are then dropped. A task with more than 1 048 576 parts, or more than 1 GiB of them, raises
+    ValueError.
+
+    Parameters
+    ----------
+    program
+        A function of one argument, or a skeleton.
+    split : callable, optional
+        Returns an iterable of the parts of a task. Without it the task itself is that iterable.
+    join : callable, optional
+        Takes the list of results in the order of the parts. Without it that list is the result.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        ``program``, ``split`` or ``join`` cannot be called.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> program = px.Map(abs, join=sum)
+    >>> with px.Manager(contract=px.ParDegree(2)) as manager:
+    ...     list(manager.compute(program, [[-1, -2], [3]]))
+    [3, 3]
     """
 
     def __init__(
@@ -93,9 +158,30 @@ class Map(Skeleton):
 class Reduce(Skeleton):
     """Folds the items of a task into one: ``functools.reduce(function, task)``, with ``initial`` before them if given.
 
-    ``function`` takes two items and must be associative: the items are folded in their order, but in any grouping, as a
-    tree over the interpreters. A task without items raises TypeError unless there is an ``initial``. More than
-    16 777 216 items are a ValueError of that task.
+    The items are folded in their order, but in any grouping, as a tree over the interpreters. A task without items
+    raises TypeError unless there is an ``initial``. A task with more than 16 777 216 items raises ValueError.
+
+    Parameters
+    ----------
+    function : callable
+        Takes two items. It must be associative.
+    initial : optional
+        An item before the first one.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        ``function`` is no function of two arguments.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(2)) as manager:
+    ...     list(manager.compute(px.Reduce(operator.add), [[1, 2, 3]]))
+    [6]
     """
 
     def __init__(
@@ -110,11 +196,30 @@ class Reduce(Skeleton):
 
 
 class Scan(Skeleton):
-    """The list of all prefixes of a task's items, folded: ``list(itertools.accumulate(task, function))``.
+    """Folds every prefix of a task's items: ``list(itertools.accumulate(task, function))``.
 
-    ``function`` takes two items and must be associative. Chunks are folded side by side, then their offsets, then the
-    chunks are scanned side by side; so a long scan calls the function about twice for each item. More than
-    16 777 216 items are a ValueError of that task.
+    Chunks are folded in parallel, then their offsets are computed, then the chunks are scanned in parallel. A long scan
+    therefore calls the function about twice for each item. A task with more than 16 777 216 items raises ValueError.
+
+    Parameters
+    ----------
+    function : callable
+        Takes two items. It must be associative.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        ``function`` is no function of two arguments.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(2)) as manager:
+    ...     list(manager.compute(px.Scan(operator.add), [[1, 2, 3]]))
+    [[1, 3, 6]]
     """
 
     def __init__(self, function: Callable[[Any, Any], Any], *, secure: str | None = None) -> None:
@@ -129,6 +234,28 @@ class Loop(Skeleton):
     """Computes a program again and again: ``while while_(token): token = program(token)``.
 
     The condition is fired where the token is. If the program is fused, the whole loop is one instruction.
+
+    Parameters
+    ----------
+    program
+        A function of one argument, or a skeleton.
+    while_ : callable
+        The condition, a function of one argument.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        ``program`` is neither a function nor a skeleton, or ``while_`` cannot be called.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> program = px.Loop(lambda n: 2 * n, while_=lambda n: n < 100)
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     list(manager.compute(program, [3, 200]))
+    [192, 200]
     """
 
     def __init__(self, program: Program, *, while_: Callable[[Any], Any], secure: str | None = None) -> None:
@@ -143,14 +270,33 @@ class Loop(Skeleton):
 
 
 class Graph(Skeleton):
-    """Any acyclic graph of programs: a macro data flow of your own.
+    """Any acyclic graph of programs: a macro data flow of your own (paper 000, section 2).
 
-    ``nodes``: for each name what is computed there and the names of its inputs, ``"task"`` for the task itself. The
-    inputs are a function's arguments; a skeleton that begins with a function hands them to that one. ``result``: the
-    node whose token is the graph's. A node is fired as soon as all its inputs are there; a node that the result does
-    not need is not fired.
+    A node is fired as soon as all its inputs are there. A node that the result does not need is not fired.
 
-    Raises ProgramError for cycles, unknown names, and functions that do not take so many arguments.
+    Parameters
+    ----------
+    nodes : mapping of str to tuple
+        For each node its program and the names of its inputs; ``"task"`` is the task itself. The inputs are the
+        arguments of the function. A skeleton that begins with a function hands them to that function.
+    result : str
+        The node whose token is the result of the graph.
+    secure : {"data", "code", "both"}, optional
+        What in it is protected, as for :class:`Skeleton`.
+
+    Raises
+    ------
+    ProgramError
+        The graph has a cycle or an unknown name, or a function does not take as many arguments as it has inputs.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> nodes = {"low": (min, "task"), "high": (max, "task"), "both": (divmod, "high", "low")}
+    >>> program = px.Graph(nodes, result="both")
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     list(manager.compute(program, [[2, 9]]))
+    [(4, 1)]
     """
 
     def __init__(self, nodes: Mapping[str, tuple[Any, ...]], *, result: str, secure: str | None = None) -> None:
@@ -174,8 +320,8 @@ class Graph(Skeleton):
         return f"Graph({', '.join(self.nodes)})"
 
     def _needed_in_order(self) -> list[str]:
-        """The nodes that the result needs, each after its inputs."""
-        from graphlib import CycleError, TopologicalSorter  # slow to import, as inspect is
+        """The nodes that the result needs, in topological order."""
+        from graphlib import CycleError, TopologicalSorter  # imported here because it is slow to import, like inspect
 
         try:
             order = list(TopologicalSorter({name: inputs for name, (_, inputs) in self.nodes.items()}).static_order())
@@ -189,12 +335,12 @@ class Graph(Skeleton):
 
 
 def name_of(program: Any) -> str:
-    """What messages call a program."""
+    """The name of a program in messages."""
     return getattr(program, "__qualname__", None) or repr(program)
 
 
 def check(program: Any) -> None:
-    """Raises ProgramError where something is neither a skeleton nor a function."""
+    """Raises ProgramError if ``program`` is neither a skeleton nor a function."""
     if not isinstance(program, Skeleton) and not callable(program):
         raise ProgramError(f"{program!r} is no skeleton: write a function of one argument, or px.Farm, px.Map, …")
 
@@ -240,7 +386,7 @@ def _check_arity(name: str, program: Program, inputs: int) -> None:
 
 
 def _takes(function: Any, arguments: int) -> bool:
-    """Whether a function can be called with so many arguments; true where that cannot be known."""
+    """Whether a function can be called with this number of arguments; true if that cannot be known."""
     import inspect
 
     try:
