@@ -1,8 +1,8 @@
-"""One request of several members at once: the first tuple wins, what others took goes back.
+"""One request to several members at once: the first tuple wins, and tuples that other members took go back.
 
-The members' callbacks come in their own threads, and may not wait for anybody. So they only note what has happened;
-whoever waits does what is to be done: ends the requests that have lost, and gives back what they took. That is not
-interrupted: a tuple that nobody settles would be lost, a request that nobody ends would take one.
+The callbacks of the members run in threads of their own and must not block. They only record the outcome. The waiting
+thread does the rest: it ends the requests that have lost and gives back their tuples. Ctrl-C does not interrupt that,
+because a tuple that is not settled would be lost, and a request that is not ended would take one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Engine, Fields, Outcome
 from phalanx.space._uninterrupted import Uninterrupted
 
-#: Begins the request at the member with this number; gives its engine, and the request's number there.
+#: Begins the request at the member with this index. Returns its engine and the number of the request there.
 Ask: TypeAlias = Callable[[int, Callable[[Outcome], None]], tuple[Engine, int]]
 
 
-#: Seconds for an outcome that is on its way.
+#: Seconds to wait for an outcome that is on its way.
 PATIENCE = 10.0
-#: It did not come.
+#: Stands for an outcome that did not come within `PATIENCE`.
 LATE = object()
 
 
@@ -34,30 +34,31 @@ class Asking:
         self._news = Condition()
         self._ending = Lock()
         self._changed = changed
-        #: Where it was begun: the member, and the request's number there.
+        #: By index of the member: its engine, and the number of the request there.
         self._begun: dict[int, tuple[Engine, int]] = {}
-        #: How many were asked; None while that goes on.
+        #: How many members were asked; None while they are being asked.
         self._asked: int | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._first: int | None = None
         self._given_up: SpaceError | None = None
 
     def begin(self, members: Iterable[int], ask: Ask) -> int:
-        """Asks the members, as long as none has a tuple; how many. Where one cannot be asked, that is its outcome."""
+        """Asks the members until one has a tuple, and returns how many were asked. If a member cannot be asked, the
+        error is its outcome."""
         asked = 0
         for number in members:
             asked += 1
             try:
                 self._begun[number] = ask(number, partial(self._note, number))
             except Exception as error:
-                self._note(number, error.with_traceback(None))  # whose frames refer to this
+                self._note(number, error.with_traceback(None))  # the frames of the traceback refer to this object
             if self._first is not None:
                 break
         self._asked = asked
         return asked
 
     def _note(self, number: int, outcome: Outcome) -> None:
-        with Uninterrupted():  # whoever calls could do nothing with a Ctrl-C
+        with Uninterrupted():  # the calling thread could not handle a Ctrl-C
             with self._news:
                 self._outcomes[number] = outcome
                 if self._first is None and isinstance(outcome, tuple):
@@ -68,14 +69,14 @@ class Asking:
                 changed()
 
     def is_over(self) -> bool:
-        """Whether somebody had a tuple, or everybody has answered."""
+        """Whether a member had a tuple, all members have answered, or the request was given up."""
         if self._asked is None:
             return False
         return self._first is not None or self._given_up is not None or len(self._outcomes) >= self._asked
 
     def wait(self, timeout: float | None) -> None:
-        """Waits until it is over. Members end their requests by themselves when their time has passed, so that this
-        needs a little longer only where one of them does not answer."""
+        """Waits until the request is over. Members end their requests by themselves at the timeout. So this takes a
+        little longer than that only if a member does not answer."""
         until = deadline(timeout)
         with self._news:
             while not self.is_over() and left(until) != 0:
@@ -87,7 +88,7 @@ class Asking:
             return [number for number in self._begun if number not in self._outcomes]
 
     def first(self) -> tuple[int, Fields] | None:
-        """Who had a tuple first, and the tuple."""
+        """The index of the first member that had a tuple, and the tuple."""
         if self._first is None:
             return None
         outcome = self._outcomes[self._first]
@@ -95,16 +96,17 @@ class Asking:
         return self._first, outcome
 
     def raise_failure(self) -> None:
-        """Raises what went wrong at a member, if something did."""
+        """Raises the error of a member, if there is one."""
         failures = (outcome for outcome in self._outcomes.values() if isinstance(outcome, BaseException))
         failure = self._given_up or next(failures, None)
         if failure is not None:
-            raise type(failure)(*failure.args)  # another one, that nothing here refers to
+            raise type(failure)(*failure.args)  # a copy, because this object refers to the original
 
     def end(self, *, take: bool, keep: bool | None) -> None:
-        """Ends what still waits, and settles what was taken: the first tuple as ``keep`` says, or, with None, when this
-        is called again; the others go back. A member that is gone has ended its requests itself."""
-        self._changed = None  # which refers to this: an end without the garbage collector
+        """Ends the requests that still wait, and settles the taken tuples. ``keep`` says whether the first tuple is
+        kept; with None, a second call of this method settles it. The other tuples go back. A member that is gone has
+        ended its requests itself."""
+        self._changed = None  # breaks a reference cycle, so that no garbage collection is needed
         with self._ending:
             self._end(take, keep)
 
@@ -123,10 +125,10 @@ class Asking:
             except SpaceError:
                 continue
         winner = self._begun.get(-1 if self._first is None or keep is not None else self._first)
-        self._begun = {} if winner is None else {self._first or 0: winner}  # nothing else is needed, nor held
+        self._begun = {} if winner is None else {self._first or 0: winner}  # drops the references to the others
 
     def give_up(self, why: SpaceError) -> None:
-        """Nobody is waited for any more."""
+        """Stops waiting for members; ``why`` is the outcome."""
         with self._news:
             self._given_up = why
             self._news.notify_all()
@@ -139,7 +141,7 @@ class Asking:
             return number in self._outcomes
 
     def _await(self, number: int) -> object:
-        """The outcome, which may be on its way still; :data:`LATE` if it does not come."""
+        """The outcome of a member, which may still be on its way; :data:`LATE` if it does not come."""
         with self._news:
             self._news.wait_for(lambda: number in self._outcomes, timeout=PATIENCE)
             return self._outcomes.get(number, LATE)

@@ -1,4 +1,4 @@
-"""The end of a transaction over several parts: one of them decides, after the others have promised."""
+"""Two-phase commit of a transaction over several parts: one of them decides after the others have promised."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from phalanx.errors import SpaceError, SpaceFullError, SpaceLostError, Transacti
 from phalanx.space._engine import Coordinator, Engine
 from phalanx.space._replicas import Replicas
 
-#: A space that takes part, over a new connection where the old one has ended.
+#: A space that takes part. The call makes a new connection if the old one has ended.
 Part: TypeAlias = Callable[[], Engine]
-#: Spaces that others can ask how a transaction has ended.
+#: Spaces that other spaces can ask how a transaction has ended.
 SERVED = (RemoteSpace, Replicas)
-#: How often a part is committed that cannot be reached: it has promised, and waits.
+#: How often the commit is tried at a part that cannot be reached. The part has promised, and waits.
 TRIES = 3
-#: Seconds for the space that decides to be there again and say what it has decided.
+#: Seconds in which a lost decider may come back and report its decision.
 PATIENCE = 10.0
+#: Seconds between two questions to the decider.
 PAUSE = 0.1
-#: Where only this machine can ask, and where nobody can.
+#: Addresses that only this machine can reach, and addresses that no client can reach.
 _HERE = re.compile(r"unix:|127\.|localhost:|\[::1\]:")
 _NOWHERE = re.compile(r"0\.0\.0\.0:|\[::\]:")
 
 
 class Promises(NamedTuple):
-    """What the parts have promised: all but one that they can commit, and to whom they leave it to decide. ``decider``:
-    None where all are of this process, or there is only one."""
+    """The parts of a transaction after the first phase. All but one have promised that they can commit.
+
+    ``decider``: the part that decides; None if all parts are in this process, or if there is only one. ``began``: when
+    the first phase began, on the monotonic clock in seconds."""
 
     parts: Sequence[Part]
     decider: Part | None
@@ -38,8 +41,8 @@ class Promises(NamedTuple):
 
 
 def promise(number: int, parts: Sequence[Part]) -> Promises:
-    """All parts but one promise that they can commit, and know that one: it decides, and they ask it when nobody tells
-    them."""
+    """Lets all parts but one promise that they can commit. The remaining part decides. The others know it, and ask it
+    if this client does not tell them the outcome."""
     began = time.monotonic()
     if len(parts) < 2:
         return Promises(parts, None, began)
@@ -51,7 +54,8 @@ def promise(number: int, parts: Sequence[Part]) -> Promises:
 
 
 def _decider(parts: Sequence[Part]) -> tuple[Part | None, Coordinator | None]:
-    """A space that others can ask: best one whose decisions outlast its server, and that other machines reach."""
+    """A space that the others can ask. The best one is durable, so that its decisions outlive its server, and can be
+    reached from other machines."""
     served = [(part, engine.coordinator) for part in parts if isinstance(engine := part(), SERVED)]
     usable = [(part, it) for part, it in served if not any(map(_NOWHERE.match, it[0]))]
     return min(usable, key=lambda found: _rank(found[1]), default=(None, None))
@@ -63,8 +67,10 @@ def _rank(coordinator: Coordinator) -> tuple[bool, bool, bool]:
 
 
 def commit_parts(number: int, promises: Promises) -> None:
-    """Commits what was promised. Raises TransactionError or SpaceFullError where nothing has happened, SpaceLostError
-    where it is not known: then the parts end it by themselves, all in the same way, as soon as they can ask."""
+    """The second phase: commits all parts.
+
+    Raises TransactionError or SpaceFullError if nothing has happened, SpaceLostError if the outcome is not known. In
+    the last case the parts end the transaction by themselves, all in the same way, once they can ask the decider."""
     parts, decider, began = promises
     others = [part for part in parts if part is not decider]
     interrupt = None
@@ -85,9 +91,9 @@ def commit_parts(number: int, promises: Promises) -> None:
 
 
 def _abort(number: int, parts: Sequence[Part]) -> None:
-    """Ends what does not commit: now, and not only when its time is over."""
+    """Aborts the parts now, so that they need not wait for the timeout."""
     for part in parts:
-        with suppress(SpaceError):  # it will ask
+        with suppress(SpaceError):  # a part that cannot be reached asks the decider later
             part().abort(number)
 
 
@@ -96,7 +102,7 @@ def _commit(part: Part, number: int) -> None:
 
 
 def _decide(number: int, decider: Part, began: float) -> KeyboardInterrupt | None:
-    """Returns when it is committed there, with a Ctrl-C that came meanwhile."""
+    """Commits at the decider. Returns a Ctrl-C that came meanwhile, for the caller to raise."""
     interrupt: KeyboardInterrupt | None = None
     engine: Engine | None = None
     while True:
@@ -104,7 +110,7 @@ def _decide(number: int, decider: Part, began: float) -> KeyboardInterrupt | Non
             engine = decider()
             engine.commit(number)
         except KeyboardInterrupt as error:
-            interrupt = error  # a commit that is made twice is one
+            interrupt = error  # the loop commits again, which does no harm
         except (TransactionError, SpaceFullError):
             raise
         except SpaceError as error:
@@ -117,7 +123,7 @@ def _decide(number: int, decider: Part, began: float) -> KeyboardInterrupt | Non
 
 
 def _hear(number: int, engine: Engine, began: float, error: SpaceError) -> None:
-    """The answer was lost: asks what became of it, over a connection of its own."""
+    """Asks the decider over a separate connection for its decision, because the answer to the commit was lost."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         decision = engine.decision(number, time.monotonic() - began) if isinstance(engine, SERVED) else None
@@ -134,9 +140,11 @@ def _nothing(error: SpaceError) -> TransactionError:
 
 
 def commit_all(commits: Sequence[Callable[[], object]], *, decided: bool = False) -> None:
-    """Commits every part, whatever becomes of the others. A commit that is made twice is one, so what was interrupted
-    is made again, and a Ctrl-C is raised when all have been asked. Raises what the parts raise, if none has committed;
-    TransactionError, if some have. ``decided``: another part has, and one that is not reached asks by itself."""
+    """Commits every part, even if others fail. Committing twice does no harm, so an interrupted commit is repeated. A
+    Ctrl-C is raised after all parts were asked.
+
+    Raises the error of the first part if no part has committed, TransactionError if some have. ``decided``: the decider
+    has committed, and a part that cannot be reached asks it by itself."""
     interrupt: BaseException | None = None
     failures: list[SpaceError] = []
     for commit in commits:

@@ -1,17 +1,17 @@
-"""What stands behind a :class:`phalanx.Space`: in this process, in another one, or in a store that is not ours.
+"""The interface of the engine behind a :class:`phalanx.Space`: in this process, in another one, or in Redis.
 
 ``_native.LocalSpace`` (the engine in this process), ``_native.RemoteSpace`` (a client) and ``_redis.RedisEngine`` have
-these methods, with the same meaning; the class :class:`phalanx.Space` does everything else in terms of them. All of
-them may be called by many threads at once, and hold no lock of the interpreter while they wait. Arguments come by
-position, in this order, and are checked by the engine.
+these methods, with the same meaning. The class :class:`phalanx.Space` does everything else in terms of them. Many
+threads may call them at once. They release the interpreter lock (GIL) while they wait. Arguments are positional, in
+this order, and the engine checks them.
 
 Words used below. *fields*: the values of a tuple. *template*: values (actuals), types (formals), :data:`phalanx.ANY`,
-queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: selectors, at
-most one of which is an order. *where*: a query over the whole tuple, or None. *transaction*: the number of one that was
-begun with :meth:`Engine.begin`, or None. Times are in seconds; None is no limit.
+queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: selectors, at most one of which is an
+order. *where*: a query over the whole tuple, or None. *transaction*: the number of a transaction that
+:meth:`Engine.begin` began, or None. Times are in seconds; None is no limit.
 
-Errors: SpaceError where the space refuses or is not there, SpaceFullError where a limit is reached, TransactionError
-where a transaction has ended, TypeError for a value that the encoding does not have.
+Errors: SpaceError if the space refuses or cannot be reached, SpaceFullError if a limit is reached, TransactionError if
+a transaction has ended, TypeError for a value without an encoding.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from phalanx.space._select import Selector
 from phalanx.space._where import Query
 
 Fields: TypeAlias = tuple[Any, ...]
-#: Of a space that decides on a transaction: the addresses of the servers that keep it, its name there, its identity,
-#: and whether it is durable.
+#: The space that decides a transaction: the addresses of its servers, its name there, its identity, and whether it is
+#: durable.
 Coordinator: TypeAlias = tuple[list[str], str, int, bool]
-#: The place where a page ended, which only the engine understands.
+#: The position where a page ended. Only the engine understands it.
 Cursor: TypeAlias = tuple[int, ...]
-#: What a request that was begun ends with: the tuple, None when its time passed, or what went wrong.
+#: The outcome of a request: the tuple, None after its timeout, or the error.
 Outcome: TypeAlias = Fields | BaseException | None
 
 
 class Engine(Protocol):
-    """The operations of one space (paper 002, section 1), and what the eleven systems add to them (section 2)."""
+    """The operations of one space (paper 002, section 1), with the additions of its eleven systems (section 2)."""
 
     def out(
         self,
@@ -45,9 +45,9 @@ class Engine(Protocol):
         transaction: int | None,
         /,
     ) -> int:
-        """Puts a tuple into the space and returns the number by which :meth:`renew` knows it. ``lease``: seconds after
-        which it is gone; ``key``: a value that no other tuple of the space may have as its key, or None; ``label``: a
-        value that many may have, or None."""
+        """Puts a tuple into the space and returns its number, for :meth:`renew`. ``lease``: seconds after which the
+        tuple is gone. ``key``: a value that is the key of no other tuple in the space, or None. ``label``: a value that
+        many tuples may have, or None."""
         ...
 
     def out_many(
@@ -85,8 +85,8 @@ class Engine(Protocol):
         after: Cursor | None,
         /,
     ) -> tuple[list[Fields], Cursor | None]:
-        """A page of the matching tuples that are there now: at most ``limit``, and of a bounded number of bytes, behind
-        the page that ended with ``after``. With the place at which this one ended; None: there are no more."""
+        """A page of the matching tuples that are there now, and the cursor at its end. It begins at the cursor
+        ``after`` and has at most ``limit`` tuples and a bounded number of bytes. Without a cursor there are no more."""
         ...
 
     def wait(
@@ -99,8 +99,8 @@ class Engine(Protocol):
         timeout: float | None,
         /,
     ) -> Fields | None:
-        """``in_`` (``take``) or ``rd``: waits for a matching tuple; None when ``timeout`` passed. A Ctrl-C while it
-        waits raises KeyboardInterrupt, and has taken nothing."""
+        """``in_`` (``take``) or ``rd``: waits for a matching tuple. Returns None after ``timeout``. A Ctrl-C during the
+        wait raises KeyboardInterrupt and takes nothing."""
         ...
 
     def begin_wait(
@@ -114,23 +114,25 @@ class Engine(Protocol):
         done: Callable[[Outcome], object],
         /,
     ) -> int:
-        """The same without a thread that waits: returns the request's number, and ``done`` is called once with the
-        outcome, in any thread, perhaps before this returns. ``done`` is quick and does not raise.
+        """As :meth:`wait`, without a waiting thread. Returns the number of the request. The engine calls ``done`` once
+        with the outcome, in any thread, perhaps before this method returns. ``done`` must be quick and must not raise.
 
-        After ``done`` was called with a tuple of a take, :meth:`settle` is to be called.
+        After ``done`` was called with the tuple of a take, the caller must call :meth:`settle`.
         """
         ...
 
     def cancel(self, request: int, /) -> bool:
-        """Ends a request. True: it has taken nothing, and ``done`` is not called any more. False: ``done`` was called,
-        or will be in a moment."""
+        """Ends a request. True: it has taken nothing, and ``done`` will not be called. False: ``done`` was called or
+        will be called soon."""
         ...
 
     def settle(self, request: int, kept: bool, /) -> None:
-        """Of a take that was not cancelled any more: kept, the tuple is ours; not kept, it is back in the space as it
-        was, also where ``done`` is to be called yet. Kept, this returns when the word of it has left this process:
-        nobody else gets the tuple if it is killed then. Until then it is nobody's, and back when this process ends.
-        A second call for the same request does nothing, nor does one for what was taken under a transaction: that
+        """Settles a take that could not be cancelled. ``kept``: the caller keeps the tuple. Not ``kept``: the tuple
+        goes back into the space as it was, even if ``done`` is still to be called.
+
+        With ``kept`` it returns when the acknowledgement has left this process. If the process is killed after that, no
+        other client gets the tuple. If the process ends earlier, the tuple goes back into the space. A second call for
+        the same request does nothing. A call for a take in a transaction does nothing either, because the transaction
         decides."""
         ...
 
@@ -139,28 +141,31 @@ class Engine(Protocol):
         ...
 
     def renew(self, number: int, lease: float | None, /) -> bool:
-        """Gives the tuple with this number ``lease`` seconds from now on (None: for ever); False if it is gone."""
+        """Lets the tuple with this number stay ``lease`` seconds from now on (None: no limit). False if it is gone."""
         ...
 
     def begin(self, transaction: int, timeout: float, repeatable: bool, /) -> None:
-        """Begins a transaction, which is aborted if it has not ended after so many seconds. Its number, 128 bits, is
-        drawn by who begins it in several spaces; the operations of who knows it can take part. ``repeatable``: it
-        commits only if all that it has read is still there, or was taken by itself."""
+        """Begins a transaction. It is aborted if it has not ended after ``timeout`` seconds. The client draws its
+        number, 128 bits, because it may begin the transaction in several spaces. Any client that knows the number can
+        take part. ``repeatable``: it commits only if every tuple that it has read is still there, or was taken by the
+        transaction itself."""
         ...
 
     def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
-        """The first step of a commit over several spaces: from here on only ``commit`` or ``abort`` end it, or, long
-        after its time, the space. Raises TransactionError where what it has read is gone. ``coordinator``: another
-        space of the transaction; where nobody ends it, the space asks that one how it has ended."""
+        """The first phase of a two-phase commit over several spaces. From here on only ``commit`` or ``abort`` end the
+        transaction, or the space itself long after the timeout. Raises TransactionError if a tuple that it has read is
+        gone. ``coordinator``: another space of the transaction. If no client ends the transaction, this space asks the
+        coordinator how it has ended."""
         ...
 
     def commit(self, transaction: int, /) -> None:
-        """What was put is there for all, what was taken is gone. Raises TransactionError where the transaction has
-        ended, or where what it has read is gone: then it is still to be aborted."""
+        """Makes the tuples that were put visible to all, and removes those that were taken. Raises TransactionError if
+        the transaction has ended, or if a tuple that it has read is gone. In the second case the caller must still
+        abort it."""
         ...
 
     def abort(self, transaction: int, /) -> None:
-        """As if nothing had been done. Of a transaction that has ended: does nothing."""
+        """Undoes the transaction. Does nothing if it has ended."""
         ...
 
     def watch(
@@ -171,38 +176,39 @@ class Engine(Protocol):
         nudge: Callable[[], object] | None,
         /,
     ) -> int:
-        """Begins to collect matching tuples that are put; returns the watch's number. ``since``: the sequence number
-        of the last event that is known already; those after it come again, or SpaceError says that some were forgotten.
-        ``nudge`` is called, in any thread, when there are events again since :meth:`events` was called last."""
+        """Begins to collect matching tuples that are put, and returns the number of the watch. ``since``: the sequence
+        number of the last known event. Later events come again, or SpaceError says that some were forgotten. The engine
+        calls ``nudge``, in any thread, when there are new events since the last call of :meth:`events`."""
         ...
 
     def events(self, watch: int, timeout: float | None, /) -> list[tuple[int, Fields]]:
-        """Waits for events ``(sequence number, tuple)`` in their order; empty when ``timeout`` passed (0: what is
-        here). Raises SpaceError if some were forgotten because nobody asked for long, and after ``unwatch``."""
+        """Waits for events ``(sequence number, tuple)`` in their order. The list is empty after ``timeout``; 0 returns
+        the events that are here now. Raises SpaceError after ``unwatch``, and if events were forgotten because the
+        reader was too slow."""
         ...
 
     def unwatch(self, watch: int, /) -> None:
-        """Ends a watch, and whoever waits for its events."""
+        """Ends a watch, and the calls that wait for its events."""
         ...
 
     def info(self) -> dict[str, Any]:
-        """What :class:`phalanx.SpaceInfo` shows, with its names."""
+        """The values of :class:`phalanx.SpaceInfo`, by their names."""
         ...
 
     def close(self) -> None:
-        """Ends what waits, with SpaceError, and lets go of what is held. A second call does nothing."""
+        """Ends waiting requests with SpaceError and frees all resources. A second call does nothing."""
         ...
 
 
 class Over(Protocol):
-    """What stands over an engine: a space."""
+    """An object that has an engine: a space."""
 
     @property
     def engine(self) -> Engine:
-        """What does the work."""
+        """The engine that does the work."""
         ...
 
     @property
     def name(self) -> str:
-        """Its address; of a space that nobody serves, one that only this process knows."""
+        """The address of the space. For a space that is not served, a name that only this process knows."""
         ...

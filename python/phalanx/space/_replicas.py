@@ -1,4 +1,4 @@
-"""A space that several members keep together: whoever leads it is asked, and another one when it leads no more."""
+"""A replicated space, as a client sees it: requests go to its leader, and to the next leader after a change."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ from phalanx.space._where import Query
 
 T = TypeVar("T")
 
-#: Seconds that a new leader is looked for, before it is said that there is none.
+#: Seconds that the client looks for a new leader before it reports that there is none.
 PATIENCE = 30.0
-#: Seconds without a question after which it is looked whether the connection is still there, before the next one: then
-#: a tuple is not put into a connection whose end nobody has seen.
+#: Idle time in seconds after which the client checks the connection before its next request. Otherwise it could put a
+#: tuple into a connection that has ended unnoticed.
 IDLE = 0.05
-#: Seconds for the next leader to hear what arrived over the connection to the last one, before it is asked something
-#: else; and when the space is closed, after which this process may end.
+#: Seconds in which the next leader may hear which tuples arrived over the connection to the last leader. `SAYING` is
+#: spent before the next request; `LAST` when the space is closed, because the process may end afterwards.
 SAYING, LAST = 2.0, 10.0
 
-#: Requests beyond which those that have ended are forgotten.
+#: Number of requests beyond which the ended ones are forgotten.
 MANY = 64
 
 
 class Replicas:
-    """An engine over the one that leads. What only looks, and what takes, is asked again at the next leader: a tuple
-    that was on its way is in the space again. An ``out`` and a ``commit`` have numbers, under which the next leader
-    knows whether they were done. A transaction ends with the leader, unless it was prepared.
+    """An engine over the engine of the leader.
 
-    ``reach`` finds the leader within so many seconds, and is given the connection to the last one."""
+    Reads and takes are repeated at the next leader, because a tuple that was on its way is in the space again. An
+    ``out`` and a ``commit`` carry numbers. From these the next leader knows whether they were done. A transaction ends
+    with its leader unless it was prepared.
+
+    ``reach`` finds the leader within the given seconds. It also gets the connection to the last leader."""
 
     def __init__(self, engine: RemoteSpace, reach: Callable[[float, RemoteSpace], RemoteSpace]) -> None:
         self._engine = engine
         self._reach = reach
-        #: None: no leader knows this client, or it was forgotten.
+        #: The numbers of this client's requests. None: the client is not registered, or the space has forgotten it.
         self._numbered: Numbers | None = None
         self._registering = Lock()
-        #: It was found to be gone, or not to lead any more.
+        #: Whether the leader is gone or does not lead any more.
         self._lost = False
-        #: Connections to leaders that were lost, where the next one may not have heard yet what arrived.
+        #: Connections to lost leaders. The next leader may not have heard yet which of their tuples arrived here.
         self._unsaid: list[RemoteSpace] = []
         self._asked = monotonic()
         self._lock = Lock()
@@ -59,7 +61,7 @@ class Replicas:
 
     @property
     def level(self) -> tuple[str, str, bool]:
-        """Of the link to the member that leads, as far as is known."""
+        """The level of the link to the leader, as far as it is known."""
         return self._engine.level
 
     def _leading(self, until: float | None = None) -> RemoteSpace:
@@ -73,7 +75,7 @@ class Replicas:
                 self._lost = True
                 end = now + PATIENCE if until is None else min(now + PATIENCE, until)
                 if self._engine not in self._unsaid:
-                    # What was on its way here when that leader was lost is there again when the next one is asked.
+                    # The tuples on their way here when that leader was lost must be back before the next one is asked.
                     self._unsaid = [lost for lost in self._unsaid if not lost.leave(0)]
                     self._unsaid.append(self._engine)
                     self._engine.leave(min(SAYING, max(0.0, end - now)))
@@ -83,7 +85,7 @@ class Replicas:
             return self._engine
 
     def _do(self, again: bool, work: Callable[[RemoteSpace], T], until: float | None = None) -> T:
-        """Asks the leader. ``again``: also where it may have been done."""
+        """Asks the leader. ``again``: whether to ask the next leader even if the work may have been done."""
         while True:
             engine = self._leading(until)
             try:
@@ -94,7 +96,7 @@ class Replicas:
                     raise
 
     def _do_once(self, work: Callable[[RemoteSpace, Numbered], T]) -> T:
-        """Asks the leader, and the next one where the outcome was not heard: it happens once."""
+        """Asks the leader, and the next one if the outcome did not arrive. The work happens exactly once."""
         while True:
             numbers = self._registered()
             lost = False
@@ -142,7 +144,7 @@ class Replicas:
         transaction: int | None,
         /,
     ) -> int:
-        """Puts a tuple."""
+        """As :meth:`Engine.out`."""
         if transaction is not None:
             return self._do(False, lambda engine: engine.out(fields, lease, key, label, priority, transaction))
         return self._do_once(lambda engine, once: engine.out(fields, lease, key, label, priority, None, once))
@@ -156,7 +158,7 @@ class Replicas:
         transaction: int | None,
         /,
     ) -> None:
-        """Puts many tuples."""
+        """As :meth:`Engine.out_many`."""
         every = list(tuples)
         if transaction is not None:
             self._do(False, lambda engine: engine.out_many(every, lease, label, priority, transaction))
@@ -172,7 +174,7 @@ class Replicas:
         transaction: int | None,
         /,
     ) -> Fields | None:
-        """What is there now."""
+        """As :meth:`Engine.get`."""
         again = transaction is None
         return self._do(again, lambda engine: engine.get(template, take, select, where, transaction))
 
@@ -187,7 +189,8 @@ class Replicas:
         after: Cursor | None,
         /,
     ) -> tuple[list[Fields], Cursor | None]:
-        """A page. Another leader does not know where the page before ended: what follows then is not known."""
+        """As :meth:`Engine.get_many`. A new leader does not know where the page before ended, so no next page can come
+        from it."""
         again = transaction is None and after is None
         first = self._engine
 
@@ -208,7 +211,7 @@ class Replicas:
         timeout: float | None,
         /,
     ) -> Fields | None:
-        """Waits for a tuple, also while there is no leader."""
+        """As :meth:`Engine.wait`. It also waits while there is no leader."""
         until = deadline(timeout)
 
         def ask(engine: RemoteSpace) -> Fields | None:
@@ -234,7 +237,7 @@ class Replicas:
         done: Callable[[Outcome], object],
         /,
     ) -> int:
-        """The same, and goes on."""
+        """As :meth:`Engine.begin_wait`."""
         until = deadline(timeout)
         request = (template, take, select, where, transaction)
         begun = Begun(self._leading, request, until, done)
@@ -249,18 +252,18 @@ class Replicas:
         return number
 
     def cancel(self, request: int, /) -> bool:
-        """Ends a request."""
+        """As :meth:`Engine.cancel`."""
         begun = self._begun.get(request)
         return begun is not None and begun.cancel()
 
     def settle(self, request: int, kept: bool, /) -> None:
-        """Whether what was taken is ours."""
+        """As :meth:`Engine.settle`."""
         begun = self._begun.pop(request, None)
         if begun is not None:
             begun.settle(kept)
 
     def _forget_ended(self) -> None:
-        """Those that nobody settles, now and then."""
+        """Forgets ended requests that are never settled. It does so whenever the number of requests has doubled."""
         if len(self._begun) >= self._many:
             over = [number for number, begun in list(self._begun.items()) if begun.over]
             for number in over:
@@ -268,42 +271,43 @@ class Replicas:
             self._many = 2 * len(self._begun) + MANY
 
     def count(self, template: Fields, where: Query | None, transaction: int | None, /) -> int:
-        """How many match."""
+        """As :meth:`Engine.count`."""
         return self._do(transaction is None, lambda engine: engine.count(template, where, transaction))
 
     def renew(self, number: int, lease: float | None, /) -> bool:
-        """Twice is as once."""
+        """As :meth:`Engine.renew`. Repeating it does no harm, so it is asked again."""
         return self._do(True, lambda engine: engine.renew(number, lease))
 
     def begin(self, transaction: int, timeout: float, repeatable: bool, /) -> None:
-        """Begins a transaction."""
+        """As :meth:`Engine.begin`."""
         self._do(True, lambda engine: engine.begin(transaction, timeout, repeatable))
 
     @property
     def coordinator(self) -> Coordinator:
-        """What other spaces need to know to ask it how a transaction has ended."""
+        """What other spaces need in order to ask this one how a transaction has ended."""
         return self._engine.coordinator
 
     def decision(self, transaction: int, age: float, /) -> str | None:
-        """How a transaction of at most so many seconds has ended, as :meth:`RemoteSpace.decision` says."""
+        """How a transaction of at most ``age`` seconds has ended, as :meth:`RemoteSpace.decision` says."""
         return self._engine.decision(transaction, age)
 
     def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
-        """From here on it outlasts the leader."""
+        """As :meth:`Engine.prepare`. A prepared transaction outlives the leader."""
         self._do(True, lambda engine: engine.prepare(transaction, coordinator))
 
     def commit(self, transaction: int, /) -> None:
-        """Raises TransactionError only where nothing has happened."""
+        """As :meth:`Engine.commit`. Raises TransactionError only if nothing has happened."""
         self._do_once(lambda engine, once: engine.commit(transaction, once))
 
     def abort(self, transaction: int, /) -> None:
-        """As if nothing had been done."""
+        """As :meth:`Engine.abort`."""
         self._do(True, lambda engine: engine.abort(transaction))
 
     def watch(
         self, template: Fields, where: Query | None, since: int | None, nudge: Callable[[], object] | None, /
     ) -> int:
-        """Collects events, until another member leads: which ones came meanwhile it cannot know."""
+        """As :meth:`Engine.watch`. A watch ends with its leader, because the next leader cannot know which events came
+        meanwhile."""
         number = next(self._numbers)
 
         def watch(engine: RemoteSpace) -> None:
@@ -313,28 +317,28 @@ class Replicas:
         return number
 
     def events(self, watch: int, timeout: float | None, /) -> list[tuple[int, Fields]]:
-        """What has come. Raises SpaceLostError when another member leads."""
+        """As :meth:`Engine.events`. Raises SpaceLostError when another member leads."""
         if watch not in self._watches:
             raise SpaceError("this watch has ended")
         engine, number = self._watches[watch]
         return engine.events(number, timeout)
 
     def unwatch(self, watch: int, /) -> None:
-        """Ends a watch."""
+        """As :meth:`Engine.unwatch`."""
         engine, number = self._watches.pop(watch, (None, 0))
         if engine is not None:
             engine.unwatch(number)
 
     def change_members(self, add: Sequence[str], remove: Sequence[str], /) -> None:
-        """Members come and go."""
+        """As :meth:`phalanx.Space.change_members`."""
         self._do(False, lambda engine: engine.change_members(list(add), list(remove)))
 
     def info(self) -> dict[str, Any]:
-        """As the leader counts."""
+        """As :meth:`Engine.info`, from the leader."""
         return self._do(True, lambda engine: engine.info())
 
     def close(self) -> None:
-        """Lets go of it."""
+        """As :meth:`Engine.close`. Waits at most ``LAST`` seconds until the space knows which tuples arrived here."""
         if self._closed:
             return
         self._closed = True

@@ -1,8 +1,8 @@
 """One space whose tuples are spread over several members (paper 002, section 2: distributed tuple spaces).
 
-There is no member in the middle: every process decides by itself whom to ask, and several are asked at once. Where a
-template leaves open who has a match, experience says who is likely to (Tupleware's success factor), and if that is
-clear enough the likeliest one is asked alone first.
+There is no central member. Every process decides by itself which members to ask, and asks several at once. When several
+members may have a match, earlier results tell which one is likeliest (Tupleware's success factor). If the difference is
+clear enough, the likeliest member is asked alone first.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from phalanx.space._success import Success
 from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
 
-#: A member's part of a number that names a tuple.
+#: The number of a tuple is its number at the member times this, plus the index of the member.
 MOST_MEMBERS = 1 << 16
-#: Seconds after its time within which a member should have ended a request that waits. One that is later is not waited
-#: for: what it still finds goes back.
+#: Seconds after the timeout of a waiting request within which a member should have ended it. A later member is not
+#: waited for, and a tuple that it still finds goes back.
 GRACE = 1.0
-#: For those that are asked when the likeliest one has let the time pass: what is there now they still tell.
+#: Timeout in seconds for the other members when the likeliest one has used up the time. They still report a tuple that
+#: is there now.
 LEAST = 0.001
-#: Seconds within which tuples are put that go to several members.
+#: Timeout in seconds of the transaction that puts tuples at several members.
 PUTTING = 30.0
-#: Seconds within which it should have answered a request that does not wait.
+#: Seconds within which a member should have answered a request that does not wait.
 ANSWER = 10.0
 
 
 class Request(NamedTuple):
-    """What is asked of members."""
+    """A request to members."""
 
     template: Fields
     take: bool
@@ -54,7 +55,7 @@ class Request(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A transaction: for how many seconds, whether its reads are repeatable, and the members that take part."""
+    """A transaction: its timeout in seconds, whether its reads are repeatable, and the members that take part."""
 
     timeout: float
     repeatable: bool
@@ -62,8 +63,10 @@ class Begun(NamedTuple):
 
 
 class Spread:
-    """An engine (:class:`phalanx.space._engine.Engine`) over the engines of several members. An order that is asked for
-    holds among the tuples of each member. ``visits``: how many members were asked so far, and for how many requests."""
+    """An engine (:class:`phalanx.space._engine.Engine`) over the engines of several members.
+
+    A requested order holds only among the tuples of each member. ``requests`` counts the requests so far, ``visits``
+    the members that were asked for them."""
 
     def __init__(self, members: Members, names: Sequence[str], placement: Placement) -> None:
         if not 1 <= len(members) < MOST_MEMBERS:
@@ -75,7 +78,7 @@ class Spread:
         self._lock = Lock()
         self._numbers = count(1)
         self._askings: dict[int, tuple[Asking, bool]] = {}
-        #: Those that a thread waits for.
+        #: The requests that a thread waits for.
         self._waiting: set[Asking] = set()
         self._transactions: dict[int, Begun] = {}
         self._watches: dict[int, MergedEvents] = {}
@@ -94,7 +97,7 @@ class Spread:
         transaction: int | None,
         /,
     ) -> int:
-        """As :meth:`Engine.out`. A key needs a space of one member: two members do not know each other's keys."""
+        """As :meth:`Engine.out`. A key needs a space of one member, because members do not know each other's keys."""
         if key is not None and len(self._members) > 1:
             raise SpaceError(
                 "a key is unique in a space of one member; make it a field, and name that in the placement"
@@ -112,7 +115,7 @@ class Spread:
         transaction: int | None,
         /,
     ) -> None:
-        """As :meth:`Engine.out_many`: in a transaction where several members get some."""
+        """As :meth:`Engine.out_many`. If several members get tuples, it uses a transaction."""
         of: dict[int, list[Fields]] = {}
         for fields in tuples:
             of.setdefault(self._placement.member(fields), []).append(fields)
@@ -162,7 +165,8 @@ class Spread:
             return self._get(request, members, ctrl_c)
 
     def _get(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
-        """Asks the likeliest alone first, where that is clear; and then the others, or all if it cannot be asked."""
+        """Asks one member alone first if it is clearly the likeliest, then the others. If that member cannot be asked,
+        it asks all."""
         others = members
         bound = request.take and request.transaction is not None
         if self._success.is_clear(request.template, members):
@@ -186,16 +190,16 @@ class Spread:
         return found
 
     def _get_from(self, at: int, request: Request, patience: float) -> Fields | None:
-        """Raises SpaceLostError where the member has not answered after so many seconds."""
+        """Raises SpaceLostError if the member has not answered after ``patience`` seconds."""
         template, take, select, where, transaction, _ = request
         member, inside = self._members[at], self._part(transaction, at, patience)
-        if isinstance(member, RemoteSpace):  # others are of this process, or look for another server by themselves
+        if isinstance(member, RemoteSpace):  # other engines are in this process, or find another server by themselves
             return member.get(template, take, select, where, inside, patience)
         return member.get(template, take, select, where, inside)
 
     def _take_in_turn(self, request: Request, members: list[int]) -> Fields | None:
-        """What was taken in a transaction is given back by nothing but its end. So nobody is asked who may not be
-        needed."""
+        """Asks one member after the other. A tuple that a transaction has taken comes back only at the end of that
+        transaction, so no second member may take one too."""
         patience = min(ANSWER, request.timeout + GRACE) if request.timeout else ANSWER
         away, failure, until = 0, None, deadline(patience)
         for at in members:
@@ -210,7 +214,7 @@ class Spread:
             return None
         if left(until) == 0:
             raise failure
-        return self._get_at(away, request, patience)  # it may have come back meanwhile
+        return self._get_at(away, request, patience)  # the member may be reachable again
 
     def wait(
         self,
@@ -250,7 +254,7 @@ class Spread:
         return found_at and found_at[1]
 
     def _wait_in_turn(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> Fields | None:
-        """Waits until somebody has a tuple, and takes it there; and again, if somebody else was faster."""
+        """Waits until a member has a tuple, and takes it there. If another client was faster, waits again."""
         until = deadline(request.timeout)
         while True:
             found = self._take_in_turn(request, members)
@@ -264,8 +268,9 @@ class Spread:
             members = [seen[0], *(at for at in members if at != seen[0])]
 
     def _ask(self, request: Request, members: list[int], ctrl_c: Uninterrupted) -> tuple[int, Fields] | None:
-        """Asks them at once, and waits for the first tuple; whose it is, and the tuple. A Ctrl-C while it waits has
-        taken nothing; one that comes later is raised when the tuple has been returned."""
+        """Asks the members at once and waits for the first tuple. Returns the index of its member and the tuple.
+
+        A Ctrl-C during the wait takes nothing. A later one is raised after the tuple was returned."""
         asking, keep = Asking(), False
         self._waiting.add(asking)
         try:
@@ -299,7 +304,7 @@ class Spread:
         first = asking.first()
         self._success.note(template, members, None if first is None else first[0])
         if first is None:
-            # Nobody who could be asked has one, and those who could not might.
+            # No reachable member has a match, but a member that could not be asked may have one.
             asking.raise_failure()
         return first
 
@@ -322,7 +327,7 @@ class Spread:
 
         def changed() -> None:
             if asking.is_over() and finishing.acquire(blocking=False):
-                Thread(target=finish, name="phalanx-space", daemon=True).start()  # it waits for members
+                Thread(target=finish, name="phalanx-space", daemon=True).start()  # a thread, as it waits for members
 
         def finish() -> None:
             with self._lock:
@@ -335,8 +340,8 @@ class Spread:
                     found = self._outcome(template, members, asking)
                     outcome: Outcome = found and found[1]
                 except SpaceError as error:
-                    outcome = error.with_traceback(None)  # whose frames refer to it
-                told.pop()(outcome)  # and whoever is told may be forgotten
+                    outcome = error.with_traceback(None)  # the frames of its traceback refer to the error
+                told.pop()(outcome)  # pop() drops the reference to the callback
 
         with Uninterrupted():
             asking = Asking(changed)
@@ -376,7 +381,7 @@ class Spread:
         after: Cursor | None,
         /,
     ) -> tuple[list[Fields], Cursor | None]:
-        """As :meth:`Engine.get_many`: one member after the other."""
+        """As :meth:`Engine.get_many`, one member after the other."""
         at, away, *place = after or (0, 0)
         if at == MOST_MEMBERS:
             raise SpaceError(f"{self._names[away - 1]} was away; what is at the other members was told")
@@ -412,7 +417,7 @@ class Spread:
             return member.count(template, where, inside, ANSWER)
         return member.count(template, where, inside)
 
-    # Transactions: each member takes part from the first operation on that is done there.
+    # Transactions: a member takes part from the first operation on that the transaction does there.
 
     def begin(self, number: int, timeout: float, repeatable: bool, /) -> None:
         """As :meth:`Engine.begin`."""
@@ -422,8 +427,9 @@ class Spread:
             self._transactions[number] = Begun(timeout, repeatable, [])
 
     def _part(self, transaction: int | None, at: int, patience: float | None = None) -> int | None:
-        """The transaction, which this member takes part in from now on. Raises SpaceLostError where it has not answered
-        after so many seconds."""
+        """Lets the member take part in the transaction from now on, and returns the transaction.
+
+        Raises SpaceLostError if the member has not answered after ``patience`` seconds."""
         if transaction is not None:
             timeout, repeatable, parts = self._transaction(transaction)
             with Uninterrupted(), self._lock:
@@ -447,12 +453,12 @@ class Spread:
         return [partial(self._members.__getitem__, at) for at in self._transaction(transaction).parts]
 
     def prepare(self, transaction: int, coordinator: Coordinator | None = None, /) -> None:
-        """As :meth:`Engine.prepare`: at all members that take part."""
+        """As :meth:`Engine.prepare`, at all members that take part."""
         for part in self.parts(transaction):
             part().prepare(transaction, coordinator)
 
     def commit(self, transaction: int, /) -> None:
-        """As :meth:`Engine.commit`: promised by all members but one before it is committed anywhere."""
+        """As :meth:`Engine.commit`. All members but one promise before any member commits."""
         with Uninterrupted() as ctrl_c:
             promises = promise(transaction, self.parts(transaction))
             ctrl_c.check()
@@ -460,7 +466,7 @@ class Spread:
             commit_parts(transaction, promises)
 
     def forget(self, transaction: int) -> None:
-        """Its members end it without this engine."""
+        """Forgets the transaction here; its members end it without this engine."""
         self._transactions.pop(transaction, None)
 
     def abort(self, transaction: int, /) -> None:
@@ -468,7 +474,7 @@ class Spread:
         with Uninterrupted():
             begun = self._transactions.pop(transaction, None)
             for at in begun.parts if begun else ():
-                with suppress(SpaceError):  # who is gone has aborted its part, or will when its time is over
+                with suppress(SpaceError):  # a lost member has aborted its part, or will at the timeout
                     self._members[at].abort(transaction)
 
     # Events
@@ -476,7 +482,7 @@ class Spread:
     def watch(
         self, template: Fields, where: Query | None, since: int | None, nudge: Callable[[], object] | None, /
     ) -> int:
-        """As :meth:`Engine.watch`. A sequence number holds those of all members."""
+        """As :meth:`Engine.watch`. A sequence number contains the sequence numbers of all members."""
         events = MergedEvents(self._members, template, where, since, nudge)
         number = next(self._numbers)
         self._watches[number] = events
@@ -497,7 +503,7 @@ class Spread:
     # The whole
 
     def info(self) -> dict[str, Any]:
-        """As :meth:`Engine.info`: sums over the members, and what each of them says."""
+        """As :meth:`Engine.info`: sums over the members, and the information of each member."""
         infos = {name: self._members[at].info() for at, name in enumerate(self._names)}
         told = next(iter(infos.values()))
         whole = {name: sum(info[name] for info in infos.values()) for name in told if isinstance(told[name], int)}
@@ -515,7 +521,7 @@ class Spread:
         self._members.close()
 
     def _likely(self, template: Fields) -> list[int]:
-        """Who may have a match, the likeliest first."""
+        """The members that may have a match, the likeliest first."""
         members = list(self._placement.members(template))
         if not members:
             raise SpaceError(f"no tuple of {len(template)} fields can be in this space: its place depends on more")
@@ -527,13 +533,13 @@ class Spread:
 
 
 def parts_of(engine: Engine, transaction: int) -> list[Part]:
-    """The spaces, each with an end of its own, that take part in a transaction over an engine."""
+    """The spaces that take part in a transaction over an engine. Each of them ends the transaction separately."""
     if isinstance(engine, Spread):
         return engine.parts(transaction)
     return [lambda: engine]
 
 
 def forget(engine: Engine, transaction: int) -> None:
-    """What takes part ends it without the engine."""
+    """Lets the engine forget the transaction; its parts end it without the engine."""
     if isinstance(engine, Spread):
         engine.forget(transaction)
