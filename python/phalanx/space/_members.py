@@ -1,4 +1,4 @@
-"""The members of a space that is spread."""
+"""The members of a spread space."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import overload
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Engine
 
-#: Seconds after which a member that could not be reached is tried again; until then asking it fails at once.
+#: Retry interval in seconds for a member that could not be reached. Until then a request to it fails at once.
 PAUSE = 1.0
 
 
 class Members(Sequence[Engine]):
-    """The members' engines. One that was reached over a connection which has ended is reached anew when it is asked
-    next: machines come and go."""
+    """The engines of the members. If the connection to a member has ended, the next access reconnects."""
 
     def __init__(
         self, engines: Sequence[Engine], addresses: Sequence[str | None], reach: Callable[[str], Engine]
@@ -57,7 +56,7 @@ class Members(Sequence[Engine]):
             raise
 
     def close(self) -> None:
-        """Closes what was opened here."""
+        """Closes the engines that were opened here."""
         for engine, address in zip(self._engines, self._addresses, strict=True):
             if address is not None:
                 engine.close()

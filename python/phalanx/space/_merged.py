@@ -10,13 +10,13 @@ from phalanx.space._deadline import deadline, is_over, left
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._where import Query
 
-#: Bits of each member's sequence number in that of the whole.
+#: Bits of each member's sequence number in the merged sequence number.
 BITS = 64
 
 
 class MergedEvents:
-    """Watches at several members. A sequence number of the whole is the members' numbers side by side, so that a watch
-    can go on behind an event wherever it came from."""
+    """Watches at several members. A merged sequence number contains the numbers of all members side by side. So a watch
+    can continue after any event, from whichever member it came."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class MergedEvents:
         self._news = Condition()
         self._is_news = True
         self._closed = False
-        # Who was quiet so far has told everything up to here; what comes meanwhile comes again at most.
+        # Members without events so far are known up to this number. Events that come meanwhile may come twice.
         self._known = [
             member.info()["events"] if since is None else since >> (BITS * at) & ((1 << BITS) - 1)
             for at, member in enumerate(members)
@@ -52,7 +52,8 @@ class MergedEvents:
             self._nudge()
 
     def next(self, timeout: float | None) -> list[tuple[int, Fields]]:
-        """Events, each with the sequence number of the whole; none when the time has passed. Raises SpaceError."""
+        """Waits for events, each with its merged sequence number. The list is empty after ``timeout`` seconds. Raises
+        SpaceError after :meth:`close`."""
         until = deadline(timeout)
         while True:
             with self._news:
@@ -77,7 +78,7 @@ class MergedEvents:
         return sum(known << (BITS * member) for member, known in enumerate(self._known))
 
     def close(self) -> None:
-        """Ends the watches, and whoever waits for their events."""
+        """Ends the watches, and the calls that wait for their events."""
         with self._news:
             self._closed = self._is_news = True
             self._news.notify_all()

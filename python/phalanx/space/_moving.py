@@ -1,11 +1,12 @@
-"""Members of a spread space come and go: every tuple is moved to the member that keeps it from then on.
+"""Changes the members of a spread space: every tuple is moved to the member that keeps it from then on.
 
-First all former and future members get a card that says that tuples are being moved: programs that opened the spread
-space are refused from then on. Then tuples go from member to member in transactions of some hundred, so that each tuple
-is at one of the two whenever this process ends. When all are where they belong, and nothing is open that could bring
-others back, the members get their new card. A move that was ended goes on when it is made again, with the same steps.
+First all former and future members get a card that says that tuples are being moved. From then on, programs that opened
+the spread space are refused. Then tuples go from member to member in transactions of a few hundred tuples. So each
+tuple is at exactly one of the two members whenever this process ends. When all tuples are in place, and no open
+transaction or unacknowledged take could bring others back, the members get their new card. An interrupted move
+continues when it is started again, with the same steps.
 
-Tuples travel as their bytes, and nothing here knows what they are.
+Tuples travel as bytes that this module does not decode.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ from phalanx.space._open import members_of, open_engine, open_former
 from phalanx.space._placement import ByFields, placing_positions
 from phalanx.space._uninterrupted import Uninterrupted
 
-#: Engines whose tuples can be moved: a replicated space, and one at Redis, have no card that keeps others out.
+#: Engines whose tuples can be moved. Replicated spaces and spaces in Redis have no card that keeps others out.
 Member: TypeAlias = LocalSpace | RemoteSpace
-#: Where a tuple is at its member.
+#: The position of a tuple at its member.
 Spot: TypeAlias = tuple[int, int, int]
 
-#: Tuples and bytes of a transaction, about: enough that its round trips, and its words on disks, are few beside them.
+#: Approximate number of tuples and bytes of a transaction. Larger batches spread the cost of round trips and disk
+#: writes over more tuples.
 BATCH, BATCH_BYTES = 500, 4 << 20
-#: Seconds after which a transaction is aborted that has not ended.
+#: Timeout of a transaction in seconds.
 PATIENCE = 60.0
-#: Seconds until it is looked again whether something is open.
+#: Seconds between two checks for open transactions and unacknowledged takes.
 PAUSE = 0.1
-#: Seconds that tuples are waited for which are on their way, or in transactions.
+#: Seconds to wait for tuples that are on their way to a client, or in transactions.
 WAITING = 150.0
-#: The lease of a tuple that has none, where others get one by themselves.
+#: The lease of a tuple without one, at a member that gives tuples a lease by default.
 FOR_EVER = float("inf")
-#: What a space has in common with those that it joins, where it is made for that.
+#: Options that a newly made member copies from an existing one.
 SAME = ("order", "lease", "indexes", "boxes", "most_tuple_bytes", "durable", "secure", "group")
 
 
@@ -57,26 +59,25 @@ def move_tuples(
 ) -> int:
     """Makes these the members of a spread space, and moves its tuples to where they are looked for from now on.
 
-    Meanwhile nobody can use the space who opened it as one: who waits gets a SpaceError at once, and so does who opens
-    it, with the old members or the new ones. Who ends this function ends nothing but the move: made again, with these
-    members or with others, it goes on. No tuple is lost then, and none is there twice.
+    During the move no program can use the spread space. Waiting requests get a SpaceError at once, and so do programs
+    that open it, with the old members or the new ones. Interrupting this function ends only the move. It continues when
+    the function is called again, with these members or with others. No tuple is lost, and none is there twice.
 
     Parameters
     ----------
     members : str or iterable of str or Space
-        As for a :class:`phalanx.Space`: all members that it has from now on. One that is not there yet is made like the
-        first one that is.
+        As for a :class:`phalanx.Space`: all members from now on. A missing member is made like the first existing one.
     placement : str
         As for a space. With ``"local"`` and ``"owner"`` only the tuples of members that leave are moved.
     former : iterable of str or Space
-        Members that leave and that no card names, as after a move to members that share none with those before. Others
-        need not be named.
+        Members that leave and that no card names, as after a move to members that share none with those before. Other
+        former members need not be named.
     gone : iterable of str
-        Former members that are lost with their tuples, and are not asked for them.
+        Former members that are lost with their tuples. They are not asked.
     timeout : float
-        Seconds that are waited for tuples which are on their way to somebody, or in a transaction.
+        Seconds to wait for tuples that are on their way to a client, or in a transaction.
     **options
-        Of spaces that are made, and of links: as for a space.
+        Options of spaces that are made, and of links, as for a space.
 
     Returns
     -------
@@ -86,10 +87,10 @@ def move_tuples(
     Raises
     ------
     SpaceError
-        A member cannot be reached, is replicated or at Redis, has tuples without the fields that the placement names,
-        or has tuples on their way for too long. The space is closed then until it is moved again.
+        A member cannot be reached, is replicated or in Redis, has tuples without the fields that the placement names,
+        or has tuples on their way for too long. Then the space stays closed until it is moved again.
     AccessError
-        This takes the rights to make the space, and to read, take and put all tuples.
+        The caller lacks a right. It needs the rights to make the space, and to read, take and put all tuples.
 
     Examples
     --------
@@ -122,12 +123,13 @@ class _Places:
         self._opened = opened
         self._gone = set(gone)
         self._options = options
-        #: In the order in which they were named.
+        #: The names of the members, in the order in which they were added.
         self.names: list[str] = []
         self.engines: dict[str, Member] = {}
 
     def add(self, member: str | Over, *, create: bool) -> None:
-        """Reaches one. Raises SpaceError where it is not there and is not to be made, or has no card."""
+        """Adds a member and connects to it. Raises SpaceError if it has no card, or is missing and ``create`` is
+        false."""
         name = member if isinstance(member, str) else member.name
         if not create and self.knows(name):
             return
@@ -148,11 +150,11 @@ class _Places:
             self._keep(name, engine)
 
     def knows(self, name: str) -> bool:
-        """Whether somebody has named it."""
+        """Whether the caller or a card has named it."""
         return name in self.names or name in self._gone
 
     def make_missing(self) -> None:
-        """Makes spaces that are not there yet. Raises SpaceError where none is."""
+        """Makes the members that do not exist yet. Raises SpaceError if no member exists."""
         missing = [name for name in self.names if name not in self.engines]
         first = next(iter(self.engines.values()), None)
         if first is None:
@@ -186,14 +188,14 @@ def _without_card(name: str) -> SpaceError:
 
 
 class _Batch(NamedTuple):
-    """Tuples of one member that another one keeps."""
+    """Tuples of one member that are to go to the member ``to``."""
 
     to: str
     spots: list[Spot]
 
 
 class _Move:
-    """One move, with a card of its own."""
+    """One move. It has its own card."""
 
     def __init__(self, places: _Places, names: list[str], placement: str, timeout: float) -> None:
         self._places = places
@@ -204,9 +206,9 @@ class _Move:
         self._leases: dict[str, float | None] = {}
 
     def run(self) -> int:
-        """All of it; how many tuples were moved."""
+        """Runs the whole move and returns how many tuples were moved."""
         engines = self._places.engines
-        if any(name.startswith(HIDDEN) for name in self._places.names):  # which have no card
+        if any(name.startswith(HIDDEN) for name in self._places.names):  # such a space has no card
             return self._move_all()
         cards = self._read_cards()
         done = text_of(self._names, self._placement)
@@ -229,8 +231,8 @@ class _Move:
         return moved
 
     def _read_cards(self) -> dict[str, bytes]:
-        """The cards of all members, also of those that only a card names. Raises SpaceError where a future member was
-        of a space that has moved, and nothing says whether that is this one."""
+        """The cards of all members, including members that only a card names. Raises SpaceError if a future member
+        belonged to a space that has moved, and nothing tells whether it was this space."""
         cards: dict[str, bytes] = {}
         while rest := [name for name in self._places.names if name not in cards]:
             for name in rest:
@@ -250,8 +252,8 @@ class _Move:
         return not any(batch for name in self._places.engines for batch in self._misplaced(name))
 
     def _move_all(self) -> int:
-        """Moves until there is nothing to move, and nothing was open before it was looked for: what was under way
-        could have come back."""
+        """Moves tuples until none is misplaced and no transaction or take was open before that check. An open one could
+        have brought a tuple back."""
         moved, until = 0, deadline(self._timeout)
         while True:
             is_open = self._open()
@@ -266,12 +268,12 @@ class _Move:
                 time.sleep(PAUSE)
 
     def _open(self) -> list[str]:
-        """Members where tuples are that nobody sees."""
+        """Members with tuples that are invisible now: in transactions or on their way to clients."""
         infos = ((name, engine.info()) for name, engine in self._places.engines.items())
         return [name for name, info in infos if info["transactions"] or info["unacknowledged"]]
 
     def _misplaced(self, name: str) -> Iterator[_Batch]:
-        """Tuples of a member that are not its own."""
+        """The tuples of a member that belong to other members."""
         engine, after, goes_on = self._places.engines[name], None, True
         stays = name if name in self._names else None
         while goes_on:
@@ -286,7 +288,7 @@ class _Move:
                 yield from (_Batch(to, batch) for batch in _batches(spots))
 
     def _move(self, name: str, batch: _Batch) -> int:
-        """In one transaction; how many tuples were still there."""
+        """Moves a batch in one transaction and returns how many of its tuples were still there."""
         source, to = self._places.engines[name], self._places.engines[batch.to]
         lease, number = self._lease_at(batch.to), secrets.randbits(128)
         with Uninterrupted() as ctrl_c:
@@ -301,14 +303,14 @@ class _Move:
                 ctrl_c.check()
             except BaseException:
                 for engine in (source, to):
-                    with suppress(SpaceError):  # it aborts by itself
+                    with suppress(SpaceError):  # an unreachable member aborts by itself
                         engine.abort(number)
                 raise
             commit_parts(number, promises)
         return len(taken)
 
     def _lease_at(self, name: str) -> float | None:
-        """That of a tuple without one, where others are given one."""
+        """The lease for a tuple without one: endless if the member gives tuples a lease by default, else None."""
         if name not in self._leases:
             told = self._places.engines[name].info()["options"]
             self._leases[name] = None if told["lease"] is None else FOR_EVER
@@ -316,7 +318,7 @@ class _Move:
 
 
 class _Target:
-    """Where tuples are from now on."""
+    """Tells which member keeps a tuple from now on."""
 
     def __init__(self, names: Sequence[str], placement: str) -> None:
         positions = placing_positions(placement)
@@ -327,14 +329,15 @@ class _Target:
         self._anywhere = ByFields([0], names, False)
 
     def of(self, tuple_: bytes, stays: str | None) -> str:
-        """The member that keeps a tuple, given as its bytes; ``stays``: one that may keep it, if any may."""
+        """The member that keeps a tuple, which is given as its bytes. ``stays``: the member that keeps it if the
+        placement allows every member."""
         if self._by_fields is not None:
             return self._names[self._by_fields.member_of(split_fields(tuple_))]
         return stays or self._names[self._anywhere.member_of([tuple_])]
 
 
 def _replace(engine: Member, card: bytes, moving: bytes) -> None:
-    """Gives a member the card, whichever it has: another move may be under way, which ends then."""
+    """Gives a member the card, whichever card it has now. This ends another move that may be under way."""
     other: bytes | None = card
     while other is not None:
         other = engine.go_by(moving, other)

@@ -1,4 +1,4 @@
-"""Requests that happen once, however often they are sent: their numbers."""
+"""Request numbers that make a repeated request idempotent: the space does it once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition
 
-#: The client, the number of the request, and that of the oldest one which is open.
+#: The client, the number of the request, and the number of the oldest open request.
 Numbered = tuple[int, int, int]
 
-#: How far a request may be ahead of the oldest one that is open: a space remembers no more.
+#: Maximum distance of a request from the oldest open request, because a space remembers no more outcomes.
 MOST_OPEN = 256
 
 
 class Numbers:
-    """Counts the requests of one client, which a space knows by a number drawn by chance."""
+    """Counts the requests of one client. A space knows the client by a random number."""
 
     def __init__(self) -> None:
         self.client = secrets.randbits(128)
@@ -25,7 +25,8 @@ class Numbers:
 
     @contextmanager
     def number(self) -> Iterator[int]:
-        """For one request; it is open until the end of the block. Waits while others are open for too long."""
+        """The number of a new request, which is open until the end of the block. Waits while the oldest open request is
+        ``MOST_OPEN`` numbers behind."""
         with self._changed:
             self._changed.wait_for(lambda: self._next - min(self._open, default=self._next) < MOST_OPEN)
             number = self._next
@@ -39,6 +40,6 @@ class Numbers:
                 self._changed.notify_all()
 
     def told(self, number: int) -> Numbered:
-        """As the space is told, now."""
+        """The numbers that the space is told with this request."""
         with self._changed:
             return self.client, number, min(self._open)

@@ -1,4 +1,4 @@
-"""The engine for an address."""
+"""Opens the engine for an address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.space_was_forked)
 
 
-#: Seconds that the end of this process waits, at most, for durable spaces to know what was taken here.
+#: Maximum seconds that the end of this process waits until durable spaces know which tuples were taken here.
 LAST = 5.0
 
 
@@ -39,22 +39,22 @@ def _end_process() -> None:
 
 
 class ClosedEngine:
-    """Stands behind a space that was closed, so that nothing of it is held."""
+    """Replaces the engine of a closed space, so that its resources are freed."""
 
     def close(self) -> None:
-        """It is."""
+        """Does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         raise SpaceError("this space is closed")
 
 
 def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> Engine:
-    """What does the work of a space. Raises SpaceError where the address is none, or a space is there that was made
-    with other options."""
+    """The engine of the space at an address. Raises SpaceError if the address is invalid, or if the existing space was
+    made with other options."""
     if address is None:
         return _here(objects, options)
     if address.startswith(("redis://", "rediss://", "redis+")):
-        # Not before: who has no Redis needs none of it.
+        # Imported here, because the module needs the Redis client and most programs do not use it.
         from phalanx.space._redis import RedisEngine
 
         return RedisEngine(address, objects, options)
@@ -63,15 +63,15 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
 
 
 def _at_members(engine: _native.RemoteSpace, address: str, objects: bool, options: dict[str, Any]) -> Engine:
-    """The same, at whichever member leads it."""
+    """The engine as it is, or for a replicated space an engine that follows the leader."""
     if not engine.members:
         return engine
-    # Made or not, it is there now. What it is like its members know.
+    # The space exists now and its members know its options, so only the options of the links are needed.
     words = ("identity", "policy", "trusted")
     links = {word: options[word] for word in words if word in options}
 
     def again(seconds: float, lost: _native.RemoteSpace) -> _native.RemoteSpace:
-        members = sorted(lost.members, key=lambda member: member == lost.place)  # the one that led is asked last
+        members = sorted(lost.members, key=lambda member: member == lost.place)  # the former leader is asked last
         return reach(address, objects, create=False, members=members, seconds=seconds, **links)
 
     return Replicas(engine, again)
@@ -84,7 +84,7 @@ def _here(objects: bool, options: dict[str, Any]) -> Engine:
     own = {name: value for name, value in options.items() if name != "durable"}
     if not durable:
         return _native.LocalSpace(own, objects)
-    # With it other spaces are asked how a transaction over them and this one has ended.
+    # With this identity the space asks other spaces how a common transaction has ended.
     identity = own_identity("user.pem")
     kept = _native.LocalSpace(own, objects, os.fspath(durable), identity_file=identity)
     return _as_asked(kept, f"in {os.fspath(durable)}", own)
@@ -111,10 +111,12 @@ def reach(
     seconds: float = 30.0,
     **options: Any,
 ) -> _native.RemoteSpace:
-    """A served space. ``identity``: the user's file, by default user.pem in $PHALANX_HOME or ~/.phalanx, if it is
-    there; ``policy``, ``trusted``: what decides the link's level, as a manager's; ``create``: whether a space that is
-    not there is made; ``members``: the servers that keep it together, of which the one that leads is looked for so many
-    ``seconds``. Raises SpaceError where the server cannot be reached or refuses."""
+    """Connects to a served space.
+
+    ``identity``: the identity file of the user, by default user.pem in $PHALANX_HOME or ~/.phalanx, if it is there.
+    ``policy``, ``trusted``: they decide the level of the link, as for a manager. ``create``: whether a missing space is
+    made. ``members``: the servers of a replicated space; the leader is searched among them for ``seconds`` at most.
+    Raises SpaceError if the server cannot be reached or refuses."""
     if not isinstance(options.get("durable", False), bool):
         raise SpaceError("a served space is kept in its server's directory: say durable=True")
     text = read_identity(identity, "user.pem") if identity else own_identity("user.pem")
@@ -132,8 +134,8 @@ def reach(
 
 
 def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> tuple[str, list[str]]:
-    """An address of a replicated space, and its members: the first machines of a hosts file, or that of the address and
-    others. Raises SpaceError where they are not as many as ``replicas``."""
+    """The address of a replicated space and its members: the first machines of a hosts file, or the machine of the
+    address and ``members``. Raises SpaceError if their number is not ``replicas``."""
     if not isinstance(address, str) or address.startswith(("unix:", "redis:", "rediss:", "redis+")):
         raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
     place, _, name = address.rpartition("/")
@@ -149,12 +151,12 @@ _PORT = re.compile(r":\d+$")
 
 
 def with_port(machine: str) -> str:
-    """A machine's address; by default, where its executor listens."""
+    """The address of a machine with a port. The default is 7400, the port of its executor."""
     return machine if _PORT.search(machine) else f"{machine}:7400"
 
 
 def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
-    """A space that is there already. ``HOSTS_FILE/NAME``: at any of the machines that keep it."""
+    """Connects to an existing space. For ``HOSTS_FILE/NAME`` it may be at any of the machines."""
     first, *others = members_of(address) or [address]
     for other in others:
         try:
@@ -164,25 +166,25 @@ def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
     return reach(first, False, create=False, **links)
 
 
-#: Where a space is that needs no network.
+#: Beginnings of addresses on this machine.
 _HERE = ("unix:", "127.", "localhost:", "[::1]:")
 
 
 def members_of(address: str) -> list[str] | None:
-    """The addresses that ``HOSTS_FILE/NAME`` stands for: a space with this name at each of the machines; None where
-    that is no file."""
+    """The addresses that ``HOSTS_FILE/NAME`` stands for: a space with this name at each of the machines. None if there
+    is no such file."""
     named, name = _named(address), address.rpartition("/")[2]
     return None if named is None else [f"{machine}/{name}" for machine in named]
 
 
 def _named(address: str) -> list[str] | None:
-    """The machines that HOSTS_FILE/NAME names, as HOST:PORT; None where that is no file."""
+    """The machines that HOSTS_FILE/NAME names, as HOST:PORT. None if there is no such file."""
     file = address.rpartition("/")[0]
     return Hosts(file).addresses if file and Path(file).is_file() else None
 
 
 def open_former(address: str, options: dict[str, Any]) -> Engine:
-    """A member of a spread space, as long as it is there."""
+    """Connects to an existing member of a spread space. It does not make a missing one."""
     links = {word: options[word] for word in ("identity", "policy", "trusted") if word in options}
     return reach(address, False, create=False, **links)
 
@@ -190,7 +192,7 @@ def open_former(address: str, options: dict[str, Any]) -> Engine:
 def open_members(
     members: Sequence[str | Over], where: str, objects: bool, new_members: bool, options: dict[str, Any]
 ) -> Spread:
-    """One space over the spaces with these addresses. Those that are open already stay so when it is closed."""
+    """Opens one space over several members. Closing it does not close members that were open before."""
 
     def reach(address: str) -> Engine:
         return open_engine(address, objects, options)

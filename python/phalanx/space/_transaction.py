@@ -16,38 +16,39 @@ from phalanx.space._forgotten import end_later
 from phalanx.space._spread import forget, parts_of
 from phalanx.space._uninterrupted import Uninterrupted
 
-#: What a transaction that commits can rely on, in the words of SQL.
+#: The isolation levels of a transaction, in the words of SQL.
 Isolation: TypeAlias = Literal["read committed", "repeatable read"]
 ISOLATIONS = ("read committed", "repeatable read")
 
 
 class Transaction:
-    """Operations that happen together or not at all: those that are given ``transaction=``.
+    """Operations that happen together or not at all: all operations that get it as ``transaction=``.
 
-    Nobody else sees what it has put before the commit. What it has taken comes back if there is none. It is aborted
-    after its time, when the process that began it ends, and when it is thrown away. A context manager: commits at its
-    end, aborts after an exception.
+    Other clients do not see the tuples that it puts before the commit. The tuples that it takes come back if it does
+    not commit. It is aborted after its timeout, when the process that began it ends, and when it is garbage-collected.
+    As a context manager it commits at the end of the block, and aborts after an exception.
 
     Parameters
     ----------
     spaces : Space, or anything that has an engine
-        At least one. Spaces at Redis have no transactions.
+        At least one. Spaces in Redis have no transactions.
     timeout : float
         Seconds after which it is aborted.
     isolation : {"read committed", "repeatable read"}
-        "read committed": others may take what it has only read. "repeatable read": it commits only if every tuple that
-        it has read or counted is still there, or was taken by the transaction itself. Otherwise :meth:`commit` raises
-        TransactionConflictError, and the transaction is to be made again from its beginning. No lock is held, so no two
-        transactions wait for each other. With either one, a tuple may be put that it has looked for in vain.
+        "read committed": others may take a tuple that it has only read. "repeatable read": it commits only if every
+        tuple that it has read or counted is still there, or was taken by the transaction itself. Otherwise
+        :meth:`commit` raises TransactionConflictError, and the program must repeat the transaction from its beginning.
+        No lock is held, so no two transactions wait for each other. With either level, others may put a tuple that the
+        transaction has looked for in vain.
 
     Raises
     ------
     TransactionError
-        A transaction has ended before, or is over no space.
+        The transaction has ended before, or is over no space.
     SpaceFullError
-        This connection, this user or all together have as many transactions in a space as they may.
+        This connection, this user, or all users together have reached their limit of transactions in a space.
     ValueError
-        No such isolation.
+        ``isolation`` is neither of the two.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class Transaction:
                 raise
 
     def number_in(self, engine: Engine) -> int:
-        """The transaction as the engine knows it. Raises TransactionError if it does not."""
+        """The number of the transaction at this engine. Raises TransactionError if the transaction is not over it."""
         if self._ended:
             raise TransactionError("this transaction has ended")
         if not any(engine is known for known in self._engines):
@@ -89,9 +90,16 @@ class Transaction:
         return self._number
 
     def commit(self) -> None:
-        """Makes all of it happen. Raises TransactionError if it has ended before; TransactionConflictError if what it
-        has read is not there any more (see ``isolation``), and then nothing has happened; SpaceLostError where the
-        space that decides is lost meanwhile, and does not come back within ten seconds: the other spaces ask it then.
+        """Makes all operations of the transaction take effect.
+
+        Raises
+        ------
+        TransactionError
+            It has ended before.
+        TransactionConflictError
+            A tuple that it has read is not there any more (see ``isolation``). Nothing has happened.
+        SpaceLostError
+            The space that decides was lost and did not come back within ten seconds. The other spaces ask it later.
         """
         if self._ended:
             raise TransactionError("this transaction has ended")
@@ -109,7 +117,7 @@ class Transaction:
             commit_parts(self._number, promises)
 
     def abort(self) -> None:
-        """Undoes all of it. After the end it does nothing."""
+        """Undoes all operations of the transaction. Does nothing after its end."""
         with Uninterrupted():
             self._ended = True
             _abort(self._engines, self._number)
@@ -132,5 +140,5 @@ class Transaction:
 
 def _abort(engines: Sequence[Engine], number: int) -> None:
     for engine in engines:
-        with suppress(SpaceError):  # what cannot be reached aborts by itself
+        with suppress(SpaceError):  # a space that cannot be reached aborts by itself
             engine.abort(number)
