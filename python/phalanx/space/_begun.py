@@ -1,4 +1,4 @@
-"""A request for a tuple that goes on at the next leader, where several members keep a space."""
+"""A request to a replicated space that continues at the next leader when its leader is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Request = tuple[Fields, bool, tuple[Selector, ...], Query | None, int | None]
 
 
 class Begun:
-    """One request. ``leading`` finds the leader; ``until``: when it ends; ``done`` gets the outcome, once."""
+    """One request. ``leading`` finds the leader, ``until`` is its deadline, and ``done`` gets the outcome once."""
 
     def __init__(
         self,
@@ -31,16 +31,16 @@ class Begun:
         self._until = until
         self._done = done
         self._lock = Lock()
-        #: Where it was begun, under which number; None while a leader is looked for.
+        #: The engine at which the request was begun, and its number there; None while a leader is searched.
         self._at: tuple[RemoteSpace, int] | None = None
         self._looking = True
         self._cancelled = False
         self._settled: bool | None = None
-        #: Whether there is nothing more to do, nor to settle.
+        #: Whether the request has ended and needs no settling.
         self.over = False
 
     def begin(self, engine: RemoteSpace) -> None:
-        """Asks the leader."""
+        """Begins the request at this leader."""
         if not self._starts():
             return
         try:
@@ -51,7 +51,7 @@ class Begun:
             raise
         with self._lock:
             if self._looking:
-                return  # it has ended already, and is begun anew
+                return  # the request has already ended at this leader, and another thread begins it at the next
             self._at = engine, number
             settled, cancelled = self._settled, self._cancelled
         if settled is not None:
@@ -66,7 +66,7 @@ class Begun:
             return not self._cancelled
 
     def cancel(self) -> bool:
-        """Whether it has taken nothing, and ``done`` is not called any more."""
+        """Ends the request. True if it has taken nothing and ``done`` will not be called."""
         with self._lock:
             looking, at = self._looking, self._at
             self._cancelled = True
@@ -75,7 +75,7 @@ class Begun:
         return cancelled
 
     def settle(self, kept: bool) -> None:
-        """Whether what was taken is ours."""
+        """Settles the taken tuple: ``kept``, the caller keeps it; else it goes back into the space."""
         with self._lock:
             self._settled, at = kept, self._at
         if at is not None:

@@ -1,5 +1,7 @@
-"""What all who use a spread space must agree on: its members, and where they keep tuples. Each member that others reach
-has it on a card. Who names others would not find tuples that are there, and is refused."""
+"""The card of a spread space: its members and its placement, on which all its clients must agree.
+
+Each member that other processes reach keeps the card. A client that names other members or another placement is
+refused, because it would not find existing tuples."""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from phalanx.errors import AccessError, SpaceError
 from phalanx.space._engine import Engine
 from phalanx.space._placement import placing_positions
 
-#: Spaces that have a card; those of several members of their own, and those at Redis, have none.
+#: Engines with a card. Spaces with several members of their own, and spaces in Redis, have none.
 CARRIERS = (LocalSpace, RemoteSpace)
-#: How spaces are called that only this process knows.
+#: Prefix of the names of spaces that only this process knows.
 HIDDEN = "in-process:"
-#: A placement that says nothing of where a tuple is.
+#: The placement on a card if a tuple may be at any member.
 ANYWHERE = "anywhere"
 
 
@@ -29,13 +31,13 @@ def text_of(names: Sequence[str], placement: str) -> bytes:
 
 
 def moving_text(names: Sequence[str], placement: str, former: Sequence[str]) -> bytes:
-    """The card of all former and future members while tuples are moved; of each move another one."""
+    """The card of all former and future members while tuples are moved. Each move has a different one."""
     said = {"placement": _placement(placement), "members": sorted(names), "former": sorted(former)}
     return _text({**said, "move": secrets.token_hex(8)})
 
 
 def moved_text(names: Sequence[str], placement: str) -> bytes:
-    """The card of a former member: who still counts on it is told where the tuples are."""
+    """The card of a former member. It tells clients of the old members where the tuples are now."""
     return _text({"placement": _placement(placement), "moved": sorted(names)})
 
 
@@ -49,21 +51,21 @@ def _text(said: dict[str, Any]) -> bytes:
 
 
 class Card:
-    """The card of a spread space, as this process names it."""
+    """The card of a spread space as this process expects it."""
 
     def __init__(self, names: Sequence[str], placement: str) -> None:
         self._text = text_of(names, placement)
         known = [name for name in names if not name.startswith(HIDDEN)]
         self._shared = len(known) == len(names)
-        #: A process that has a space of its own among the members, which no other process knows, names one more than
-        #: others do; where tuples may be anywhere, it finds them all the same.
+        #: The card without the spaces that only this process knows. A process with such a space among the members names
+        #: one member more than others do. It still finds all tuples if they may be anywhere.
         self._as_others_say = text_of(known, placement) if _placement(placement) == ANYWHERE else self._text
 
     def agree(
         self, engines: Sequence[Engine], names: Sequence[str], *, anew: bool, reach: Callable[[str], Engine]
     ) -> None:
-        """Goes by it at all members; where they have none yet, they have this one. ``anew``: also in place of another
-        one, and who was a member before is none any more. Raises SpaceError where members know it otherwise."""
+        """Checks the card at all members, and gives it to members without a card. ``anew``: also replaces other cards,
+        and dismisses former members. Raises SpaceError if a member has another card."""
         found = {at: other for at, engine in enumerate(engines) if (other := self._other(engine)) is not None}
         wrong = {at: other for at, other in found.items() if other}
         for at, other in wrong.items():
@@ -83,7 +85,7 @@ class Card:
                 _dismiss(name, card, reach)
 
     def go_by(self, engine: Engine, name: str) -> None:
-        """At a connection that is new. Raises SpaceError where the member knows it otherwise."""
+        """Checks the card at a new connection to a member. Raises SpaceError if the member has another card."""
         other = self._other(engine)
         if other:
             _check_rests(name, other)
@@ -92,7 +94,8 @@ class Card:
             self._set(engine, name, other)
 
     def _other(self, engine: Engine) -> bytes | None:
-        """Another card that a member has, empty where it has none; None: it has this one, or it is as others say."""
+        """The different card that a member has; empty if it has none. None if it has this card, or the one without the
+        spaces that only this process knows."""
         if not isinstance(engine, CARRIERS):
             return None
         other = engine.go_by(self._text)
@@ -104,13 +107,13 @@ class Card:
         try:
             now = engine.go_by(self._text, other)
         except AccessError:
-            return  # who may put nothing there loses nothing
+            return  # a client without the right to put tuples cannot lose any
         if now is not None:
             raise SpaceError(f"somebody else has just made {name} a member of a space {_words(now)}")
 
 
 def _dismiss(name: str, card: bytes, reach: Callable[[str], Engine]) -> None:
-    """A member that has this card has none any more, if it is there."""
+    """Removes this card from a former member, if the member can be reached."""
     try:
         engine = reach(name)
     except SpaceError as error:
@@ -124,7 +127,7 @@ def _dismiss(name: str, card: bytes, reach: Callable[[str], Engine]) -> None:
 
 
 def _check_rests(name: str, card: bytes) -> None:
-    """Raises SpaceError where the card is that of a space whose tuples are being moved."""
+    """Raises SpaceError if the card says that tuples are being moved."""
     if is_moving(card):
         raise SpaceError(
             f"{name} is to be a member of a space {_words(card)}: its tuples are being moved there now. Open it when "
@@ -133,24 +136,25 @@ def _check_rests(name: str, card: bytes) -> None:
 
 
 def is_moving(card: bytes) -> bool:
-    """Whether it is the card of a space whose tuples are being moved."""
+    """Whether the card says that tuples are being moved."""
     with suppress(ValueError, TypeError, RecursionError):
         return "move" in json.loads(card)
     return False
 
 
 def addresses_on(card: bytes) -> list[str]:
-    """All that a card names as present, former or future members."""
+    """All addresses that a card names as present, former or future members."""
     return [*_members(card), *_members(card, "former")]
 
 
 def moved_to(card: bytes) -> list[str]:
-    """Of a former member's card: where the space has moved to."""
+    """The members that the space has moved to, from the card of a former member."""
     return _members(card, "moved")
 
 
 def _members(card: bytes, which: str = "members") -> list[str]:
-    """The addresses that a card names, which anybody may have written who may replace it."""
+    """The addresses that a card names. They are not trusted, because any client with the right to replace the card may
+    have written them."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         return [name for name in json.loads(card)[which] if isinstance(name, str) and not name.startswith("redis")]
     return []

@@ -1,4 +1,4 @@
-"""Times after which somebody waits no longer."""
+"""Deadlines on the monotonic clock."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from time import monotonic
 
 
 def deadline(timeout: float | None) -> float | None:
-    """When so many seconds have passed, on the monotonic clock; None: never."""
+    """The deadline ``timeout`` seconds from now; None: never."""
     return None if timeout is None else monotonic() + timeout
 
 
 def left(until: float | None) -> float | None:
-    """Seconds until a deadline, 0 when it has passed; None: no limit."""
+    """Seconds until a deadline; 0 if it has passed. None: no limit."""
     return None if until is None else max(0.0, until - monotonic())
 
 

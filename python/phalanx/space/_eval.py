@@ -1,4 +1,4 @@
-"""``eval``: a tuple that is computed at an interpreter before it is there (paper 002, section 1)."""
+"""``eval``: a tuple that an interpreter computes before it is put into the space (paper 002, section 1)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Put = Callable[[tuple[Any, ...]], None]
 
 
 class Evaluations:
-    """Calls whose results are put as tuples. ``executor``: where they are made; None: at the interpreters of a manager
-    of this machine, recruited for the first call."""
+    """Calls whose results are put as tuples. ``executor``: makes the calls. None: a manager for this machine makes
+    them; it is created at the first call."""
 
     def __init__(self, executor: Executor | None) -> None:
         self._executor = executor
@@ -26,7 +26,7 @@ class Evaluations:
         self._lock = threading.Lock()
 
     def begin(self, put: Put, function: Callable[..., Any], args: tuple[Any, ...]) -> Future[tuple[Any, ...]]:
-        """Calls the function; a future of the tuple, which is done when the tuple was put."""
+        """Calls the function and returns a future of the tuple. It is done when the tuple was put."""
         answer: Future[tuple[Any, ...]] = Future()
         answer.set_running_or_notify_cancel()
 
@@ -54,7 +54,7 @@ class Evaluations:
             return self._own
 
     def shutdown(self) -> None:
-        """Waits for the calls of its own manager, and lets its interpreters go."""
+        """Waits for the calls of its own manager and releases the interpreters."""
         if self._own is not None:
             self._own.shutdown(wait=True)
 

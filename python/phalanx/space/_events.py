@@ -1,4 +1,4 @@
-"""``notify``: a stream of the tuples that are put and match (TSpaces, JavaSpaces; paper 002, section 2)."""
+"""``notify``: a stream of the matching tuples that are put (TSpaces, JavaSpaces; paper 002, section 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,24 @@ from phalanx.space._where import Query
 
 
 class Event(NamedTuple):
-    """A tuple that was put. ``notify(…, since=event.sequence)`` goes on behind it."""
+    """A tuple that was put. ``notify(…, since=event.sequence)`` continues after it.
+
+    Attributes
+    ----------
+    sequence : int
+        The number of the event.
+    fields : tuple
+        All fields of the tuple.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> with space.notify("x", int) as events:
+    ...     space.out("x", 1)
+    ...     events.next(timeout=1.0).fields
+    ('x', 1)
+    """
 
     sequence: int
     fields: Fields
@@ -24,8 +41,9 @@ class Event(NamedTuple):
 class Events:
     """The events of one ``notify``: an endless iterator, also for ``async for``, and a context manager.
 
-    Each matching tuple comes at least once, in the order in which they were put, also if it was taken at once. Who
-    reads slowly misses nothing as long as the space remembers it; then SpaceError says how much is forgotten."""
+    Each matching tuple comes at least once, even if it was taken at once. Tuples come in the order in which they were
+    put. A slow reader misses nothing as long as the space remembers the events. After that SpaceError says how many are
+    forgotten."""
 
     def __init__(self, engine: Engine, template: Fields, where: Query | None, since: int | None, space: str) -> None:
         self._engine = engine
@@ -77,11 +95,11 @@ class Events:
     def _nudge(self) -> None:
         if flagged := self._flag:
             loop, flag = flagged
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
                 loop.call_soon_threadsafe(flag.set)
 
     def close(self) -> None:
-        """Ends the watch, and whoever waits for its events."""
+        """Ends the watch, and the calls that wait for its events."""
         self._closed = True
         self._engine.unwatch(self._watch)
 

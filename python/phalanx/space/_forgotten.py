@@ -1,7 +1,7 @@
-"""What was thrown away and is to be ended: requests, transactions.
+"""Ends requests and transactions that the program has dropped.
 
-The garbage collector runs in any thread at any moment, also where a lock is held that ending needs. So another thread
-ends it.
+The garbage collector runs in any thread at any moment, even while that thread holds a lock that the ending needs. So
+another thread ends them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from queue import Empty, SimpleQueue
 
 from phalanx.space._uninterrupted import Uninterrupted
 
-#: SimpleQueue's put may be called by a finalizer while the same thread is in it (its documentation).
+#: SimpleQueue.put is reentrant: a finalizer may call it while the same thread is inside it (its documentation).
 _forgotten: SimpleQueue[Callable[[], object]] = SimpleQueue()
-#: Held while a thread ends what was forgotten; never waited for.
+#: Held while a thread works on the queue. It is only ever tried, never waited for.
 _busy = _thread.allocate_lock()
 
 
 def end_later(end: Callable[[], object]) -> None:
-    """Calls ``end`` soon, whatever it raises, in a thread that waits for nobody."""
+    """Calls ``end`` soon in another thread, and ignores its exceptions. It never blocks."""
     with Uninterrupted():  # a finalizer would swallow Ctrl-C
         _forgotten.put(end)
         if _busy.acquire(blocking=False):
             try:
-                _thread.start_new_thread(_end_all, ())  # threading's would take locks
-            except RuntimeError:  # the interpreter ends, and everything with it
+                _thread.start_new_thread(_end_all, ())  # not threading.Thread, which takes locks
+            except RuntimeError:  # the interpreter is shutting down, which ends everything
                 _busy.release()
 
 
@@ -46,7 +46,7 @@ def _end_all() -> None:
 
 
 def _was_forked() -> None:
-    """The parent's thread ends what is the parent's."""
+    """Gives a forked child a queue of its own, because the parent ends the entries of the parent."""
     global _forgotten, _busy
     _forgotten, _busy = SimpleQueue(), _thread.allocate_lock()
 

@@ -1,4 +1,4 @@
-"""Waiting for a tuple without a thread that waits: futures (Blossom's prefetch; paper 002, section 2) and asyncio."""
+"""Requests for tuples without a waiting thread: futures (Blossom's prefetch; paper 002, section 2) and asyncio."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from phalanx.space._timeout import timed_out
 from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
 
-#: What :meth:`Engine.begin_wait` takes before ``done``.
+#: The arguments of :meth:`Engine.begin_wait` before ``done``.
 Request: TypeAlias = tuple[Fields, bool, tuple[Selector, ...], Query | None, int | None, float | None]
 
 
 class TupleFuture(Future[Fields]):
-    """A tuple that is waited for. It is taken when ``result()`` returns it: a future that is cancelled, or thrown away
-    without being read, has taken nothing, and waits no longer. One that is to call somebody stays until it has."""
+    """The future of a tuple. The tuple is taken for good when ``result()`` returns it.
 
-    # Not held when nothing is taken any more: an exception that somebody keeps would keep the space.
+    A future that is cancelled, or garbage-collected before it was read, takes nothing and stops waiting. A future with
+    a callback stays alive until it has called the callback."""
+
+    # Dropped when there is nothing left to take, because a program that keeps the exception would keep the space alive.
     _engine: Engine | None = None
     _number: int | None = None
 
@@ -46,7 +48,8 @@ class TupleFuture(Future[Fields]):
             self.set_exception(outcome or timed_out(*self._asked))
 
     def add_done_callback(self, fn: Callable[[Future[Fields]], object]) -> None:
-        """As :meth:`concurrent.futures.Future.add_done_callback`; also where nobody has the future any more."""
+        """As :meth:`concurrent.futures.Future.add_done_callback`. The callback is called even if the program has
+        dropped the future."""
         if not self.done():
             self._ear.kept = self
         super().add_done_callback(fn)
@@ -54,7 +57,7 @@ class TupleFuture(Future[Fields]):
             self._ear.kept = None
 
     def cancel(self) -> bool:
-        """Takes nothing any more; False if the tuple is here, or on its way."""
+        """Cancels the request. False if the tuple is here already or on its way."""
         if self.cancelled():
             return True
         engine = self._engine
@@ -66,13 +69,13 @@ class TupleFuture(Future[Fields]):
             return not self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> Fields:
-        """The tuple, as :meth:`concurrent.futures.Future.result`."""
+        """As :meth:`concurrent.futures.Future.result`, and takes the tuple for good."""
         found = super().result(timeout)
         if self._engine is not None and self._number is not None:
             with Uninterrupted():
                 self._engine.settle(self._number, True)
                 self._engine = None
-                return found  # from in here: it is nobody else's any more
+                return found  # returned inside the block, because a Ctrl-C after the settling would lose the tuple
         return found
 
     def __del__(self) -> None:
@@ -81,7 +84,8 @@ class TupleFuture(Future[Fields]):
 
 
 class _Ear:
-    """What an engine calls with a future's outcome. It does not keep the future, unless somebody is to be told."""
+    """The callback that an engine calls with the outcome of a future. It holds a strong reference to the future only if
+    the future has callbacks of its own."""
 
     __slots__ = ("_future", "kept")
 
@@ -90,21 +94,21 @@ class _Ear:
         self.kept: TupleFuture | None = None
 
     def __call__(self, outcome: Outcome) -> None:
-        with Uninterrupted():  # by which the future would never be done
+        with Uninterrupted():  # a Ctrl-C here would leave the future pending for ever
             future = self._future()
             self.kept = None
-            if future is not None:  # else its end gives back what came
+            if future is not None:  # otherwise its __del__ gives the tuple back
                 future._settle(outcome)
 
 
 def _give_up(engine: Engine, number: int) -> None:
-    """Ends a request, or gives back what it took."""
+    """Ends a request, or gives back the tuple that it took."""
     if not engine.cancel(number):
         engine.settle(number, False)
 
 
 async def wait(engine: Engine, request: Request) -> Fields | None:
-    """The tuple that a request waits for, None when its time passed. Cancelled, it has taken nothing."""
+    """Waits for the tuple of a request; None after its timeout. A cancelled task takes nothing."""
     loop, here = asyncio.get_running_loop(), threading.get_ident()
     answer: asyncio.Future[Outcome] = loop.create_future()
 
@@ -113,7 +117,7 @@ async def wait(engine: Engine, request: Request) -> Fields | None:
             answer.set_result(outcome)
 
     def done(outcome: Outcome) -> None:
-        with Uninterrupted(), suppress(RuntimeError):  # the loop is closed: who waited was cancelled
+        with Uninterrupted(), suppress(RuntimeError):  # the loop is closed, so the waiting task was cancelled
             if threading.get_ident() == here:
                 resolve(outcome)
             else:

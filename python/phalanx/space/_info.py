@@ -1,4 +1,4 @@
-"""A space, counted."""
+"""The state of a space in numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Partition:
-    """The tuples of one signature: the kinds of the fields, like ``Str, Int``. ``indexes``: positions that each
-    covers."""
+    """The tuples of one signature, which is the kinds of the fields, like ``Str, Int``. ``indexes``: for each index the
+    positions that it covers."""
 
     signature: str
     tuples: int
@@ -18,8 +18,19 @@ class Partition:
 
 @dataclass(frozen=True)
 class Replica:
-    """One of the servers that keep a space together: where it is, the name in its certificate, whether it leads, and
-    how many entries of their log it does not have; None: it was not heard since this one leads."""
+    """One of the servers of a replicated space.
+
+    Attributes
+    ----------
+    address : str
+        Where it is.
+    name : str
+        The name in its certificate.
+    leads : bool
+        Whether it is the leader.
+    behind : int or None
+        How many log entries it lacks. None: the leader has not heard from it since it leads.
+    """
 
     address: str
     name: str
@@ -29,16 +40,47 @@ class Replica:
 
 @dataclass(frozen=True)
 class SpaceInfo:
-    """What :meth:`phalanx.Space.info` tells.
+    """The state of a space. :meth:`phalanx.Space.info` returns one. For a spread space the numbers are sums.
 
-    ``bytes``: memory of tuples and indexes, about; ``encoded_bytes``: of the tuples' encodings. ``takers``,
-    ``readers``: who waits. ``unacknowledged``: tuples on their way to takers. Since the space was made: ``events`` for
-    watches, ``outs``, ``reads``, ``takes``, tuples that ``expired`` with their lease, and tuples that were
-    ``looked_at`` in vain while searching. ``options``: how the space was made. Of a space that several servers keep:
-    ``replicas`` are these, and ``term`` counts their elections.
+    Attributes
+    ----------
+    tuples : int
+        Number of tuples.
+    bytes, encoded_bytes : int
+        Approximate memory of tuples and indexes, and size of the encoded tuples, in bytes.
+    takers, readers : int
+        Requests that wait for a tuple.
+    watches, transactions : int
+        Watches and open transactions.
+    unacknowledged : int
+        Tuples that are on their way to takers.
+    events, outs, reads, takes : int
+        Events for watches and operations since the space was made.
+    expired : int
+        Tuples that have expired with their lease.
+    looked_at : int
+        Tuples that a search has looked at without a match.
+    partitions : tuple of Partition
+        The tuples by signature.
+    options : dict
+        The options that the space was made with.
+    members : dict of str to SpaceInfo
+        The members of a spread space.
+    requests, visits : int
+        For a spread space: requests through this object, and members that were asked for them.
+    replicas : tuple of Replica
+        The servers of a replicated space.
+    term : int
+        The number of elections of a replicated space.
 
-    Of a space that is spread: these are sums, ``members`` tells of each one, ``requests`` were made through this
-    object, and ``visits`` is how many members were asked for them."""
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> space.out("x", 1)
+    >>> space.info().tuples
+    1
+    """
 
     tuples: int
     bytes: int
@@ -64,7 +106,7 @@ class SpaceInfo:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> SpaceInfo:
-        """From what an engine tells."""
+        """Makes it from the values of an engine."""
         partitions = tuple(
             Partition(signature, tuples, tuple(map(tuple, indexes)))
             for signature, tuples, indexes in told["partitions"]

@@ -1,4 +1,4 @@
-"""Whether a space that is there already is like the one that was asked for."""
+"""Checks whether an existing space has the options that were asked for."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from phalanx.errors import AccessError, SpaceError
 from phalanx.space._engine import Engine
 
-#: Seconds that an endless lease is told as, and the least that is told apart.
+#: Seconds: the value that stands for an endless lease, and the smallest difference that counts.
 _LONGEST, _LEAST = 3e10, 1e-6
-#: A server may give less of these than was asked for.
+#: Prefixes of limits. A server may grant less than was asked for.
 _LIMITS = ("most_", "longest_", "log_")
 
 
 def check_options(name: str, engine: Engine, asked: Mapping[str, Any]) -> None:
-    """Raises SpaceError where the space was made with other options than those that are asked for. ``secure``,
-    ``durable`` and ``group`` were looked at when it was opened."""
+    """Raises SpaceError if the space was made with other options than those in ``asked``. ``secure``, ``durable`` and
+    ``group`` are checked when the space is opened, not here."""
     is_as = {option: _is_as(option) for option, value in asked.items() if value is not None}
     if not any(is_as.values()):
         return
     try:
         has = engine.info()["options"]
     except AccessError:
-        return  # who may only put tuples is not told what the space is like
+        return  # a client that may only put tuples may not see the options of the space
     for option, fits in is_as.items():
         if fits and option in has and not fits(asked[option], has[option]):
             raise SpaceError(
@@ -34,7 +34,7 @@ def check_options(name: str, engine: Engine, asked: Mapping[str, Any]) -> None:
 
 
 def _is_as(option: str) -> Callable[[Any, Any], bool] | None:
-    """How what was asked is compared with what there is; None: not here."""
+    """The comparison of the asked value with the existing one; None if this module does not check the option."""
     if option.startswith(_LIMITS):
         return lambda asked, has: bool(has <= asked + _LEAST)
     return _FITS.get(option)

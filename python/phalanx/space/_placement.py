@@ -1,5 +1,5 @@
-"""Where a tuple of a space with several members is put, and so where it is looked for (Blossom, DTuples, Tupleware;
-paper 002, section 2)."""
+"""Placement: which member of a spread space keeps a tuple, and so which members a template goes to (Blossom, DTuples,
+Tupleware; paper 002, section 2)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from phalanx.space._engine import Fields
 from phalanx.space._template import ANY, formal_of
 from phalanx.space._where import Query
 
-#: Into so many parts the values of the placing fields are divided; each part has one member.
+#: Number of hash buckets (*parts*) for the values of the placing fields. Each part belongs to one member.
 PARTS = 1024
 
 _HASH = re.compile(r"hash\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
 
 
 class AtOne:
-    """All tuples that this process puts go to one member: its own, or the one on this machine. A template may match
-    anywhere, so that member is only asked first."""
+    """Puts all tuples of this process at one member: its own, or the one on this machine. A template may match at any
+    member, so that member is only asked first."""
 
     def __init__(self, member: int, members: int) -> None:
         self._member = member
@@ -33,24 +33,24 @@ class AtOne:
         return self._member
 
     def members(self, template: Fields) -> Sequence[int]:
-        """The members that may have a tuple that matches, the likeliest first."""
+        """The members that may have a matching tuple, the likeliest first."""
         return self._members
 
 
 class ByFields:
-    """The values of some fields say where a tuple is. A template that names them goes to one member; all processes find
-    the same one, for it depends on nothing but the values and the members' names."""
+    """Places tuples by the values of some fields. A template with these values goes to one member. All processes find
+    the same member, because it depends only on the values and the names of the members."""
 
     def __init__(self, positions: Sequence[int], names: Sequence[str], objects: bool) -> None:
         self._positions = positions
         self._objects = objects
         self._names = names
         self._all = range(len(names))
-        #: Who has a part, of those that were asked for.
+        #: By part: its member. A cache of the parts that were needed so far.
         self._parts: dict[int, int] = {}
 
     def member(self, fields: Fields) -> int:
-        """The member that keeps this tuple. Raises SpaceError for one that is too short."""
+        """The member that keeps this tuple. Raises SpaceError if the tuple is too short."""
         placing = self._placing(fields)
         if placing is None:
             raise SpaceError(
@@ -59,7 +59,7 @@ class ByFields:
         return self._member(placing)
 
     def members(self, template: Fields) -> Sequence[int]:
-        """The only member that can have a tuple that matches, or all where the template leaves that open."""
+        """The only member that can have a matching tuple, or all members if the template leaves it open."""
         placing = self._placing(template)
         if placing is None:
             return () if len(template) <= max(self._positions) else self._all
@@ -70,7 +70,7 @@ class ByFields:
         return [fields[at] for at in self._positions] if len(fields) > max(self._positions) else None
 
     def member_of(self, encoded: Sequence[bytes]) -> int:
-        """The same for a tuple whose fields are encoded already. Raises SpaceError for one that is too short."""
+        """The member that keeps a tuple of encoded fields. Raises SpaceError if the tuple is too short."""
         if len(encoded) <= max(self._positions):
             raise SpaceError(
                 f"a tuple of {len(encoded)} fields has not all that its place depends on: {self._positions}"
@@ -85,18 +85,19 @@ class ByFields:
         part = int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") % PARTS
         member = self._parts.get(part)
         if member is None:
-            # Each member draws a number for each part, and the highest one has it: with one member more or less, no
-            # part moves between two others (D. Thaler and C. Ravishankar, Name-based mappings, 1998).
+            # Rendezvous hashing: each member draws a number for each part, and the highest number gets the part. With
+            # one member more or less, no part moves between two others (D. Thaler and C. Ravishankar, Name-based
+            # mappings, 1998).
             member = self._parts[part] = max(self._all, key=lambda member: _draw(self._names[member], part))
         return member
 
 
-#: Where tuples are put.
+#: Either placement.
 Placement = AtOne | ByFields
 
 
 def placing_positions(text: str) -> list[int] | None:
-    """Of ``"hash(0,1)"`` the positions; None of other placements. Raises SpaceError for another text."""
+    """The positions in ``"hash(0,1)"``; None for the other placements. Raises SpaceError for any other text."""
     if text in ("owner", "local"):
         return None
     match = _HASH.fullmatch(text)
@@ -106,8 +107,8 @@ def placing_positions(text: str) -> list[int] | None:
 
 
 def placement(text: str, names: Sequence[str], own: int | None, local: int | None, objects: bool) -> Placement:
-    """Reads ``"owner"``, ``"local"`` or ``"hash(0,1)"``; ``own`` and ``local``: the member of this process, and one on
-    this machine. Raises SpaceError."""
+    """Reads ``"owner"``, ``"local"`` or ``"hash(0,1)"``. ``own``: the member of this process; ``local``: a member on
+    this machine. Raises SpaceError if the text is another one, or if the needed member is missing."""
     if (positions := placing_positions(text)) is not None:
         return ByFields(positions, names, objects)
     member = own if text == "owner" else local if own is None else own
@@ -122,7 +123,7 @@ def _draw(name: str, part: int) -> bytes:
 
 
 def _is_open(element: Any, objects: bool) -> bool:
-    """Whether an element of a template matches more than one value, in a space with pickled objects or without."""
+    """Whether an element of a template matches more than one value. ``objects``: whether the space pickles objects."""
     if isinstance(element, tuple):
         return any(_is_open(part, objects) for part in element)
     return element is ANY or isinstance(element, Query) or formal_of(element, objects) is not None

@@ -1,6 +1,6 @@
-"""Instances of classes in tuples: named values that a space matches by the names of their classes, and pickles.
+"""Instances of classes in tuples: records, which a space matches by the names of their classes, and pickled objects.
 
-The native core asks :func:`describe` once for each class that it meets.
+The native core calls :func:`describe` once for each class that it meets.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Any, NamedTuple
 from phalanx import _native
 from phalanx.errors import SpaceError
 
-#: For each class that was met: ``("record", beginning of the encoding, names of the fields)``,
-#: ``("object", names of its classes)``, or the word alone for what the core knows how to handle.
+#: By class: ``("record", beginning of the encoding, names of the fields)``, ``("object", names of its classes)``, or
+#: a word alone for a class that the core handles itself.
 DESCRIPTIONS: dict[type, tuple[Any, ...]] = {}
-#: The classes that records come back as, by their names: those that this process put or named in a template.
+#: By name: the classes whose records come back as instances. This process has put them or named them in a template.
 KNOWN: dict[str, type] = {}
 
 
 class Record:
-    """Named values of a dataclass or named tuple that this process does not know: ``record.score``.
+    """The named values of a dataclass or named tuple whose class this process does not know: ``record.score``.
 
-    It can be put into a space again, and is there what it was before. Templates and queries match it as they would
-    match an instance.
+    It can be put into a space again and keeps its class there. Templates and queries match it like an instance.
     """
 
     __slots__ = ("_classes", "_values")
@@ -38,7 +37,7 @@ class Record:
         return dict(self._values)
 
     def __getattr__(self, name: str) -> Any:
-        if name in Record.__slots__:  # not there yet, while it is copied or unpickled
+        if name in Record.__slots__:  # the slots are empty while the record is copied or unpickled
             raise AttributeError(name)
         try:
             return self._values[name]
@@ -73,17 +72,17 @@ class Sealed(NamedTuple):
     ciphertext: bytes
 
     def __repr__(self) -> str:
-        """Which value it is, in the first 8 digits of its fingerprint, and how many bytes it has."""
+        """The first 8 digits of the fingerprint, and the number of bytes."""
         return f"Sealed({bytes(self.fingerprint).hex()[:8]}…, {len(self.ciphertext)} bytes)"
 
 
 def class_name(class_: type) -> str:
-    """What a space knows a class by."""
+    """The name by which a space knows a class."""
     return f"{class_.__module__}:{class_.__qualname__}"
 
 
 def describe(class_: type) -> tuple[Any, ...]:
-    """What is to be made of a class's instances; see :data:`DESCRIPTIONS`."""
+    """How the instances of a class are encoded; see :data:`DESCRIPTIONS`."""
     found = _describe(class_)
     DESCRIPTIONS[class_] = found
     return found
@@ -110,13 +109,13 @@ def _describe(class_: type) -> tuple[Any, ...]:
 
 
 def _is_plain(numpy: Any, class_: type) -> bool:
-    """Whether a class of numpy's scalars has a plain value of Python's for each of its own."""
+    """Whether every value of a numpy scalar class has an equal plain Python value."""
     plain = (numpy.bool_, numpy.integer, numpy.floating, numpy.str_, numpy.bytes_)
     return issubclass(class_, plain) and not issubclass(class_, numpy.timedelta64 | numpy.longdouble)
 
 
 def field_names(class_: type) -> tuple[str, ...] | None:
-    """The names of the fields, of a dataclass or named tuple; None for other classes."""
+    """The field names of a dataclass or named tuple; None for other classes."""
     if dataclasses.is_dataclass(class_):
         return tuple(field.name for field in dataclasses.fields(class_))
     names = getattr(class_, "_fields", None)
@@ -124,13 +123,13 @@ def field_names(class_: type) -> tuple[str, ...] | None:
 
 
 def remember(class_: type) -> None:
-    """From now on records of this class come back as its instances."""
+    """Lets records of this class come back as its instances from now on."""
     KNOWN[class_name(class_)] = class_
 
 
 def build(classes: tuple[str, ...], values: dict[str, Any]) -> Any:
-    """A record that came: an instance if this process knows its class with these very fields, as ``copy`` would make it
-    (``__init__`` and ``__post_init__`` are not called); else a :class:`Record`."""
+    """Builds a received record. It is an instance if this process knows its class with exactly these fields, made as
+    ``copy`` makes it, without calling ``__init__`` or ``__post_init__``. Else it is a :class:`Record`."""
     class_ = KNOWN.get(classes[0])
     if class_ is None or field_names(class_) != tuple(values):
         return Record(classes, values)
@@ -138,7 +137,7 @@ def build(classes: tuple[str, ...], values: dict[str, Any]) -> Any:
         return tuple.__new__(class_, values.values())
     try:
         made = object.__new__(class_)
-    except TypeError:  # its memory is not laid out by Python alone, as that of exceptions is
+    except TypeError:  # a class with a memory layout of its own, such as an exception
         return Record(classes, values)
     for name, value in values.items():
         object.__setattr__(made, name, value)
@@ -146,7 +145,7 @@ def build(classes: tuple[str, ...], values: dict[str, Any]) -> Any:
 
 
 def pickle_object(value: object) -> bytes:
-    """A value of a space with ``objects=True``. Raises SpaceError if it cannot be pickled."""
+    """Pickles a value for a space with ``objects=True``. Raises SpaceError if it cannot be pickled."""
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
@@ -154,14 +153,14 @@ def pickle_object(value: object) -> bytes:
 
 
 def open_object(classes: tuple[str, ...], pickled: bytes, objects: bool) -> Any:
-    """A pickled value that came. Raises SpaceError where the space was not made with ``objects=True``: to open a pickle
-    is to run what its sender wrote."""
+    """Unpickles a received value. Raises SpaceError if the space was not opened with ``objects=True``, because opening
+    a pickle runs code that its sender wrote."""
     if not objects:
         raise SpaceError(
             f"a tuple holds a pickled {classes[0]}: open the space with objects=True if you trust its users, and "
             "so the SealingKey of a sealed one"
         )
     try:
-        return pickle.loads(pickled)  # who opened the space said that its users are trusted
+        return pickle.loads(pickled)  # objects=True says that the users of the space are trusted
     except Exception as error:
         raise SpaceError(f"a pickled {classes[0]} cannot be opened: {error}") from error

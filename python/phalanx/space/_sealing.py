@@ -1,4 +1,4 @@
-"""Fields that a space can compare and cannot read (DepSpace; paper 002, section 2)."""
+"""Sealed fields: a space can compare them but cannot read them (DepSpace; paper 002, section 2)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,40 @@ from phalanx.space._records import Sealed
 from phalanx.space._template import ANY, VALUES, formal_of
 from phalanx.space._where import Field, Query
 
-#: Bytes of a secret.
+#: Length of a secret in bytes.
 SECRET = 32
-#: Tuples and lists inside of each other that a tuple holds, at most: the native core refuses more.
+#: Maximum nesting depth of tuples and lists in a tuple. The native core refuses more.
 MOST_NESTING = 32
 
 
 class SealingKey:
-    """Seals values for tuples, and opens them again: a space, and whoever serves it, sees ciphertext only.
+    """Seals values for tuples and opens them again. The space and its server see only ciphertext.
 
-    ``secret``: 32 bytes that all who share the values have; without, new ones. Keep :attr:`secret` where you keep
-    passwords: without it nothing can be opened. ``objects``: as for :class:`phalanx.Space`; opening may unpickle then.
+    It uses AES-256-GCM-SIV (RFC 8452). Values are encoded before they are sealed, so that equality means the same as in
+    a space. Source: DepSpace, in paper 002, section 2.
 
-    AES-256-GCM-SIV (RFC 8452). The values are encoded first, so that equal means what it means in a space. Raises
-    TypeError for a secret that is not made of bytes, ValueError for one of another length.
+    Parameters
+    ----------
+    secret : bytes, optional
+        32 bytes that all programs which share the values have. Default: new random ones. Keep :attr:`secret` where you
+        keep passwords, because nothing can be opened without it.
+    objects : bool
+        As for :class:`phalanx.Space`: opening a value may then unpickle it.
+
+    Raises
+    ------
+    TypeError
+        The secret is not made of bytes.
+    ValueError
+        The secret has not 32 bytes.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> key, space = px.SealingKey(), px.Space()
+    >>> space.out("salary", key.seal("Ada"), key.seal(5000, matched=False))
+    >>> key.open_fields(space.rd("salary", key.seal("Ada"), px.Sealed))
+    ('salary', 'Ada', 5000)
     """
 
     __slots__ = ("_native", "_objects", "_secret")
@@ -37,21 +57,37 @@ class SealingKey:
 
     @property
     def secret(self) -> bytes:
-        """The key's 32 bytes."""
+        """The 32 bytes of the key."""
         return self._secret
 
     def seal(self, value: Any, *, matched: bool = True) -> Sealed:
-        """The value as a field that only this key opens. A template with the sealed value matches it; so whoever
-        serves the space sees which sealed fields are equal, and how long they are about. With ``matched=False`` no two
-        are equal: for what nobody looks for.
+        """Seals a value as a field that only this key opens.
 
-        Raises TypeError for a formal (a type, :data:`phalanx.ANY`, a query): no space can look into a sealed field, so
-        the formal for one is :class:`phalanx.Sealed` itself."""
+        Parameters
+        ----------
+        value
+            The value.
+        matched : bool
+            Whether a template with the sealed value matches the field. The server of the space then sees which sealed
+            fields are equal, and their approximate lengths. With ``False`` no two sealed values are equal. Use that for
+            values that no template names.
+
+        Returns
+        -------
+        Sealed
+            The field.
+
+        Raises
+        ------
+        TypeError
+            The value is a formal (a type, :data:`phalanx.ANY`, a query). A space cannot look into a sealed field, so
+            the formal for one is :class:`phalanx.Sealed` itself.
+        """
         _refuse_formals(value, self._objects)
         return Sealed(*self._native.seal(value, matched, self._objects))
 
     def open(self, sealed: Sealed) -> Any:
-        """The value. Raises SpaceError if it was sealed with another key, or altered."""
+        """Opens a sealed value. Raises SpaceError if it was sealed with another key, or altered."""
         if not isinstance(sealed, Sealed):
             raise SpaceError(f"{type(sealed).__qualname__} is no sealed value")
         try:
@@ -60,8 +96,10 @@ class SealingKey:
             raise SpaceError(f"this is no value that a key has sealed, or it was altered: {error}") from error
 
     def open_fields(self, fields: Fields) -> Fields:
-        """The tuple with all its sealed fields opened. Raises SpaceError, which names the field and the tuple, if one
-        was sealed with another key, or altered; nothing that was sealed is in its text."""
+        """Opens all sealed fields of a tuple and returns the tuple.
+
+        Raises SpaceError if a field was sealed with another key, or altered. The error names the field and the tuple,
+        and shows no sealed value."""
         opened = []
         for at, field in enumerate(fields):
             try:
@@ -78,7 +116,7 @@ class SealingKey:
 
 
 def _checked(secret: object) -> bytes:
-    """The bytes of a secret: of no int, which Python would make as many zeros of, and of no text."""
+    """The bytes of a secret. An int is refused, because ``bytes(n)`` makes n zeros; so is a text."""
     if not isinstance(secret, bytes | bytearray | memoryview):
         raise TypeError(
             f"a secret is {SECRET} bytes, not {type(secret).__qualname__}: px.SealingKey() makes a new one, and "

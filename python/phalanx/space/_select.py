@@ -1,4 +1,4 @@
-"""Which of the matching tuples an operation gets (MozartSpaces' coordinators; paper 002, section 2)."""
+"""Selectors: which of the matching tuples an operation gets (MozartSpaces' coordinators; paper 002, section 2)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,49 @@ class Selector(NamedTuple):
     value: Any = None
 
 
-#: One selector, or some: filters, and at most one order.
+#: One selector or several: filters, and at most one order.
 Select: TypeAlias = Selector | Iterable[Selector]
 
-#: The tuple that has been there longest.
+#: Selects the tuple that has been there longest.
 fifo = Selector("fifo")
-#: The tuple that came last.
+#: Selects the tuple that came last.
 lifo = Selector("lifo")
-#: The tuple of the highest priority; of several, the one that has been there longest.
+#: Selects the tuple with the highest priority; of several, the one that has been there longest.
 priority = Selector("priority")
 
 
-#: For our own use: a transaction does not rely on what is found.
+#: Internal: a read whose result the transaction does not rely on.
 peek = Selector("peek")
 
 
 def key(value: Any) -> Selector:
-    """The one tuple that was put with ``key=value``."""
+    """Selects the one tuple that was put with ``key=value``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> space.out("x", 1, key="first")
+    >>> space.rdp(str, int, select=px.key("first"))
+    ('x', 1)
+    """
     return Selector("key", value)
 
 
 def label(value: Any) -> Selector:
-    """Only tuples that were put with ``label=value``."""
+    """Selects only tuples that were put with ``label=value``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> space.out("x", 1, label="red")
+    >>> space.rdp(str, int, select=px.label("red"))
+    ('x', 1)
+    """
     return Selector("label", value)
 
 
 def selectors(select: Select) -> tuple[Selector, ...]:
-    """What a user wrote, for an engine."""
+    """The user's ``select=`` as a tuple, for an engine."""
     return (select,) if isinstance(select, Selector) else tuple(select)

@@ -13,7 +13,8 @@ from phalanx.errors import IdentityError, PolicyError
 from phalanx.hosts import home, own_identity, read_identity
 from phalanx.security import Rules, policy_words
 
-#: Parts of the machine's memory that one space, and all messages that have begun to arrive, may have if nobody says.
+#: Default limits as divisors of the machine's memory: half for one space, a quarter for all messages that have begun to
+#: arrive.
 _HALF, _QUARTER = 2, 4
 
 
@@ -29,11 +30,27 @@ def serving(
     user_share: int = 25,
     most_unfinished: int | None = None,
 ) -> dict[str, Any]:
-    """Whom a server serves, as the native core reads it. ``accept``: names of users, all if there are none; ``access``:
-    a file of rules, who may do what in which space; ``creates``: whether a space is made when it is first named;
-    ``spaces``, ``sessions``: how many at most; ``directory``: where durable spaces are kept, without one there are
-    none; ``most_bytes``: memory of one space at most; ``user_share``: how many percent of what there is for all one
-    user may have; ``most_unfinished``: bytes of messages that have begun to arrive, of all clients together."""
+    """The options of a server, as the native core reads them.
+
+    Parameters
+    ----------
+    accept
+        Names of the users that it serves; all users if there are none.
+    access
+        A file of rules: which users may do what in which space.
+    creates
+        Whether a space is made when a client first names it.
+    spaces, sessions
+        Maximum numbers of spaces and of sessions.
+    directory
+        The folder of durable spaces. Without it there are none.
+    most_bytes
+        Maximum memory of one space in bytes.
+    user_share
+        The percentage of the common limits that one user may have.
+    most_unfinished
+        Maximum bytes of messages that have begun to arrive, of all clients together.
+    """
     return {
         "accepted": list(accept),
         "access": None if access is None else _read(access),
@@ -56,10 +73,11 @@ def start(
     says: bool = False,
     **options: Any,
 ) -> _native.SpaceServer:
-    """A server at ``address``, ``"host:port"`` (port 0: any free one) or ``"unix:path"``.
+    """Starts a server at ``address``, ``"host:port"`` (port 0: any free one) or ``"unix:path"``.
 
-    ``identity``: the machine's, by default executor.pem in $PHALANX_HOME or ~/.phalanx if it is there; without one only
-    this user's processes on this machine are served. Raises SpaceError where it cannot listen.
+    ``identity``: the identity file of the machine, by default executor.pem in $PHALANX_HOME or ~/.phalanx if it is
+    there. Without an identity it serves only processes of this user on this machine. Raises SpaceError if it cannot
+    listen.
     """
     text = read_identity(identity, "executor.pem") if identity else own_identity("executor.pem")
     words = policy_words(policy, trusted)
@@ -69,7 +87,7 @@ def start(
 def directory_of(address: str) -> Path | None:
     """The default folder of the durable spaces of a server at ``address``: spaces/PORT in $PHALANX_HOME or ~/.phalanx.
 
-    None for port 0, which is another one each time, and for a user who has no home folder.
+    None for port 0, because that is another port each time, and for a user without a home folder.
     """
     if address.startswith("unix:"):
         name = quote(str(Path(address.removeprefix("unix:")).resolve()), safe="")
@@ -85,7 +103,7 @@ def directory_of(address: str) -> Path | None:
 
 
 def memory() -> int:
-    """Bytes of memory that this machine has; a guess where it does not say."""
+    """The memory of this machine in bytes; a guess of 8 GiB if the system does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which member is likely to have a match: Tupleware's success factor (paper 002, section 2)."""
+"""Estimates which member is likely to have a match: Tupleware's success factor (paper 002, section 2)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from collections.abc import Sequence
 
 from phalanx.space._engine import Fields
 
-#: Kinds of templates that are told apart; those beyond have no experience of their own.
+#: Maximum number of kinds of templates with success factors. It bounds memory; further kinds have no factors.
 MOST_KINDS = 256
-#: How much the last request counts.
+#: Weight of the latest request in the moving average.
 WEIGHT = 0.25
-#: One that is asked alone has a match so often, and so many times as often as the next one.
+#: A member is asked alone if its success factor is at least `CLEAR`, and at least `AHEAD` times that of the next
+#: member.
 CLEAR = 0.6
 AHEAD = 2.0
 
 
 class Success:
-    """For each kind of template, how often each member had a match when it was asked. A kind: how many fields, and the
-    first one, which by custom says what a tuple is about, if it is a text."""
+    """For each kind of template, how often each member had a match when it was asked.
+
+    A kind is the number of fields, and the first field if it is a text. By custom that field says what a tuple is
+    about."""
 
     def __init__(self) -> None:
         self._factors: dict[tuple[int, str | None], dict[int, float]] = {}
 
     def sorted(self, template: Fields, members: list[int]) -> list[int]:
-        """The likeliest first; where they are equal, in their order."""
+        """The members, the likeliest first. Equally likely ones keep their order."""
         factors = self._factors.get(_kind(template))
         if factors is None or len(members) == 1:
             return members
@@ -36,7 +39,7 @@ class Success:
         return first >= CLEAR and first >= AHEAD * second
 
     def note(self, template: Fields, asked: Sequence[int], found: int | None) -> None:
-        """These were asked, and this one had a match first."""
+        """Records which members were asked, and which one had a match first (``found``)."""
         kind = _kind(template)
         factors = self._factors.get(kind)
         if factors is None:

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until a step is over which must not be left half done."""
+"""Delays Ctrl-C until the end of a step that must not stop half-way."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds after which a Ctrl-C is raised that came inside, when what was done inside has been returned.
+#: Delay in seconds after the block before a noted Ctrl-C is raised. By then the block's result has been returned.
 MOMENT = 1e-3
 
 
 class Uninterrupted:
-    """A context in which a Ctrl-C is noted only. :meth:`check` raises it; otherwise it is raised a moment after the
-    end, so that what was taken inside is somebody's. A second one is raised at once: it may leave behind what the next
-    collection of garbage or the end of the connection clears away. In other threads than the main one, where no
-    Ctrl-C is raised, it does nothing; nor inside of another one, which does it."""
+    """A context that only records a Ctrl-C. :meth:`check` raises it. Otherwise it is raised a moment after the end of
+    the block, when the caller already has the tuple that was taken inside.
+
+    A second Ctrl-C is raised at once. It may leave remains that the garbage collector or the end of the connection
+    clears away. The context does nothing outside the main thread, because Python raises Ctrl-C only there. It also does
+    nothing inside another such context, which does the work."""
 
     __slots__ = ("_before", "_noted")
 
     def __init__(self) -> None:
         self._noted = False
-        #: The handler of the signal; None: there is nothing to do here.
+        #: The previous signal handler; None if this context does nothing.
         self._before: Callable[[int, FrameType | None], Any] | None = None
 
     def __enter__(self) -> Uninterrupted:
@@ -61,13 +63,13 @@ class Uninterrupted:
             sleep(MOMENT)
 
     def check(self) -> None:
-        """Raises a Ctrl-C that came: nothing has been done yet that would be lost."""
+        """Raises a recorded Ctrl-C. Call it at a point where nothing would be lost."""
         if self._noted and self._before is not None:
             self._noted = False
             self._before(signal.SIGINT, None)
 
     def let(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Does something that a Ctrl-C may end, because nothing is lost by that."""
+        """Calls ``work`` with Ctrl-C enabled, because an interruption of it loses nothing."""
         if self._before is None:
             return work(*arguments)
         self.check()

@@ -1,16 +1,16 @@
-"""Queries: what a tuple must fulfil beyond equality and type, evaluated where the tuples are (TSpaces, GigaSpaces)."""
+"""Queries: conditions on tuples beyond equality and type. The space evaluates them (TSpaces, GigaSpaces; paper 002)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-#: The way to a value: positions in tuples and lists, names in records. Empty: the field in whose place the query is.
+#: The path to a value: positions in tuples and lists, names in records. Empty: the field in whose place the query is.
 Path: TypeAlias = tuple[int | str, ...]
 
 
 class Step(NamedTuple):
-    """A step of a query: a test of one field, which gives a truth value, or ``&``, ``|``, ``~`` on those before it.
+    """A step of a query: a test of one field, which gives a truth value, or ``&``, ``|``, ``~`` on earlier results.
 
     Tests: ``<``, ``<=``, ``==``, ``!=``, ``>``, ``>=``, ``between`` (two values, both included), ``starts_with``,
     ``contains``, ``in_`` (one of the values).
@@ -22,8 +22,10 @@ class Step(NamedTuple):
 
 
 class Query:
-    """A condition; combine them with ``&``, ``|`` and ``~``. ``steps``: the condition as a postfix program, of which
-    a space takes up to 64: a test is one, and so is each of these three."""
+    """A condition. Combine conditions with ``&``, ``|`` and ``~``.
+
+    ``steps``: the condition as a postfix program. Each test and each of the three operators is one step. A space
+    accepts up to 64 steps."""
 
     __slots__ = ("steps",)
 
@@ -53,7 +55,7 @@ def _steps(other: object) -> tuple[Step, ...]:
 
 
 class Field:
-    """What :func:`where` gives: a field that waits to be compared."""
+    """A field to be compared with a value. :func:`where` returns one."""
 
     __slots__ = ("_path",)
 
@@ -84,19 +86,19 @@ class Field:
     __hash__ = None  # type: ignore[assignment]
 
     def between(self, low: Any, high: Any) -> Query:
-        """From ``low`` to ``high``, both included."""
+        """The value is from ``low`` to ``high``, both included."""
         return self._test("between", low, high)
 
     def starts_with(self, start: str | bytes) -> Query:
-        """Begins with this text, or with these bytes."""
+        """The value begins with this text, or with these bytes."""
         return self._test("starts_with", start)
 
     def contains(self, part: Any) -> Query:
-        """Has this in it: a text in a text, bytes in bytes, a value in a tuple or list."""
+        """The value contains ``part``: a text in a text, bytes in bytes, a value in a tuple or list."""
         return self._test("contains", part)
 
     def in_(self, values: Iterable[Any]) -> Query:
-        """Is one of these values."""
+        """The value is one of these."""
         return self._test("in_", *values)
 
     def __bool__(self) -> NoReturn:
@@ -104,13 +106,37 @@ class Field:
 
 
 def where(*path: int | str) -> Field:
-    """A value to be compared. ``px.where() > 3`` in a field's place in a template is about that field,
-    ``px.where("score") > 3`` there about the value ``score`` of the dataclass instance in that place; in
-    ``where=px.where(1) > 3`` it is the field at position 1 of the tuple. More steps lead further inside.
+    """Names a value for a query. Compare it to get the query.
 
-    ``==``, ``!=`` and ``in_`` compare as templates do, exactly: 1 is not 1.0. The others compare numbers by value,
-    whether int or float, texts with texts, bytes with bytes; where the kinds differ, no order holds. Nothing holds of a
-    value that is not there.
+    ``==``, ``!=`` and ``in_`` compare exactly, as templates do: 1 is not 1.0. The other operators compare numbers by
+    value, whether int or float, texts with texts, and bytes with bytes. If the kinds differ, no ordering comparison
+    holds. No comparison holds for a missing value.
+
+    Parameters
+    ----------
+    *path : int or str
+        The way to the value: positions in tuples and lists, names in records. In the place of a field, ``px.where() >
+        3`` tests that field. There ``px.where("score") > 3`` tests the value ``score`` of a dataclass instance. In
+        ``where=px.where(1) > 3`` the query tests the field at position 1 of the tuple. More steps lead further inside.
+
+    Returns
+    -------
+    Field
+        Compare it with ``<``, ``<=``, ``==``, ``!=``, ``>``, ``>=``, ``between``, ``starts_with``, ``contains``,
+        ``in_``.
+
+    Raises
+    ------
+    TypeError
+        A step is neither a position from 0 on nor a name.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> space.out_many([("load", 2), ("load", 7)])
+    >>> space.rdp("load", px.where() > 3)
+    ('load', 7)
     """
     for step in path:
         if isinstance(step, bool) or not isinstance(step, int | str) or (isinstance(step, int) and step < 0):
