@@ -1,6 +1,6 @@
 """The results of a computation, and what its protection cost.
 
-Without dataclasses, which are slow to import: nobody who does not ask for the bill waits for them.
+This module does without dataclasses, because they are slow to import and most programs do not ask for the bill.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ R = TypeVar("R")
 
 
 class Account:
-    """What protection costs from now on, until it is closed."""
+    """Measures what protection costs from now on, until it is closed."""
 
     def __init__(self, native: Callable[[], dict[str, Any]]) -> None:
         self._native = native
-        #: The native journal's sums at the beginning and at the end, read when they are asked for.
+        #: The sums of the native journal at the beginning. They are converted only when the bill is asked for.
         self._before = native()
         self._began = perf_counter()
         self._after: tuple[dict[str, Any], float] | None = None
 
     def close(self) -> None:
-        """What comes later is not on this bill."""
+        """Ends the bill. Later costs are not on it."""
         self._after = self._so_far()
 
     def bill(self) -> Bill:
-        """Up to now, or to the close."""
+        """The bill up to now, or up to the close."""
         from phalanx.summary import Summary
 
         after, wall = self._after or self._so_far()
@@ -41,22 +41,32 @@ class Account:
 
 
 class Results(Generator[R, None, None], Generic[R]):
-    """The results of a computation, a generator; and its bill."""
+    """The results of a computation: a generator, with the bill of the computation.
 
-    # The generator knows the account and not this object: dropped by its user, it must end at once, not with a cycle.
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     results = manager.compute(abs, [-1, 2])
+    ...     next(results)
+    1
+    """
+
+    # The generator refers to the account, not to this object. So there is no reference cycle, and the computation ends
+    # at once when the user drops the results.
     def __init__(self, results: Generator[R, None, None], account: Account) -> None:
         self._results = results
         self._account = account
 
     @property
     def bill(self) -> Bill:
-        """What protection cost from the computation's beginning to its end, or so far.
+        """What protection cost from the beginning of the computation to its end, or so far.
 
-        What others of the same manager cost meanwhile is in it.
+        It includes the costs of other computations of the same manager in this time.
         """
         return self._account.bill()
 
-    def __iter__(self) -> Iterator[R]:  # type: ignore[override]  # the inner one: no price for each result
+    def __iter__(self) -> Iterator[R]:  # type: ignore[override]  # the inner generator, which saves a call per result
         return self._results
 
     def __next__(self) -> R:
@@ -71,5 +81,5 @@ class Results(Generator[R, None, None], Generic[R]):
         return self._results.throw(*error)
 
     def close(self) -> None:
-        """Ends the computation; what has not been read is dropped."""
+        """Ends the computation. Unread results are dropped."""
         self._results.close()

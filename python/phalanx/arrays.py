@@ -1,4 +1,4 @@
-"""What a function may do with the arrays that it is given."""
+"""The mark for functions that only read their arrays."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MARK = "__phalanx_read_only__"
 def read_only(function: F) -> F:
     """Marks a function that only reads the large arrays in its tasks.
 
-    Its interpreter then hands it arrays of 64 KiB and more that cannot be written: an assignment raises ``ValueError``.
-    Without the mark the arrays are the function's own, and where they lie in memory shared with the manager, the
-    system copies every page of 4 KiB that the function writes first. With the mark no function can make such a copy
-    by accident. What it returns of such an array arrives read-only too; arrays that it makes itself are not concerned.
+    Its interpreter then hands it read-only arrays if they have 64 KiB or more. An assignment to them raises
+    ``ValueError``. Without the mark the function owns its arrays. If they lie in memory shared with the manager, the
+    system copies every page of 4 KiB at the first write. The mark prevents such a copy by accident. Parts of such an
+    array that the function returns arrive read-only too. Arrays that it makes itself are not affected.
 
     Parameters
     ----------
@@ -34,10 +34,11 @@ def read_only(function: F) -> F:
     Raises
     ------
     ProgramError
-        The callable takes no attributes, as those of C do not: mark a function that calls it.
+        The callable takes no attributes, as callables written in C do not: mark a function that calls it.
 
-    Example
-    -------
+    Examples
+    --------
+    >>> import phalanx as px
     >>> @px.read_only
     ... def mean(picture):
     ...     return float(picture.mean())
@@ -50,7 +51,7 @@ def read_only(function: F) -> F:
 
 
 def is_read_only(function: Any) -> bool:
-    """Whether a callable is marked, or, of a partial, what that calls."""
+    """Whether a callable is marked. For a partial, also whether the function that it calls is marked."""
     while isinstance(function, functools.partial):
         if getattr(function, _MARK, False):
             return True

@@ -1,4 +1,4 @@
-"""What can go wrong, who is at fault, and what to do next."""
+"""The exceptions. Each message says what happened, who is at fault, and what to do next."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PolicyError(PhalanxError, ValueError):
 
 
 class StagingError(PhalanxError):
-    """Code or data cannot travel: it cannot be pickled, or the other machine lacks a module it needs."""
+    """Code or data cannot travel: it cannot be pickled, or the other machine lacks a module that it needs."""
 
 
 class CulpritError(PhalanxError):
@@ -45,15 +45,15 @@ class CulpritError(PhalanxError):
     Attributes
     ----------
     index : int
-        The task's place in the stream, from 0.
+        The position of the task in the stream, from 0.
     task : object
-        The task as the sender still has it: the item of a collection, ``(args, kwargs)`` of a call by ``submit``.
-        ``None`` for a task of an iterator and a call of ``map``, which keep nothing.
+        The task as the sender still has it: the item of a collection, or ``(args, kwargs)`` of a call by ``submit``.
+        ``None`` for a task of an iterator and for a call of ``map``, because these are not kept.
     size : int
-        The task's token in bytes, about.
+        The approximate size of the task's token in bytes.
     losses : tuple of str
-        Each interpreter that was lost, and how: the signal or the exit status, the largest resident size where it is
-        known, and "out of memory" where the system ended it for that.
+        Each interpreter that was lost, and how: the signal or the exit status, the largest resident size if it is
+        known, and "out of memory" if the system ended it for that.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class CulpritError(PhalanxError):
 
 
 class LostError(PhalanxError):
-    """No interpreter is left, and none can be recruited; the message names the losses.
+    """No interpreter is left, and none can be recruited. The message names the losses.
 
-    Where there never was one it is a :class:`RecruitError`.
+    If there never was an interpreter, the error is a :class:`RecruitError`.
     """
 
 
@@ -84,8 +84,16 @@ class LaunchError(PhalanxError, ValueError):
 class RanksError(PhalanxError):
     """A message passing program that was started from Python did not end well.
 
-    ``result`` is its :class:`LaunchResult`; ``rank`` and ``machine`` say which process was the first, where known. The
-    message ends with the last line that this process wrote to standard error, where the output is captured.
+    If the output is captured, the message ends with the last line that the failed process wrote to standard error.
+
+    Attributes
+    ----------
+    result : LaunchResult
+        How the program ended.
+    rank : int or None
+        The process that failed first, if it is known.
+    machine : str or None
+        The machine of that process.
     """
 
     def __init__(self, message: str, result: Any, rank: Any = None) -> None:
@@ -105,7 +113,7 @@ class RanksError(PhalanxError):
 
 
 class RanksTimeoutError(RanksError, TimeoutError):
-    """A message passing program took longer than it was given, and was ended."""
+    """A message passing program exceeded its ``timeout`` and was ended."""
 
 
 class BspError(PhalanxError):
@@ -117,15 +125,23 @@ class ProfileError(PhalanxError, ValueError):
 
 
 class InitializerError(PhalanxError):
-    """The ``initializer`` of a manager raised an exception at an interpreter, which therefore can fire nothing; the
-    message has the exception's words."""
+    """The ``initializer`` of a manager raised an exception at an interpreter, so that interpreter can fire nothing. The
+    message contains the text of the exception."""
 
 
 class RemoteTraceback(Exception):
     """The cause of an exception that a task raised at an interpreter.
 
-    ``traceback`` is the remote traceback as text, ``task`` the task's ``repr`` (shortened), ``index`` its place in the
-    stream from 0, ``interpreter`` the name of the interpreter that fired it.
+    Attributes
+    ----------
+    traceback : str
+        The remote traceback.
+    task : str
+        The shortened ``repr`` of the task.
+    index : int
+        The position of the task in the stream, from 0.
+    interpreter : str
+        The name of the interpreter that fired it.
     """
 
     def __init__(self, traceback: str, task: str, index: int, interpreter: str) -> None:
@@ -140,8 +156,8 @@ class RemoteTraceback(Exception):
 
 
 class RemoteError(PhalanxError):
-    """Stands for a remote exception that cannot travel itself, or that would end this program, as SystemExit does; the
-    message names its type and its words."""
+    """Stands for a remote exception that cannot travel, or that would end this program, as SystemExit does. The message
+    has the type and the text of that exception."""
 
 
 class SpaceError(PhalanxError):
@@ -149,7 +165,7 @@ class SpaceError(PhalanxError):
 
 
 class AccessError(SpaceError, PermissionError):
-    """The rules of the space's server, or the group that the space belongs to, do not allow this to this user."""
+    """The access rules of the server, or the group of the space, do not allow this operation to this user."""
 
 
 class SpaceFullError(SpaceError):
@@ -157,17 +173,16 @@ class SpaceFullError(SpaceError):
 
 
 class SpaceLostError(SpaceError):
-    """The connection to a space ended, or the member that led it does not any more: what was asked may have been done,
-    or not."""
+    """The connection to a space ended, or its leader changed. The operation may or may not have been done."""
 
 
 class SpaceMovedError(SpaceLostError):
-    """Another member leads the space now. Nothing was done; :class:`phalanx.Space` asks there by itself."""
+    """Another member leads the space now. Nothing was done. :class:`phalanx.Space` asks the new leader by itself."""
 
 
 class SpaceForgottenError(SpaceError):
-    """The space does not remember what this client has asked before. Nothing was done; :class:`phalanx.Space` says
-    again by itself who it is."""
+    """The space has forgotten the earlier requests of this client. Nothing was done. :class:`phalanx.Space` registers
+    again by itself."""
 
 
 class SpaceTimeoutError(SpaceError, TimeoutError):
@@ -179,4 +194,4 @@ class TransactionError(SpaceError):
 
 
 class TransactionConflictError(TransactionError):
-    """Others have changed what the transaction relies on, and nothing of it has happened: begin it again."""
+    """Other clients have changed tuples that the transaction relies on. Nothing of it has happened: begin it again."""

@@ -1,4 +1,4 @@
-"""Message passing programs started from Python: as ``phalanx mpirun`` and ``phalanx bsprun`` start them."""
+"""Starts message passing programs from Python, as ``phalanx mpirun`` and ``phalanx bsprun`` do."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from phalanx.security import Rules, policy_words, read_policy
 
 Word: TypeAlias = str | os.PathLike[str]
 
-#: Seconds after which a waiting launcher looks whether it was sent a signal.
+#: Interval in seconds at which a waiting launcher checks for signals.
 PATIENCE = 0.05
-#: Seconds for a program that is ended early to end by itself: its processes are killed after one.
+#: Seconds to wait for the end of a program that was signalled. Its processes are killed after one second.
 LAST_PATIENCE = 5.0
-#: Open files for each process: a doorbell, a control socket, two pipes, and one that tells its end.
+#: Open files of the launcher for each process: a doorbell, a control socket, two pipes, and one that reports its end.
 FILES = 6
 LEVELS = ("clear", "authenticated", "safe", "private")
 ENDINGS = ("out", "err")
-#: Of what a process wrote last, an error's message has so many characters.
+#: Maximum characters of the last line of a process in an error message.
 LONGEST_WORDS = 400
 
 
@@ -43,11 +43,11 @@ class RankResult:
     rank, machine
         Its number, and the name of the machine that it ran on.
     code
-        Its exit code; -N where signal N killed it; None where it never began or was not seen to end.
+        Its exit code; -N if signal N killed it; None if it never began or its end was not seen.
     why
-        Why it never began, or was not seen to end; else empty.
+        Why it never began, or why its end was not seen; else empty.
     stdout, stderr
-        What it wrote, where ``capture_output`` was asked for; else None.
+        Its output if ``capture_output`` was set; else None.
     """
 
     rank: int
@@ -65,11 +65,11 @@ class LaunchResult:
     Attributes
     ----------
     code
-        The program's exit code, as that of ``phalanx mpirun``: 0 where all processes ended well.
+        The exit code of the program, as ``phalanx mpirun`` returns it: 0 if all processes ended well.
     ranks
-        Each process, in the order of their numbers. Those that the program has spawned are not among them.
+        Each process, in the order of the ranks. Processes that the program has spawned are not included.
     messages
-        What the launcher said, like ``rank 1 on lab2 exited with status 3``.
+        The messages of the launcher, like ``rank 1 on lab2 exited with status 3``.
     """
 
     code: int
@@ -83,12 +83,12 @@ class LaunchResult:
 
     @property
     def stdout(self) -> str | None:
-        """What all ranks wrote to standard output, one rank after the other; None where it was not captured."""
+        """The standard output of all ranks, one rank after the other; None if it was not captured."""
         return _joined([it.stdout for it in self.ranks])
 
     @property
     def stderr(self) -> str | None:
-        """The same of standard error."""
+        """The standard error of all ranks, one rank after the other; None if it was not captured."""
         return _joined([it.stderr for it in self.ranks])
 
 
@@ -103,24 +103,24 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any)
     Parameters
     ----------
     program
-        A path of a script or a binary, or a list of it and its arguments, like ``["python", "-m", "solver", "-x"]``.
+        The path of a script or a binary, or a list with its arguments, like ``["python", "-m", "solver", "-x"]``.
     n
-        How many processes; by default one for each core here, or each free place at ``hosts``.
+        Number of processes. Default: one for each core of this machine, or for each free place at ``hosts``.
     hosts
         Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, or a list of addresses. By default this
         machine. A :class:`Manager` of this program at the same executors shares its places with the ranks.
     per_host
-        At most so many processes at one executor.
+        Maximum number of processes at one executor.
     files
-        Files and folders that executors get beside the program.
+        Files and folders that executors get in addition to the program.
     env
-        Variables of the processes beside those of this one; at executors beside theirs.
+        Environment variables in addition to those of this process, or at executors in addition to theirs.
     cwd
-        The folder in which processes of this machine run, and where the program and the files are found.
+        The working directory of processes on this machine. The program and the files are found relative to it.
     capture_output
-        Whether what the processes write is returned rather than shown.
+        Whether the output of the processes is returned instead of shown.
     prefix
-        Whether each line that is shown comes with ``[rank]`` before it.
+        Whether each shown line begins with ``[rank]``.
     output
         A folder for one file per rank and stream, like ``3.out``.
     stdin
@@ -130,10 +130,9 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any)
     check
         Whether an exit code other than 0 raises.
     keep_going
-        Whether the loss of a process leaves the others.
+        Whether the other processes go on after the loss of one.
     patience
-        Seconds after which a process that stands still, because somebody has stopped it, is lost and is ended. By
-        default it may stand still as long as it likes.
+        Seconds after which a stopped process (SIGSTOP, say) counts as lost and is ended. Default: no limit.
     transport, level
         ``"sockets"``: on this machine, links as between machines, of this level.
     policy, identity
@@ -147,16 +146,17 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any)
     Raises
     ------
     LaunchError
-        Where the program, a file or an option is wrong.
+        The program, a file or an option is wrong.
     RecruitError
-        Where an executor cannot be reached, or has too few places.
+        An executor cannot be reached, or has too few places.
     RanksError
-        Where the program does not end well and ``check`` is true; says which rank, on which machine, and why.
+        The program does not end well and ``check`` is true. The error says which rank, on which machine, and why.
     RanksTimeoutError
-        Where it did not end within ``timeout`` seconds. All its processes have ended then, as after Ctrl-C.
+        The program did not end within ``timeout`` seconds. All its processes have ended then, as after Ctrl-C.
 
-    Example
-    -------
+    Examples
+    --------
+    >>> import phalanx as px
     >>> px.mpirun(["echo", "hello"], n=2, capture_output=True).stdout
     'hello\\nhello\\n'
     """
@@ -172,19 +172,21 @@ def bsprun(
     move_slow: tuple[float, int] | None = None,
     **options: Any,
 ) -> LaunchResult:
-    """Runs a BSP program and waits for its end: as :func:`mpirun`, with its parameters, results and errors.
+    """Runs a BSP program and waits for its end, with the parameters, results and errors of :func:`mpirun`.
 
     Parameters
     ----------
     checkpoint
-        Supersteps between two checkpoints; 0: none; by default the program says.
+        Number of supersteps between two checkpoints; 0: no checkpoints. By default the program decides.
     restarts
         How often it is started again after a loss without a new checkpoint in between.
     move_slow
-        With ``hosts``: a machine that takes so many times as long as others in so many steps in a row is left.
+        With ``hosts``, a pair ``(factor, steps)``: processes leave a machine that takes ``factor`` times as long as
+        others in ``steps`` supersteps in a row.
 
-    Example
-    -------
+    Examples
+    --------
+    >>> import phalanx as px
     >>> px.bsprun("walk.py", n=4, checkpoint=10).code
     0
     """
@@ -264,7 +266,7 @@ def _run(
 
 
 def _addresses(hosts: Word | Hosts | Sequence[str]) -> tuple[list[str], list[str]]:
-    """Addresses, and networks that are trusted."""
+    """The addresses and the trusted networks."""
     if isinstance(hosts, Hosts):
         return hosts.addresses, hosts.trusted
     if isinstance(hosts, str | os.PathLike):
@@ -284,19 +286,19 @@ def prepare(
     Parameters
     ----------
     asked, variables
-        The programs, and what their processes have in their environment.
+        The programs, and the environment variables of their processes.
     where
-        Executors, networks that are trusted, the policy, the identity's file, and how many processes an executor gets
-        at most; None for this machine.
+        Executors, trusted networks, the policy, the identity file, and the maximum number of processes per executor;
+        None for this machine.
     files
-        What executors get beside the programs.
+        Files that executors get in addition to the programs.
     cwd
-        Where the programs and files are found, and where processes of this machine run.
+        The folder in which the programs and files are found, and in which processes of this machine run.
 
     Raises
     ------
     LaunchError
-        Where a program or a file is not found.
+        A program or a file is not found.
     """
     _allow_files(sum(program.processes or os.cpu_count() or 1 for program in asked))
     staged: dict[str, Path] = {}
@@ -325,7 +327,8 @@ def prepare(
 
 
 def _allow_files(processes: int) -> None:
-    """A launcher has some files open for each process; on most systems more than a thousand must be asked for."""
+    """Raises the limit of open files, because the launcher has some for each process. On most systems more than a
+    thousand must be requested."""
     needed, (soft, hard) = FILES * processes + 100, resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
@@ -333,7 +336,7 @@ def _allow_files(processes: int) -> None:
 
 
 def _wait(launcher: _native.Launcher, timeout: float | None) -> int | None:
-    """The exit code; None where the program was ended after `timeout` seconds. Ctrl-C ends it too."""
+    """Waits for the exit code; None if the program was ended after `timeout` seconds. Ctrl-C ends it too."""
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         while (code := launcher.wait(PATIENCE)) is None:
@@ -347,7 +350,7 @@ def _wait(launcher: _native.Launcher, timeout: float | None) -> int | None:
 
 
 def _end(launcher: _native.Launcher, number: int) -> None:
-    """Ends all processes; those that do not end when asked are killed."""
+    """Ends all processes. Processes that do not end after the signal are killed."""
     launcher.signal(number)
     if launcher.wait(LAST_PATIENCE) is None:
         launcher.signal(signal.SIGKILL)
@@ -370,7 +373,7 @@ def _text(path: Path) -> str:
 
 
 def _error(result: LaunchResult) -> RanksError:
-    """Says which rank ended the program: the one that a message names, else the first that did not end well."""
+    """The error with the rank that ended the program: the rank in a message, else the first that did not end well."""
     bad = [it for it in result.ranks if it.code != 0]
     named = [it for message in result.messages for it in bad if message.startswith(f"rank {it.rank} ")]
     rank = next(iter(named or bad), None)
@@ -384,7 +387,7 @@ def _error(result: LaunchResult) -> RanksError:
 
 
 def _last_words(rank: RankResult | None) -> str:
-    """The last line that it wrote to standard error, cut, as part of a message: of a traceback, what was raised."""
+    """The last line of the rank's standard error, cut, as part of a message. In a traceback it is the exception."""
     lines = ((rank and rank.stderr) or "").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f": {last[:LONGEST_WORDS]}" if last else ""

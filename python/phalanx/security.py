@@ -1,7 +1,7 @@
-"""What is to be protected, and where: marks on programs, and the policy (paper 000, section 4.4; paper 003).
+"""Marks on programs and the policy: what is protected, and where (paper 000, section 4.4; paper 003).
 
-The level of every link is decided in one place, from where it goes, what is marked, and the policy. These are the words
-for the last two.
+The native core decides the level of every link in one place. It uses the destination of the link, the marks, and the
+policy. This module defines the last two.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from weakref import WeakSet
 
 from phalanx.errors import PolicyError
 
-#: Which default, networks that are trusted, the text of a file of rules: what the native core reads.
+#: A policy as the native core reads it: the name of the default, the trusted networks, and the text of a file of rules.
 Words = tuple[str, list[str], str | None]
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What this process may send tokens to other machines through.
+#: The objects through which this process may send tokens to other machines.
 _ways_out: WeakSet[object] = WeakSet()
 
 _MARKS = "__phalanx_secure__"
@@ -29,19 +29,62 @@ Marks = frozenset[str]
 
 
 def secure_data(function: F) -> F:
-    """Marks a function whose arguments and results nobody else may read (paper 000's ``@secureData``).
+    """Marks a function whose arguments and results must stay secret (``@secureData`` of paper 000, section 4.4).
 
-    With ``policy="marked"`` they travel on untrusted links at the level private, with the exceptions it raises. A
-    decorator; it returns the function itself.
+    With ``policy="marked"`` they travel over untrusted links at the level private. So do the exceptions that the
+    function raises.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+
+    Returns
+    -------
+    callable
+        The same function: a decorator.
+
+    Raises
+    ------
+    PolicyError
+        The callable takes no attributes.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> @px.secure_data
+    ... def diagnose(scan):
+    ...     return max(scan)
     """
     return _mark(function, "data")
 
 
 def secure_code(function: F) -> F:
-    """Marks a function whose code nobody else may read (paper 000's ``@secureCode``).
+    """Marks a function whose code must stay secret (``@secureCode`` of paper 000, section 4.4).
 
-    The code of the program that has it is then staged over untrusted links at the level private. A decorator; it
-    returns the function itself.
+    The code of a program that contains the function is staged over untrusted links at the level private.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+
+    Returns
+    -------
+    callable
+        The same function: a decorator.
+
+    Raises
+    ------
+    PolicyError
+        The callable takes no attributes.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> @px.secure_code
+    ... def price(asset):
+    ...     return 1.07 * asset
     """
     return _mark(function, "code")
 
@@ -60,8 +103,8 @@ def _mark(function: F, name: str) -> F:
 
 
 def marks_of(function: Any) -> Marks:
-    """What of a callable is marked: ``"data"``, ``"code"``, both or nothing. Of a partial also what it calls, of an
-    object also its method ``__call__``."""
+    """The marks of a callable: ``"data"``, ``"code"``, both or none. For a partial they include the marks of the
+    function that it calls, for an object those of its method ``__call__``."""
     marks: Marks = frozenset()
     while isinstance(function, functools.partial):
         marks |= _own_marks(function)
@@ -70,14 +113,14 @@ def marks_of(function: Any) -> Marks:
 
 
 def leads_elsewhere(way: object) -> None:
-    """Says that tokens may leave this machine through ``way``, as long as that exists."""
+    """Records that tokens may leave this machine through ``way``, as long as that object exists."""
     _ways_out.add(way)
 
 
 def keys_may_travel() -> bool:
-    """Whether tokens stay on this machine, so that the keys of :mod:`multiprocessing` may be in them, as they are in
-    what the standard library tells its own children."""
-    # An interpreter does not know where its program is.
+    """Whether tokens stay on this machine. Then they may contain the keys of :mod:`multiprocessing`, as the messages of
+    the standard library to its own children do."""
+    # False at an interpreter, because it does not know on which machine its program is.
     return not _ways_out and "phalanx._interpreter" not in sys.modules
 
 
@@ -87,7 +130,7 @@ def _own_marks(function: Any) -> Marks:
 
 
 def read_mark(secure: str | None) -> Marks:
-    """A skeleton's ``secure=`` as marks. Raises PolicyError."""
+    """The ``secure=`` of a skeleton as marks. Raises PolicyError for another word."""
     if secure is None:
         return frozenset()
     if secure not in _NAMES:
@@ -96,12 +139,34 @@ def read_mark(secure: str | None) -> Marks:
 
 
 class Rules:
-    """A policy as a table of rules in a file (TOML), over the policy ``"links"``.
+    """A policy as a table of rules in a TOML file, on top of another policy.
 
-    Each ``[[rule]]`` says with ``network`` (``"10.1.0.0/16"``, ``"same machine"``, ``"trusted"``, ``"any"``), ``role``
-    (``"executor"``, ``"user"``) and ``mark`` (``"data"``, ``"code"``, ``"none"``), each of which may be left out, what
-    it is about, and with one of ``required``, ``preferred`` and ``never`` = a level, what it says. The first rule that
-    prefers a level takes the default's place; all others limit it.
+    Each ``[[rule]]`` has conditions, each of which may be left out: ``network`` (``"10.1.0.0/16"``,
+    ``"same machine"``, ``"trusted"``, ``"any"``), ``role`` (``"executor"``, ``"user"``) and ``mark`` (``"data"``,
+    ``"code"``, ``"none"``). It sets one of ``required``, ``preferred`` and ``never`` to a level. The first rule that
+    prefers a level replaces the default. All others limit it.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    policy : str
+        The policy for links without a preferred level: ``"links"``, ``"marked"`` or ``"all"``.
+
+    Raises
+    ------
+    PolicyError
+        The file cannot be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import phalanx as px
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "rules.toml"
+    >>> _ = file.write_text('[[rule]]\\nmark = "data"\\nrequired = "private"\\n')
+    >>> with px.Manager(contract=px.ParDegree(1), policy=px.Rules(file)) as manager:
+    ...     list(manager.compute(abs, [-1]))
+    [1]
     """
 
     def __init__(self, path: str | os.PathLike[str], *, policy: str = "links") -> None:
@@ -126,10 +191,10 @@ def policy_words(policy: str | Rules, trusted: str | Iterable[str]) -> Words:
 
 
 def listed(words: str | Iterable[str]) -> list[str]:
-    """Networks or patterns as a list. A string alone is one of them: its letters may have a `*`."""
+    """Networks or patterns as a list. A single string is one entry; it may contain a `*`."""
     return [words] if isinstance(words, str) else list(words)
 
 
 def read_policy(text: str) -> str | Rules:
-    """A policy as it is typed: one of the words, or the path of a file of rules."""
+    """A policy as the user types it: one of the words, or the path of a file of rules."""
     return text if text in ("links", "marked", "all") else Rules(text)

@@ -1,4 +1,4 @@
-"""What a manager's journal adds up to."""
+"""The totals of a manager's journal."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 @dataclass(frozen=True)
 class InterpreterSummary:
-    """One interpreter's part. Bytes are those of tasks to it and of results from it; times are seconds."""
+    """The part of one interpreter. Bytes count the tasks to it and the results from it. Times are in seconds."""
 
     name: str
     machine: str
     pid: int
-    #: How its link is protected: ``"clear"``, ``"authenticated"``, ``"safe"`` or ``"private"``.
+    #: The level of its link: ``"clear"``, ``"authenticated"``, ``"safe"`` or ``"private"``.
     level: str
     #: ``"working"``, ``"lost"``, ``"released"`` (by the contract) or ``"dismissed"`` (at the end).
     state: str
-    #: What it fired instructions for: tasks, parts of them, and groups of parts.
+    #: Number of tasks, parts of tasks, and groups of parts for which it fired instructions.
     tasks: int
     bytes_in: int
     bytes_out: int
-    #: Of tokens between two instructions that stayed where they were made.
+    #: Bytes of tokens between two instructions that stayed at the interpreter.
     bytes_stayed: int
     #: Time in the program's functions, with unpickling and pickling.
     busy: float
     #: Time that the manager's end of its link spent in cryptography, and the interpreter's.
     protection_here: float
     protection_there: float
-    #: The levels of what is not marked, of marked data and of marked code, and what decided each.
+    #: The levels of unmarked content, of marked data and of marked code, and what decided each.
     levels: tuple[str, str, str]
     why: tuple[str, str, str]
-    #: Whether one is weaker than without the user's explicit words.
+    #: Whether one of them is weaker than the default, by explicit words of the user.
     weaker: bool
     #: For each level bytes of frames in both directions, and seconds in cryptography at the manager's end.
     spent: dict[str, tuple[int, float]]
@@ -46,7 +46,7 @@ class InterpreterSummary:
 
 @dataclass(frozen=True)
 class BillLine:
-    """What one level was used for, and its price."""
+    """The bytes and the cost of one level."""
 
     level: str
     #: Bytes of frames, in both directions.
@@ -60,15 +60,15 @@ class Bill:
     """The price of security: bytes and seconds by level, and what that cost against clear links."""
 
     lines: tuple[BillLine, ...]
-    #: Seconds that the program took, and about how many of them it would at most have saved over clear links: those
-    #: that all ends of all links spent in cryptography, as if one after the other. Handshakes and last answers are
-    #: not in it.
+    #: Seconds that the program took, and an upper estimate of the seconds that clear links would have saved. The
+    #: estimate adds the cryptography of all ends of all links, as if they ran one after the other. It does not include
+    #: handshakes and last answers.
     wall: float
     cost: float
 
     @property
     def share(self) -> float:
-        """The cost as a part of the time, from 0 to 1."""
+        """The cost as a fraction of the time, from 0 to 1."""
         return min(self.cost / self.wall, 1.0) if self.wall > 0 else 0.0
 
     def __str__(self) -> str:
@@ -81,11 +81,11 @@ class Bill:
 
 @dataclass(frozen=True)
 class ContractSummary:
-    """How a contract on time is kept by a computation: of the one that was looked at last, or has ended last.
+    """How a computation keeps a :class:`Throughput` or :class:`Deadline`: the one checked last, or ended last.
 
-    For a :class:`Throughput`, ``asked`` and ``reached`` are tasks a second, over the last three seconds where it takes
-    longer than that. For a :class:`Deadline` they are seconds from the first task to the last result, as far as can be
-    expected while it goes on.
+    For a :class:`Throughput`, ``asked`` and ``reached`` are tasks per second. In a computation of more than three
+    seconds they cover the last three. For a :class:`Deadline` they are seconds from the first task to the last result,
+    estimated while it goes on.
     """
 
     asked: float
@@ -97,7 +97,16 @@ class ContractSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything a manager did so far."""
+    """Everything that a manager did so far. :meth:`phalanx.Manager.summary` returns one.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     _ = list(manager.compute(abs, [-1, 2]))
+    ...     manager.summary().tasks
+    2
+    """
 
     #: Tasks whose outcome was delivered.
     tasks: int
@@ -109,13 +118,13 @@ class Summary:
     refired: int
     #: Tasks fired at a second interpreter because the first one took too long.
     doubled: int
-    #: ``None`` without a contract on time, and before the first look.
+    #: ``None`` without a :class:`Throughput` or :class:`Deadline`, and before the first check.
     contract: ContractSummary | None
     interpreters: list[InterpreterSummary]
 
     @classmethod
     def from_native(cls, native: dict[str, Any]) -> Summary:
-        """From the native journal's plain objects."""
+        """Makes it from the plain objects of the native journal."""
         interpreters = [InterpreterSummary(**entry) for entry in native["interpreters"]]
         contract = native["contract"] and ContractSummary(*native["contract"])
         return cls(**{**native, "interpreters": interpreters, "contract": contract})
@@ -126,7 +135,7 @@ class Summary:
         return self.bill_since(None, self.wall)
 
     def bill_since(self, before: Summary | None, wall: float) -> Bill:
-        """What it cost since an earlier summary of the same manager, in so many seconds."""
+        """What protection cost since an earlier summary of the same manager, in ``wall`` seconds."""
         earlier = {it.name: it for it in before.interpreters} if before else {}
         parts = [_Part.of(it, earlier.get(it.name)) for it in self.interpreters]
         names = dict.fromkeys(name for part in parts for name in part.bytes)
@@ -138,7 +147,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class _Part:
-    """One link's part of a bill."""
+    """The part of one link in a bill."""
 
     bytes: dict[str, int]
     protection: dict[str, float]
@@ -154,6 +163,7 @@ class _Part:
         return cls(bytes_, seconds, sum(seconds.values()), there)
 
     def of_level(self, name: str) -> tuple[int, float]:
-        """Bytes and seconds at both ends. The other end tells the sum only; both ends do the same work."""
+        """Bytes and seconds at both ends. The other end reports only its sum over all levels. That sum is divided like
+        the time at this end, because both ends do the same work."""
         share = self.protection[name] / self.here if self.here > 0 else 0.0
         return self.bytes[name], self.protection[name] + share * self.there
