@@ -1,4 +1,4 @@
-"""The calls of one map: batches on their way there, and results on their way back, without a future for each."""
+"""The calls of one map: batches on their way to interpreters and results on their way back, without futures."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from phalanx._runs import Program, Run, try_token
 from phalanx._tokens import are_plain, pack, unpack
 from phalanx.errors import StagingError
 
-#: Calls are sent this many seconds ahead of the answers, so that interpreters have some while Python is busy here.
+#: Seconds of work that is sent ahead of the answers, so that interpreters stay busy while this process is busy.
 AHEAD = 0.05
-#: Seconds after which calls that were read from an iterator are sent off, however few.
+#: Seconds after which calls that were read from an iterator are sent, however few they are.
 GATHER = 0.001
 
-#: Collections that cannot change: what a map has not sent yet may stay there.
+#: Immutable collections. Unsent items may stay in them, because they cannot change.
 _LASTING = (range, tuple, str, bytes)
-#: Collections of which the next item is there at once. Those of a class of the user's own may do anything.
+#: Collections whose next item is available at once. A user's own class is not among them, because it may block.
 _AT_HAND = (*_LASTING, list, dict, set, frozenset)
 
 
 def at_hand(iterables: Iterable[Iterable[Any]]) -> Iterator[tuple[Any, ...]] | None:
-    """The calls' arguments as they are now; None where the iterables have to be asked for them one by one."""
+    """The arguments of the calls as they are now. None if the items must be read one by one from the iterables."""
     if not all(type(iterable) in _AT_HAND for iterable in iterables):
         return None
     return zip(*(it if type(it) in _LASTING else list(it) for it in iterables), strict=False)
 
 
 class Mapped(Run):
-    """A map under way: all its calls are made, whether its results are read or not, unless it is closed.
+    """A map under way. All its calls are made, whether its results are read or not, unless it is closed.
 
-    Positions are those of the map's calls, numbers those of the run's. They differ by the calls that could not be sent.
+    A *position* counts the calls of the map, a *number* the calls of the run. They differ by the calls that could not
+    be sent.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Mapped(Run):
         most: int | None,
     ) -> None:
         super().__init__(native, mailbox, program, AHEAD)
-        #: The most calls that travel together; None: as many as the engine finds best.
+        #: Maximum number of calls that travel together; None: the engine decides.
         self._most = most
         self._wake = wake
         self._tasks: Iterator[tuple[Any, ...]] = iter(())
@@ -61,27 +62,27 @@ class Mapped(Run):
         self._complete = False
         #: Calls that are about to be sent.
         self._hand: list[Any] = []
-        #: Calls that were sent, and that came to something.
+        #: Number of calls that were sent, and of calls with an outcome.
         self._fed = 0
         self._came = 0
-        #: The numbers before which a call could not be sent.
+        #: For each call that could not be sent: the number of the call after it.
         self._skipped: list[int] = []
         self._finished = False
-        #: What came and was not read, by the position of its first call.
+        #: Unread outcomes, by the position of their first call.
         self._arrived: dict[int, tuple[str, int, Any]] = {}
         self._position = 0
-        #: Ends the results when all that came were read.
+        #: Whether no more outcomes will come. The results end after the unread ones, with the error if there is one.
         self._ended = False
         self._error: BaseException | None = None
-        #: Of a reader that waits: settled when the next result is there.
+        #: The future of a waiting reader. It is settled when the next result is there.
         self.awaited: Submitted | None = None
 
     def take_all(self, tasks: Iterator[tuple[Any, ...]]) -> None:
-        """Takes calls that are at hand."""
+        """Takes calls whose arguments are all available."""
         self._tasks, self._complete = tasks, True
 
     def take_while(self, tasks: Iterator[tuple[Any, ...]], go_on: Callable[[], None]) -> None:
-        """Takes calls as they come, and calls ``go_on`` about every millisecond: it sends them, or raises."""
+        """Takes calls as they come, and calls ``go_on`` about every millisecond. ``go_on`` sends them, or raises."""
         try:
             due = 0.0
             for task in tasks:
@@ -99,8 +100,8 @@ class Mapped(Run):
         return not self._ended
 
     def feed(self, room: int) -> None:
-        """Sends up to so many calls. They stay in the hand until that is done."""
-        # What is fed at once is cut by the engine, and never joined.
+        """Sends up to ``room`` calls. They stay in ``_hand`` until they are sent."""
+        # The engine may split calls that are fed together. It never joins separate ones, so this limits a batch.
         room = room if self._most is None else min(room, self._most)
         missing = max(room - len(self._hand), 0)
         self._hand.extend(islice(self._tasks, missing))
@@ -118,10 +119,10 @@ class Mapped(Run):
         )
         if error is None and self._complete and not self._hand and not self._queue and count < room:
             self._finished = True
-            self._forget_tasks()  # zip would keep the last items
+            self._forget_tasks()  # otherwise zip would keep the last items alive
 
     def answer(self, kind: str, first: int, what: Any, received: Iterable[Any]) -> None:
-        """Takes an outcome; ``received`` is the step that takes it off what was received."""
+        """Takes an outcome. ``received`` is the step that removes it from the received outcomes."""
         if kind in ("results", "raised", "culprit"):
             came = self._came + (what[0] if kind == "results" else 1)
             at_once(
@@ -134,7 +135,7 @@ class Mapped(Run):
             at_once(received)
 
     def look(self) -> None:
-        """Wakes the reader where its next result is there, or the end."""
+        """Wakes the reader if its next result, or the end, is there."""
         self._ended = self._ended or (self._finished and self._came == self._fed)
         if self.awaited is not None and self.is_there():
             self._wake(self.awaited)
@@ -148,7 +149,7 @@ class Mapped(Run):
             self._forget_tasks()
 
     def end(self, error: BaseException | None) -> None:
-        """Takes no more outcomes; the error stands for those that are missing."""
+        """Takes no more outcomes. The error stands for the missing ones."""
         if not self._ended:
             self._ended, self._finished = True, True
             self._error = error
@@ -156,11 +157,12 @@ class Mapped(Run):
             self.look()
 
     def is_there(self) -> bool:
-        """Whether there is no need to wait for the next result, or for the end."""
+        """Whether the next result, or the end, is there."""
         return self._ended or self._position in self._arrived
 
     def results(self, wait: Callable[[], None], close: Callable[[], None]) -> Generator[Any, None, None]:
-        """The results in the calls' order. ``wait`` returns when the next one is there, ``close`` ends the run."""
+        """The results in the order of the calls. ``wait`` returns when the next one is there. ``close`` ends the
+        run."""
         try:
             while True:
                 while (outcome := self._arrived.pop(self._position, None)) is None:
@@ -179,7 +181,7 @@ class Mapped(Run):
             close()
 
     def _is_over(self) -> bool:
-        """Whether all results were read. Raises the error that stands for those that are missing."""
+        """Whether all results were read. Raises the error that stands for missing ones."""
         if not self._ended or self._position in self._arrived:
             return False
         if self._error is not None:
@@ -192,7 +194,7 @@ class Mapped(Run):
         self._hand.clear()
 
     def _tokens_of(self, tasks: list[Any]) -> tuple[list[Any], StagingError | None]:
-        """Tasks as tokens, up to the first one that cannot be pickled; the error that names it."""
+        """Tasks as tokens, up to the first one that cannot be pickled, and the error that names that task."""
         if are_plain(tasks):
             return list(tasks), None
         tokens: list[Any] = []
@@ -206,10 +208,10 @@ class Mapped(Run):
 def buffered(
     executor: Executor, function: Callable[..., Any], tasks: Iterator[tuple[Any, ...]], timeout: float | None, size: int
 ) -> Generator[Any, None, None]:
-    """The results of calls of which at most ``size`` are under way or unread."""
+    """The results of the calls. At most ``size`` calls are under way or unread."""
     end = None if timeout is None else timeout + monotonic()
     futures = deque(executor.submit(function, *args) for args in islice(tasks, size))
-    # The results keep no executor alive that is wanted for nothing else, as the standard library's do not.
+    # A weak reference: unread results must not keep the executor alive, as in the standard library.
     return _read_buffered(weakref.ref(executor), function, tasks, end, futures)
 
 
@@ -237,4 +239,4 @@ def _result_or_cancel(future: Future[Any], end: float | None) -> Any:
         return future.result(None if end is None else end - monotonic())
     finally:
         future.cancel()
-        del future  # an exception's traceback would keep it, and it the exception
+        del future  # breaks the cycle between the future and the traceback of its exception

@@ -1,4 +1,4 @@
-"""Runs of calls: what sends the calls of a function, as many at a time as the manager takes."""
+"""Runs of calls: a run sends the calls of a function, as many at a time as the manager accepts."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from phalanx.errors import StagingError
 if TYPE_CHECKING:
     from phalanx._tokens import Packed
 
-#: Calls are sent this many seconds ahead of the answers; what is not sent yet can be cancelled.
+#: Seconds of work that is sent ahead of the answers. A larger value hides longer delays, but calls that were not sent
+#: yet can still be cancelled.
 AHEAD = 0.01
-#: Batches for each interpreter that are sent ahead in any case.
+#: Batches for each interpreter that are always sent ahead.
 SPARE = 2
-#: So many calls that wait are sent off without an answer having come. Sending costs some 20 µs, at this end: more calls
-#: would not make it much cheaper for each, and interpreters would wait for the first one.
+#: Number of waiting calls that are sent even before an answer has come. Sending costs about 20 µs here. More calls
+#: would not make each much cheaper, and the interpreters would wait longer for the first one.
 GATHERED = 256
-#: Calls within so many seconds of the one before are a burst; seconds after its last call for which what is gathered
-#: of it waits for more. Long against a submit (3 µs), short against a round trip.
+#: Maximum seconds between two calls of a burst. Gathered calls also wait this long after the last call for more. It is
+#: long compared with a submit (3 µs) and short compared with a round trip.
 GAP = 0.0001
-#: Seconds between two looks of the thread that collects, while a burst goes on. It needs the same interpreter lock as
-#: the thread that submits: with a look for each answer, both together reach half of the rate.
+#: Seconds between two checks of the collecting thread during a burst. It needs the same interpreter lock as the
+#: submitting thread. With a check for each answer both together reach half of the rate.
 PAUSE = 0.001
-#: So many calls of a burst are sent one by one, if interpreters can take them: only a longer one is worth waiting for.
+#: Number of calls of a burst that are sent one by one if interpreters can take them. Only a longer burst is worth
+#: gathering.
 SHORT_BURST = 16
 
 
 class Program:
-    """A function at the manager: for calls as long as it is staged, and for the maps that are under way."""
+    """A function at the manager. It serves calls as long as it is staged, and the maps that are under way."""
 
     def __init__(self, name: str, key: Any, size: int, number: int) -> None:
         self.name = name
@@ -49,12 +51,12 @@ class Program:
 
 
 class Run:
-    """An open run of the manager. All methods are to be called under one lock."""
+    """An open run of the manager. The caller of any method must hold the lock of the submissions."""
 
     def __init__(self, native: _native.Manager, mailbox: _native.Mailbox, program: Program, ahead: float) -> None:
         self._native = native
         self.program = program
-        # A call is never made twice only because it takes long: others may come that need the interpreter.
+        # No stragglers: a slow call is not fired a second time, because later calls may need the interpreter.
         self.number = native.open(
             program.number,
             mailbox,
@@ -66,23 +68,23 @@ class Run:
             size=None,
         )
         self._sending = False
-        #: Calls are held back to travel with others.
+        #: Whether calls are held back to travel with others.
         self.holds = False
 
     def waits(self) -> bool:
-        """Whether calls are there that were not sent."""
+        """Whether there are calls that were not sent."""
         raise NotImplementedError
 
     def is_held(self) -> bool:
-        """Whether they wait for others to travel with."""
+        """Whether calls wait for others to travel with."""
         return False
 
     def is_in_burst(self) -> bool:
-        """Whether many calls come at this moment, without waiting for answers."""
+        """Whether many calls arrive now without waiting for answers."""
         return False
 
     def is_in_series(self) -> bool:
-        """Whether many calls come one after the other at this moment, also such as wait for the answer before."""
+        """Whether many calls arrive now one after the other, including calls that wait for the previous answer."""
         return False
 
     def has_left(self) -> bool:
@@ -90,7 +92,7 @@ class Run:
         raise NotImplementedError
 
     def feed(self, room: int) -> None:
-        """Sends up to so many calls."""
+        """Sends up to ``room`` calls."""
         raise NotImplementedError
 
     def room(self) -> int:
@@ -98,9 +100,9 @@ class Run:
         return self._native.room(self.number, 0.0)
 
     def send(self) -> None:
-        """Sends what waits as far as there is room."""
+        """Sends waiting calls as far as there is room."""
         if self._sending:
-            return  # pickling an argument made another call
+            return  # a nested call: pickling an argument has submitted something
         try:
             self._sending = True
             self.holds = False
@@ -113,8 +115,8 @@ class Run:
 class Calls(Run):
     """The single calls of one function, each with a future.
 
-    As many calls as interpreters can take at once are sent as they come. Those of a burst are gathered: their number
-    sends them off, or its end, which the thread notices that collects.
+    Calls are sent at once as long as interpreters can take them. The calls of a burst are gathered. They are sent when
+    there are ``GATHERED`` of them, or at the end of the burst, which the collecting thread notices.
     """
 
     def __init__(
@@ -137,10 +139,10 @@ class Calls(Run):
         self._series = 0
 
     def add(self, future: Submitted, token: Any) -> bool:
-        """Takes a call, and sends it unless it is better gathered with others; whether it is the first of these."""
+        """Adds a call. It is sent at once, or gathered with others. Returns whether it is the first gathered one."""
         now = perf_counter()
         pending = self.pending
-        # A call that follows the answer to the one before is no burst, however soon it comes.
+        # A call that follows the answer to the previous call is no burst, however soon it comes.
         is_alone = not self.sent and not pending
         if now - self._last > GAP:
             self._burst = 1
@@ -153,15 +155,15 @@ class Calls(Run):
             self.send()
         elif len(pending) >= self._next_full:
             self.send()
-            # Where there was no room, an answer makes some: asking with each call would only cost time.
+            # If there was no room, an answer will make some. Asking with each call would only cost time.
             self._next_full = len(pending) + GATHERED
         else:
             if len(pending) > 1:
                 return False
-            self._few = SPARE * self._native.interpreters  # a contract on time changes it
+            self._few = SPARE * self._native.interpreters  # Throughput and Deadline change this number
             self.holds = True
             return True
-        self._last = perf_counter()  # sending is no gap between calls
+        self._last = perf_counter()  # the time for sending does not count as a gap between calls
         return False
 
     def is_held(self) -> bool:
@@ -180,11 +182,11 @@ class Calls(Run):
         return bool(self.pending or self.sent)
 
     def room(self) -> int:
-        """How many calls can be sent now. For a single one there always is room if nothing is under way."""
+        """How many calls can be sent now. A single call always has room if no other is under way."""
         return 1 if not self.sent and len(self.pending) == 1 else super().room()
 
     def feed(self, room: int) -> None:
-        """Sends up to so many calls. They stay pending until that is done."""
+        """Sends up to ``room`` calls. They stay pending until they are sent."""
         batch = list(islice(self.pending, room))
         futures, packed = self._begin(batch)
         at_once(
@@ -194,12 +196,12 @@ class Calls(Run):
         )
 
     def answered(self, indices: range) -> tuple[list[Submitted], Iterable[Any]]:
-        """The futures of the calls with these numbers, and the step that takes them off what was sent."""
+        """The futures of the calls with these numbers, and the step that removes them from ``sent``."""
         self._next_full = GATHERED
         return list(map(self.sent.__getitem__, indices)), map(self.sent.pop, indices)
 
     def _begin(self, batch: list[tuple[Submitted, Any]]) -> tuple[list[Submitted], Packed]:
-        """The calls of a batch that are to be made, and their tokens."""
+        """The calls of a batch that were not cancelled and can be pickled, and their tokens."""
         calls = [call for call in batch if call[0].begin()]
         tokens = [token for _, token in calls]
         for future, token in calls:
@@ -215,7 +217,7 @@ class Calls(Run):
 
 
 def try_token(arguments: Any) -> Token | StagingError:
-    """Arguments as a token, or the error that says why they cannot travel. Raises nothing but the user's Ctrl-C."""
+    """Arguments as a token, or the error that says why they cannot travel. Raises only the user's Ctrl-C."""
     try:
         return Token(arguments)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Single calls as futures, and maps: what makes a manager a :class:`concurrent.futures.Executor`."""
+"""Single calls as futures, and maps: they make a manager a :class:`concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,28 @@ from phalanx._staging import code_of, identify, stage
 from phalanx._tokens import UNKNOWN, Code, unpack
 from phalanx.security import marks_of
 
-#: Seconds after which a thread that waits for outcomes looks around.
+#: Interval in seconds at which a thread that waits for outcomes checks the state.
 PATIENCE = 0.2
-#: A pickled result of at most so many bytes is unpickled while other threads wait: some 10 µs.
+#: Maximum bytes of a pickled result that is unpickled under the lock. That takes about 10 µs.
 SMALL = 64 << 10
-#: Functions that stay staged, and bytes of their code; what calls are made of stays in any case.
+#: Maximum number of idle functions that stay staged, and maximum bytes of their code. A function with calls under way
+#: always stays.
 MOST_STAGED = 64
 MOST_BYTES = 64 << 20
 
-#: The kind of an outcome, the number of its first call, and what came.
+#: The kind of an outcome, the number of its first call, and its content.
 Outcome: TypeAlias = tuple[str, int, Any]
-#: Futures, each with what its call returned, and raised.
+#: Futures, each with the result and the exception of its call.
 Settled: TypeAlias = list[tuple[Submitted, tuple[Any, BaseException | None]]]
 
 
 class Submissions:
-    """The futures and maps of one manager, and its end: interpreters are let go when neither waits for them any more.
+    """The futures and maps of one manager, and its shutdown: interpreters are released when no call needs them any
+    more.
 
-    A thread collects what nobody waits for; it lives from the first call to the last result. A Ctrl-C may interrupt
-    the main thread anywhere, so what must not come apart is done :func:`at_once`, and the rest can be done again.
+    A thread collects the outcomes for which no other thread waits. It lives from the first call to the last result. A
+    Ctrl-C may interrupt the main thread anywhere. So changes that belong together are made :func:`at_once`, and all
+    other steps can be repeated.
     """
 
     def __init__(self, native: _native.Manager) -> None:
@@ -56,7 +59,7 @@ class Submissions:
         self._thread: threading.Thread | None = None
         self._shut_down = False
         self._collecting = threading.Lock()
-        #: When a thread that waits for a result had outcomes last.
+        #: When a thread that waits for a result last received outcomes.
         self._awaited = 0.0
         self._received: deque[tuple[int, str, int, Any]] = deque()
         self._answers: deque[tuple[list[Submitted], Outcome, str]] = deque()
@@ -84,7 +87,7 @@ class Submissions:
             if self._thread is None:
                 self._start_to_collect()
         if is_held:
-            self._mailbox.nudge()  # the thread that collects sends it if no others come
+            self._mailbox.nudge()  # the collecting thread sends this call if no others follow
         return future
 
     def map(
@@ -122,15 +125,15 @@ class Submissions:
                     mapped.take_all(tasks)
                     mapped.send()
         except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C. After an iterable's error the calls go on, as the standard's
+            if not isinstance(error, Exception): # Ctrl-C. After an error of an iterable the calls go on, as in Executor
                 self._close_map(mapped)
             raise
         return mapped.results(lambda: self._wait_for(mapped, end), lambda: self._close_map(mapped))
 
     def shutdown(self, *, wait: bool, cancel: bool = False) -> None:
-        """Takes no more calls, and lets the interpreters go after the last result; now if none is due."""
+        """Takes no more calls, and releases the interpreters after the last result; at once if none is due."""
         if os.getpid() != self._pid:
-            return  # a copy of the program: what it would end belongs to the original
+            return  # a forked child: the manager belongs to the parent
         with self._lock:
             self._shut_down = True
             cancelled = self._take(pending=True) if cancel else []
@@ -139,7 +142,7 @@ class Submissions:
             thread = self._thread
         for future in cancelled:
             future.cancel()
-            if future.begin():  # a Ctrl-C came while it was sent
+            if future.begin():  # it could not be cancelled, because a Ctrl-C came while it was sent
                 future.set_exception(RuntimeError("this call was interrupted"))
         self._mailbox.nudge()
         if thread is threading.current_thread():
@@ -151,22 +154,22 @@ class Submissions:
         self._end()
 
     def close(self) -> None:
-        """Ends everything now: calls that were not sent are cancelled, those that were raise RuntimeError."""
+        """Ends everything now. Calls that were not sent are cancelled. Calls that were sent raise RuntimeError."""
         self.shutdown(wait=False, cancel=True)
         self._end()
         with self._lock:
             unanswered = self._take(pending=False)
             for mapped in self._maps():
                 mapped.end(RuntimeError("this manager is closed"))
-            self._runs.clear()  # answers that arrive yet are nobody's
+            self._runs.clear()  # later answers are ignored
         for future in unanswered:
             self._fail(future, RuntimeError("this manager is closed"))
         self._settle_all()
         self._mailbox.nudge()
 
     def withdraw(self, function: Callable[..., Any]) -> None:
-        """Takes back the calls of a plain function, and unstages it. What was not begun is never made, what was is made
-        for nobody; futures that wait for either are cancelled, or raise RuntimeError."""
+        """Withdraws the calls of a plain function and unstages it. Calls that were not begun are never made. The
+        results of begun calls are dropped. The futures of both are cancelled, or raise RuntimeError."""
         with self._lock:
             calls = self._staged.get((function, marks_of(function)))
             if calls is None or calls.number not in self._runs:  # not staged any more, or everything has ended
@@ -182,7 +185,7 @@ class Submissions:
         self._mailbox.nudge()
 
     def check_process(self) -> None:
-        """Raises RuntimeError in a process that was forked off the manager's."""
+        """Raises RuntimeError in a process that was forked from the process of the manager."""
         if os.getpid() != self._pid:
             raise RuntimeError(f"this manager belongs to the process {self._pid}; make one after the fork")
 
@@ -197,14 +200,14 @@ class Submissions:
             self._native.close()
 
     def _end_with_program(self) -> None:
-        """Waits for what was submitted, as the standard library's executors do; not if Ctrl-C ended the program."""
+        """Waits for submitted calls, as the standard library's executors do, unless Ctrl-C ended the program."""
         if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
             self.close()
         else:
             self.shutdown(wait=True)
 
     def _take(self, *, pending: bool) -> list[Submitted]:
-        """Takes out the futures of all calls that were not sent yet, or of those that were."""
+        """Removes and returns the futures of all unsent calls (``pending``), or of all sent calls."""
         taken: list[Submitted] = []
         for run in list(self._runs.values()):
             if isinstance(run, Calls):
@@ -230,7 +233,7 @@ class Submissions:
         return calls
 
     def _make_room(self, size: int) -> None:
-        """Unstages idle functions, those not called for longest first, until code of this size has room."""
+        """Unstages idle functions, the least recently called first, until code of ``size`` bytes has room."""
         held = sum(calls.program.size for calls in self._staged.values())
         for calls in list(self._staged.values()):
             if len(self._staged) < MOST_STAGED and held + size <= MOST_BYTES:
@@ -260,10 +263,10 @@ class Submissions:
         return mapped
 
     def _close_map(self, mapped: Mapped) -> None:
-        """Ends a map: what was not begun is never made."""
+        """Ends a map. Calls that were not begun are never made."""
         with self._lock:
             if self._runs.pop(mapped.number, None) is None:
-                return  # it has ended before, or everything has
+                return  # the map or the manager has ended before
             mapped.end(None)
             self._native.close_run(mapped.number)
             mapped.program.maps.discard(mapped.number)
@@ -271,7 +274,7 @@ class Submissions:
         self._mailbox.nudge()
 
     def _read(self, mapped: Mapped, tasks: Iterator[tuple[Any, ...]]) -> None:
-        """Reads a map's calls as they come, all of them, as the standard library's executors do."""
+        """Reads all calls of a map as they come, as the standard library's executors do."""
 
         def send() -> None:
             self.check_process()
@@ -286,7 +289,7 @@ class Submissions:
                 mapped.send()
 
     def _wait_for(self, mapped: Mapped, end: float | None) -> None:
-        """Waits for a map's next result. Raises TimeoutError where it does not come in time."""
+        """Waits for the next result of a map. Raises TimeoutError if it does not come in time."""
         self.check_process()
         with self._lock:
             if mapped.is_there():
@@ -303,7 +306,7 @@ class Submissions:
         self._mailbox.nudge()
 
     def _send(self) -> None:
-        """Sends what there is room for, also what would wait for others to travel with."""
+        """Sends all calls that there is room for, including calls that wait for others to travel with."""
         with self._lock:
             for run in list(self._runs.values()):
                 if run.waits():
@@ -315,15 +318,15 @@ class Submissions:
         self._thread = thread
 
     def collect_for(self, future: Submitted, timeout: float | None) -> float | None:
-        """Collects outcomes until the future is done or ``timeout`` seconds are over; what is left of them. Returns at
-        once when another thread does this already: it collects for all."""
+        """Collects outcomes until the future is done or ``timeout`` seconds are over. Returns the remaining seconds. It
+        returns at once if another thread is collecting, because that thread collects for all."""
         if future.is_done():
             return timeout
         if future.is_pending():
-            self._send()  # it may wait for others to travel with
+            self._send()  # the call may be held back to travel with others
         acquired: list[bool] = []
         try:
-            acquired.extend(map(self._collecting.acquire, (False,)))  # in one step of C
+            acquired.extend(map(self._collecting.acquire, (False,)))  # in one C call, so that no Ctrl-C comes between
             if not acquired[0]:
                 return timeout
             end = None if timeout is None else monotonic() + timeout
@@ -341,10 +344,10 @@ class Submissions:
                 self._collecting.release()
 
     def _collect(self) -> None:
-        """Collects what nobody waits for, until the last outcome after the shutdown."""
+        """Collects the outcomes for which no other thread waits, until the last one after the shutdown."""
         while not self._is_finished():
             runs = list(self._runs.values())
-            # A thread that waits for its results collects them itself: this one would only take the lock from it.
+            # A thread that waits for its results collects them itself. This thread would only compete for the lock.
             is_awaited = perf_counter() - self._awaited < PAUSE
             if any(run.is_in_burst() or (is_awaited and run.is_in_series()) for run in runs):
                 sleep(PAUSE)
@@ -364,13 +367,13 @@ class Submissions:
             return not left and not any(run.has_left() for run in list(self._runs.values()))
 
     def _receive(self, patience: float, *, eager: bool) -> None:
-        """Waits for outcomes. In one step of C, so that a Ctrl-C comes before it or after it and loses none."""
+        """Waits for outcomes, in one C call, so that a Ctrl-C comes before or after it and loses none."""
         arrived = map(self._native.take, (self._mailbox,), (patience,), (eager,))
         self._received.extend(chain.from_iterable(arrived))
 
     def _handle_one(self) -> bool:
-        """Does what :meth:`_handle` does, in a third of the time, where all that came is one plain result of a function
-        without calls that wait; whether that is so. Interrupted by a Ctrl-C, it leaves the outcome where it was."""
+        """A fast path of :meth:`_handle` that takes a third of the time. It applies if the only outcome is one plain
+        result of a function without waiting calls. Returns whether it applied. A Ctrl-C leaves the outcome in place."""
         with self._lock:
             if len(self._received) != 1 or self._shut_down:
                 return False
@@ -379,11 +382,11 @@ class Submissions:
             if not isinstance(run, Calls) or run.pending or kind != "results" or what[0] != 1 or what[2] is not None:
                 return False
             if memoryview(what[1]).nbytes > SMALL:
-                return False  # unpickling it takes long, and others may want the lock
+                return False  # unpickling takes long, and other threads may need the lock
             try:
                 (result,) = unpack(what)
             except Exception:
-                return False  # that is told there
+                return False  # _handle reports the error
             futures, taken = run.answered(range(first, first + 1))
             settled: Settled = [(futures[0], (result, None))]
             at_once(taken, map(self._settled.append, (settled,)), map(deque.popleft, (self._received,)))
@@ -391,7 +394,7 @@ class Submissions:
         return True
 
     def _handle(self) -> bool:
-        """Sends what there is room for now, and settles futures; whether there were any."""
+        """Sends the calls that there is room for now, and settles futures. Returns whether there were any."""
         with self._lock:
             while self._received:
                 self._match(*self._received[0])
@@ -406,7 +409,7 @@ class Submissions:
                         self._close_map(run)
             if self._shut_down:
                 self._mailbox.nudge()
-        # These run the user's code, so not under the lock.
+        # Outside the lock, because these run the user's code.
         if self._answers:
             drain(self._answers, self._unpack)
         return self._settle_all()
@@ -418,7 +421,7 @@ class Submissions:
         if isinstance(run, Mapped):
             run.answer(kind, first, what, received)
         elif not isinstance(run, Calls):
-            at_once(received)  # nobody's any more
+            at_once(received)  # its run has ended, so the outcome is dropped
         elif kind in ("results", "raised", "culprit"):
             futures, taken = run.answered(range(first, first + (what[0] if kind == "results" else 1)))
             at_once(map(self._answers.append, ((futures, (kind, first, what), run.program.name),)), taken, received)
@@ -434,25 +437,26 @@ class Submissions:
         self._settled.append(list(zip(futures, read, strict=False)))
 
     def _settle_all(self) -> bool:
-        """Settles futures, all of an answer before the first of their callbacks, which may wait for the others."""
+        """Settles all futures of an answer, then calls their callbacks, because a callback may wait for another future
+        of the answer."""
         settled = bool(self._settled) and drain(self._settled, self._settle)
         if self._to_call_back:
             drain(self._to_call_back, Submitted.call_back)
         return settled
 
     def _settle(self, settled: Settled) -> None:
-        """May be done again."""
+        """Settles futures. It may be repeated after a Ctrl-C."""
         self._to_call_back.extend([future for future, outcome in settled if future.settle(*outcome)])
 
 
 def _task_of(futures: list[Submitted]) -> Any:
-    """The arguments of the first call, as the program has them still."""
+    """The arguments of the first call, if the program still has them."""
     sent = futures[0].sent if futures else None
     return UNKNOWN if sent is None else arguments_of(sent)
 
 
 def _no_results(error: Exception | None = None) -> Generator[Any, None, None]:
-    """No results, or an error in their place."""
+    """A generator without results, or one that raises the error."""
     if error is not None:
         raise error
     yield from ()
