@@ -125,7 +125,7 @@ class Submissions:
                     mapped.take_all(tasks)
                     mapped.send()
         except BaseException as error:
-            if not isinstance(error, Exception): # Ctrl-C. After an error of an iterable the calls go on, as in Executor
+            if not isinstance(error, Exception):  # Ctrl-C. After an iterable's error the calls go on, as in Executor
                 self._close_map(mapped)
             raise
         return mapped.results(lambda: self._wait_for(mapped, end), lambda: self._close_map(mapped))
