@@ -1,9 +1,9 @@
-"""From skeletons to instructions: a program becomes a graph of macro data flow (paper 000, section 2).
+"""Compiles skeletons to instructions: a program becomes a macro data flow graph (paper 000, section 2).
 
-A program is compiled from its beginning to its end. An *opening* is the place that was reached: tokens come out of it,
-and what follows takes them. Functions are added to the instruction that is open there, which is what fusing is; a new
-instruction begins only where one must: behind a split, before a join, where a token has several ways to come from or to
-go, and where the user says so.
+A program is compiled from its beginning to its end. An *opening* is the current end of the graph: tokens come out of it
+and go into the next part of the program. Fusing adds functions to the instruction that is open there. A new instruction
+begins only where it must: after a split, before a join, where a token has several sources or targets, and where the
+user asks for it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from phalanx._native import _Instruction, _Target
     from phalanx._tokens import Code
 
-#: An instruction and its input, or nothing for the results.
+#: An instruction and the index of its input; None for the results.
 Target: TypeAlias = "tuple[Draft, int] | None"
 
-#: More instructions than this are no program that a person wrote.
+#: Maximum number of instructions. A larger program is taken for a mistake.
 MOST_INSTRUCTIONS = 10_000
-#: Loops, maps and graphs in each other. Each is some calls of Python deep here and at interpreters, where Python allows
-#: 1000; pipelines and farms are taken apart without, and nest to any depth.
+#: Maximum nesting depth of loops, maps and graphs. Each level needs some nested Python calls here and at interpreters,
+#: and Python allows 1000. Pipelines and farms are compiled without recursion and nest to any depth.
 MOST_NESTED = 64
 
 
 class Draft:
-    """An instruction that is being made."""
+    """An instruction under construction."""
 
     def __init__(self, fan: int, *, joins: int | None = None, inputs: int = 0) -> None:
         self.steps: list[Function | Branch] = []
@@ -41,41 +41,41 @@ class Draft:
         self.joins = joins
         self.inputs = inputs
         self.on: list[Target] = []
-        #: Where tokens go that leave at a branch, if there is one.
+        #: Targets of tokens that leave at a branch; None without a branch.
         self.past: list[Target] | None = None
         self.splits: int | None = None
-        #: What of it is marked.
+        #: The marks of its functions.
         self.marks: Marks = frozenset()
 
     def continue_as(self, other: Draft) -> None:
-        """Does what the other does, at its own end."""
+        """Appends the steps of the other draft to this one, and takes over its targets."""
         self.steps += other.steps
         self.marks |= other.marks
         self.on, self.past, self.splits = other.on, other.past, other.splits
 
     def is_link(self) -> bool:
-        """Whether it takes one token and gives one, which has one way to go."""
+        """Whether it takes one token and gives one token with a single target."""
         special = self.joins is not None or self.past is not None or self.splits is not None or self.inputs > 0
         return not special and len(self.on) == 1
 
     def native(self, numbers: dict[Draft, int]) -> _Instruction:
-        """As the engine takes it."""
+        """The instruction in the form that the engine takes."""
         on, past = _targets(self.on, numbers), _targets(self.past or [], numbers)
         return self.fan, self.joins, self.inputs, on, past, self.splits
 
 
 class Opening:
-    """Where tokens of a fan come out: of a draft to which steps can be added, or of ways that lead nowhere yet."""
+    """The place where tokens of a fan come out: a draft to which steps can be added, or ways without a target yet."""
 
     def __init__(self, fan: int, *, draft: Draft | None = None, ways: list[list[Target]] | None = None) -> None:
         self.fan = fan
         self.draft = draft
         self.ways = ways or []
-        #: The first function takes several arguments.
+        #: Whether the first function takes several arguments.
         self.spreads = False
 
     def lead_to(self, target: Target) -> None:
-        """Lets the tokens go there, too."""
+        """Adds a target for the tokens."""
         for way in self.all_ways():
             way.append(target)
 
@@ -84,19 +84,19 @@ class Opening:
         return self.ways if self.draft is None else [*self.ways, self.draft.on]
 
     def sealed(self) -> Opening:
-        """The same place, where no step can be added any more."""
+        """The same place, but closed to further steps."""
         return Opening(self.fan, ways=self.all_ways())
 
 
 class Compiled:
-    """A program as the engine and the interpreters take it."""
+    """A program in the form that the engine and the interpreters take."""
 
     def __init__(self, entry: list[Target], drafts: list[Draft]) -> None:
         numbers = {draft: number for number, draft in enumerate(drafts)}
         self.entry = _targets(entry, numbers)
         self.instructions = [draft.native(numbers) for draft in drafts]
         self.marks = [draft.marks for draft in drafts]
-        #: For each instruction, those that its tokens go to.
+        #: For each instruction, the instructions that its tokens go to.
         self._after = [{numbers[way[0]] for way in [*draft.on, *(draft.past or [])] if way} for draft in drafts]
         following = [*drafts[1:], None]
         #: Whether every instruction takes one token and gives one to the next.
@@ -104,11 +104,11 @@ class Compiled:
             draft.is_link() and draft.on == [next_ and (next_, 0)]
             for draft, next_ in zip(drafts, following, strict=True)
         )
-        #: What each instruction fires.
+        #: The functions of each instruction.
         self.code: tuple[Any, ...] = tuple(map(_function if self.is_chain else _instruction, drafts))
 
     def stage(self, native: _native.Manager, code: Code) -> int:
-        """Hands the program to the engine; its number there."""
+        """Hands the program to the engine and returns its number there."""
         marked_code = code.marked_code or any("code" in marks for marks in self.marks)
         data = [code.marked_data or "data" in marks for marks in self.marks]
         # A token between two instructions is marked if either of them is.
@@ -124,7 +124,7 @@ class Compiled:
 
 
 def compile_program(program: Program) -> Compiled:
-    """The program's graph of instructions. Raises ProgramError where it nests too deep."""
+    """The graph of a program's instructions. Raises ProgramError if it is nested too deep or has too many."""
     _check_depth(program)
     entry: list[Target] = []
     compiler = _Compiler()
@@ -135,11 +135,11 @@ def compile_program(program: Program) -> Compiled:
 class _Compiler:
     def __init__(self) -> None:
         self._fans = 0
-        #: What is marked around the place that is compiled.
+        #: The marks of the programs around the current place.
         self._marks: Marks = frozenset()
 
     def reachable(self, entry: list[Target]) -> list[Draft]:
-        """The instructions that tokens come to, in the order in which they do."""
+        """The instructions that tokens can reach, in the order in which tokens reach them."""
         found: dict[Draft, None] = {}
         ahead = list(reversed(entry))
         while ahead:
@@ -153,10 +153,10 @@ class _Compiler:
         return list(found)
 
     def add(self, program: Any, at: Opening) -> Opening:
-        """The program at this place; the place behind it."""
+        """Adds a program at this place and returns the place after it."""
         around = self._marks
-        # What is left of pipelines and farms, in each other as deep as a program builds them; whether it begins an
-        # instruction of its own; and what is marked around it.
+        # A stack instead of recursion, because pipelines and farms nest to any depth. Each entry: a program, whether it
+        # begins an instruction of its own, and the marks around it.
         ahead = [(program, False, around)]
         while ahead:
             program, apart, outer = ahead.pop()
@@ -187,7 +187,7 @@ class _Compiler:
         return self._step(program, at)
 
     def _open(self, at: Opening) -> Draft:
-        """The draft that is open there, a new one if there is none."""
+        """The draft that is open at this place, or a new one."""
         if at.draft is not None and not at.ways:
             at.draft.marks |= self._marks
             return at.draft
@@ -209,9 +209,9 @@ class _Compiler:
         return at
 
     def _branch(self, branch: Branch, at: Opening) -> tuple[Draft, list[Target]]:
-        """The draft that lets tokens leave at this branch, and goes on with the others; the way of those that leave."""
+        """Adds a branch. Returns the draft with the branch, and the way of the tokens that leave there."""
         if at.draft is not None and at.draft.past is not None:
-            at.draft, at.ways = None, at.all_ways()  # one branch is all that an instruction has
+            at.draft, at.ways = None, at.all_ways()  # an instruction can have only one branch
         draft = self._open(at)
         draft.steps.append(branch)
         past: list[Target] = []
@@ -219,7 +219,7 @@ class _Compiler:
         return draft, past
 
     def _split(self, draft: Draft) -> Opening:
-        """The place where the parts come out of which this draft gives an iterable."""
+        """The place where the parts of the draft's iterable come out."""
         self._fans += 1
         draft.splits = self._fans
         return Opening(self._fans, ways=[draft.on])
@@ -247,7 +247,7 @@ class _Compiler:
         test.past = past
         end = self.add(loop.program, Opening(at.fan, draft=test))
         for before in (at, end):
-            # The condition is fired where the token is: at the end of the instruction that gives it.
+            # The condition is fired where the token is, so it becomes the end of the instruction that gives the token.
             if before.draft is None or before.ways or before.draft.past is not None:
                 before.lead_to((test, 0))
             else:
@@ -255,7 +255,7 @@ class _Compiler:
         return Opening(at.fan, ways=[past])
 
     def _reduce(self, program: Reduce, at: Opening) -> Opening:
-        """A tree: as long as the results of the chunks are more than one, they are cut into chunks again."""
+        """A tree: while there is more than one result, the results are cut into chunks and folded again."""
         grain = Grain()
         first, past = self._branch(FoldOrSpread(program.function, grain, program.initial), at)
         chunks = self._split(first)
@@ -274,7 +274,7 @@ class _Compiler:
         return Opening(at.fan, ways=[past, *end.all_ways()])
 
     def _inputs(self, sources: list[Opening], fan: int) -> Opening:
-        """The place where one token of each source comes out, as the arguments of the first function."""
+        """The place where a group of one token per source comes out, as arguments of the first function."""
         draft = self._draft(fan, inputs=len(sources))
         for slot, source in enumerate(sources):
             source.lead_to((draft, slot))
@@ -293,7 +293,7 @@ class _Compiler:
 
 
 def _marks_of(program: Any) -> Marks:
-    """What a program marks as a whole: a skeleton, or the function that one is made of."""
+    """The marks of a whole program: those of the skeleton, and of the functions that it calls itself."""
     marks: Marks = program.marks if isinstance(program, Skeleton) else marks_of(program)
     if isinstance(program, (Reduce, Scan)):
         marks |= marks_of(program.function)
@@ -316,7 +316,7 @@ def _inside(program: Any) -> Marks:
 
 
 def _fusable(program: Any) -> tuple[Function, ...] | None:
-    """The functions that a program is, if it can be computed as one."""
+    """The functions of a program, if it can be computed as one function; else None."""
     functions: list[Function] = []
     ahead = [program]
     while ahead:
@@ -333,7 +333,7 @@ def _fusable(program: Any) -> tuple[Function, ...] | None:
 
 
 def _is_apart(program: Any) -> bool:
-    """Whether its stages are instructions of their own."""
+    """Whether the stages of a program are instructions of their own."""
     return isinstance(program, Pipeline) and not program.fuse and len(program.stages) > 1
 
 

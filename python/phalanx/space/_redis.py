@@ -1,9 +1,9 @@
-"""A space kept by a Redis or Valkey server: ``Space("redis://HOST:PORT/DATABASE/NAME")``, for those who have one.
+"""A space kept by a Redis or Valkey server: ``Space("redis://HOST:PORT/DATABASE/NAME")``.
 
-The steps that must be atomic are a script that the server runs (``_redis.lua``); fields travel in phalanx's own
-encoding, so equality is as exact as in our own spaces, and the server never unpickles. Whoever waits is woken through a
-list of its own (BLPOP), and then takes: one who dies while it waits takes nothing, but may delay others who wait for
-the same tuple, by five seconds at most. Not to be had here: transactions, watches and queries.
+Atomic steps are a script that the server runs (``_redis.lua``). Fields travel in the encoding of phalanx, so equality
+is as exact as in other spaces, and the server never unpickles. A waiting client is woken through a list of its own
+(BLPOP), and takes the tuple afterwards. A client that dies while it waits takes nothing. It may delay other clients
+that wait for the same tuple by five seconds at most. There are no transactions, watches and queries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
 
 _PAGE_BYTES = 1 << 24
-#: First bytes of encoded fields, by the words that formals have for kinds.
+#: First bytes of encoded fields, by the kinds that formals name.
 _KINDS = {
     "none": b"\x00",
     "bool": b"\x01\x02",
@@ -40,7 +40,7 @@ _KINDS = {
 }
 _OPTIONS = {"order", "lease", "indexes"}
 _COUNTED = {"encoded_bytes": 0, "outs": 0, "reads": 0, "takes": 0, "expired": 0, "looked_at": 0}
-#: What a space at Redis never has.
+#: Counts that are always 0 for a space in Redis.
 _NEVER = {"watches": 0, "transactions": 0, "unacknowledged": 0, "events": 0}
 
 
@@ -48,13 +48,13 @@ class RedisEngine:
     """The operations of :class:`phalanx.space._engine.Engine`, on one server or cluster.
 
     ``address``: ``redis://[USER:PASSWORD@]HOST:PORT/DATABASE/NAME``; ``rediss://`` the same over TLS,
-    ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``objects``: what has no
-    encoding is pickled, and unpickled by clients that say the same. ``options``: ``order`` and ``lease``, as
-    :class:`phalanx.Space` has them, which are this client's. SpaceError when redis-py is not installed, or nobody
-    answers.
+    ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``objects``: values
+    without an encoding are pickled, and unpickled by clients that set it too. ``options``: ``order`` and ``lease`` as
+    for :class:`phalanx.Space`, but of this client only. Raises SpaceError if redis-py is not installed, or if the
+    server does not answer.
     """
 
-    #: For who would begin one.
+    #: Tells :class:`phalanx.Space` that this engine has no transactions.
     without_transactions = True
 
     def __init__(self, address: str, objects: bool, options: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ class RedisEngine:
         done: Callable[[Outcome], object],
         /,
     ) -> int:
-        """The same in a thread of its own."""
+        """As :meth:`wait`, in a thread of its own."""
         number = next(self._numbers)
         wanted = self._wanted(template, select, where, transaction)
         request = self._request(b"back" if take else b"0", wanted, timeout)
@@ -177,7 +177,7 @@ class RedisEngine:
         return waiting is not None and waiting.cancel()
 
     def settle(self, request: int, kept: bool, /) -> None:
-        """What is not kept is where it was, but without its key if that is another tuple's now."""
+        """A tuple that is not kept goes back to its place, but without its key if another tuple has that key now."""
         settled = self._requests.pop(request, None)
         if settled and settled.found is not None and not kept:
             settled.give_back()
@@ -222,7 +222,7 @@ class RedisEngine:
         raise _lacking("watches")
 
     def info(self) -> dict[str, Any]:
-        """What the server counts; it knows no partitions. ``bytes`` is what the tuples take without their indexes."""
+        """The counts of the server, which has no partitions. ``bytes`` is the memory of the tuples without indexes."""
         tuples, takers, readers, size, done = self._store.call(b"info")
         counted = {name.decode(): int(value) for name, value in zip(done[::2], done[1::2], strict=True)}
         waiting = {"takers": takers, "readers": readers}

@@ -1,4 +1,4 @@
-"""The server of a space at Redis: calls of the script, waiting at a list, and what goes wrong."""
+"""The Redis server of a space: calls of the script, waiting at a list, and errors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from urllib.parse import urlsplit
 
 from phalanx.errors import SpaceError
 
-#: Seconds without an answer after which the server is taken for gone.
+#: Seconds without an answer after which the server counts as lost.
 _SILENCE = 60.0
 _SCHEMES = ("redis", "rediss", "redis+unix", "redis+cluster")
 _NAME = re.compile(r"[\w\-.:+@]{1,100}")
 
 
 class Store:
-    """One space's keys at a server or cluster. SpaceError when redis-py is not installed, or nobody answers."""
+    """The keys of one space at a server or cluster. Raises SpaceError if redis-py is missing or no server answers."""
 
     def __init__(self, address: str) -> None:
         self._server, name = _connected(address)
-        # In braces, which a cluster takes for the place of all keys that have them.
+        # A hash tag in braces: a cluster keeps all keys with the same hash tag at one node.
         self._base = f"{{phalanx:{name}}}".encode()
         self._address = address
         self.closed = False
@@ -31,7 +31,7 @@ class Store:
             self._sha = self._server.script_load(self._script)
 
     def call(self, *arguments: Any) -> Any:
-        """One atomic step of the script."""
+        """Runs one atomic step of the script."""
         import redis
 
         if self.closed:
@@ -39,23 +39,23 @@ class Store:
         with self._speaking():
             try:
                 return self._server.evalsha(self._sha, 1, self._base, *arguments)
-            except redis.exceptions.NoScriptError:  # the server was started anew
+            except redis.exceptions.NoScriptError:  # the server was restarted
                 self._server.script_load(self._script)
                 return self._server.evalsha(self._sha, 1, self._base, *arguments)
 
     def sent(self, waiter: int, patience: float) -> bytes:
-        """What comes into a waiter's list within so many seconds; nothing: empty."""
+        """The next entry in the list of a waiter; empty if none comes within ``patience`` seconds."""
         with self._speaking():
             answer = self._server.blpop([self._list(waiter)], timeout=max(patience, 0.001))
         return bytes(answer[1]) if answer else b""
 
     def wake(self, waiter: int) -> None:
-        """Let a waiter ask again."""
+        """Lets a waiter ask again."""
         with self._speaking():
             self._server.rpush(self._list(waiter), b"")
 
     def close(self) -> None:
-        """Lets go of the connections; a second call does nothing."""
+        """Closes the connections. A second call does nothing."""
         self.closed = True
         self._server.close()
 
@@ -77,7 +77,7 @@ class Store:
 
 
 def _connected(address: str) -> tuple[Any, str]:
-    """A client of the server that an address names, and the space's name."""
+    """A client of the server in an address, and the name of the space."""
     try:
         import redis.backoff
         import redis.retry
@@ -93,7 +93,7 @@ def _connected(address: str) -> tuple[Any, str]:
         or bool(server) != (not parts.netloc)
     ):
         raise SpaceError(f"{address!r} is no address of a space at Redis: redis://HOST:PORT/DATABASE/NAME")
-    # What was asked may have been done although no answer came: to ask again could take or put twice.
+    # No retries: a request without an answer may have been done, and a second one could take or put twice.
     once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
     options: dict[str, Any] = {"socket_connect_timeout": 10, "socket_timeout": _SILENCE, "retry": once}
     if parts.scheme == "redis+unix":

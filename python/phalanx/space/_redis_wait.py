@@ -1,4 +1,4 @@
-"""Who waits for a tuple of a space at Redis."""
+"""Requests that wait for a tuple of a space in Redis."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from phalanx.space._engine import Fields
 from phalanx.space._redis_store import Store
 from phalanx.space._uninterrupted import Uninterrupted
 
-#: Seconds after which one who waits asks again, and milliseconds after which one who has not is taken for dead.
+#: Seconds after which a waiting client asks again, and milliseconds without a question after which it counts as dead.
 _PATIENCE, _ALIVE = 5.0, 15_000
 
 
 class Request:
-    """One who waits; ``found`` is what it got. ``take``: what the script is told, ``b"0"`` to read, ``b"1"`` to take,
-    and ``b"back"`` to take what may have to be given back. ``wanted``: the arguments that say what."""
+    """A waiting request. ``found`` is its tuple. ``take`` is a word for the script: ``b"0"`` reads, ``b"1"`` takes, and
+    ``b"back"`` takes a tuple that may be given back. ``wanted``: the arguments of the script for the template."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Request:
         self._taken: Sequence[bytes] = ()
 
     def result(self) -> Fields | None:
-        """The tuple, or None when the time passed or it was cancelled."""
+        """The tuple, or None after the timeout or a cancellation."""
         with Uninterrupted() as ctrl_c:
             return self._result(ctrl_c)
 
@@ -61,7 +61,7 @@ class Request:
                 self._store.call(b"leave", self._waiter)
 
     def cancel(self) -> bool:
-        """Whether it has got nothing, and will not."""
+        """Cancels the request. True if it has no tuple and will get none."""
         with self._lock:
             if self.found is not None or self.cancelled:
                 return False
@@ -71,7 +71,7 @@ class Request:
         return True
 
     def _ask(self) -> None:
-        """Take now, or be one of those who wait."""
+        """Takes a tuple now, or registers as a waiter."""
         answer = self._store.call(b"wait", self._take, self._waiter, _ALIVE, *self._wanted)
         if isinstance(answer, int):
             self._waiter = answer
@@ -82,13 +82,13 @@ class Request:
         self.found = self._decode(answer)
 
     def give_back(self) -> None:
-        """The tuple is where it was, with its key, label, priority and lease."""
+        """Puts the tuple back to its place, with its key, label, priority and lease."""
         if self._taken:
             token, *fields = self._taken
             self._store.call(b"back", token, len(fields), *fields)
 
     def _is_sent(self, patience: float) -> bool:
-        """Waits; True if one was sent a tuple, as readers are, else one must ask again."""
+        """Waits for a message. True if it was a tuple, as for readers. Otherwise the request must ask again."""
         sent = self._store.sent(self._waiter, patience)
         if not sent:
             return False
@@ -99,7 +99,7 @@ class Request:
 
 
 def _split(joined: bytes) -> list[bytes]:
-    """Fields that the script joined, each with its length before it."""
+    """Splits fields that the script joined, each after its length."""
     parts, at = [], 0
     while at < len(joined):
         (length,) = struct.unpack_from("<I", joined, at)

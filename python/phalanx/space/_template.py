@@ -1,4 +1,4 @@
-"""What a template may hold besides values: types and :data:`phalanx.ANY`; and what the native core knows of them."""
+"""Formals: the types and :data:`phalanx.ANY` that a template may hold besides values, as the native core reads them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Anything:
         return "ANY"
 
 
-#: Any value, also None.
+#: The formal that matches any value, including None.
 ANY: Final = Anything()
 
-#: A formal for the native core: the kinds of fields as words, an array's dtype, and its number of dimensions; or the
-#: name of a class.
+#: A formal for the native core: the kinds of fields as words, the dtype of an array, and its number of dimensions; or
+#: the name of a class.
 Formal = tuple[tuple[str, ...], str | None, int | None] | str
 
-#: Types whose values stand for nothing but themselves.
+#: Types whose instances are always values in a template, never formals.
 VALUES = {str, int, float, bytes, bool, list, types.NoneType}
-#: The types of what is in :data:`_SEVERAL`.
+#: The types of the keys of :data:`_SEVERAL`.
 _TYPING = {type(typing.Any), type, ABCMeta}
-#: The type of what Python's ``type`` statement makes (from 3.12 on), as NDArray of numpy 2.5.
+#: The type of aliases that Python's ``type`` statement makes (from 3.12 on), such as NDArray of numpy 2.5.
 _ALIASES: Any = getattr(typing, "TypeAliasType", ())
 _PLAIN: dict[object, str] = {
     bool: "bool",
@@ -50,7 +50,7 @@ _PLAIN: dict[object, str] = {
     None: "none",
     types.NoneType: "none",
 }
-#: What is more than one plain type: buffers are put as bytes.
+#: Formals that stand for several kinds, or for another one: buffers are put as bytes.
 _SEVERAL: dict[object, tuple[str, ...]] = {
     typing.Any: ("any",),
     object: ("any",),
@@ -65,8 +65,8 @@ _SEVERAL: dict[object, tuple[str, ...]] = {
 
 
 def formal_of(element: Any, objects: bool) -> Formal | None:
-    """The formal that an element of a template stands for; None: it is a value. Raises SpaceError where it is a type of
-    which a space cannot tell its values, or has none: ``objects`` says whether there are pickled objects in it.
+    """The formal that an element of a template stands for; None if it is a value. ``objects``: whether the space holds
+    pickled objects. Raises SpaceError for a type whose values a space cannot recognise, or cannot hold.
 
     Formals are ``str``, ``int | float``, ``numbers.Real``, ``numpy.ndarray``, ``numpy.typing.NDArray[numpy.float64]``,
     ``typing.Any``, and any class whose instances have it among their bases.
@@ -117,7 +117,7 @@ def formal_of(element: Any, objects: bool) -> Formal | None:
 
 
 def _is_by_behaviour(element: Any) -> bool:
-    """Whether it is a class of what behaves in some way, as ``collections.abc.Mapping`` and protocols are."""
+    """Whether it is an abstract class defined by behaviour, such as ``collections.abc.Mapping`` or a protocol."""
     if not isinstance(element, ABCMeta) or field_names(element) is not None:
         return False
     if typing.Protocol in element.__mro__:
@@ -139,7 +139,7 @@ def _is_array(class_: Any) -> bool:
 
 
 def _array(shape: Any, dtype: Any) -> Formal:
-    """``numpy.ndarray[tuple[int, int], numpy.dtype[numpy.float64]]``: two dimensions of these."""
+    """The formal for ``numpy.ndarray[tuple[int, int], numpy.dtype[numpy.float64]]``: two dimensions of float64."""
     numpy: Any = sys.modules["numpy"]
     items = typing.get_args(dtype)
     named = items[0] if items and isinstance(items[0], type) and items[0] is not numpy.generic else None
