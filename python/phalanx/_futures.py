@@ -1,4 +1,4 @@
-"""Futures of our own: cheaper to make than the standard library's, and the same in every other way."""
+"""Futures that are cheaper to make than those of the standard library, and behave the same."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ else:
 class Gate(_thread.RLock):  # type: ignore[misc]  # final for the type checker only
     """A condition that is its own lock.
 
-    :class:`threading.Condition` takes ten times as long to make, and its ``with`` is Python. A future needs the lock
-    several times and hardly ever somebody to wait, so the waiting part is made when it is first needed.
+    :class:`threading.Condition` takes ten times as long to make, and its ``with`` runs Python code. A future needs the
+    lock several times but hardly ever has a waiting thread. So the condition is made when it is first needed.
     """
 
     _waiting: threading.Condition | None = None
@@ -44,43 +44,43 @@ class Collector(Protocol):
     """Collects outcomes on behalf of the futures that they belong to."""
 
     def collect_for(self, future: Submitted, timeout: float | None) -> float | None:
-        """Collects until the future is done or the time is over; what is left of the time."""
+        """Collects until the future is done or the time is over. Returns the remaining time in seconds."""
 
 
 class Submitted(Future[Any]):
-    """A future whose waiting reader collects outcomes itself: one change of threads less on the way."""
+    """A future whose waiting reader collects outcomes itself, which saves a thread switch."""
 
-    # What most futures never change is the class's: setting it for each would cost a tenth of a submit.
+    # Class attributes, because most futures never change them. Setting them per future would cost a tenth of a submit.
     _state: str = PENDING
     _result: Any = None
     _exception: BaseException | None = None
-    #: The call's token from when it is sent until it is settled, for an error that names it.
+    #: The token of the call while it is under way, for an error that names it.
     sent: Any = None
-    # Made when they are first needed, as for few of many futures: two lists less for the garbage collector to visit.
+    # Made when they are first needed, which is rare. This saves the garbage collector two lists per future.
     _lazy_waiters: list[Any] | None = None
     _lazy_callbacks: list[Any] | None = None
 
     def __init__(self, collector: Collector) -> None:
-        # Instead of the standard library's own, which makes a Condition.
+        # Replaces the constructor of the standard library, which makes a Condition.
         self._condition = Gate()  # type: ignore[assignment]
         self._collector = collector
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        """What the standard library's ``wait`` and ``as_completed`` put here, under the lock."""
+        """The waiters that the standard library's ``wait`` and ``as_completed`` add under the lock."""
         if self._lazy_waiters is None:
             self._lazy_waiters = []
         return self._lazy_waiters
 
     @property
     def _done_callbacks(self) -> list[Any]:
-        """What the standard library's ``add_done_callback`` puts here, under the lock."""
+        """The callbacks that the standard library's ``add_done_callback`` adds under the lock."""
         if self._lazy_callbacks is None:
             self._lazy_callbacks = []
         return self._lazy_callbacks
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the call returned, as :meth:`concurrent.futures.Future.result`."""
+        """The result of the call, as :meth:`concurrent.futures.Future.result`."""
         # The state is set last, so a finished future needs no lock.
         if self._state == FINISHED and self._exception is None:
             return self._result
@@ -90,7 +90,7 @@ class Submitted(Future[Any]):
             self = None  # type: ignore[assignment]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the call raised, as :meth:`concurrent.futures.Future.exception`."""
+        """The exception of the call, as :meth:`concurrent.futures.Future.exception`."""
         return super().exception(self._collector.collect_for(self, timeout))
 
     def is_done(self) -> bool:
@@ -102,7 +102,8 @@ class Submitted(Future[Any]):
         return self._state == PENDING
 
     def begin(self) -> bool:
-        """Whether the call is to be made: it cannot be cancelled any more. May be asked again."""
+        """Marks the call as running, so that it cannot be cancelled any more. False if it was cancelled. May be
+        repeated."""
         with self._condition:
             if self._state == PENDING:
                 self._state = RUNNING
@@ -111,7 +112,7 @@ class Submitted(Future[Any]):
             return self._state == RUNNING
 
     def settle(self, result: Any, error: BaseException | None) -> bool:
-        """Sets the outcome and wakes those that wait for it; whether callbacks are to be called. May be done again."""
+        """Sets the outcome and wakes waiting threads. Returns whether there are callbacks to call. May be repeated."""
         with self._condition:
             if self._state == RUNNING:
                 self._result = result
@@ -124,7 +125,7 @@ class Submitted(Future[Any]):
         return bool(self._lazy_callbacks)
 
     def call_back(self) -> None:
-        """Calls the callbacks, each once. May be done again."""
+        """Calls each callback once. May be repeated."""
         callbacks = self._lazy_callbacks
         while callbacks:
             try:

@@ -1,7 +1,7 @@
-"""What an instruction of a graph fires. Made by :mod:`phalanx._compile`, and used at interpreters.
+"""The content of a graph's instructions. :mod:`phalanx._compile` makes it, and interpreters fire it.
 
-An instruction is a number of steps, one after the other. A step is a function, or a :class:`Branch`, at which a token
-may leave. What comes out of the last step is the instruction's token, or, where it splits, an iterable of its parts.
+An instruction is a sequence of steps. A step is a function, or a :class:`Branch`, at which a token may leave. The
+result of the last step is the token of the instruction, or an iterable of its parts if the instruction splits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from phalanx.arrays import is_read_only
 
 Function = Callable[..., Any]
 
-#: A task is split into no more parts than this; the engine takes no more from an interpreter.
+#: Maximum number of parts of a task. The engine takes no more from an interpreter.
 MOST_PARTS = 1 << 20
-#: Nor into parts that have more bytes together.
+#: Maximum bytes of all parts of a task.
 MOST_BYTES = 1 << 30
 
 
@@ -41,7 +41,7 @@ class Instruction:
         return ", ".join(getattr(step, "__qualname__", None) or repr(step) for step in self.steps)
 
     def fire(self, token: Any) -> tuple[bool, Any]:
-        """Whether the token goes on, and what came of it."""
+        """Fires all steps. Returns whether the token goes on, and the resulting token."""
         for step in self.steps:
             if isinstance(step, Branch):
                 stays, token = step.decide(token)
@@ -62,7 +62,7 @@ class Fused:
         return ", ".join(getattr(function, "__qualname__", None) or repr(function) for function in self.functions)
 
     def __call__(self, token: Any) -> Any:
-        """What the last function gives."""
+        """The result of the last function."""
         for function in self.functions:
             token = function(token)
         return token
@@ -78,7 +78,7 @@ class Inputs:
         return getattr(self.function, "__qualname__", None) or repr(self.function)
 
     def __call__(self, tokens: list[Any]) -> Any:
-        """What the function gives."""
+        """The result of the function."""
         return self.function(*tokens)
 
 
@@ -100,9 +100,9 @@ class While:
 
 
 class Test(Branch):
-    """Lets tokens leave for which a condition does not hold."""
+    """Lets a token leave if a condition does not hold for it."""
 
-    __test__ = False  # no test of pytest's
+    __test__ = False  # tells pytest that this class is no test
 
     def __init__(self, condition: Function) -> None:
         self.condition = condition
@@ -116,7 +116,7 @@ class Test(Branch):
 
 
 def takes_read_only(function: Any) -> bool:
-    """Whether what an instruction calls first only reads its arrays (:func:`phalanx.read_only`)."""
+    """Whether the first function of an instruction only reads its arrays (:func:`phalanx.read_only`)."""
     if isinstance(function, Instruction | Fused):
         first = function.steps if isinstance(function, Instruction) else function.functions
         return bool(first) and takes_read_only(first[0])  # one that only splits has no steps
@@ -124,8 +124,8 @@ def takes_read_only(function: Any) -> bool:
 
 
 class Groups:
-    """The tokens of a firing in groups of these sizes. Where one cannot be unpickled, its group raises, and the next
-    one is whole again."""
+    """The tokens of a firing in groups of the given sizes. If a token cannot be unpickled, its group raises, and the
+    next group is complete again."""
 
     def __init__(self, tokens: Iterator[Any], sizes: list[int]) -> None:
         self._tokens = tokens

@@ -1,7 +1,7 @@
-"""An interpreter: fires instructions on the tokens that come over its link, and sends back what they give.
+"""An interpreter: fires instructions on the tokens that come over its link, and sends the results back.
 
-Started by an executor, never by hand. Everything that must go on while the user's code runs (reading, heartbeats,
-ending when the manager or the executor is gone) is done by the native link's own thread.
+An executor starts it, never a user. A thread of the native link does everything that must go on while the user's code
+runs: reading, heartbeats, and ending when the manager or the executor is gone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 Function = Callable[[Any], Any]
 
-#: Tokens, and bytes of them, that an answer of a graph's instruction holds; more go ahead of it.
+#: Maximum tokens, and bytes of tokens, in one answer of a graph's instruction. Further parts are sent ahead of it, so
+#: that memory stays bounded.
 PIECE = 8192
 PIECE_BYTES = 4 << 20
-#: Bytes from which on a token stays, if an instruction follows.
+#: Minimum bytes of a token that stays at this interpreter if an instruction follows.
 HEAVY = Interpreter.HEAVY
 
 
@@ -47,11 +48,11 @@ def main() -> None:
     programs: dict[int, Program] = {}
     ahead: list[Unpacked] = []
     while True:
-        _serve(link, programs, ahead, link.next())  # while it waits, no name holds what came before
+        _serve(link, programs, ahead, link.next())  # passed on directly, so that no name keeps the last message alive
 
 
 def _serve(link: Interpreter, programs: dict[int, Program], ahead: list[Unpacked], message: tuple[Any, ...]) -> None:
-    """Does what one message asks for. What came ahead of a firing is added to ``ahead`` until then."""
+    """Handles one message. Tokens that come ahead of a firing are collected in ``ahead`` until the firing comes."""
     kind, program, *rest = message
     if kind == "fire":
         firing, instruction, first, slice_, tokens, count, groups, follow = rest
@@ -71,7 +72,7 @@ def _serve(link: Interpreter, programs: dict[int, Program], ahead: list[Unpacked
 
 
 def _text_of(number: int) -> TextIO:
-    """A standard stream, which is a pipe to the manager by now: of whole lines, in the encoding expected there."""
+    """A standard stream, which is now a pipe to the manager. It sends whole lines in the encoding expected there."""
     return open(number, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
@@ -84,11 +85,11 @@ class Program:
         self._functions: tuple[Function, ...] | None = None
 
     def function(self, instruction: int) -> Function:
-        """The function of an instruction; where the code cannot be used here, one that says why."""
+        """The function of an instruction. If the code cannot be used here, it is a function that raises the reason."""
         if self._functions is None:
             try:
                 self._functions = pickle.loads(self._code)
-                self._code = None  # may be large
+                self._code = None  # frees memory, because code may be large
             except InitializerError as error:
                 return _raising(error)
             except BaseException as error:
@@ -106,7 +107,7 @@ class Firing:
         self._answered = perf_counter_ns()
 
     def fire(self, tokens: Unpacked, first: int, count: int, slice_: float) -> None:
-        """Fires until all is done, until the time slice is over, or until the link's thread has given back the rest."""
+        """Fires until all tokens are done, the time slice is over, or the link's thread has given back the rest."""
         try:
             objects = unpack(tokens, first, count, read_only=takes_read_only(self._path[0]))
         except Exception as error:
@@ -117,7 +118,7 @@ class Firing:
         self._link.end_turn()
 
     def _fire_some(self, turn: Turn) -> bool:
-        """Fires until something has to be sent, and sends it; whether the turn is over."""
+        """Fires until something must be sent, and sends it. Returns whether the turn is over."""
         results: list[Any] = []
         append, function = results.append, self._path[0]
         is_over, failure = False, None
@@ -152,23 +153,25 @@ class Firing:
         self._link.failed(self._firing, pack_failure(error, token), self._busy())
 
     def _busy(self) -> int:
-        """How long (ns) it has fired since this was asked last."""
+        """Nanoseconds of firing since the last call of this method."""
         before, self._answered = self._answered, perf_counter_ns()
         return self._answered - before
 
 
 class PathFiring(Firing):
-    """The firing of an instruction that others follow. Where it gives a heavy token, that stays here, and the next
-    instruction of the path is fired on it at once. An answer holds what came of tokens that got equally far."""
+    """The firing of an instruction that others follow.
+
+    A heavy token stays here, and the next instruction of the path is fired on it at once. An answer holds the results
+    of tokens that have passed the same number of instructions."""
 
     def __init__(self, link: Interpreter, firing: int, path: list[Function]) -> None:
         super().__init__(link, firing, path)
-        #: The instructions that follow, and whether they only read their arrays.
+        #: The following instructions, and whether they only read their arrays.
         self._rest = [(function, takes_read_only(function)) for function in path[1:]]
-        #: For all tokens of the next answer together: of each instruction before the one whose results it holds, bytes
-        #: that stayed, and the time (ns) that making them took.
+        #: Sums over all tokens of the next answer. For each instruction before the last one: the bytes that stayed
+        #: here, and the time (ns) to make them.
         self._stayed: list[tuple[int, int]] = []
-        #: The same time of the last instruction.
+        #: The time (ns) of the last instruction.
         self._spent = 0
 
     def _fire_some(self, turn: Turn) -> bool:
@@ -188,7 +191,7 @@ class PathFiring(Firing):
                     self._share(quick)
                     quick = 0
                 box = [result]
-                result = None  # nothing but the box holds it
+                result = None  # now only the box refers to it
                 stayed = self._go_on(box)
                 spent = self._busy()
                 if len(stayed) != depth:
@@ -209,7 +212,8 @@ class PathFiring(Firing):
         return is_over
 
     def _go_on(self, box: list[Any]) -> list[tuple[int, int]]:
-        """Fires the path's other instructions on what is in the box, as far as that is heavy. Returns what stayed."""
+        """Fires the following instructions on the token in the box as long as it is heavy. Returns what stayed: for
+        each of these tokens its bytes and the time (ns) to make it."""
         stayed: list[tuple[int, int]] = []
         for function, read_only in self._rest:
             size = settle(box, HEAVY)
@@ -221,13 +225,13 @@ class PathFiring(Firing):
         return stayed
 
     def _share(self, tokens: int) -> None:
-        """Shares the time since the last look at the clock among so many tokens and the present one."""
+        """Divides the time since the clock was last read among ``tokens`` earlier tokens and the present one."""
         spent = perf_counter_ns() - self._answered
         self._spent += spent * tokens // (tokens + 1)
         self._answered += spent * tokens // (tokens + 1)
 
     def _add(self, stayed: list[tuple[int, int]], spent: int) -> None:
-        """The next answer holds what came of one more token."""
+        """Adds the times and bytes of one more token to those of the next answer."""
         if self._stayed:
             pairs = zip(self._stayed, stayed, strict=True)
             stayed = [(bytes_ + more, busy + longer) for (bytes_, busy), (more, longer) in pairs]
@@ -252,13 +256,13 @@ class GraphFiring(PathFiring):
         super().__init__(link, firing, path)
         self._instructions = [it if isinstance(it, Instruction) else Instruction((it,)) for it in path]
         self._follow = [(it, takes_read_only(it)) for it in self._instructions[1:]]
-        #: The one that is fired now.
+        #: The instruction that is fired now.
         self._instruction = self._instructions[0]
         self._ways: list[int | None] = []
         self._given: list[Any] = []
 
     def fire_all(self, tokens: list[Unpacked], sizes: list[int], slice_: float) -> None:
-        """Fires as a firing of a chain does. What splits is over when there are many parts."""
+        """Fires on all tokens, as a firing of a chain does. An instruction that splits stops after ``PIECE`` parts."""
         load = partial(unpack, read_only=takes_read_only(self._path[0]))
         objects: Iterator[Any] = chain.from_iterable(map(load, tokens))
         turn = self._link.turn(Groups(objects, sizes) if sizes else objects, slice_)
@@ -276,7 +280,8 @@ class GraphFiring(PathFiring):
         self._link.end_turn()
 
     def _fire_one(self, token: Any) -> None:
-        """Fires the path's instructions on a token as far as what they give is heavy; answers if that must not wait."""
+        """Fires the path's instructions on a token as long as their results are heavy. Sends the answer if it must not
+        wait."""
         self._instruction = self._instructions[0]
         stayed: list[tuple[int, int]] = []
         way, given = self._fire_here(token, stayed)
@@ -295,20 +300,21 @@ class GraphFiring(PathFiring):
             self._add(stayed, spent)
         self._ways.append(way)
         self._given += given
-        # Before the next call can change an array, and before there are too many parts to hold.
+        # The answer is sent before the next call can change an array, and before too many parts fill the memory.
         is_full = len(self._given) >= PIECE and not self._instruction.splits
         if is_full or any(map(is_large, given)):
             self._answer()
 
     def _fire_here(self, token: Any, stayed: list[tuple[int, int]]) -> tuple[int | None, list[Any]]:
-        """How many tokens a token gives, or None where it leaves; and the tokens. ``stayed``: what stayed before."""
+        """Fires the present instruction. Returns the number of resulting tokens, or None if the token leaves, and the
+        tokens. ``stayed``: the tokens that stayed before."""
         goes_on, given = self._instruction.fire(token)
         if goes_on and self._instruction.splits:
             return self._split(given, len(stayed))
         return 1 if goes_on else None, [given]
 
     def _split(self, parts: Any, stayed: int) -> tuple[int, list[Any]]:
-        """How many parts, and those that were not sent ahead. Raises ValueError where they are too many."""
+        """The number of parts, and the parts that were not sent ahead. Raises ValueError if there are too many."""
         given: list[Any] = []
         count = total = unsent = 0
         for part in parts:
@@ -320,13 +326,13 @@ class GraphFiring(PathFiring):
                     f"more than {MOST_PARTS} parts of one task, or {MOST_BYTES} bytes of them: cut it first"
                 )
             if len(given) >= PIECE or unsent >= PIECE_BYTES or is_large(given[-1]):
-                self._answer()  # what came of earlier tokens is not mixed with parts that an exception may take back
+                self._answer()  # earlier results go first, because an exception may still withdraw these parts
                 self._link.ahead(self._firing, pack_separately(given), stayed)
                 given, total, unsent = [], total + unsent, 0
         return count, given
 
     def _answer(self) -> None:
-        """Sends what was given so far."""
+        """Sends the results so far."""
         flush_output()
         if self._ways:
             branches = self._instructions[len(self._stayed)].branches
@@ -335,9 +341,9 @@ class GraphFiring(PathFiring):
 
 
 def flush_output() -> None:
-    """Writes what the user's code printed: after the last answer the process may be ended at any time."""
+    """Writes out what the user's code printed, because the process may be ended at any time after the last answer."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # the user's code has closed or replaced it
+        with suppress(AttributeError, OSError, ValueError):  # the user's code may have closed or replaced it
             stream.flush()
 
 
@@ -347,12 +353,12 @@ class _Unreadable:
 
 
 _UNREADABLE = _Unreadable()
-#: Instead of a token: there is none left, or none in this turn.
+#: Stands for the end of the tokens, or of this turn.
 _OVER = object()
 
 
 def pack_failure(error: BaseException, token: Any) -> bytes:
-    """The exception if it can travel, a stand-in if not; its traceback; the task in short."""
+    """Pickles the exception, or a stand-in if it cannot travel, with its traceback and the shortened task."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         pickled = dumps(error)
@@ -366,7 +372,7 @@ def pack_failure(error: BaseException, token: Any) -> bytes:
 
 
 def staging_error(error: BaseException, machine: str, what: str) -> StagingError:
-    """Says which machine cannot use what, and which module it lacks."""
+    """The error that says which machine cannot use ``what``, and which module it lacks."""
     if isinstance(error, ModuleNotFoundError):
         return StagingError(
             f"{machine} lacks the module {error.name!r} that {what} needs: install it there, or send it along with "

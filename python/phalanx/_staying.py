@@ -1,8 +1,9 @@
 """Tokens that stay at their interpreter, on the way from one instruction to the next.
 
-The next instruction gets what it would get if the token had travelled: an object of its own, whose arrays it may write,
-and which nothing that the user's code has kept shares. Where nothing but the token holds an array, that needs no copy.
-Tokens are handed over in a *box*, a list of one item, so that no name holds a token while its owners are counted.
+The next instruction gets the same as if the token had travelled: an object of its own with writable arrays, which
+shares nothing with objects that the user's code has kept. If only the token refers to an array, no copy is needed.
+Tokens are handed over in a *box*, a list of one item, so that no name refers to a token while its references are
+counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from phalanx.errors import StagingError
 
 
 def settle(box: list[Any], heavy: int) -> int:
-    """About how many bytes the token in a box has. Nothing that the user's code does can change the token any more.
+    """Fixes the token in a box, so that the user's code cannot change it any more. Returns its approximate bytes.
 
     Raises
     ------
@@ -27,14 +28,14 @@ def settle(box: list[Any], heavy: int) -> int:
     if type(box[0]) in PLAIN:
         return sys.getsizeof(box[0])
     size = bytes_if_alone(box)
-    if size is None or size < heavy:  # what is not heavy will travel
+    if size is None or size < heavy:  # a token that is not heavy will travel, so it is pickled
         box[0] = kept(box[0])
         size = size_of(box[0])
     return size
 
 
 def take(box: list[Any], read_only: bool) -> Any:
-    """The token out of a box that was settled, as the next instruction takes it."""
+    """Takes the token out of a settled box, in the form for the next instruction."""
     token = box.pop()
     if type(token) is Token:
         return _thawed(token, read_only)
@@ -44,12 +45,12 @@ def take(box: list[Any], read_only: bool) -> Any:
 
 
 def kept(token: Any) -> Any:
-    """A token as it is now: the user's code may keep the object, and change it. Raises as :func:`settle` does."""
+    """A token as it is now, because the user's code may keep the object and change it. Raises as :func:`settle`."""
     return token if type(token) in PLAIN or type(token) is Token else frozen(token)
 
 
 def frozen(token: Any) -> Token:
-    """The same of a token that is not plain."""
+    """As :func:`kept`, for a token that is not plain."""
     try:
         return Token(token)
     except Exception as error:
@@ -57,7 +58,7 @@ def frozen(token: Any) -> Token:
 
 
 def size_of(token: Any) -> int:
-    """About how many bytes a token has that is :func:`kept`."""
+    """The approximate bytes of a token that is :func:`kept`."""
     if type(token) is Token:
         return len(token.pickled) + sum(buffer.nbytes for buffer in token.buffers)
     return sys.getsizeof(token)
@@ -69,14 +70,15 @@ def is_large(token: Any) -> bool:
 
 
 def _thawed(token: Token, read_only: bool) -> Any:
-    """The object that arrives where the token does. Of the first one it has only memory that nothing else holds."""
+    """The object that the next instruction gets. It shares memory with the original only if nothing else refers to
+    it."""
     regions = map(Region.alone, token.buffers)
     buffers: list[Any] = [memoryview(region).toreadonly() if read_only else region for region in regions]
     return pickle.loads(token.pickled, buffers=buffers)
 
 
 def _protect(token: Any) -> None:
-    """Lets nobody write the arrays of a token that was alone."""
+    """Makes the arrays of an unshared token read-only."""
     if type(token) in {list, tuple}:
         for item in token:
             _protect(item)

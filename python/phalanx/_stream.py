@@ -1,4 +1,4 @@
-"""Input streams: how tasks get from the user's iterable to the engine, only as fast as results are read."""
+"""Input streams: they move tasks from the user's iterable to the engine, only as fast as results are read."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     #: How tasks become tokens.
     Pack: TypeAlias = Callable[[Sequence[Any]], Packed]
 
-#: Seconds that a reader waits for results before it looks up again.
+#: Seconds that a reader waits for results before it checks for other work.
 PATIENCE = 0.1
-#: The same while a thread gathers tasks, which the reader then sends off.
+#: The same while a thread gathers tasks. It is shorter, because the reader sends the gathered tasks.
 GATHERING_PATIENCE = 0.02
-#: Seconds after which gathered tasks go off, however few.
+#: Seconds after which gathered tasks are sent, however few they are.
 GATHER = 0.001
 
-#: Collections of which the next item is there at once.
+#: Collections whose next item is available at once.
 _AT_HAND = (list, tuple, range, str, bytes, dict, set, frozenset)
 
 
 def open_stream(native: _native.Manager, run: int, tasks: Iterable[Any], pack: Pack = pack) -> Stream:
-    """The stream of a run, whose tasks become tokens by ``pack``. What may have to wait for its next task is read by a
-    thread of its own, so that a result never waits for the input behind it."""
+    """The stream of a run. ``pack`` turns its tasks into tokens. A separate thread reads an iterable whose next task
+    may block, so that a result never waits for later input."""
     if isinstance(tasks, _AT_HAND):
         return AtHand(native, run, iter(tasks), pack)
     return Gathered(native, run, iter(tasks), pack)
 
 
 def item(tasks: Iterable[Any], index: int) -> Any:
-    """The task of this number as the user's collection has it now; ``UNKNOWN`` for an iterator, which is used up."""
+    """The task with this index in the user's collection; ``UNKNOWN`` for an iterator, which is used up."""
     return next(islice(tasks, index, None), UNKNOWN) if isinstance(tasks, _AT_HAND) else UNKNOWN
 
 
@@ -58,7 +58,7 @@ class AtHand:
         self._error: StagingError | None = None
 
     def feed(self) -> None:
-        """Takes what there is room for."""
+        """Takes and sends as many tasks as there is room for."""
         while not self._ended and (room := self._native.room(self._run, 0.0)):
             batch = list(islice(self._tasks, room))
             self._error = feed_tasks(self._native, self._run, batch, self._pack)
@@ -72,11 +72,11 @@ class AtHand:
             raise self._error
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Does nothing: there is no thread to stop."""
 
 
 class Gathered:
-    """Tasks of an iterator, taken by a thread; a batch goes off when it is full, or its first task waited."""
+    """Tasks of an iterator, taken by a thread. A batch is sent when it is full, or when ``GATHER`` seconds are over."""
 
     patience = GATHERING_PATIENCE
 
@@ -92,7 +92,7 @@ class Gathered:
         self._thread.start()
 
     def feed(self) -> None:
-        """Sends off what was gathered."""
+        """Sends the gathered tasks."""
         with self._lock:
             gathered, self._gathered = self._gathered, []
             if self._closed:
@@ -126,7 +126,7 @@ class Gathered:
         """Up to ``room`` tasks; false at the end of the stream."""
         began = perf_counter()
         for task in tasks:
-            # As it is now: a generator may fill the same list or array again for its next task.
+            # A snapshot, because a generator may fill the same list or array again for its next task.
             kept = task if type(task) in PLAIN else snapshot(task)
             with self._lock:
                 self._gathered.append(kept)
@@ -141,7 +141,7 @@ Stream: TypeAlias = AtHand | Gathered
 
 
 def feed_tasks(native: _native.Manager, run: int, batch: list[Any], pack: Pack = pack) -> StagingError | None:
-    """Feeds tasks to a run, up to the first one that cannot be pickled; the error that names it."""
+    """Feeds tasks to a run, up to the first one that cannot be pickled. Returns the error that names that task."""
     if not batch:
         return None
     try:
@@ -156,7 +156,8 @@ def feed_tasks(native: _native.Manager, run: int, batch: list[Any], pack: Pack =
 
 
 def snapshot(task: Any) -> Token:
-    """A task pickled as it is now, with copies of what can still change. Raises StagingError that names it."""
+    """A task pickled as it is now, with copies of buffers that can still change. Raises a StagingError that names the
+    task."""
     try:
         token = Token(task)
     except Exception as error:
@@ -166,7 +167,7 @@ def snapshot(task: Any) -> Token:
 
 
 def pack_task(task: Any) -> Packed:
-    """One task as a token. Raises StagingError that names it where it cannot be pickled."""
+    """One task as a token. Raises a StagingError that names the task if it cannot be pickled."""
     try:
         return pack([task])
     except Exception as error:

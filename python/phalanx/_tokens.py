@@ -1,9 +1,8 @@
 """Tokens as bytes: how tasks, results and code are pickled.
 
-Plain immutable objects, and tuples of them, are pickled together as one list, which costs some 30 ns an object.
-Everything else is pickled object by object, so that no two tasks share an object that one of them might change,
-whatever the size of the batch. Large buffers (arrays) stay outside the pickles (protocol 5), to be sent from where they
-lie.
+Plain immutable objects, and tuples of them, are pickled together as one list, which costs about 30 ns per object.
+All other objects are pickled one by one. So no two tasks of a batch share an object that one of them might change.
+Large buffers (arrays) stay outside the pickles (protocol 5) and are sent from where they lie in memory.
 """
 
 from __future__ import annotations
@@ -20,18 +19,20 @@ if TYPE_CHECKING:
 
     from phalanx._native import Region
 
-    #: How many, the pickles, their lengths (None: one pickle of a list of all), the buffers beside them by token.
+    #: The number of tokens, the pickles, their lengths (None: one pickle of a list of all), and for each buffer outside
+    #: the pickles the index of its token.
     Packed: TypeAlias = tuple[int, bytes, list[int] | None, list[tuple[int, memoryview]]]
     Unpacked: TypeAlias = tuple[int, Region, list[int] | None, list[tuple[int, Region]]]
 
 PROTOCOL = 5
-#: Buffers of fewer bytes stay inside the pickle: a view would keep the whole batch alive for a small array.
+#: Minimum bytes of a buffer outside the pickle. Smaller ones stay inside, because a view would keep the whole batch
+#: alive for a small array.
 LARGE = 64 << 10
 
-#: Of a task's repr, as much as a message needs.
+#: Maximum characters of a task's repr in a message.
 LONGEST_REPR = 200
 
-#: Stands for a task that its sender does not have any more.
+#: Stands for a task that its sender has not kept.
 UNKNOWN: Any = object()
 
 #: Types of objects that cannot change.
@@ -54,14 +55,14 @@ def pack_plain(objects: Sequence[Any]) -> Packed:
 
 
 def are_plain(objects: Sequence[Any]) -> bool:
-    """Whether all are plain, or all are tuples of what is plain."""
+    """Whether all objects are plain, or all are tuples of plain objects."""
     types = set(map(type, objects))
     return types <= PLAIN or (types == {tuple} and PLAIN.issuperset(map(type, chain.from_iterable(objects))))
 
 
 def pack_separately(objects: Sequence[Any]) -> Packed:
-    """Plain objects and :class:`Token` objects as tokens that can be taken out one by one: what a graph needs, in which
-    they have different ways to go."""
+    """Plain objects and :class:`Token` objects as tokens that can be taken out one by one. A graph needs that, because
+    its tokens go different ways."""
     attached = [(index, buffer) for index, item in enumerate(objects) if type(item) is Token for buffer in item.buffers]
     pickles = [item.pickled if type(item) is Token else pickle.dumps(item, PROTOCOL) for item in objects]
     return len(objects), b"".join(pickles), list(map(len, pickles)), attached
@@ -83,8 +84,8 @@ class Token:
 
 
 def unpack(tokens: Unpacked, first: int = 0, count: int | None = None, *, read_only: bool = False) -> Iterator[Any]:
-    """The objects again, from number ``first`` on. Each is unpickled when it is asked for; where that raises, the
-    iterator goes on with the next one. ``read_only``: nobody can write the arrays in them."""
+    """The objects of tokens, from number ``first`` on. Each is unpickled when the iterator reaches it. If that raises,
+    the iterator continues with the next one. ``read_only``: their arrays are not writable."""
     total, pickles, lengths, attached = tokens
     count = total - first if count is None else count
     if lengths is None:
@@ -99,7 +100,7 @@ def unpack(tokens: Unpacked, first: int = 0, count: int | None = None, *, read_o
 
 
 def dumps(item: Any) -> bytes:
-    """An object, also one that only this program's main module knows, as one pickle."""
+    """Pickles an object, including one that only the main module of this program defines."""
     return _dumps(item, None)
 
 
@@ -112,8 +113,8 @@ class Code(NamedTuple):
 
 
 def dumps_code(code: Any) -> Code:
-    """Functions by value where the other side cannot import them."""
-    from phalanx._pickling import Pickler  # not where no code is pickled: cloudpickle is slow to import
+    """Pickles functions, by value if the other side cannot import them."""
+    from phalanx._pickling import Pickler  # imported only here, because cloudpickle is slow to import
 
     file = io.BytesIO()
     pickler = Pickler(file, PROTOCOL)
@@ -122,7 +123,7 @@ def dumps_code(code: Any) -> Code:
 
 
 def short(item: Any) -> str:
-    """What a message shows of an object: its repr, cut."""
+    """The shortened repr of an object, for messages."""
     try:
         text = repr(item)
     except Exception:
@@ -141,7 +142,7 @@ def _loader(view: memoryview, lengths: list[int], attached: list[tuple[int, Regi
 def _load(pickled: memoryview, buffers: Iterable[Any] = ()) -> Any:
     try:
         return pickle.loads(pickled, buffers=buffers)
-    except StopIteration as error:  # whoever iterates over the objects would take it for their end
+    except StopIteration as error:  # would look like the end of the objects to the code that iterates over them
         raise RuntimeError("unpickling raised StopIteration") from error
 
 
@@ -157,24 +158,24 @@ def _dumps(item: Any, attached: list[memoryview] | None) -> bytes:
         data = pickle.dumps(item, PROTOCOL, buffer_callback=stays_inside)
         if is_by_reference(data):
             return data
-    except Exception:  # whatever pickle's reducers raise: cloudpickle knows more, and its error is the clearer one
+    except Exception:  # any error of a reducer: cloudpickle handles more types, and its error is clearer
         pass
     from phalanx._pickling import dumps_by_value
 
     if attached is not None:
         attached.clear()
-    # By value what only this main module knows; the interpreter's main module is another one.
+    # Objects of this main module go by value, because the interpreter has another main module.
     return dumps_by_value(item, PROTOCOL, stays_inside)
 
 
 def is_by_reference(pickled: bytes) -> bool:
-    """Whether plain pickle made of an object what the other side can unpickle: all that it names can be imported."""
+    """Whether the other side can unpickle this plain pickle, because it can import everything that the pickle names."""
     return b"__main__" not in pickled and not _needs_pickler(pickled)
 
 
 def _needs_pickler(pickled: bytes) -> bool:
-    """Whether what plain pickle made of an object may name what only our own pickler can send: a module for which
-    ``cloudpickle.register_pickle_by_value`` was called, or a proxy of :mod:`multiprocessing`'s managers."""
+    """Whether a plain pickle may name something that needs the pickler of phalanx: a module for which
+    ``cloudpickle.register_pickle_by_value`` was called, or a proxy of a :mod:`multiprocessing` manager."""
     if "multiprocessing.managers" in sys.modules and b"RebuildProxy" in pickled:
         return True
     cloudpickle = sys.modules.get("cloudpickle")
