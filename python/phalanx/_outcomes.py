@@ -1,4 +1,4 @@
-"""Code on its way to interpreters, and what comes back that is no result."""
+"""Pickles code for interpreters, and turns outcomes other than results into exceptions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from phalanx.errors import CulpritError, LostError, RecruitError, RemoteError, R
 
 
 def stage_code(functions: tuple[Any, ...]) -> Code:
-    """What a program's instructions fire, as code that an interpreter unpickles. Raises StagingError where that cannot
-    be."""
+    """Pickles the functions of a program's instructions for interpreters. Raises StagingError if that fails."""
     try:
         return dumps_code(functions)
     except Exception as error:
@@ -27,9 +26,10 @@ def stage_code(functions: tuple[Any, ...]) -> Code:
 def failure(
     kind: str, index: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN, function: str = ""
 ) -> BaseException:
-    """The exception that an outcome other than a result stands for. Raises nothing but the user's Ctrl-C.
+    """The exception that an outcome other than a result stands for. Raises only the user's Ctrl-C.
 
-    ``task`` gives the task as its sender still has it, or ``UNKNOWN``; ``function`` is the name of what a call calls.
+    ``task`` returns the task if its sender still has it, else ``UNKNOWN``. ``function`` is the name of the called
+    function.
     """
     try:
         if kind == "culprit":
@@ -43,8 +43,8 @@ def failure(
 
 
 def culprit(index: int, size: int, losses: list[str], task: Any, function: str) -> CulpritError:
-    """The error that names a task by what its sender knows. Its token is never unpickled in this process: that may be
-    what ended the interpreters."""
+    """The error that names a task as its sender knows it. Its token is never unpickled in this process, because
+    unpickling may be what ended the interpreters."""
     name = f"a token of about {size} bytes" if task is UNKNOWN else short(task)
     call = f", a call of {function}," if function else ""
     message = f"task {index}{call} ended every interpreter that fired it: {name} ({'; '.join(losses)})"
@@ -52,7 +52,7 @@ def culprit(index: int, size: int, losses: list[str], task: Any, function: str) 
 
 
 def name_of(function: Any) -> str:
-    """What a message calls a function."""
+    """The name of a function in messages."""
     return getattr(function, "__qualname__", None) or short(function)
 
 
@@ -64,7 +64,7 @@ def unreadable(error: BaseException) -> StagingError:
 def read_outcome(
     kind: str, first: int, what: Any, task: Callable[[], Any] = lambda: UNKNOWN, function: str = ""
 ) -> Iterator[tuple[Any, BaseException | None]]:
-    """What an outcome is for the futures of its calls: what each returned, and raised.
+    """The result and the exception of each call of an outcome, for the futures of the calls.
 
     ``task`` and ``function`` as for :func:`failure`.
     """
@@ -80,12 +80,12 @@ def read_outcome(
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether it came from outside: only the main thread hears Ctrl-C. Else the user's pickles raised it."""
+    """Whether the user pressed Ctrl-C. Python raises that only in the main thread. Elsewhere a pickle raised it."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def words(error: BaseException) -> str:
-    """The exception's class and message; also where its ``__str__`` raises."""
+    """The class and the message of an exception, even if its ``__str__`` raises."""
     return traceback.format_exception_only(type(error), error)[-1].strip()
 
 
@@ -109,7 +109,7 @@ def _failure(kind: str, index: int, what: Any) -> BaseException:
 
 
 def _reasons(losses: list[str]) -> str:
-    """Each reason once, and how many times it was the reason."""
+    """Each reason once, with the number of times it occurred."""
     counts = Counter(losses).items()
     return "; ".join(f"{loss} ({count} times)" if count > 1 else loss for loss, count in counts) or "none ever answered"
 

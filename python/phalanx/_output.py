@@ -1,4 +1,4 @@
-"""How what tasks print is shown to the user."""
+"""Shows the user the output that tasks print."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Writable(Protocol):
 
 
 Output: TypeAlias = str | Writable | Callable[[str], object] | None
-#: Name of the interpreter, 0 for standard output or 1 for error, and whole lines.
+#: Name of the interpreter, 0 for standard output or 1 for standard error, and whole lines.
 Printed: TypeAlias = tuple[str, int, bytes]
 Show: TypeAlias = Callable[[list[Printed]], None]
 
@@ -28,7 +28,7 @@ WORDS = ("prefix", "plain", "off")
 
 
 def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
-    """The function that shows what tasks print, and whether it wants whole lines only; None where nothing is shown.
+    """The function that shows printed output, and whether it needs whole lines; None if nothing is shown.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
     Raises
     ------
     PhalanxError
-        Where ``output`` is nothing that can be shown to.
+        ``output`` is none of these.
     """
     if output is None:
         output = "prefix" if others else "plain"
@@ -60,7 +60,7 @@ def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
 
 
 class _Shower:
-    """Called in one thread only. After the first error it shows nothing any more."""
+    """Shows output. It is called in one thread only. After its first error it shows nothing any more."""
 
     def __init__(self, write: Callable[[int, str], object], *, prefix: bool) -> None:
         self._write: Callable[[int, str], object] | None = write
@@ -79,7 +79,7 @@ class _Shower:
 
 
 def _to_standard(kind: int, line: str) -> None:
-    """As this process's own print would, also where a notebook or a test has replaced the stream."""
+    """Writes as ``print`` of this process would, also if a notebook or a test has replaced the stream."""
     stream = sys.stderr if kind else sys.stdout
     if stream is None:
         return
@@ -88,6 +88,6 @@ def _to_standard(kind: int, line: str) -> None:
     except UnicodeEncodeError:
         encoding = stream.encoding or "ascii"
         stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
-    except (BrokenPipeError, ValueError):  # its reader has seen enough, or the program has closed it
+    except (BrokenPipeError, ValueError):  # the reader has closed the pipe, or the program the stream
         return
     stream.flush()

@@ -1,5 +1,5 @@
-"""The pickler of what the other side cannot import: cloudpickle's, which here also knows functions with a cache, and
-those that choose an implementation by a type."""
+"""The pickler for objects that the other side cannot import. It extends cloudpickle with functions that have a cache
+(:func:`functools.lru_cache`) and functions that dispatch by type (:func:`functools.singledispatch`)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _DISPATCH: Any = singledispatch(len)
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles by value what only this program's main module knows, or what is registered for it.
+    """Pickles objects of this program's main module, and of modules registered for it, by value.
 
-    ``marks`` are those of all functions that were pickled by value.
+    ``marks`` are the marks of all functions that it has met.
     """
 
     marks: Marks = frozenset()
@@ -30,7 +30,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, item: Any) -> Any:
         """How an object is pickled, as :meth:`pickle.Pickler.reducer_override`."""
         if isinstance(item, FunctionType):
-            self.marks |= marks_of(item)  # one that the program calls
+            self.marks |= marks_of(item)  # a function that the program calls
         if isinstance(item, _proxies()) and keys_may_travel():
             return _reduce_proxy(item)
         if isinstance(item, _lru_cache_wrapper) and not _is_importable(item):
@@ -40,13 +40,13 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(item)
 
     def _reduce_cached(self, cached: Any) -> Any:
-        """``functools.cache`` and ``lru_cache`` give objects that pickle knows by their name only. Their caches do not
-        travel: an interpreter begins with empty ones."""
+        """Pickles the objects of ``functools.cache`` and ``lru_cache``, which pickle knows only by name. Caches do not
+        travel: an interpreter begins with an empty one."""
         options, function = cached.cache_parameters(), cached.__wrapped__
         self.marks |= marks_of(function)
         if not isinstance(function, FunctionType):
             return _cached, (options, _itself, function)
-        # The function is filled after its wrapper is known to the pickle: it may call itself through the wrapper.
+        # The function is filled after its wrapper is in the pickle, because it may call itself through the wrapper.
         make, arguments, state, _, _, fill = self._dynamic_function_reduce(function)
         own = {name: value for name, value in vars(cached).items() if name not in ("__wrapped__", "cache_parameters")}
         return _cached, (options, make, *arguments), (fill, state, own), None, None, _fill_cached
@@ -66,7 +66,7 @@ def _proxies() -> tuple[type, ...]:
 
 
 def _reduce_proxy(proxy: Any) -> Any:
-    """As the standard library pickles a proxy for its children, who also have the key of their parent."""
+    """Pickles a proxy as the standard library does for its children, together with the key of this process."""
     from multiprocessing.process import current_process
 
     rebuild, (function, token, serializer, options) = proxy.__reduce__()
@@ -99,8 +99,8 @@ def _is_registered(module: str) -> bool:
 
 
 def _reduce_dispatching(item: Any) -> Any:
-    """``functools.singledispatch`` keeps weak references in its closure, which do not travel. Implementations follow
-    once the function is known to the pickle: they may call it."""
+    """Pickles a function of ``functools.singledispatch``, whose closure has weak references that cannot travel. The
+    implementations follow after the function is in the pickle, because they may call it."""
     own = {name: value for name, value in vars(item).items() if name not in vars(_DISPATCH)}
     state = list(item.registry.items()), item.registry[object], own
     return _dispatching, (item.__name__,), state, None, None, _fill_dispatching
@@ -109,7 +109,7 @@ def _reduce_dispatching(item: Any) -> Any:
 def _dispatching(name: str) -> Any:
     def nothing(item: object) -> None: ...
 
-    nothing.__name__ = name  # which its errors tell
+    nothing.__name__ = name  # error messages show this name
     return singledispatch(nothing)
 
 

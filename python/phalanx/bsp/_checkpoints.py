@@ -1,4 +1,4 @@
-"""Checkpoints: a program that loses a process or a machine goes on from the last one, without anybody's help."""
+"""Checkpoints: a program that loses a process or a machine restarts from the last one by itself."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from phalanx.errors import BspError
 
 
 class State(SimpleNamespace):
-    """What a process has to remember beside its registered arrays: ``State(step=0, best=None)``.
+    """The state of a process in addition to its registered arrays: ``State(step=0, best=None)``.
 
     Its attributes are any objects that can be pickled.
     """
 
 
 def checkpoint(state: State | None = None) -> None:
-    """Ends the superstep as ``sync`` does, at a place from which the program can go on after a loss.
+    """Ends the superstep as ``sync`` does, at a place where the program can restart after a loss.
 
-    So many supersteps after the last checkpoint as ``begin(checkpoint=...)`` or ``bsprun --checkpoint`` say, each
-    process saves what it has registered, the messages of its queue and ``state``: in a file on its machine, and on
-    another one, if the program has more. A checkpoint counts when all processes have done so.
+    ``begin(checkpoint=...)`` or ``bsprun --checkpoint`` set the number of supersteps between two checkpoints. When it
+    is reached, each process saves its registered arrays, the messages of its queue and ``state``. They go to a file on
+    its machine, and to another machine if the program has more. A checkpoint is valid when all processes have saved.
 
-    A program that is started again runs from its top and registers the same as before. Its first call of this brings
-    back the newest checkpoint that counts: registered arrays and ``state`` are filled, messages are in the queue.
-    An array that is an attribute is filled in place if it has kept its shape. All processes call this together.
+    A restarted program runs from its top and registers the same as before. Its first call of this function restores the
+    newest valid checkpoint: registered arrays and ``state`` are filled, messages are in the queue. An array that is an
+    attribute of ``state`` is filled in place if it has kept its shape. All processes call this together.
     """
     found = program().checkpoint()
     if isinstance(found, bytes):
@@ -36,12 +36,16 @@ def checkpoint(state: State | None = None) -> None:
 
 
 def leave_machine() -> None:
-    """Asks for a place on another machine for this process, and for those that are with it on its machine.
+    """Asks to move this process, and the other processes on its machine, to another machine.
 
-    At the next :func:`checkpoint` all processes save, whether it is time for that or not, and the program is started
-    again with that machine's processes elsewhere. Any process may call this. Where no other machine has places,
-    ``phalanx bsprun`` says so, and the program goes on where it is. A machine that was left is not come back to.
-    Raises BspError where the program makes no checkpoints, or all processes are on one machine.
+    At the next :func:`checkpoint` all processes save, even if it is not time for that. Then the program restarts with
+    the processes of that machine elsewhere. Any process may call this. If no other machine has places,
+    ``phalanx bsprun`` says so, and the program goes on where it is. It never returns to a machine that it has left.
+
+    Raises
+    ------
+    BspError
+        The program makes no checkpoints, or all processes are on one machine.
     """
     program().leave_machine()
 
@@ -69,7 +73,7 @@ def _fill(state: State | None, saved: dict[str, Any] | None) -> None:
 
 
 def _fill_in_place(array: Any, value: Any) -> bool:
-    """What is registered, or known by another name, stays the same array."""
+    """Copies the value into the array, so that a registered array, or one with other references, stays the same."""
     try:
         into, source = memoryview(array), memoryview(value)
     except TypeError:

@@ -1,7 +1,7 @@
-"""What supersteps cost: the BSP cost model, w + g h + l (paper 001, section 2).
+"""The costs of supersteps in the BSP cost model, w + g h + l (paper 001, section 2).
 
-w is the longest time that a process computes; h is the most bytes that a process sends or receives; g, in seconds per
-byte, and l, in seconds, are the machine's.
+w is the longest computing time of a process in seconds. h is the largest number of bytes that a process sends or
+receives. g, in seconds per byte, and l, in seconds, belong to the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEP = struct.Struct("<ddQQ")
 
 @dataclass(frozen=True)
 class Machine:
-    """What :func:`probe` finds: processes, g in seconds per byte, l in seconds."""
+    """The machine as :func:`probe` measures it: number of processes, g in seconds per byte, l in seconds."""
 
     processes: int
     g: float
@@ -35,8 +35,8 @@ class Machine:
 class SuperstepCost:
     """A superstep over all processes.
 
-    ``work`` (w) and ``sync`` are the longest times, in seconds, of computing and at its end; ``sent`` and ``received``
-    are the most bytes of a process to and from others.
+    ``work`` (w) and ``sync`` are the longest times, in seconds, of computing and of the synchronisation at the end.
+    ``sent`` and ``received`` are the most bytes that a process sent to and received from others.
     """
 
     work: float
@@ -57,7 +57,7 @@ class Costs:
     supersteps: Sequence[SuperstepCost]
 
     def table(self, machine: Machine | None = None) -> str:
-        """A line for each superstep; with a machine, also what the model says that its sync takes."""
+        """A line for each superstep. With a machine, it also shows the time of the sync that the model predicts."""
         titles = ["superstep", "w µs", "h bytes", "in", "out", "sync µs"] + ["g h + l µs"] * (machine is not None)
         lines = [" ".join(f"{title:>10}" for title in titles)]
         for number, step in enumerate(self.supersteps):
@@ -72,7 +72,7 @@ class Costs:
         return self.table()
 
     def plot(self, path: str | os.PathLike[str], machine: Machine | None = None) -> None:
-        """A picture of the table in a file; needs matplotlib."""
+        """Draws the table into the file ``path``. Needs matplotlib."""
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -95,12 +95,13 @@ class Costs:
 
 
 def note_costs(wanted: bool = True) -> None:
-    """Notes what each superstep costs from here on, or no longer. It takes less than a microsecond of each."""
+    """Starts or stops recording the costs of each superstep. Recording takes less than a microsecond per superstep."""
     program().note_costs(wanted)
 
 
 def costs() -> Costs:
-    """The costs that were noted, at all processes; all call this together, having noted the same supersteps."""
+    """The recorded costs of all processes. All processes call this together and must have recorded the same
+    supersteps."""
     own = b"".join(_STEP.pack(*step) for step in program().costs())
     said = [list(_STEP.iter_unpack(one)) for one in program().everybody_says(own)]
     if len({len(one) for one in said}) > 1:
@@ -109,16 +110,16 @@ def costs() -> Costs:
     return Costs([SuperstepCost(*(max(values) for values in zip(*step, strict=True))) for step in each])
 
 
-#: Bytes of the relations that the probe tries, and how often.
+#: The h-relations that the probe tries, in bytes, and how often it tries each.
 _RELATIONS = [0, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
 _TIMES = 10
 
 
 def probe() -> Machine:
-    """Measures g and l, the same at all processes; all call this together, in a superstep of its own.
+    """Measures g and l. All processes call this together, in a superstep of its own, and get the same result.
 
-    Each process sends messages evenly to all others, as many bytes as the relation has; g and l are the line through
-    the best times ("bspprobe", Bisseling, "Parallel Scientific Computation", 1.5). Takes some milliseconds.
+    Each process sends the bytes of an h-relation evenly to all others. g and l are the line through the best times
+    ("bspprobe", Bisseling, "Parallel Scientific Computation", 1.5). It takes some milliseconds.
     """
     bsp = program()
     if bsp.qsize()[0]:
@@ -136,7 +137,7 @@ def _times(points: list[tuple[int, float]]) -> bytes:
 
 
 def _best(length: int, others: list[int]) -> float:
-    """Seconds of the fastest superstep with so many bytes for each of the others."""
+    """Seconds of the fastest superstep with ``length`` bytes for each of the others."""
     bsp, payload, best = program(), bytes(length), float("inf")
     for _ in range(_TIMES):
         for pid in others if length else []:
@@ -144,12 +145,12 @@ def _best(length: int, others: list[int]) -> float:
         begun = perf_counter()
         bsp.sync()
         best = min(best, perf_counter() - begun)
-    bsp.sync()  # nothing of the probe stays in the queue
+    bsp.sync()  # removes the messages of the probe from the queue
     return best
 
 
 def _slope(lengths: list[int], times: list[float]) -> float:
-    """Of the line from the first point that fits the others best, and not less than 0."""
+    """The slope, at least 0, of the line through the first point that fits the others best (least squares)."""
     squares = sum(length * length for length in lengths)
     product = sum(length * (time - times[0]) for length, time in zip(lengths, times, strict=True))
     return max(product / squares, 0.0) if squares else 0.0

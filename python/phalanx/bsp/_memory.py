@@ -1,7 +1,7 @@
 """Memory of other processes: registered arrays are written and read in place.
 
-An array is anything with the buffer protocol, in C order: arrays of numpy and array, bytearrays, memoryviews. Arrays of
-Python objects are none: send these as messages.
+An array is any object with the buffer protocol, in C order: arrays of numpy and array, bytearrays, memoryviews. Arrays
+of Python objects are not supported: send these as messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from phalanx.errors import BspError
 
 #: The buffer protocol has no type before Python 3.12.
 Buffer: TypeAlias = Any
-# In the format of items: an object, a pointer, a pointer to something. Names of fields stand between colons.
+# Letters in the format of items for an object, a pointer, and a typed pointer. Names of fields stand between colons.
 _REFERENCE = re.compile("[OP&]")
 
 
@@ -42,24 +42,24 @@ def put(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
 
 
 def hpput(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
-    """As :func:`put`, without a copy of what is long: ``source`` may be read, and the array written, at any time until
-    the next sync has ended."""
+    """As :func:`put`, without a copy of long data. ``source`` may be read, and the array written, at any time until the
+    next sync has ended."""
     view, target = _view("hpput", "source", source), _view("hpput", "array", array)
     _check_alike("hpput", view, target)
     program().hpput(pid, _raw("hpput", "source", view), _raw("hpput", "array", target), offset * target.itemsize)
 
 
 def get(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
-    """Fills ``into`` from the array of a process, from item ``offset`` on, at the next sync: with what is there before
-    anything is put."""
+    """Fills ``into`` from the array of a process, from item ``offset`` on, at the next sync. It gets the values before
+    any put of that sync."""
     target, area = _writable("get", "into", into), _view("get", "array", array)
     _check_alike("get", _view("get", "into", into), area)
     program().get(pid, _raw("get", "array", area), offset * area.itemsize, target)
 
 
 def hpget(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
-    """As :func:`get`, without a copy of what is long: the array may be read, and ``into`` written, at any time until
-    the next sync has ended."""
+    """As :func:`get`, without a copy of long data. The array may be read, and ``into`` written, at any time until the
+    next sync has ended."""
     target, area = _writable("hpget", "into", into), _view("hpget", "array", array)
     _check_alike("hpget", _view("hpget", "into", into), area)
     program().hpget(pid, _raw("hpget", "array", area), offset * area.itemsize, target)
@@ -78,7 +78,7 @@ def _view(call: str, name: str, array: Buffer) -> memoryview:
 
 
 def _raw(call: str, name: str, view: memoryview) -> memoryview:
-    """Its bytes in a row."""
+    """The bytes of the view as one contiguous view."""
     if not view.c_contiguous:
         raise BspError(f"{call}: {name} is not in C order: its items do not lie in a row")
     return PickleBuffer(view).raw()
@@ -92,6 +92,6 @@ def _writable(call: str, name: str, array: Buffer) -> memoryview:
 
 
 def _check_alike(call: str, one: memoryview, other: memoryview) -> None:
-    """Items are not converted: both have the same."""
+    """Raises BspError if the items differ in format, because items are not converted."""
     if one.format != other.format:
         raise BspError(f"{call}: items of format {one.format!r} do not go with those of the array, {other.format!r}")

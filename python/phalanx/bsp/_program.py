@@ -85,16 +85,17 @@ def time() -> float:
 
 
 def sync() -> None:
-    """Ends the superstep: waits for all processes, and makes happen what they asked for.
+    """Ends the superstep: waits for all processes and carries out their requests.
 
-    At each process, in this order: what others get is read; what is put is written, that of lower pids first, that of
-    one process in the order of its calls; what this process gets is written; registrations and the size of tags change.
-    Messages that were sent are in the queue then, and those of the superstep before are gone.
+    Each process does this in order. It reads the data that others get. It writes the data that is put, that of lower
+    pids first, that of one process in the order of its calls. It writes the data that it gets itself. Then
+    registrations and the size of tags change. After that the sent messages are in the queue, and those of the superstep
+    before are gone.
     """
     program().sync()
 
 
 def abort(reason: str) -> NoReturn:
-    """Ends the program on all processes at once, with a word on why."""
+    """Ends the program on all processes at once and shows the reason."""
     sys.stdout.flush()
     program().abort(reason)
