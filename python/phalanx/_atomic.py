@@ -1,4 +1,4 @@
-"""Steps that a Ctrl-C in the main thread does not tear apart.
+"""Steps that a Ctrl-C in the main thread cannot interrupt half-way.
 
 Python looks for signals between bytecodes, never inside one call into C. So what must happen wholly or not at all is
 written as iterators over C functions and exhausted in one call; what can be done again is put
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def at_once(*steps: Iterable[Any]) -> None:
-    """Does steps that are written in C, given as iterators, as one step of C: Ctrl-C comes before it or after it."""
+    """Runs steps, given as iterators over C functions, in one C call. A Ctrl-C comes before all of them or after."""
     deque(chain(*steps), maxlen=0)
 
 
@@ -29,7 +29,7 @@ def drain(queue: deque[T], work: Callable[[T], None]) -> bool:
         try:
             try:
                 hand.extend(map(deque.popleft, (queue,)))
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread has taken the entry
                 break
             work(hand[0])
             any_done = True

@@ -1,4 +1,4 @@
-"""Calls of any arguments as tokens: what a submitted function is wrapped in where it is fired."""
+"""Calls with any arguments as tokens, and the wrapper in which interpreters fire a submitted function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Call:
-    """Makes a function of any arguments one of a single token."""
+    """Wraps a function of any arguments as a function of a single token."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -20,10 +20,10 @@ class Call:
 
 
 def arguments_of(token: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that a call's token was made of."""
+    """The arguments from which the token of a call was made."""
     return (token, {}) if type(token) is tuple else (token[0], token[1])
 
 
 def token_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The token of a call: a tuple of plain arguments is cheaper to pickle than anything around it."""
+    """The token of a call. Plain arguments stay a bare tuple, because that is cheaper to pickle than a wrapper."""
     return [args, kwargs] if kwargs else args

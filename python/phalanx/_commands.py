@@ -1,4 +1,4 @@
-"""Commands of message passing programs: what they need, and where they run."""
+"""Commands of message passing programs: the files and variables that they need, and where they run."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from pathlib import Path
 from phalanx.errors import LaunchError
 from phalanx.hosts import Hosts
 
-#: Where the libraries are that programs are linked against, and that mpi4py loads.
+#: The folder of the libraries that programs are linked against and that mpi4py loads.
 LIBRARIES = Path(__file__).with_name("_mpi")
-#: What an executor runs with its own Python.
+#: Commands that an executor runs with its own Python.
 PYTHONS = ("python", "python3")
 MOST = 65536
 
 
 @dataclass
 class Program:
-    """So many processes of one command; None: as many as there are places."""
+    """A command and its number of processes. None: as many as there are places."""
 
     processes: int | None
     command: list[str]
 
 
 def library_variables() -> dict[str, str]:
-    """What lets a program on this machine find the library, whichever way it looks for it."""
+    """The environment variables by which a program on this machine finds the library."""
     path = [str(LIBRARIES), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {"MPI4PY_LIBMPI": str(LIBRARIES / "libmpi.so.12"), "LD_LIBRARY_PATH": os.pathsep.join(path)}
 
 
 def asked_variables(asked: Iterable[str]) -> dict[str, str]:
     """The variables of ``--env``: ``NAME=VALUE``, or ``NAME`` for what it is here. Raises LaunchError."""
-    found = {} if "PYTHONUNBUFFERED" in os.environ else {"PYTHONUNBUFFERED": "1"}  # output is to be seen at once
+    found = {} if "PYTHONUNBUFFERED" in os.environ else {"PYTHONUNBUFFERED": "1"}  # so that output appears at once
     for word in asked:
         name, equals, value = word.partition("=")
         if not name:
@@ -79,7 +79,7 @@ def find_here(command: list[str], folder: Path) -> list[str]:
     path = _which(program, folder)
     if path is None and _is_script(program, folder):
         return [sys.executable, _seen(program, folder), *arguments]
-    if path is None and program in PYTHONS:  # of an environment that is not activated
+    if path is None and program in PYTHONS:  # the Python of an environment that is not activated
         path = sys.executable
     if path is None:
         raise LaunchError(
@@ -107,7 +107,7 @@ def stage(command: list[str], files: dict[str, Path], folder: Path) -> list[str]
     program, *arguments = command
     if "/" in program:
         if _which(program, folder) is None:
-            find_here(command, folder)  # says what is wrong
+            find_here(command, folder)  # raises the error that says what is wrong
         return ["./" + add_file(program, files, folder), *arguments]
     script = next((word for word in arguments if not word.startswith("-")), None)
     if script is not None and arguments[0] == script and (folder / script).is_file():
@@ -151,7 +151,7 @@ def _is_script(word: str, folder: Path) -> bool:
 
 
 def read_hosts(text: str) -> tuple[list[str], list[str]]:
-    """Addresses of executors and networks that are trusted: of a hosts file, or ``one:7400,other:7400``."""
+    """The addresses of executors and the trusted networks, from a hosts file or from ``one:7400,other:7400``."""
     if Path(text).is_file() or ("," not in text and ":" not in text):
         hosts = Hosts(text)
         return hosts.addresses, hosts.trusted

@@ -21,29 +21,29 @@ Operation = Callable[[Any, Any], Any]
 
 #: Seconds of work that are not worth another interpreter.
 BATCH = 0.002
-#: Most items of a task.
+#: Maximum number of items of a task.
 MOST_ITEMS = 1 << 24
-#: Most chunks of a task.
+#: Maximum number of chunks of a task.
 MOST_CHUNKS = 1 << 16
 
 
 class Grain:
-    """What a call of a function takes, as far as this interpreter has seen it."""
+    """The time that a call of a function takes, as this interpreter has measured it."""
 
     def __init__(self) -> None:
         self._seconds: float | None = None
 
     def __reduce__(self) -> tuple[type[Grain], tuple[()]]:
-        return Grain, ()  # another machine is to measure anew
+        return Grain, ()  # not pickled with its measurements, because another machine must measure again
 
     def measure(self, calls: int, seconds: float) -> None:
-        """So many calls took so long."""
+        """Records how long a number of calls took."""
         if calls > 0:
             sample = seconds / calls
             self._seconds = sample if self._seconds is None else (self._seconds + sample) / 2
 
     def chunk(self) -> int | None:
-        """How many items make a batch of work; none before the first call."""
+        """The number of items in a batch of work; none before the first call."""
         return None if self._seconds is None else max(2, int(BATCH / max(self._seconds, 1e-9)))
 
 
@@ -62,7 +62,7 @@ class Fold(_OfGrain):
     """Folds a chunk."""
 
     def __call__(self, chunk: list[Any]) -> Any:
-        """One item instead of all."""
+        """One item that stands for all items of the chunk."""
         began = perf_counter()
         folded = reduce(self.function, chunk)
         self.grain.measure(len(chunk) - 1, perf_counter() - began)
@@ -70,14 +70,14 @@ class Fold(_OfGrain):
 
 
 class FoldOrSpread(_OfGrain, Branch):
-    """Folds what is little work, and lets the result leave; cuts what is more into chunks."""
+    """Folds a small task here and lets the result leave. Cuts a larger task into chunks."""
 
     def __init__(self, function: Operation, grain: Grain, initial: tuple[Any, ...] = ()) -> None:
         super().__init__(function, grain)
         self.initial = initial
 
     def decide(self, token: Any) -> tuple[bool, Any]:
-        """The only item, or chunks."""
+        """The folded item, or the chunks."""
         items = [*self.initial, *items_of(token)]
         if not items:
             raise TypeError(f"Reduce({self!r}) of an empty task: give it an initial value")
@@ -89,7 +89,7 @@ class FoldOrSpread(_OfGrain, Branch):
         return False, Fold(self.function, self.grain)(items)
 
     def _fold_some(self, items: list[Any]) -> list[Any]:
-        """Folds the first items for the time of a batch, to see how long a call takes."""
+        """Folds the first items for the time of a batch, to measure how long a call takes."""
         began, folded, calls = perf_counter(), items[0], 0
         for item in items[1:]:
             folded = self.function(folded, item)
@@ -101,10 +101,10 @@ class FoldOrSpread(_OfGrain, Branch):
 
 
 class ScanOrSpread(_OfGrain, Branch):
-    """Scans what is little work, and lets the result leave; cuts what is more into chunks."""
+    """Scans a small task here and lets the result leave. Cuts a larger task into chunks."""
 
     def decide(self, token: Any) -> tuple[bool, Any]:
-        """The scanned items, or chunks."""
+        """The scanned items, or the chunks."""
         items = items_of(token)
         size = self.grain.chunk()
         if len(items) < 3 or (size is not None and len(items) <= size):
@@ -113,18 +113,18 @@ class ScanOrSpread(_OfGrain, Branch):
 
 
 class Offsets(_OfGrain):
-    """What is to be put before each chunk but the first, from all chunks' sums."""
+    """Computes the offset of each chunk but the first from the sums of all chunks."""
 
     def __call__(self, sums: list[Any]) -> list[Any]:
-        """One fewer than there are chunks."""
+        """The offsets, one fewer than there are chunks."""
         return list(accumulate(sums[:-1], self.function))
 
 
 class ScanChunk(_OfGrain):
-    """Scans a chunk, behind its offset if it has one."""
+    """Scans a chunk, starting from its offset if it has one."""
 
     def __call__(self, chunk: tuple[Any, ...]) -> list[Any]:
-        """As many items as there are in the chunk."""
+        """The scanned items, as many as there are in the chunk."""
         items, *offset = chunk
         began = perf_counter()
         scanned = list(accumulate(chain(offset, items), self.function))[len(offset) :]
@@ -133,7 +133,7 @@ class ScanChunk(_OfGrain):
 
 
 def with_offsets(cut: list[Any], offsets: list[Any]) -> list[tuple[Any, ...]]:
-    """Each chunk with what is to be put before it."""
+    """Each chunk with its offset."""
     return [(cut[0],), *zip(cut[1:], offsets, strict=True)]
 
 
@@ -143,7 +143,7 @@ def joined(scanned: list[list[Any]]) -> list[Any]:
 
 
 def items_of(task: Any) -> list[Any]:
-    """The items of a task. Raises ValueError where they are too many, or have no end."""
+    """The items of a task. Raises ValueError if there are too many, or if they do not end."""
     items = list(islice(task, MOST_ITEMS + 1))
     if len(items) > MOST_ITEMS:
         raise ValueError(f"a task of more than {MOST_ITEMS} items: cut it into several tasks")
@@ -151,6 +151,6 @@ def items_of(task: Any) -> list[Any]:
 
 
 def chunks(items: list[Any], size: int) -> list[list[Any]]:
-    """The items in chunks of this size, or more where they would be too many."""
+    """The items in chunks of this size, or of a larger size if there would be too many chunks."""
     size = max(size, -(-len(items) // MOST_CHUNKS))
     return [items[start : start + size] for start in range(0, len(items), size)]

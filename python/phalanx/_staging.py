@@ -1,4 +1,4 @@
-"""What functions of calls are staged under, and staging them."""
+"""Stages the functions of calls, and computes the keys under which they are staged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def identify(function: Callable[..., Any], staged: Container[Any]) -> tuple[Any,
     key = _key_of(function)
     if key is not None:
         return (key, marks), None if (key, marks) in staged else code_of(function)
-    # What carries other state of its own is pickled anew, and staged if changed.
+    # A callable with other state of its own is pickled again each time, and staged again if it has changed.
     code = code_of(function)
     return (blake2b(code.pickled).digest(), marks), code
 
@@ -43,7 +43,7 @@ def _key_of(function: Any) -> Any:
     its pickle can tell."""
     kind = type(function)
     if kind is FunctionType:
-        # What was marked since is staged anew too: marks are attributes.
+        # Marks are attributes, so a function that was marked in the meantime is staged again too.
         return function if not function.__closure__ else _key_of_closure(function)
     if kind is partial and not vars(function):
         inner, state = _key_of(function.func), _plain_state((*function.args, *function.keywords.values()))
@@ -65,7 +65,7 @@ def _key_of_closure(function: FunctionType) -> Any:
 
 
 def _plain_state(values: tuple[Any, ...]) -> bytes | None:
-    """Stands for plain values; unlike ``==`` it tells 1 from 1.0 and True, and 0.0 from -0.0."""
+    """A key for plain values. Unlike ``==`` it distinguishes 1 from 1.0 and True, and 0.0 from -0.0."""
     return blake2b(pickle.dumps(values, PROTOCOL)).digest() if are_plain([values]) else None
 
 
@@ -78,7 +78,7 @@ def code_of(function: Callable[..., Any]) -> Code:
 
 
 def stage(native: _native.Manager, code: Code, marks: frozenset[str]) -> int:
-    """Takes a function of any arguments to the manager; the number of the program that it is."""
+    """Hands a function of any arguments to the manager. Returns the number of its program there."""
     marked_code, marked_data = code.marked_code or "code" in marks, code.marked_data or "data" in marks
     return native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)])
 

@@ -35,12 +35,12 @@ def set_tagsize(size: int | None) -> int | None:
 
 
 def _size(number: int) -> int | None:
-    """The native part knows numbers only."""
+    """The size of a tag from the number of the native part, where 0 stands for None."""
     return number - 1 if number else None
 
 
 def send(pid: int, payload: Any, tag: Any = None) -> None:
-    """Sends a copy of an object, of bytes or of an array. Its receiver has it in its queue in the next superstep."""
+    """Sends a copy of an object, of bytes or of an array. The receiver finds it in its queue in the next superstep."""
     size, kind = _size(program().tagsize()), _NO_TAG
     packed = b""
     if size is not None:
@@ -93,11 +93,11 @@ def hpmove() -> Message:
 
 
 def move() -> Any:
-    """Takes the first message out of the queue: its payload."""
+    """Takes the first message out of the queue and returns its payload."""
     return hpmove().payload
 
 
 def messages() -> Iterator[Message]:
-    """Takes out the messages of the queue one by one: in the order of their senders, and of each one's calls."""
+    """Takes the messages out of the queue one by one, ordered by sender, and for each sender by its calls."""
     while qsize()[0]:
         yield hpmove()

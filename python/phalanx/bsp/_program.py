@@ -32,7 +32,7 @@ class Program:
 
 
 def program() -> _native.Bsp:
-    """The native part of the program that runs."""
+    """The native part of the running program."""
     if _running is None:
         raise BspError("the program has ended" if _ended else "call phalanx.bsp.begin() first")
     return _running
@@ -63,7 +63,7 @@ def begin(processes: int | None = None, *, checkpoint: int = 0) -> Program:
 
 
 def end() -> None:
-    """Ends the program at this process, after all processes have called this. It is the end of a superstep, too."""
+    """Ends the program at this process, after all processes have called this. It also ends the superstep."""
     global _running, _ended
     program().end()
     _running, _ended = None, True
