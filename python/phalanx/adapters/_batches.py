@@ -39,7 +39,8 @@ class Batch:
         self.buffers = [buffer for buffer, at in zip(self.buffers, self.order, strict=True) if at < 0]
 
     def load(self, shared: Sequence[Any], read_only: int) -> Any:
-        """The callable again. Buffers of ``read_only`` bytes and more are, since a batch might share them."""
+        """The callable again. Buffers of ``read_only`` bytes or more are read-only, because batches might share
+        them."""
         own = iter(self.buffers)
         views = (memoryview(next(own) if at < 0 else shared[at]) for at in self.order)
         return pickle.loads(
@@ -57,7 +58,7 @@ class Batch:
 
 
 class Sharing:
-    """Finds what the batches of one computation share.
+    """Finds the large buffers that the batches of one computation share.
 
     ``threshold``: the fewest bytes of a buffer for which that is worth it. A buffer must not change between batches.
     """
@@ -69,7 +70,7 @@ class Sharing:
         self.fires = [fire_with((), threshold)]
 
     def fire(self, batch: Batch) -> Fire:
-        """What calls the batch, from which the shared buffers are taken out."""
+        """The function that calls the batch, without the shared buffers."""
         large = {place(buffer): buffer for buffer in batch.buffers if buffer.raw().nbytes >= self._threshold}
         if self._first is None:
             self._first = large  # kept, so that nothing else can come to lie there
@@ -81,7 +82,7 @@ class Sharing:
 
 
 def fire_with(shared: Sequence[Any], read_only: int) -> Fire:
-    """A function that calls a batch. A plain function, since these are staged once, and not anew for each call."""
+    """A function that calls a batch. It is a plain function, because these are staged once and not for each call."""
 
     @secure_code
     @secure_data  # what is inside a batch may be marked, and cannot be seen from here

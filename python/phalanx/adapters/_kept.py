@@ -20,7 +20,7 @@ from phalanx.manager import Manager
 
 #: Seconds that a manager may wait for its first call.
 GRACE = 10.0
-#: What libraries read when they are loaded.
+#: Environment variables that libraries read when they are loaded.
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -33,7 +33,7 @@ THREADS = (
 
 _changed = threading.Condition(threading.RLock())
 _kept: list[Kept] = []
-#: After a fork, what belongs to the parent process: it is not ended from here, and so never let go.
+#: After a fork, the managers of the parent process. This list keeps them alive, so that the child does not end them.
 _parents: list[Any] = []
 _watching = False
 
@@ -57,7 +57,7 @@ class Kept:
         self.until = monotonic() + max(idle, GRACE)
 
     def serves(self, options: Mapping[str, Any], idle: float) -> bool:
-        """Whether it is what a call with these options needs, here and now."""
+        """Whether the manager suits a call with these options now."""
         return (
             not self.manager._submissions.closed
             and self.idle == idle
@@ -77,7 +77,7 @@ class Loan:
         self._give_back.atexit = False
 
     def give_back(self) -> None:
-        """Ends the use. May be done again."""
+        """Ends the use. May be repeated."""
         self._give_back()
 
     def is_current(self) -> bool:
@@ -85,14 +85,14 @@ class Loan:
         return self._kept in _kept
 
     def discard(self) -> None:
-        """Lets no further call have the manager, which ends with those that use it: something is under way there that
-        is for no call any more."""
+        """Keeps later calls from using the manager, because work is under way there that no call needs any more. The
+        manager ends with the calls that use it now."""
         with _changed, suppress(ValueError):
             _kept.remove(self._kept)
 
 
 def find(options: Mapping[str, Any], idle: float) -> Kept:
-    """The manager for calls with these options, made where there is none. Raises what :class:`phalanx.Manager` does."""
+    """The manager for calls with these options. It is made if there is none. Raises as :class:`phalanx.Manager`."""
     with _changed:
         for kept in _kept:
             if kept.serves(options, idle):
@@ -145,7 +145,7 @@ def _watch() -> None:
 
 
 def _end_in_time() -> None:
-    """Ends managers as their time comes, until none is left."""
+    """Ends managers when their idle time is over, until none is left."""
     global _watching
     with _changed:
         while _kept:
@@ -158,7 +158,7 @@ def _end_in_time() -> None:
 
 
 def _surroundings() -> tuple[Any, ...]:
-    """What interpreters take over from their program when they begin."""
+    """The settings that interpreters take over from their program when they begin."""
     limits = tuple(map(os.environ.get, THREADS))
     try:
         return os.getcwd(), tuple(sys.path), limits  # noqa: PTH109  (a string is compared)
@@ -167,7 +167,7 @@ def _surroundings() -> tuple[Any, ...]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two options say the same; in doubt they do not."""
+    """Whether two options are equal. In doubt they count as different."""
     if one is other:
         return True
     try:

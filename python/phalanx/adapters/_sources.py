@@ -1,4 +1,4 @@
-"""Where a backend of joblib has its manager from: one that the user gave, or one that is kept for its options."""
+"""The source of a joblib backend's manager: one that the user gave, or one that is kept for its options."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Use(Protocol):
     manager: Manager
 
     def give_back(self) -> None:
-        """Ends the use. May be done again."""
+        """Ends the use. May be repeated."""
 
     def discard(self) -> None:
-        """Lets no further call have the manager, where it is kept."""
+        """Keeps later calls from using the manager, if it is a kept one."""
 
 
 class Source(Protocol):
-    """Where calls have their manager from."""
+    """The source of managers for calls."""
 
     @property
     def manager(self) -> Manager:
@@ -49,13 +49,13 @@ class Source(Protocol):
 
     @property
     def is_nested(self) -> bool:
-        """Whether interpreters of this machine are asked for by one of them."""
+        """Whether one of these options asks for interpreters of this machine."""
 
     def borrow(self) -> Use:
         """The use of it by a call."""
 
     def with_options(self, options: Mapping[str, Any]) -> Source:
-        """The source for a call that has options of its own. Raises PhalanxError where they cannot be."""
+        """The source for a call with options of its own. Raises PhalanxError if they are not possible."""
 
 
 class Given:
@@ -77,7 +77,7 @@ class Given:
         """Leaves the manager as it is."""
 
     def with_options(self, options: Mapping[str, Any]) -> Source:
-        """The same. Raises PhalanxError for any option."""
+        """The same source. Raises PhalanxError for any option."""
         if options:
             raise PhalanxError(f"a manager is there already, so {', '.join(options)} cannot be chosen any more")
         return self
@@ -102,7 +102,7 @@ class Own:
 
     @property
     def manager(self) -> Manager:
-        """The manager of the next call, which is made where there is none."""
+        """The manager of the next call. It is made if there is none."""
         self._hold()
         return find(self._of_manager, self._idle).manager
 
@@ -112,7 +112,7 @@ class Own:
         return borrow(self._of_manager, self._idle)
 
     def with_options(self, options: Mapping[str, Any]) -> Source:
-        """The source for a call with some more options, or others."""
+        """The source for a call with additional or different options."""
         return Own({**self._options, **options}) if options else self
 
     def _hold(self) -> None:
@@ -138,7 +138,7 @@ def _options_of_manager(options: Mapping[str, Any]) -> dict[str, Any]:
     threads = options.get("inner_max_num_threads")
     if threads is not None:
         first = chosen.pop("initializer", None), tuple(chosen.pop("initargs", ()))
-        # Pickled, since unpickling may load libraries, which look for their limits at once.
+        # Pickled, because unpickling may load libraries, and these read their limits when they are loaded.
         pickled = dumps_by_value(first, PROTOCOL, lambda _: True)
         chosen |= {"initializer": limit_threads, "initargs": (int(threads), pickled)}
     return chosen

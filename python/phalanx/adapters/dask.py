@@ -24,8 +24,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}: pip install 'phalanx[adapters]'", name=error.name) from None
 
-#: Tasks for each interpreter that are with the manager at once: one is computed, one is on its way. More would
-#: make Dask begin what its order leaves for later, and its results would take memory.
+#: Tasks per interpreter that are with the manager at once: one is computed, one is on its way. With more, Dask would
+#: begin tasks that its order leaves for later, and their results would take memory.
 AHEAD = 2
 
 
@@ -99,12 +99,12 @@ class _Calls:
         return outcome
 
     def end(self) -> None:
-        """Takes back what is left."""
+        """Withdraws the tasks that are left."""
         self._manager._submissions.withdraw(self._fire)
 
 
 def _is_here(task: Any) -> bool:
-    """Whether a task only hands on what is in this program already, or puts a collection's pieces together."""
+    """Whether a task only passes on data of this program, or joins the pieces of a collection."""
     function = getattr(task, "func", None)
     module = getattr(function, "__module__", None) or ""
     return isinstance(task, Alias) or (getattr(function, "__name__", "") == "finalize" and module.startswith("dask."))
@@ -118,5 +118,5 @@ def _raise(error: BaseException, _: object) -> None:
     raise error
 
 
-# What get_async is told whatever Dask's configuration says: a batch is one task, and exceptions are as they came.
+# Arguments of get_async that override Dask's configuration: a batch is one task, and exceptions stay as they came.
 _OURS = {"chunksize": 1, "raise_exception": _raise}

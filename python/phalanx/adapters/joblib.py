@@ -108,7 +108,7 @@ class PhalanxBackend(ParallelBackendBase):  # type: ignore[misc]
         return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
-        """Sends each ``Parallel`` to a backend of its own: several may be open at once."""
+        """Gives each ``Parallel`` a backend of its own, because several may be open at once."""
         manager = options.pop("manager", None)
         options["inner_max_num_threads"] = self.inner_max_num_threads  # parallel_config sets it late
         more = {name: value for name, value in options.items() if name not in TOLD and value is not None}
@@ -156,7 +156,7 @@ class _OneParallel(AutoBatchingMixin, PhalanxBackend):  # type: ignore[misc]
         return self._n_jobs
 
     def submit(self, func: Any, callback: Callback) -> None:
-        """Has a batch computed; the callback gets a future that is done."""
+        """Computes a batch. The callback gets a future that is done."""
         title = _title(func)
         try:
             batch = Batch(partial(_call, func), title)
@@ -174,8 +174,8 @@ class _OneParallel(AutoBatchingMixin, PhalanxBackend):  # type: ignore[misc]
         return future.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Takes back what was not begun. What is being computed is forgotten; it ends now where the interpreters are
-        the backend's own, and else runs to its end."""
+        """Withdraws the batches that were not begun, and drops the results of running ones. Running batches end now if
+        the interpreters belong to the backend; otherwise they run to their end."""
         if self._loan is not None and not all(future.done() for future in self._sent.copy()):
             self._loan.discard()
         self._end()
@@ -183,12 +183,12 @@ class _OneParallel(AutoBatchingMixin, PhalanxBackend):  # type: ignore[misc]
             self._begin()
 
     def stop_call(self) -> None:
-        """What the calls shared leaves the interpreters."""
+        """Removes the data that the calls shared from the interpreters."""
         self._withdraw()
         self._share()
 
     def terminate(self) -> None:
-        """The manager stays, for the next ``Parallel``."""
+        """Ends the use of the manager, which stays for the next ``Parallel``."""
         self._end()
         self.reset_batch_stats()
 
@@ -219,7 +219,7 @@ class _OneParallel(AutoBatchingMixin, PhalanxBackend):  # type: ignore[misc]
         while self._waiting and places.acquire(blocking=False):
             try:
                 fire, batch, callback = self._waiting.popleft()
-            except IndexError:  # another thread sent it
+            except IndexError:  # another thread has sent it
                 places.release()
                 continue
             try:

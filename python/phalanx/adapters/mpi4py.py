@@ -59,33 +59,33 @@ class _Request(MPI.Request):
 
 
 class _Mitigating(MPI.Comm):
-    """The methods, named and meant as mpi4py's (MPI.Comm)."""
+    """The methods, with the names and meanings of mpi4py (MPI.Comm)."""
 
     def Revoke(self) -> None:
-        """Make everything that is under way in it, or begun later, fail with ERR_REVOKED, at all its ranks."""
+        """Revokes the communicator: operations under way and later ones fail with ERR_REVOKED at all its ranks."""
         _call("MPIX_Comm_revoke", self)
 
     def Is_revoked(self) -> bool:
-        """Whether somebody has revoked it, as far as this rank knows."""
+        """Whether a rank has revoked the communicator, as far as this rank knows."""
         flag = ctypes.c_int()
         _call("MPIX_Comm_is_revoked", self, ctypes.byref(flag))
         return bool(flag.value)
 
     def Get_failed(self) -> MPI.Group:
-        """Those of it who were lost, as far as this rank knows, in the order in which it heard of them."""
+        """The group of lost ranks, as far as this rank knows, in the order in which it heard of them."""
         group = MPI.Group()
         _call("MPIX_Comm_get_failed", self, _handle(group))
         return group
 
     def Ack_failed(self, num_to_ack: int | None = None) -> int:
-        """Say that the program knows of the first so many of them (of all). Receives from anybody go on without them,
-        and ``Agree`` does not fail for their sake. Returns how many it knows of now."""
+        """Acknowledges the first ``num_to_ack`` lost ranks (all by default). Receives from any source go on without
+        them, and ``Agree`` does not fail because of them. Returns how many lost ranks are acknowledged now."""
         count = ctypes.c_int()
         _call("MPIX_Comm_ack_failed", self, 2**31 - 1 if num_to_ack is None else num_to_ack, ctypes.byref(count))
         return count.value
 
     def Agree(self, flag: int) -> int:
-        """The bits that all who are left have set in ``flag``, the same for all, also in a revoked communicator.
+        """The bits that all surviving ranks have set in ``flag``. All get the same, also in a revoked communicator.
 
         Raises MPI.Exception with ERR_PROC_FAILED, at all of them, while one does not know of a loss (``Ack_failed``).
         """
@@ -94,7 +94,7 @@ class _Mitigating(MPI.Comm):
         return own.value
 
     def Iagree(self, flag: Buffer) -> MPI.Request:
-        """The same beside the program; ``flag`` is one C int, which is read now and written at the end."""
+        """As ``Agree``, without blocking. ``flag`` is one C int, which is read now and written at the end."""
         view = memoryview(flag)  # type: ignore[arg-type]  # TypeError for what is none
         if view.format != "i" or view.nbytes != ctypes.sizeof(ctypes.c_int):
             raise ValueError("flag: expecting int buffer of length one")
@@ -104,13 +104,13 @@ class _Mitigating(MPI.Comm):
         return request
 
     def Shrink(self: Own) -> Own:
-        """A communicator of those who are left, in their order, the same for all; also of a revoked one."""
+        """A communicator of the surviving ranks, in their order, the same for all. Works on a revoked one too."""
         made = type(self)()
         _call("MPIX_Comm_shrink", self, _handle(made))
         return made
 
     def Ishrink(self: Own) -> tuple[Own, MPI.Request]:
-        """The same beside the program: the communicator may be used when the request is done."""
+        """As ``Shrink``, without blocking. The communicator may be used when the request is done."""
         made, request = type(self)(), _Request()
         request.lent = made
         _call("MPIX_Comm_ishrink", self, _handle(made), _handle(request))
