@@ -235,6 +235,7 @@ class Copy:
         checked: bool,
         anew: bool,
         whole_file: bool | None,
+        compress: bool | None,
         include: list[str],
         exclude: list[str],
         links: str | None,

@@ -91,6 +91,7 @@ def sync(
     trusted: str | Iterable[str] = (),
     check: bool = True,
     whole_file: bool | None = None,
+    compress: bool | None = None,
     patience: float = 60.0,
     limit: int | str | None = None,
     stripes: str | None = None,
@@ -140,7 +141,7 @@ def sync(
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
             copy(src, to, **how, exclude=["*"], streams=1)
             plan.apply(target)
-    how |= {"streams": streams, "threads": threads, "whole_file": whole_file}
+    how |= {"streams": streams, "threads": threads, "whole_file": whole_file, "compress": compress}
     carried = {**how, **plan.patterns, "progress": progress}
     return plan.report(copy(src, to, **carried))
 

@@ -59,9 +59,10 @@ class CopyReport:
     """What came of a copy.
 
     ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``reused`` of these bytes were
-    taken from older versions of the files, and ``crossed`` bytes came for them over the line, with the digests that
-    were compared, but without names; after a cut, both count from there on. ``kept`` of the files were there
-    already, as far as it is known: of stripes, none where a pair was lost, or where what comes is thrown away.
+    taken from older versions of the files, and ``crossed`` bytes came for them over the line, compressed
+    or not, with the digests that were compared, but without names; after a cut, both count from there on. ``kept`` of
+    the files were there already, as far as it is known: of stripes, none where a pair was lost, or where what comes is
+    thrown away.
     ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
     copy, and why, but not for what is in a folder that could not be made.
     ``level``: of the streams, and ``why`` that one. ``lost_streams`` ended before the copy did, ``altered_streams`` of
@@ -116,6 +117,7 @@ def copy(
     check: bool = True,
     anew: bool = False,
     whole_file: bool | None = None,
+    compress: bool | None = None,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     links: str | None = None,
@@ -141,6 +143,10 @@ def copy(
     default that is so between two ends on one machine, where both versions are read faster than compared, and not
     between two machines. Files from 1 MiB on are compared, where the older version is neither less than a quarter as
     long nor more than four times as long.
+
+    ``compress``: what compresses is compressed on the way (zstd), block by block, and what is compressed already goes
+    as it is. By default that is so between machines while the line carries less than 1 Gbit/s and more of the files
+    gets through; how hard, and whether at all, is measured all the time. True: on every line. False: never.
 
     ``links``: what becomes of symbolic links. ``"keep"``: they are copied as they are, wherever they lead.
     ``"follow"``: what they lead to is copied in their place; of an executor's, only what is in the same exported
@@ -181,6 +187,7 @@ def copy(
         check,
         anew,
         whole_file,
+        compress,
         *filters,
         check_links(links),
         patience,
@@ -227,6 +234,7 @@ class _How:
     check: bool
     anew: bool
     whole_file: bool | None
+    compress: bool | None
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     links: str | None
@@ -313,6 +321,7 @@ def _begin(
         checked=how.check,
         anew=how.anew,
         whole_file=how.whole_file,
+        compress=how.compress,
         include=[*how.include],
         exclude=[*how.exclude],
         links=how.links,

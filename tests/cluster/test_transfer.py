@@ -123,6 +123,23 @@ def test_a_copy_goes_on_by_itself_when_the_cable_is_mended(grid: Grid, there: Ex
     assert (folder / "big").read_bytes() == original.read_bytes()
 
 
+@pytest.mark.parametrize("put", [True, False])
+def test_a_slow_line_is_sent_what_compresses_compressed(grid: Grid, there: Executor, put: bool) -> None:
+    here, folder = grid.desk.home, there.host.home / "data"
+    texts = (here if put else folder) / "texts"
+    texts.mkdir()
+    draw = random.Random(2)
+    words = [draw.randbytes(draw.randint(1, 6)).hex() for _ in range(2000)]
+    (texts / "text").write_text(" ".join(draw.choices(words, k=4_000_000)))
+    there.host.cable.shape(rate=RATE)
+    before, there_path = crossed(grid), f"{there.address}:{folder / 'texts'}"
+    src, dst = (str(texts), there_path) if put else (there_path, str(here / "texts"))
+    said = report(begin(grid, src, dst))
+    assert ((folder if put else here) / "texts" / "text").read_bytes() == (texts / "text").read_bytes()
+    assert said["crossed"] < said["bytes"] * 0.75
+    assert crossed(grid) - before < said["bytes"] * 0.8
+
+
 def test_small_files_and_folders_cross_a_lossy_line(grid: Grid, there: Executor) -> None:
     original, folder = grid.desk.home / "many", there.host.home / "data"
     for number in range(500):

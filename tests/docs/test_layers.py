@@ -84,6 +84,7 @@ ONLY_IN = {
     "redb": "phalanx-node",
     "openraft": "phalanx-node",
     "tokio": "phalanx-node",
+    "zstd-safe": "phalanx-node",
 }
 SOCKETS = r"\b(Tcp|Udp|Unix)(Stream|Listener|Socket|Datagram)\b"
 MUST_NOT_NAME = {

@@ -16,6 +16,8 @@ pub enum WireError {
     Lengths,
     #[error("an answer to a firing that was not sent, or more results than tasks")]
     UnexpectedAnswer,
+    #[error("compressed bytes that are damaged, or not as long as was said")]
+    Compressed,
     #[error("memory that the peer shares is not what it says: {0}")]
     Memory(&'static str),
 }

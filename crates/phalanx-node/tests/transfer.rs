@@ -4,8 +4,8 @@
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
 use phalanx_core::transfer::{Chunking, PART, SPLIT};
 use phalanx_core::wire::transfer::{
-    Chunk, Direction, Entry, Filter, Kind, MOST_BODY, Message, RECORD, Record, Request, Share, Target, Totals,
-    encode_chunk, encode_entry,
+    Chunk, Compress, Direction, Entry, Filter, Kind, MOST_BODY, Message, Packed, RECORD, Record, Request, Share,
+    Target, Totals, encode_chunk, encode_entry,
 };
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::identity::{Authority, Client, Member, Role};
@@ -146,6 +146,7 @@ fn request_of(direction: Direction, path: PathBuf, level: Level) -> Message {
         checked,
         anew,
         whole_file: false,
+        compress: Compress::BySpeed,
         threads,
         filter,
         limit,
@@ -232,7 +233,11 @@ fn root() -> Entry {
 /// One frame, sent to its end.
 fn send(stream: &mut Outgoing, records: &[(Record, &[u8])]) {
     let bytes: Vec<u8> = records.iter().flat_map(|(record, data)| [&record.encode()[..], data].concat()).collect();
-    stream.payload()[..bytes.len()].copy_from_slice(&bytes);
+    send_bytes(stream, &bytes);
+}
+
+fn send_bytes(stream: &mut Outgoing, bytes: &[u8]) {
+    stream.payload()[..bytes.len()].copy_from_slice(bytes);
     stream.seal(bytes.len());
     while !stream.send().unwrap() {
         std::thread::yield_now();
@@ -254,6 +259,38 @@ fn a_copy_by_hand_arrives_without_the_bits_that_let_it_run_as_somebody_else() {
     assert_eq!(fs::read(&file).unwrap(), b"abc");
     #[cfg(unix)]
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&file).unwrap()) & 0o7777, 0o777);
+}
+
+#[test]
+fn compressed_frames_that_are_not_what_they_announce_end_the_copy() {
+    let all_of_it = [&all_of(1, b"abc").0.encode()[..], b"abc"].concat();
+    let mut packed = vec![0; 100];
+    let count = zstd_safe::compress(&mut packed[..], &all_of_it, 3).unwrap();
+    let good = [&Packed { length: all_of_it.len() as u32 }.encode()[..], &packed[..count]].concat();
+    let announcing = |length| [&Packed { length }.encode()[..], &good[RECORD..]].concat();
+    let is_taken = |payload: &[u8]| {
+        let lab = Lab::new();
+        let (mut peer, token) = lab.begin("copy");
+        peer.agree_on(&[root(), entry(Some(0), b"file", Kind::File { size: 3 })]);
+        send_bytes(&mut lab.stream(token, 0), payload);
+        if payload == good {
+            assert_eq!(peer.hear_totals().files, 1);
+            return true;
+        }
+        !peer.is_refused()
+    };
+    assert!(is_taken(&good));
+    let bomb = [&Packed { length: 262_144 }.encode()[..], &zstd_of_zeros(64 << 20)[..]].concat();
+    for hostile in [&announcing(20)[..], &announcing(18), &announcing(262_145), &good[..good.len() - 1], &bomb] {
+        assert!(!is_taken(hostile), "{hostile:?}");
+    }
+}
+
+fn zstd_of_zeros(count: usize) -> Vec<u8> {
+    let mut packed = vec![0; 64 << 10];
+    let length = zstd_safe::compress(&mut packed[..], &vec![0; count], 19).unwrap();
+    packed.truncate(length);
+    packed
 }
 
 #[test]

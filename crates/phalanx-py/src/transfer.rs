@@ -23,7 +23,7 @@ impl Copy {
     /// `fresh`: this copies all after its shares, one of which made the top folder. `copy`: 16 bytes that all shares of one copy have alike.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, include, exclude, links, only, patience, limit, share, fresh, copy))]
+    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, compress, include, exclude, links, only, patience, limit, share, fresh, copy))]
     fn new(
         address: &str,
         source: Option<&str>,
@@ -41,6 +41,7 @@ impl Copy {
         checked: bool,
         anew: bool,
         whole_file: Option<bool>,
+        compress: Option<bool>,
         include: Vec<String>,
         exclude: Vec<String>,
         links: Option<&str>,
@@ -78,6 +79,7 @@ impl Copy {
             checked,
             anew,
             whole_file,
+            compress,
             filter: Filter {
                 only: only.iter().map(|name| node::to_bytes(name.as_os_str())).collect(),
                 include,

@@ -12,7 +12,7 @@ DONE_BY = {
     "cp": [*DONE, "-R", "-a"],
     "sync": [*DONE, "-a", "--archive", "--perms", "-t", "--times", "--progress", "--partial"],
 }
-_COMPRESS = "nothing is compressed on the way"
+_COMPRESS = "what compresses is compressed with -z, or by itself on slow lines"
 _LIMIT = "for a limit write --limit RATE, as in --limit 10MB/s"
 _PORT = "a port stands in the address, as in lab2:7401:/path"
 #: What others are for, and what there is in their place.
@@ -25,14 +25,12 @@ HINTS = {
         "-3": "between two executors the bytes go straight from one to the other",
         "-q": "for a machine to read, write --json",
         "-C": _COMPRESS,
-        "-z": _COMPRESS,
     },
     "sync": {
         "-P": f"progress is shown, and what was cut goes on when it is done again, without an option; {_PORT}",
         "-e": "no shell carries it: the link's level is by policy, see --level and --policy",
         "--bwlimit": _LIMIT,
         "-q": "for a machine to read, write --json",
-        "-z": _COMPRESS,
         "-o": "owners and groups are not kept",
         "-g": "owners and groups are not kept",
         "-c": "to compare what files contain: --checksum",

@@ -84,6 +84,12 @@ _HOW = (
         default=None,
         help="Send files as a whole, or only what differs from older versions there. [default: whole within a machine]",
     ),
+    click.option(
+        "-z/ ",
+        "--compress/--no-compress",
+        default=None,
+        help="Compress what compresses, or nothing. [default: on lines slower than 1 Gbit/s, where it saves time]",
+    ),
     click.option("--patience", type=Seconds(0), default=60.0, show_default=True, help="Seconds to go on after a cut."),
     click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s."),
     click.option(
@@ -101,6 +107,7 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
             name: all_of.pop(name)
             for name in ("streams", "threads", "whole_file", "include", "exclude", "links", "patience", "limit")
         }
+        how["compress"] = all_of.pop("compress")
         how |= {"stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
         return command(how=how, **all_of)
 

@@ -138,7 +138,10 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
 def of_older(report: CopyReport) -> str:
     """What of the bytes did not cross."""
     crossed = f"{report.crossed / 1e6:,.1f} MB crossed"
-    return f" ({report.reused / 1e6:,.1f} MB from older versions, {crossed})" if report.reused else ""
+    if report.reused:
+        return f" ({report.reused / 1e6:,.1f} MB from older versions, {crossed})"
+    is_told = report.stripes == 1 and not report.kept  # stripes count what their last copy brings
+    return f" ({crossed})" if is_told and report.crossed < report.bytes * 0.95 else ""
 
 
 def tell_losses(report: CopyReport) -> None:

@@ -4,6 +4,7 @@
 //! source or a resumed copy is tested by conversation.
 
 mod chunks;
+mod compression;
 mod growth;
 mod ranges;
 mod receiving;
@@ -12,6 +13,7 @@ mod share;
 mod versions;
 
 pub use chunks::{Chunking, LEAST_COMPARED, MOST_CHUNKS, MOST_COMPARED};
+pub use compression::Compression;
 pub use growth::Growth;
 pub use ranges::Ranges;
 pub use receiving::{Accept, Outcome, Receiving};
@@ -22,7 +24,7 @@ pub use versions::is_comparable;
 /// Longest data of a block that is a part of a file: with its record it fits a frame, and files are cut at pages.
 pub const PART: u32 = (256 << 10) - 4096;
 /// Longest payload of a frame.
-pub const FRAME: u32 = 256 << 10;
+pub const FRAME: u32 = crate::wire::transfer::MOST_PAYLOAD as u32;
 
 #[cfg(test)]
 mod tests;

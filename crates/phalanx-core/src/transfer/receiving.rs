@@ -100,6 +100,8 @@ pub struct Receiving {
     received: u64,
     /// Bytes that came over streams, and as chunks' digests.
     crossed: u64,
+    /// Of these, those that did not cross since frames were compressed.
+    saved: u64,
     offered: u64,
 }
 
@@ -203,6 +205,11 @@ impl Receiving {
     pub fn nothing_of(&self, entry: u32) -> Option<There> {
         let size = self.slots.get(entry as usize).map_or(0, |slot| slot.size);
         (size > 0).then(|| There { entry, ranges: vec![(0, size)] })
+    }
+
+    /// A frame came compressed: so many bytes fewer crossed than are in its records, which are accepted next.
+    pub fn on_packed(&mut self, saved: u64) {
+        self.saved += saved;
     }
 
     /// Whether a record's bytes are to be written. Who is told [`Accept::Part`] says [`Receiving::on_written`] after.
@@ -320,7 +327,7 @@ impl Receiving {
 
     /// Bytes that came, over streams and as chunks' digests, without what was there and without holes.
     pub fn crossed(&self) -> u64 {
-        self.crossed
+        self.crossed.saturating_sub(self.saved)
     }
 
     /// Bytes that are there, and of all files that were offered so far; whether there may be more.

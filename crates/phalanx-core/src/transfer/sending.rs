@@ -227,6 +227,13 @@ impl Sending {
         open.again || (open.unread == 0 && open.reading == 0)
     }
 
+    /// The frame that was read last for a stream is compressed: so many bytes fewer go over it.
+    pub fn on_packed(&mut self, stream: u32, saved: u64) {
+        if let Some(flight) = self.flights.get_mut(&stream).and_then(VecDeque::back_mut) {
+            flight.crossing = flight.crossing.saturating_sub(saved);
+        }
+    }
+
     /// This entry does not go on; false: that was known.
     pub fn on_failed(&mut self, entry: u32) -> bool {
         self.forget(entry) && self.failed.insert(entry)

@@ -34,6 +34,8 @@ pub const LEAST_LIMIT: u64 = 10_000;
 pub const MOST_SHARES: u16 = 16;
 /// Bytes before a record's data.
 pub const RECORD: usize = 16;
+/// Longest payload of a frame, as it is before it is compressed.
+pub const MOST_PAYLOAD: usize = 256 << 10;
 /// Bytes of a chunk's length and digest in a body, and chunks in one message.
 pub const CHUNK: usize = 20;
 pub const MOST_CHUNKS_TOLD: usize = 4096;
@@ -113,6 +115,7 @@ pub struct Request {
     pub anew: bool,
     /// Nothing is taken from older versions of files.
     pub whole_file: bool,
+    pub compress: Compress,
     /// For the executor's end.
     pub threads: u16,
     /// What of it is copied, where the executor sends.
@@ -221,6 +224,16 @@ pub enum Links {
     Follow,
     /// They are left out.
     Skip,
+}
+
+/// Whether the sending end compresses what compresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Compress {
+    Never,
+    /// While the line is slow enough that it saves time.
+    #[default]
+    BySpeed,
+    Always,
 }
 
 /// What there is to copy, in one folder's own words.
@@ -416,6 +429,42 @@ impl Record {
     }
 }
 
+/// In place of records: all of them, compressed. This head, and one zstd frame behind it.
+///
+/// ```text
+/// | length of the records, u32 | 0, u24 | 4 | 0, u64 |     little endian
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed {
+    pub length: u32,
+}
+
+impl Packed {
+    /// Where a record has its flags; none of a record is this one.
+    const MARK: u8 = 4;
+
+    pub fn encode(self) -> [u8; RECORD] {
+        let mut bytes = [0; RECORD];
+        bytes[..4].copy_from_slice(&self.length.to_le_bytes());
+        bytes[7] = Packed::MARK;
+        bytes
+    }
+
+    /// The head of a payload that is compressed, and what is behind it; none: it is records as they are. An error where the
+    /// records would be longer than a payload may be.
+    pub fn split(payload: &[u8]) -> Result<Option<(Packed, &[u8])>, WireError> {
+        let Some((head, rest)) = payload.split_first_chunk::<RECORD>().filter(|(head, _)| head[7] == Packed::MARK)
+        else {
+            return Ok(None);
+        };
+        let packed = Packed { length: u32::from_le_bytes(head[..4].try_into().expect("4 bytes")) };
+        match (RECORD..=MOST_PAYLOAD).contains(&(packed.length as usize)) && packed.encode() == *head {
+            true => Ok(Some((packed, rest))),
+            false => Err(WireError::Lengths),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -467,12 +516,28 @@ mod tests {
                 rest = left;
             }
             let _ = decode::<Message>(&bytes);
+            if let Ok(Some((packed, _))) = Packed::split(&bytes) {
+                prop_assert!(packed.length as usize <= MOST_PAYLOAD);
+                prop_assert!(Record::split(&bytes).is_err(), "nothing is both");
+            }
             if let Ok(entries) = decode_entries(count, &bytes) {
                 prop_assert_eq!(entries.len(), count as usize);
             }
             if let Ok(chunks) = decode_chunks(count, &bytes) {
                 prop_assert_eq!(chunks.len(), count as usize);
             }
+        }
+
+        #[test]
+        fn heads_of_what_is_compressed_come_back(length: u32, flag in 0u8..8, at in 0usize..RECORD) {
+            let mut bytes = [&Packed { length }.encode()[..], b"rest"].concat();
+            match Packed::split(&bytes) {
+                Ok(found) => prop_assert_eq!(found, Some((Packed { length }, &b"rest"[..]))),
+                Err(_) => prop_assert!(length as usize > MOST_PAYLOAD || (length as usize) < RECORD),
+            }
+            bytes[at] ^= flag;
+            let is_same = Packed::split(&bytes) == Ok(Some((Packed { length }, &b"rest"[..])));
+            prop_assert!(flag == 0 || !is_same);
         }
 
         #[test]

@@ -49,9 +49,9 @@ pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> R
     let level = least(job, &sends, &receives)?;
     let levels = taken(job, level, &sends, &receives);
     let name = to_bytes(&asked(from).map_err(|error| CopyError::Refused(error.to_string()))?);
-    let whole_file = job.whole_file.unwrap_or(sends.at.ip() == receives.at.ip());
+    let is_near = sends.at.ip() == receives.at.ip();
     let request = |direction, target: &Target| {
-        job.request(direction, target.clone(), job.filter.clone(), level, whole_file, name.clone())
+        job.request(direction, target.clone(), job.filter.clone(), level, is_near, name.clone())
     };
     let (get, put) = (request(Direction::Get, from), request(Direction::Put, &job.there));
     let expect = Message::Expect { request: put, levels, name, certificate: sends.certificate.clone() };

@@ -114,13 +114,13 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let agreed = agree(&job.policy, job.level, called.at.ip(), called.levels);
     let (level, why) = agreed.map_err(|why| CopyError::Level(format!("{}: {why}", job.address)))?;
     let common = Arc::new(Common::new(called.link.clone(), true));
-    let whole_file = job.whole_file.unwrap_or(called.is_here);
-    let end = Arc::new(open_here(job, whole_file, common).map_err(refused)?);
+    let is_near = called.is_here;
+    let end = Arc::new(open_here(job, is_near, common).map_err(refused)?);
     let links = job.filter.links; // the end that makes them decides too
     let filter =
         if job.direction == Direction::Get { job.filter.clone() } else { Filter { links, ..Filter::default() } };
     let name = name_here(&job.here).map_err(refused)?;
-    let request = job.request(job.direction, job.there.clone(), filter, level, whole_file, name);
+    let request = job.request(job.direction, job.there.clone(), filter, level, is_near, name);
     let Message::Begun { token } = called.ask(&Message::Begin(request))? else { return Err(called.nonsense()) };
     shared.set_end(&end);
     let protection = Protection { level, checked: job.checked };
@@ -136,9 +136,12 @@ fn name_here(here: &Here) -> io::Result<Vec<u8>> {
     Ok(std::path::absolute(path)?.file_name().map(to_bytes).unwrap_or_default())
 }
 
-fn open_here(job: &Job, whole_file: bool, common: Arc<Common>) -> io::Result<End> {
+fn open_here(job: &Job, is_near: bool, common: Arc<Common>) -> io::Result<End> {
+    let compress = job.compress(is_near);
     match (&job.here, job.direction) {
-        (Here::Memory { bytes }, Direction::Put) => End::sending(common, Source::Memory { bytes: *bytes }, job.limit),
+        (Here::Memory { bytes }, Direction::Put) => {
+            End::sending(common, Source::Memory { bytes: *bytes }, job.limit, compress)
+        }
         (Here::Memory { .. }, Direction::Get) => End::receiving(common, Sink::Memory, job.share),
         (Here::Executor { .. }, _) => Err(io::ErrorKind::InvalidInput.into()), // nothing of it is here
         (Here::Path { path, .. }, Direction::Put) => {
@@ -146,12 +149,12 @@ fn open_here(job: &Job, whole_file: bool, common: Arc<Common>) -> io::Result<End
             let (base, rest) = own(&whole)?;
             let source = Source::open(&base, &rest, &whole).map_err(about(path))?.filtered(&job.filter)?;
             let source = source.following_anywhere(&whole)?;
-            End::sending(common, source, job.limit)
+            End::sending(common, source, job.limit, compress)
         }
         (Here::Path { path, into }, Direction::Get) => {
             let (base, rest) = own(&std::path::absolute(path)?)?;
             let sink = Sink::tree(base, rest, *into, job.anew).called(&asked(&job.there)?).filtered(&job.filter)?;
-            let sink = sink.shared(job.share, job.fresh).comparing(!whole_file);
+            let sink = sink.shared(job.share, job.fresh).comparing(!job.whole_file(is_near));
             End::receiving(common, sink, job.share)
         }
     }

@@ -7,7 +7,7 @@ use super::sink::Sink;
 use super::source::Source;
 use super::system;
 use crate::control::Pulse;
-use phalanx_core::wire::transfer::{Message, Share};
+use phalanx_core::wire::transfer::{Compress, Message, Share};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::socket::Socket;
@@ -40,8 +40,8 @@ pub enum End {
 
 impl End {
     /// `limit`: bytes/s, 0: as many as it can.
-    pub fn sending(common: Arc<Common>, source: Source, limit: u64) -> io::Result<End> {
-        Ok(End::Sending(Box::new(Sender::new(common, source, limit)?)))
+    pub fn sending(common: Arc<Common>, source: Source, limit: u64, compress: Compress) -> io::Result<End> {
+        Ok(End::Sending(Box::new(Sender::new(common, source, limit, compress)?)))
     }
 
     /// `share`: what of it this end takes; none: all.

@@ -4,7 +4,7 @@ use super::end::End;
 use super::ending::Failure;
 use super::system::from_bytes;
 use phalanx_core::level::{Level, Policy};
-use phalanx_core::wire::transfer::{Direction, Filter, Request, Share, Target, Totals};
+use phalanx_core::wire::transfer::{Compress, Direction, Filter, Request, Share, Target, Totals};
 use phalanx_net::address::Address;
 use phalanx_net::identity::Member;
 use phalanx_net::link::Link;
@@ -49,6 +49,8 @@ pub struct Job {
     pub anew: bool,
     /// Nothing is taken from older versions of files; none: only within one machine, whose disks are no slower than the line.
     pub whole_file: Option<bool>,
+    /// What compresses is compressed; none: where that saves time, and not within one machine.
+    pub compress: Option<bool>,
     /// What of it is copied.
     pub filter: Filter,
     /// After a cut, to go on for so long without anything new arriving.
@@ -64,6 +66,19 @@ pub struct Job {
 }
 
 impl Job {
+    /// `is_near`: both ends are on one machine.
+    pub(super) fn whole_file(&self, is_near: bool) -> bool {
+        self.whole_file.unwrap_or(is_near)
+    }
+
+    pub(super) fn compress(&self, is_near: bool) -> Compress {
+        match self.compress {
+            Some(true) => Compress::Always,
+            None if !is_near => Compress::BySpeed,
+            _ => Compress::Never,
+        }
+    }
+
     /// What an executor is asked for. `target` is at that executor; `name`: what the copy is called in a folder.
     pub(super) fn request(
         &self,
@@ -71,11 +86,12 @@ impl Job {
         target: Target,
         filter: Filter,
         level: Level,
-        whole_file: bool,
+        is_near: bool,
         name: Vec<u8>,
     ) -> Request {
         let Job { checked, anew, limit, share, fresh, copy, .. } = *self;
         let threads = self.threads.unwrap_or(0);
+        let (whole_file, compress) = (self.whole_file(is_near), self.compress(is_near));
         Request {
             direction,
             target,
@@ -83,6 +99,7 @@ impl Job {
             checked,
             anew,
             whole_file,
+            compress,
             threads,
             filter,
             limit,

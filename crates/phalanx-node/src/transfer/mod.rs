@@ -23,6 +23,7 @@ mod going;
 mod holes;
 mod job;
 mod pace;
+mod packing;
 mod partial;
 mod parts;
 mod receiver;

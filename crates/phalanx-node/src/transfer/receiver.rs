@@ -2,6 +2,7 @@
 
 use super::chunks::Queue;
 use super::ending::Common;
+use super::packing::Unpacker;
 use super::served::Served;
 use super::sink::{Sink, Step};
 use super::system;
@@ -14,6 +15,7 @@ use phalanx_core::wire::transfer::{Entry, Kind, Message, Record, Share, There, T
 use phalanx_net::frames::Frame;
 use phalanx_net::stream::{Incoming, Turn};
 use phalanx_net::sync::lock;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
@@ -60,16 +62,17 @@ impl Receiver {
 
     /// One of the threads: serves whichever stream has something, until all is over.
     pub fn serve(&self, threads: usize) {
-        self.streams.serve(|turn| self.go_on(turn, threads));
+        let unpacker = RefCell::<Unpacker>::default();
+        self.streams.serve(|turn| self.go_on(turn, threads, &mut unpacker.borrow_mut()));
     }
 
     /// Takes frames off a stream until it has no more.
-    fn go_on(&self, mut turn: Turn<Incoming>, threads: usize) {
+    fn go_on(&self, mut turn: Turn<Incoming>, threads: usize, unpacker: &mut Unpacker) {
         let stream = turn.key as u32;
         loop {
             match turn.stream.receive() {
                 Ok(Some(payload)) => {
-                    if let Err(error) = self.take(payload) {
+                    if let Err(error) = self.take(payload, unpacker) {
                         return self.common.give_up(format!("the other end broke the protocol: {error}"));
                     }
                     *lock(&self.taken).entry(stream).or_default() += 1;
@@ -85,7 +88,12 @@ impl Receiver {
     }
 
     /// Every record of a frame.
-    fn take(&self, mut payload: &[u8]) -> Result<(), WireError> {
+    fn take(&self, payload: &[u8], unpacker: &mut Unpacker) -> Result<(), WireError> {
+        let crossed = payload.len();
+        let mut payload = unpacker.unpack(payload)?;
+        if payload.len() > crossed {
+            lock(&self.engine).on_packed((payload.len() - crossed) as u64);
+        }
         while !payload.is_empty() {
             let (record, data, rest) = Record::split(payload)?;
             payload = rest;

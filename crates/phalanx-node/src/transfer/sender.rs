@@ -3,17 +3,19 @@
 use super::chunks::Key;
 use super::ending::{Common, PAUSE};
 use super::pace::Pace;
+use super::packing::Packer;
 use super::served::Served;
 use super::source::{Content, Source};
 use crate::remote::printable;
 use bytes::Bytes;
 use phalanx_core::level::Mark;
-use phalanx_core::transfer::{Next, Piece, Sending};
-use phalanx_core::wire::transfer::{Entry, MOST_BATCH, MOST_BODY, Message, RECORD, Record, encode_entry};
+use phalanx_core::transfer::{Compression, Next, Piece, Sending};
+use phalanx_core::wire::transfer::{Compress, Entry, MOST_BATCH, MOST_BODY, Message, RECORD, Record, encode_entry};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::stream::{Outgoing, Turn};
 use phalanx_net::sync::lock;
+use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -29,6 +31,8 @@ pub struct Sender {
     pub common: Arc<Common>,
     pub(super) source: Source,
     pace: Pace,
+    compression: Mutex<Compression>,
+    began: Instant,
     pub(super) engine: Mutex<Sending>,
     /// The other end has less to remember, or all is over.
     pub(super) less: Condvar,
@@ -36,6 +40,14 @@ pub struct Sender {
     pub(super) key: Key,
     /// They rest while there is nothing to send.
     pub streams: Served<Outgoing>,
+}
+
+/// What one of the threads has.
+#[derive(Default)]
+struct Hand {
+    packer: Packer,
+    /// Since when it has been waiting for a line to take more.
+    waits: Option<Instant>,
 }
 
 /// Entries that are not told yet.
@@ -47,10 +59,12 @@ struct Batch {
 
 impl Sender {
     /// `limit`: bytes/s that it keeps to; 0: there is none.
-    pub fn new(common: Arc<Common>, source: Source, limit: u64) -> io::Result<Sender> {
+    pub fn new(common: Arc<Common>, source: Source, limit: u64, compress: Compress) -> io::Result<Sender> {
         let streams = Served::new(common.clone())?;
         let (engine, less, key) = (Mutex::default(), Condvar::new(), Key::draw());
-        Ok(Sender { common, source, pace: Pace::new(limit), engine, less, key, streams })
+        let compress = if matches!(source, Source::Memory { .. }) { Compress::Never } else { compress }; // it measures lines
+        let (compression, began) = (Mutex::new(Compression::new(compress)), Instant::now());
+        Ok(Sender { common, source, pace: Pace::new(limit), compression, began, engine, less, key, streams })
     }
 
     /// Finds what there is, and tells it; by a thread of its own.
@@ -102,15 +116,18 @@ impl Sender {
 
     /// One of the threads: serves whichever stream can go on, until all is over.
     pub fn serve(&self, threads: usize) {
-        self.streams.serve(|turn| self.go_on(turn, threads));
+        let hand = RefCell::<Hand>::default();
+        self.streams.serve(|turn| self.go_on(turn, threads, &mut hand.borrow_mut()));
     }
 
     /// Sends on a stream until it takes no more, or there is nothing to send.
-    fn go_on(&self, mut turn: Turn<Outgoing>, threads: usize) {
+    fn go_on(&self, mut turn: Turn<Outgoing>, threads: usize, hand: &mut Hand) {
         loop {
+            self.note_wait(hand);
             match turn.stream.send() {
                 Ok(true) => {}
                 Ok(false) => {
+                    hand.waits = Some(Instant::now());
                     let Some(same) = self.streams.pause(turn, threads) else { return };
                     turn = same;
                     continue;
@@ -120,22 +137,42 @@ impl Sender {
             let Some((pieces, going_on)) = self.next(turn) else { return };
             turn = going_on;
             let length = self.fill(turn.key as u32, &pieces, turn.stream.payload());
-            self.wait_for_turn(length);
+            let length = self.pack(turn.key as u32, &mut turn.stream.payload()[..length], &mut hand.packer);
+            hand.waits = self.wait_for_turn(length);
             turn.stream.seal(length);
         }
     }
 
+    /// What a thread waited for the line, it could have compressed.
+    fn note_wait(&self, hand: &mut Hand) {
+        if let Some(since) = hand.waits.take() {
+            lock(&self.compression).on_waited(since.elapsed());
+        }
+    }
+
+    /// Compresses a frame where that saves time; its length then.
+    fn pack(&self, stream: u32, payload: &mut [u8], packer: &mut Packer) -> usize {
+        let (length, level) = (payload.len(), lock(&self.compression).level());
+        let packed = level.map_or(length, |level| packer.pack(payload, level));
+        if packed < length {
+            lock(&self.engine).on_packed(stream, (length - packed) as u64);
+        }
+        lock(&self.compression).on_frame(self.began.elapsed(), length, packed);
+        packed
+    }
+
     /// Waits until so many bytes may go. Its stream has sent all that it had, and others of which half a frame is sent are
-    /// served when the wait is over: nobody waits for ever.
-    pub(super) fn wait_for_turn(&self, length: usize) {
-        let Some(from) = self.pace.take(length as u64) else { return };
+    /// served when the wait is over: nobody waits for ever. Since when it waited, if it did.
+    pub(super) fn wait_for_turn(&self, length: usize) -> Option<Instant> {
+        let (from, since) = (self.pace.take(length as u64)?, Instant::now());
         while !self.common.is_over() {
             let left = from.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
             thread::sleep(left.min(PAUSE));
         }
+        Some(since)
     }
 
     /// What goes next over a stream; `None`: nothing now, and the stream rests.
@@ -144,6 +181,7 @@ impl Sender {
         match engine.next(turn.key as u32) {
             Next::Frame(pieces) => Some((pieces, turn)),
             Next::Wait | Next::Ended => {
+                lock(&self.compression).on_idle();
                 self.streams.rest(turn); // before anybody changes the engine and wakes it
                 None
             }

@@ -271,7 +271,9 @@ impl Service {
         let writes = request.direction == Direction::Put;
         match &request.target {
             Target::Memory { .. } if writes => End::receiving(common, Sink::Memory, request.share),
-            Target::Memory { bytes } => End::sending(common, Source::Memory { bytes: *bytes }, request.limit),
+            Target::Memory { bytes } => {
+                End::sending(common, Source::Memory { bytes: *bytes }, request.limit, request.compress)
+            }
             Target::Path { path, folder } => {
                 let path = to_path(path)?;
                 let (base, rest) = self.exports.find(&path, writes)?;
@@ -283,7 +285,7 @@ impl Service {
                     return End::receiving(common, sink, request.share);
                 }
                 let source = Source::open(&base, &rest, &path).map_err(system::about(&path))?;
-                End::sending(common, source.filtered(&request.filter)?, request.limit)
+                End::sending(common, source.filtered(&request.filter)?, request.limit, request.compress)
             }
         }
     }
