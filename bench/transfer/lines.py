@@ -11,7 +11,7 @@ from laboratory.lab import Lab
 from laboratory.namespaces import inside, ip, obstacle
 
 #: GB/s that pass, the headers of Ethernet, IP and TCP included.
-TEN_GIGABIT, LONG = 1.25, 0.125
+TEN_GIGABIT, LONG, SLOW = 1.25, 0.125, 0.0125
 
 
 @contextmanager
@@ -25,6 +25,14 @@ def ten_gigabit(folder: Path) -> Iterator[Site]:
     """10 Gbit/s towards the far end, kept by the kernel."""
     with machines(folder, 1) as (_, (site,)):
         narrow(site, TEN_GIGABIT)
+        yield site
+
+
+@contextmanager
+def slow(folder: Path) -> Iterator[Site]:
+    """100 Mbit/s towards the far end, kept by the kernel."""
+    with machines(folder, 1) as (_, (site,)):
+        narrow(site, SLOW)
         yield site
 
 

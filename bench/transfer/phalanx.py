@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from statistics import median
 import phalanx as px
 
 from bench.peers.processes import tree_cpu_seconds
+from bench.transfer import sources
 from bench.transfer.sample import Entry, Sample
 from bench.transfer.settings import Settings
-from bench.transfer.site import Site
+from bench.transfer.site import Failure, Site
 from bench.transfer.sources import big_file, newer, small_files
 
 _TOP = Path(__file__).resolve().parents[2]
@@ -96,6 +98,24 @@ def version(level: str) -> Entry:
         assert not report.failures, report.failures
         target.unlink()
         return Sample(report.bytes / 1e9 / report.seconds, crossed=report.crossed / 1e6)
+
+    return Entry("phalanx", measure)
+
+
+def text(level: str, *, compress: bool | None = None) -> Entry:
+    """A file of text to the executor's folder, by the command at the site's own end, with its start."""
+
+    def measure(executor: Executor, site: Site, settings: Settings) -> Sample:
+        source, target = sources.text(site, settings), site.folder / "phalanx-target"
+        target.unlink(missing_ok=True)
+        words = [] if compress is None else ["--compress" if compress else "--no-compress"]
+        words += ["--json", "--anew", "--level", level, "--trusted", executor.network]
+        run = site.run([_PHALANX, "cp", *words, source, executor.at(target)])
+        if target.read_bytes() != source.read_bytes():
+            raise Failure("the copy differs")
+        target.unlink()
+        report = json.loads(run.output)
+        return Sample(source.stat().st_size / 1e9 / run.seconds, crossed=report["crossed"] / 1e6)
 
     return Entry("phalanx", measure)
 

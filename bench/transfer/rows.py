@@ -201,6 +201,24 @@ ROWS: dict[str, Row] = {
             Claim("a file with a changed MB / rsync", "an older version there, private", ("rsync over ssh",), 1.0),
         ),
     ),
+    "compression": Row(
+        {
+            "text, 100 Mbit/s, private": phalanx.text("private"),
+            "the same with --no-compress": phalanx.text("private", compress=False),
+            "rsync -z of text": ssh.rsync_text("-z"),
+            "rsync of text": ssh.rsync_text(),
+            "scp -C of text": ssh.scp_text(),
+        },
+        (
+            Claim(
+                "text over 100 Mbit/s / rsync -z, scp -C",
+                "text, 100 Mbit/s, private",
+                ("rsync -z of text", "scp -C of text"),
+                1.0,
+            ),
+        ),
+        lines.slow,
+    ),
     "small": Row(
         {
             "small files, clear": phalanx.small("clear"),

@@ -40,6 +40,18 @@ def newer(site: Site, settings: Settings) -> Path:
     return path
 
 
+def text(site: Site, settings: Settings) -> Path:
+    """Python's own library, as one file, again and again up to an eighth of what the large one has."""
+    path = folder(site) / "text"
+    if not path.exists():
+        left = int(settings.gigabytes * 2.5e8) // 8
+        with path.open("wb") as file:
+            while left:
+                for source in sorted(Path(os.__file__).parent.rglob("*.py")):
+                    left -= file.write(source.read_bytes()[:left])
+    return path
+
+
 def one_byte(site: Site) -> Path:
     """A file of that size."""
     path = folder(site) / "one"

@@ -121,6 +121,33 @@ def scp() -> Entry:
     return Entry("ssh", measure)
 
 
+def scp_text() -> Entry:
+    """`scp -C` of a file of text."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        source = sources.text(site, settings)
+        program, *words = _scp(ssh, source, site.folder / "scp-target")
+        return Sample(source.stat().st_size / 1e9 / site.run([program, "-C", *words]).seconds)
+
+    return Entry("ssh", measure)
+
+
+def rsync_text(*flags: str) -> Entry:
+    """`rsync` of a file of text that is not there."""
+
+    def measure(ssh: Ssh, site: Site, settings: Settings) -> Sample:
+        _needs_rsync()
+        source, target = sources.text(site, settings), site.folder / "rsync-target"
+        target.unlink(missing_ok=True)
+        run = site.run(["rsync", *flags, "--stats", "--rsh", shlex.join(ssh.command[:-1]), source, f"there:{target}"])
+        if target.read_bytes() != source.read_bytes():
+            raise Failure("rsync's copy differs")
+        target.unlink()
+        return Sample(source.stat().st_size / 1e9 / run.seconds, crossed=_crossed(run.output))
+
+    return Entry("ssh", measure)
+
+
 def scp_of(rate: float) -> Entry:
     """`scp` of what a line that gives it `rate` GB/s carries in a sample's time, with its start."""
 
@@ -158,14 +185,18 @@ def rsync_version() -> Entry:
         shutil.copyfile(sources.big_file(site, settings), target)
         flags = ["--no-whole-file", "--ignore-times", "--stats", "--rsh", shlex.join(ssh.command[:-1])]
         run = site.run(["rsync", *flags, str(source), f"there:{target}"])
-        sides = re.findall(r"^Total bytes (?:sent|received): ([\d,.]+)$", run.output, re.MULTILINE)
-        crossed = sum(int(re.sub(r"\D", "", side)) for side in sides)
         if target.read_bytes() != source.read_bytes():
             raise Failure("rsync's copy differs")
         target.unlink()
-        return Sample(source.stat().st_size / 1e9 / run.seconds, crossed=crossed / 1e6)
+        return Sample(source.stat().st_size / 1e9 / run.seconds, crossed=_crossed(run.output))
 
     return Entry("ssh", measure)
+
+
+def _crossed(told: str) -> float:
+    """MB that `rsync --stats` counts, both ways."""
+    sides = re.findall(r"^Total bytes (?:sent|received): ([\d,.]+)$", told, re.MULTILINE)
+    return sum(int(re.sub(r"\D", "", side)) for side in sides) / 1e6
 
 
 def small_tar() -> Entry:
