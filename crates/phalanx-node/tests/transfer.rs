@@ -264,7 +264,7 @@ fn a_copy_by_hand_arrives_without_the_bits_that_let_it_run_as_somebody_else() {
 #[test]
 fn compressed_frames_that_are_not_what_they_announce_end_the_copy() {
     let all_of_it = [&all_of(1, b"abc").0.encode()[..], b"abc"].concat();
-    let mut packed = vec![0; 100];
+    let mut packed = [0; 100];
     let count = zstd_safe::compress(&mut packed[..], &all_of_it, 3).unwrap();
     let good = [&Packed { length: all_of_it.len() as u32 }.encode()[..], &packed[..count]].concat();
     let announcing = |length| [&Packed { length }.encode()[..], &good[RECORD..]].concat();

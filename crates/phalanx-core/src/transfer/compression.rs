@@ -8,7 +8,7 @@ use core::time::Duration;
 
 /// The hardest level of zstd. Beyond it, blocks of 256 KiB of text get 2 % shorter for four times the time.
 const HARDEST: u8 = 9;
-/// Level to begin with where compressing is asked for: zstd's own.
+/// Level to begin with: zstd's own. Level 1 is 15 % faster, and saves 4 % less of text.
 const USUAL: u8 = 3;
 /// A line that takes so many bytes/s, 1 Gbit/s, is left alone unless compressing is asked for.
 const FAST: f64 = 125e6;
@@ -36,10 +36,10 @@ pub struct Compression {
     /// 0: frames go as they are.
     level: u8,
     window: Window,
-    /// Of the last windows in which frames went as they were and the line was what limited, bytes/s; the smaller of two,
-    /// since a socket takes more at first than its line.
+    /// Of the last window in which frames went as they were and the line was what limited, bytes/s.
     line: Option<f64>,
-    before: Option<f64>,
+    /// A thread has waited: sockets are full, and take from now on what their line does.
+    is_full: bool,
     trial: Trial,
     /// Until then nothing is tried, and for so long after the next trial that fails.
     rests: (Duration, Duration),
@@ -68,7 +68,7 @@ impl Compression {
     pub fn new(how: Compress) -> Compression {
         let level = if how == Compress::Always { USUAL } else { 0 };
         let (window, trial) = (Window::default(), Trial::default());
-        Compression { how, level, window, line: None, before: None, trial, rests: (Duration::ZERO, SOON) }
+        Compression { how, level, window, line: None, is_full: false, trial, rests: (Duration::ZERO, SOON) }
     }
 
     /// How hard the next frame is to be compressed; none: it goes as it is.
@@ -78,12 +78,15 @@ impl Compression {
 
     /// A thread waited so long for the line to take more.
     pub fn on_waited(&mut self, waited: Duration) {
+        if !self.is_full {
+            (self.is_full, self.window) = (true, Window::default());
+        }
         self.window.waited += waited;
     }
 
     /// There is nothing to send: what was measured says nothing of the line.
     pub fn on_idle(&mut self) {
-        self.window = Window::default();
+        (self.is_full, self.window) = (false, Window::default());
     }
 
     /// By `now`, from any beginning, one more frame is ready: as long as it was read, and as it is sent.
@@ -114,7 +117,7 @@ impl Compression {
         let waits = spare >= WAITING;
         if self.how == Compress::BySpeed {
             if waits && rate >= FAST {
-                (self.level, self.line, self.before) = (0, None, None);
+                (self.level, self.line) = (0, None);
                 return;
             }
             if self.level == 0 && waits {
@@ -136,10 +139,9 @@ impl Compression {
 
     /// The line limits what goes as it is.
     fn on_plain(&mut self, now: Duration, rate: f64) {
-        let before = self.before.replace(rate);
-        self.line = before.map(|before| before.min(rate));
-        if self.line.is_some() && now >= self.rests.0 {
-            self.level = 1;
+        self.line = Some(rate);
+        if now >= self.rests.0 {
+            self.level = USUAL;
             self.trial = Trial { began: now, ..Trial::default() };
         }
     }
@@ -160,7 +162,6 @@ impl Compression {
     fn rest(&mut self, now: Duration) {
         self.level = 0;
         self.rests = (now + self.rests.1, LATEST.min(self.rests.1 * 2));
-        (self.line, self.before) = (None, None);
     }
 }
 
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn a_slow_line_is_helped_as_hard_as_the_cores_can() {
         let (levels, rate) = TEXT.run(Compress::BySpeed, 10.0);
-        assert!(levels.starts_with(&[0, 0]) && levels.last() >= Some(&5), "{levels:?}");
+        assert!(levels.starts_with(&[0]) && levels.last() >= Some(&5), "{levels:?}");
         assert!(rate > 3.5 * TEXT.line, "{rate}");
     }
 
@@ -230,7 +231,7 @@ mod tests {
     fn cores_that_are_slower_than_sending_as_it_is_soon_leave_it() {
         let hopeless = Model { compressed: 10e6, ..TEXT };
         let (levels, rate) = hopeless.run(Compress::BySpeed, 20.0);
-        assert!(levels.contains(&1), "it was tried");
+        assert!(levels.contains(&USUAL), "it was tried");
         assert!(rate > 0.9 * hopeless.line, "{rate}");
     }
 
@@ -266,7 +267,7 @@ mod tests {
     #[test]
     fn what_does_not_compress_is_not_tried_harder() {
         let (levels, _) = Model { ratio: 1.0, ..TEXT }.run(Compress::BySpeed, 3.0);
-        assert!(levels.iter().all(|level| *level <= 1), "{levels:?}");
+        assert!(levels.iter().all(|level| *level <= USUAL), "{levels:?}");
     }
 
     #[test]

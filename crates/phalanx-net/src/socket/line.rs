@@ -11,6 +11,11 @@ const LONG: Duration = Duration::from_millis(5);
 #[cfg(target_os = "linux")]
 const NEAR: usize = 300 << 10;
 
+/// Bytes that the system takes before they can leave. On 10 Gbit/s they last for 0.4 ms; of a line of 100 Mbit/s they are what it
+/// carries in 40 ms, where the system by itself would take 4 MB.
+#[cfg(target_os = "linux")]
+const UNSENT: u32 = 512 << 10;
+
 /// `TC_PRIO_BULK` of linux/pkt_sched.h.
 #[cfg(target_os = "linux")]
 const BULK: u32 = 2;
@@ -35,6 +40,12 @@ impl Socket {
         if self.is_within_machine() {
             let _ = self.raw.set_send_buffer_size(NEAR); // best effort
         }
+    }
+
+    /// Keeps bytes that cannot be sent yet in this process instead of the system, so that the sender soon sees how fast the
+    /// line is.
+    pub fn keep_unsent_short(&self) {
+        let _ = self.raw.set_tcp_notsent_lowat(UNSENT);
     }
 
     /// Turns pacing off within this machine. Where BBR is the default, it halves the throughput there, with a timer for
@@ -66,6 +77,9 @@ impl Socket {
 
     /// This system has no such option.
     pub fn stay_near(&self) {}
+
+    /// This system has no such option.
+    pub fn keep_unsent_short(&self) {}
 
     /// This system has no such option.
     pub(super) fn go_at_once(&self) {}

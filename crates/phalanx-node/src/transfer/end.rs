@@ -64,6 +64,9 @@ impl End {
             End::Sending(sender) => {
                 socket.bear_losses();
                 socket.stay_near();
+                if sender.may_compress {
+                    socket.keep_unsent_short();
+                }
                 sender.streams.add(number, Outgoing::new(socket, shaken, protection)?)
             }
             End::Receiving(receiver) => receiver.streams.add(number, Incoming::new(socket, shaken, protection)?),

@@ -32,6 +32,7 @@ pub struct Sender {
     pub(super) source: Source,
     pace: Pace,
     compression: Mutex<Compression>,
+    pub(super) may_compress: bool,
     began: Instant,
     pub(super) engine: Mutex<Sending>,
     /// The other end has less to remember, or all is over.
@@ -64,7 +65,8 @@ impl Sender {
         let (engine, less, key) = (Mutex::default(), Condvar::new(), Key::draw());
         let compress = if matches!(source, Source::Memory { .. }) { Compress::Never } else { compress }; // it measures lines
         let (compression, began) = (Mutex::new(Compression::new(compress)), Instant::now());
-        Ok(Sender { common, source, pace: Pace::new(limit), compression, began, engine, less, key, streams })
+        let (pace, may_compress) = (Pace::new(limit), compress != Compress::Never);
+        Ok(Sender { common, source, pace, compression, may_compress, began, engine, less, key, streams })
     }
 
     /// Finds what there is, and tells it; by a thread of its own.
