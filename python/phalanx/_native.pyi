@@ -4,6 +4,7 @@ from typing import Any, ClassVar, NoReturn, final
 
 __all__ = [
     "Bsp",
+    "Comparison",
     "Copy",
     "Executor",
     "Files",
@@ -290,6 +291,25 @@ class Files:
 @final
 class Listing:
     def page(self) -> list[tuple[str, _Facts | None, str]] | None: ...
+
+_Difference = tuple[str, _Facts | None, _Facts | None, str, str]
+
+@final
+class Comparison:
+    def __new__(
+        cls,
+        source: tuple[Files, str | os.PathLike[str]],
+        target: tuple[Files, str | os.PathLike[str]] | None,
+        *,
+        include: list[str],
+        exclude: list[str],
+        skips_links: bool,
+        contents: bool,
+        special: bool,
+        most: int,
+    ) -> Comparison: ...
+    def page(self) -> list[_Difference] | None: ...
+    def counts(self) -> tuple[int, int, int, int, int, int]: ...
 
 @final
 class OpenFile:

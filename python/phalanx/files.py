@@ -223,6 +223,35 @@ class Files:
         return f"Files({self._name!r})"
 
 
+def compare(
+    source: tuple[Files, str],
+    target: tuple[Files, str] | None,
+    *,
+    include: list[str],
+    exclude: list[str],
+    skips_links: bool,
+    contents: bool,
+    special: bool,
+) -> _native.Comparison:
+    """What differs between two folders, which are listed side by side so that little is held.
+
+    ``page()`` has rows: path, what is there at the source and at the target, a verdict, and a reason. ``"listed"``:
+    they are not the same; ``"same"``, ``"other"`` or ``"unread"``: of ``contents`` of the same length; ``"no source"``
+    or ``"no target"``: it could not be looked at. ``special``: links and the like are told also where they are alike.
+    """
+    sides = [(files._native, path) for files, path in filter(None, (source, target))]
+    return _native.Comparison(
+        sides[0],
+        sides[1] if target else None,
+        include=include,
+        exclude=exclude,
+        skips_links=skips_links,
+        contents=contents,
+        special=special,
+        most=_MOST,
+    )
+
+
 def expand(files: Files, path: str) -> tuple[list[str], list[Unknown]]:
     """The paths that match a pattern like ``/data/*.csv`` or ``/data/**/x``, sorted; a path without one is itself.
 

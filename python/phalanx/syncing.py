@@ -5,40 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import re
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 from phalanx.errors import TransferError
-from phalanx.files import (
-    ALL,
-    Entry,
-    Facts,
-    Files,
-    Path,
-    Unknown,
-    check_held,
-    has_magic,
-    held,
-    hint,
-    place_of,
-    read_hosts,
-    there,
-)
+from phalanx.files import Entry, Files, Path, Unknown, compare, has_magic, hint, place_of, read_hosts, there
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
 from phalanx.striping import further
 from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_links, check_patience, copy, to_rate
 
-_Told = TypeVar("_Told")
-#: What is not whole has names like these: it is neither copied nor removed.
-_RESERVED = re.compile(r"(^|/)\.([^/]*\.)?phalanx-(part|state|state-new)\Z", re.IGNORECASE)
-#: Of one question for what files contain: so many of them, and their bytes.
-_FILES, _BYTES = 256, 1 << 30
 #: For a file that is to be copied although it has the source's size and time: another time, which any file system can
 #: have and take for another one.
 _OTHER_TIMES, _APART = (10**18, 11 * 10**17), 10**17 // 2
@@ -137,9 +116,12 @@ def sync(
         to = target.path if target.place is None else f"{target.place}:{target.path}"
         how: dict[str, Any] = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
         how["links"] = links
-        if plan.doomed or plan.times:
+        is_done = checksum and not delete and plan.is_done()  # what was abandoned is looked for with delete
+        if plan.doomed or plan.times or is_done:
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
-            copy(src, to, **how, exclude=["*"], streams=1)
+            nothing = copy(src, to, **how, exclude=["*"], streams=1)
+            if is_done:
+                return plan.report(plan.kept(nothing))
             plan.apply(target)
     how |= {"streams": streams, "threads": threads, "whole_file": whole_file, "compress": compress}
     carried = {**how, **plan.patterns, "progress": progress}
@@ -201,6 +183,9 @@ class _Plan:
     compared: int = 0
     deleted: int = 0
     listed: bool = True
+    #: Files, folders, other things and bytes at the source; whether all of it is at the target too.
+    there: list[int] = field(default_factory=list)
+    alike: bool = False
 
     def compare(self, source: _End, target: _End, checksum: bool, delete: bool, dry_run: bool) -> None:
         """Looks at both sides; ``dry_run``: also for what could not be done."""
@@ -209,26 +194,7 @@ class _Plan:
             if root is None:
                 raise TransferError(f"{source.path}: no such file or folder")
             raise TransferError(f"{source.path}: only a folder has what --delete, --checksum and --dry-run are about")
-        with _both(source, target) as pool:
-            sides = [source, target] if target.files.look(target.path) else [source]
-            if checksum or dry_run:
-                listings = [pool.submit(self._list, side) for side in sides]
-                found = [listing.result() for listing in listings]
-            else:
-                found = self._differing(sides, pool)
-            (wanted, self.failures), (present, unseen) = [*found, ({}, {})][:2]
-        self.listed = not self.failures
-        self.failures |= {path: reason for path, reason in unseen.items() if path not in self.failures}
-        alike = []
-        for path, entry in wanted.items():
-            other = present.get(path)
-            if other is None:
-                self.changes.append(Change("new", path))
-            elif checksum and entry.kind == other.kind == "file" and entry.size == other.size:
-                alike.append((entry, other))
-            elif _differs(entry, other):
-                self.changes.append(Change("changed", path))
-        self._compare_contents(source, target, alike)
+        wanted, present = self._differing(source, target, checksum, dry_run)
         if delete and self.listed:
             gone = (one for path, one in present.items() if path not in wanted or _is_in_the_way(wanted[path], one))
             self.doomed = sorted(gone, key=lambda one: one.path, reverse=True)
@@ -251,78 +217,66 @@ class _Plan:
                 failing.add(path)
         self.changes = [one for one in self.changes if one.what == "delete" or one.path not in failing]
 
-    def _list(self, end: _End) -> tuple[dict[str, Entry], dict[str, str]]:
-        entries, failures = {}, {}
-        for one in held(end.files.entries(end.path, depth=ALL, **self.patterns)):
-            if _RESERVED.search(one.path):
-                continue
-            if self.links == "skip" and isinstance(one, Entry) and one.kind == "link":
-                continue
-            if isinstance(one, Unknown):
-                failures[one.path or "."] = one.reason
-            else:
-                entries[one.path] = one
-        return entries, failures
+    def _differing(
+        self, source: _End, target: _End, checksum: bool, dry_run: bool
+    ) -> tuple[dict[str, Entry], dict[str, Entry]]:
+        """What is at the source and at the target, of what only one has, or has otherwise."""
+        there = (target.files, target.path) if target.files.look(target.path) else None
+        wanted, present = dict[str, Entry](), dict[str, Entry]()
+        unseen = dict[str, str]()
+        comparison = compare(
+            (source.files, source.path),
+            there,
+            **self.patterns,
+            skips_links=self.links == "skip",
+            contents=checksum,
+            special=dry_run,
+        )
+        while (page := comparison.page()) is not None:
+            for path, mine, theirs, verdict, reason in page:
+                entry, other = mine and Entry(path, *mine), theirs and Entry(path, *theirs)
+                if verdict == "no source":
+                    self.failures[path or "."] = reason
+                    self.listed = False
+                elif verdict == "no target":
+                    unseen[path or "."] = reason
+                elif entry and other and verdict != "listed":
+                    self._note_content(entry, other, verdict, reason)
+                else:
+                    wanted.update({path: entry} if entry else {})
+                    present.update({path: other} if other else {})
+                    if entry and (other is None or _differs(entry, other)):
+                        self.changes.append(Change("changed" if other else "new", path))
+        self.compared, *self.there, dated = comparison.counts()
+        self.alike = bool(there) and not (dated or wanted or self.changes or unseen)
+        self.failures = {**unseen, **self.failures}
+        return wanted, present
 
-    def _differing(self, sides: list[_End], pool: ThreadPoolExecutor) -> list[tuple[dict[str, Entry], dict[str, str]]]:
-        """What only one side has, or has otherwise, and what could not be looked at.
+    def _note_content(self, entry: Entry, other: Entry, verdict: str, reason: str) -> None:
+        """Of two files of the same size: equal ones get the source's time, others one at which they are copied."""
+        path = entry.path
+        if verdict == "unread":
+            self.failures[path] = reason
+        elif verdict == "other":
+            self.changes.append(Change("changed", path))
+            if entry.modified == other.modified:
+                self.times[path] = _another_time(entry.modified)
+        else:
+            if entry.modified != other.modified:
+                self.times[path] = entry.modified
+            if _has_other_mode(entry, other):
+                self.changes.append(Change("changed", path))
+        if path in self.times:
+            self.seen[path] = other
 
-        Pages of both sides come in turn, and what is alike is forgotten as soon as both have told it. Folders are
-        mostly read in the same order at both ends, so that little is held.
-        """
-        patterns = self.patterns["include"], self.patterns["exclude"], list[str]()
-        pages = [side.files.pages(side.path, ALL, *patterns) for side in sides]
-        coming = {side: pool.submit(next, one, None) for side, one in enumerate(pages)}
-        told: list[dict[str, Facts]] = [{}, {}]  # by one side only, so far
-        other: list[dict[str, Facts]] = [{}, {}]  # by both, in different words
-        failed: list[dict[str, str]] = [{}, {}]
-        size = 0
-        while coming:
-            for side in [*coming]:
-                page = coming.pop(side).result()
-                if page is None:
-                    continue
-                coming[side] = pool.submit(next, pages[side], None)
-                mine, theirs = told[side], told[1 - side]
-                for path, facts, reason in page:
-                    if facts is None:
-                        failed[side][path or "."] = reason
-                    elif (known := theirs.pop(path, None)) is None:
-                        mine[path] = facts
-                        size += len(path) + len(facts[4] or "")
-                    else:
-                        size -= len(path) + len(known[4] or "")
-                        if known != facts and _differs(Entry(path, *known), Entry(path, *facts)):
-                            other[side][path], other[1 - side][path] = facts, known
-                check_held(len(mine) + len(theirs) + len(other[0]), size)
-        return [(self._entries({**told[side], **other[side]}), _unreserved(failed[side])) for side in range(2)]
+    def is_done(self) -> bool:
+        """Whether all that a copy would bring is known to be there: files and folders, of which none would fail."""
+        return self.alike and not (self.doomed or self.times or self.failures or self.there[2])
 
-    def _entries(self, told: dict[str, Facts]) -> dict[str, Entry]:
-        """Of what was told, whatever a copy is about."""
-        skipped = "link" if self.links == "skip" else None
-        kept = {path: facts for path, facts in _unreserved(told).items() if facts[0] != skipped}
-        return {path: Entry(path, *facts) for path, facts in kept.items()}
-
-    def _compare_contents(self, source: _End, target: _End, alike: list[tuple[Entry, Entry]]) -> None:
-        """Compares files of the same size: equal ones get the source's time, others one at which they are copied."""
-        with _both(source, target) as pool:
-            for some in _bounded(alike):
-                names = [entry.path for entry, _ in some]
-                asked = [pool.submit(_digests, end, names) for end in (source, target)]
-                for (entry, other), one, two in zip(some, *(each.result() for each in asked), strict=True):
-                    self.compared += 1
-                    self.seen[entry.path] = other
-                    if one[1] is None:
-                        self.failures[entry.path] = one[2]
-                    elif one[1] != two[1]:
-                        self.changes.append(Change("changed", entry.path))
-                        if entry.modified == other.modified:
-                            self.times[entry.path] = _another_time(entry.modified)
-                    else:
-                        if entry.modified != other.modified:
-                            self.times[entry.path] = entry.modified
-                        if _has_other_mode(entry, other):
-                            self.changes.append(Change("changed", entry.path))
+    def kept(self, nothing: CopyReport) -> CopyReport:
+        """The report of a copy that had nothing to do, where all that it looked at is there."""
+        files, folders, _, size = self.there
+        return replace(nothing, files=files, kept=files, folders=folders + nothing.folders, bytes=size)
 
     def apply(self, target: _End) -> None:
         """Removes what is to go, and sets times."""
@@ -343,27 +297,6 @@ class _Plan:
         within = {path.partition("/")[2] or path: reason for path, reason in (copied.failures if copied else [])}
         failures = {**self.failures, **within}
         return SyncReport(copied, self.changes, self.deleted, self.compared, sorted(failures.items()), self.listed)
-
-
-@contextmanager
-def _both(source: _End, target: _End) -> Iterator[ThreadPoolExecutor]:
-    """A thread for each end; after Ctrl-C, nobody waits until both have done what they do."""
-    with ThreadPoolExecutor(2) as pool:
-        try:
-            yield pool
-        except BaseException:
-            source.files.close()
-            target.files.close()
-            raise
-
-
-def _digests(end: _End, names: list[str]) -> list[tuple[str, bytes | None, str]]:
-    return [*end.files.digests(end.path, names)]
-
-
-def _unreserved(told: dict[str, _Told]) -> dict[str, _Told]:
-    """Without what is not whole."""
-    return {path: one for path, one in told.items() if not _RESERVED.search(path)}
 
 
 def _another_time(time: int) -> int:
@@ -413,19 +346,6 @@ def _refusal(target: _End) -> str:
     except TransferError as error:
         return str(error) if error.errno == errno.EACCES else ""
     return ""
-
-
-def _bounded(alike: list[tuple[Entry, Entry]]) -> Iterator[list[tuple[Entry, Entry]]]:
-    some: list[tuple[Entry, Entry]] = []
-    size = 0
-    for pair in alike:
-        some.append(pair)
-        size += pair[0].size
-        if len(some) >= _FILES or size >= _BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 def as_json(report: SyncReport) -> dict[str, Any]:

@@ -10,18 +10,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import phalanx as px
 import pytest
 from api.exporters import Exporters
 from click.testing import CliRunner, Result
 from phalanx.cli import commands
-from phalanx.syncing import _Plan
 
 from laboratory.processes import reads, until
 
@@ -468,25 +464,6 @@ def test_a_pattern_may_stand_alone(lab: Lab) -> None:
     (lab.target / "notes.txt").write_text("precious")
     lab.sync(include="*.csv", delete=True, trusted="10.0.0.0/8")
     assert sorted(path.name for path in lab.target.iterdir()) == ["a.csv", "notes.txt"]
-
-
-def test_what_both_tell_in_whatever_order_is_forgotten() -> None:
-    def facts(size: int, kind: str = "file") -> tuple[str, int, int, int, None]:
-        return kind, size, 0o644, 1, None
-
-    def side(*pages: list[tuple[str, Any, str]]) -> Any:
-        return SimpleNamespace(path="/x", files=SimpleNamespace(pages=lambda *_: iter(pages)))
-
-    many = [(f"{number}", facts(number), "") for number in range(100)]
-    failing = [("secret", None, "not allowed")]
-    source = side(many[:50], many[50:], [("new", facts(1), ""), ("changed", facts(2), "")], failing)
-    target = side([("old", facts(1), ""), (".x.phalanx-part", facts(1), ""), ("changed", facts(3), ""), *many[::-1]])
-    with ThreadPoolExecutor(2) as pool:
-        plan = _Plan({"include": [], "exclude": []})
-        (wanted, failed), (present, unseen) = plan._differing([source, target], pool)
-    assert (sorted(wanted), sorted(present)) == (["changed", "new"], ["changed", "old"])
-    assert (wanted["changed"].size, present["changed"].size) == (2, 3)
-    assert (failed, unseen) == ({"secret": "not allowed"}, {})
 
 
 @pytest.mark.parametrize("delete", [False, True])

@@ -7,7 +7,9 @@ use phalanx_core::wire::transfer::Filter;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::sync::lock;
-use phalanx_node::transfer::files::{self, FilesError, GoesOn, Reach, Session, Wanted};
+use phalanx_node::transfer::files::{
+    self, Counts, FilesError, GoesOn, How, Reach, Session, Side, Told, Verdict, Wanted,
+};
 use phalanx_node::transfer::{from_bytes, to_bytes};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -19,6 +21,8 @@ use std::sync::{Arc, Mutex};
 type Facts = (&'static str, u64, Option<u32>, i128, Option<OsString>);
 /// Its path and what it is, or why that cannot be told.
 type Row = (OsString, Option<Facts>, String);
+/// A path, what it is at the source and at the target, and which verdict that is, with a reason.
+type Difference = (OsString, Option<Facts>, Option<Facts>, &'static str, String);
 /// A file's size, and its time in nanoseconds.
 type Seen = (u64, i128);
 /// How many were done, how many failed, and some of these: path, reason, its name in Python's module `errno`.
@@ -194,6 +198,65 @@ impl Listing {
         let page = patiently(py, |go_on| self.0.page(go_on))?;
         page.map(|found| found.into_iter().map(row).collect()).transpose()
     }
+}
+
+/// What differs between two folders, in pages.
+#[pyclass(frozen)]
+pub struct Comparison(Mutex<files::Comparison>);
+
+#[pymethods]
+impl Comparison {
+    /// Of a folder at the source with one at the target, if that is there. `contents`: also of what is in files;
+    /// `special`: also of links that are alike. `most`: held at a time.
+    #[new]
+    #[pyo3(signature = (source, target, *, include, exclude, skips_links, contents, special, most))]
+    #[expect(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        source: (PyRef<'_, Files>, PathBuf),
+        target: Option<(PyRef<'_, Files>, PathBuf)>,
+        include: Vec<String>,
+        exclude: Vec<String>,
+        skips_links: bool,
+        contents: bool,
+        special: bool,
+        most: usize,
+    ) -> PyResult<Comparison> {
+        let side = |(files, path): (PyRef<'_, Files>, PathBuf)| -> PyResult<Side> {
+            Ok(Side { session: files.session()?, path: bytes(path) })
+        };
+        let (source, target) = (side(source)?, target.map(side).transpose()?);
+        let filter = Filter { include, exclude, ..Filter::default() };
+        let how = How { filter, contents, skips_links, tells_special: special, most };
+        let comparison = patiently(py, |go_on| files::Comparison::new(source, target, how, go_on))?;
+        Ok(Comparison(Mutex::new(comparison)))
+    }
+
+    /// The next page; None after the last.
+    fn page(&self, py: Python<'_>) -> PyResult<Option<Vec<Difference>>> {
+        let page = patiently(py, |go_on| lock(&self.0).page(go_on))?;
+        page.map(|told| told.into_iter().map(difference).collect()).transpose()
+    }
+
+    /// Files whose contents were compared; and of the source: files, folders, what else, bytes of files, and folders that have
+    /// another time at the target.
+    fn counts(&self) -> (u64, u64, u64, u64, u64, u64) {
+        let comparison = lock(&self.0);
+        let Counts { files, folders, others, bytes, dated } = comparison.counts;
+        (comparison.compared, files, folders, others, bytes, dated)
+    }
+}
+
+fn difference(Told { path, ends: [source, target], verdict }: Told) -> PyResult<Difference> {
+    let (verdict, reason) = match verdict {
+        Verdict::Listed => ("listed", String::new()),
+        Verdict::SameContent => ("same", String::new()),
+        Verdict::OtherContent => ("other", String::new()),
+        Verdict::Unread(reason) => ("unread", reason),
+        Verdict::Unknown(0, reason) => ("no source", reason),
+        Verdict::Unknown(_, reason) => ("no target", reason),
+    };
+    Ok((path_of(path)?, source.map(facts).transpose()?, target.map(facts).transpose()?, verdict, reason))
 }
 
 /// A file that is read.

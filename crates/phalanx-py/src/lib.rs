@@ -25,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bsp::Bsp>()?;
     module.add_class::<executor::Executor>()?;
     module.add_class::<files::Files>()?;
+    module.add_class::<files::Comparison>()?;
     module.add_class::<files::Listing>()?;
     module.add_class::<files::NewFile>()?;
     module.add_class::<files::OpenFile>()?;

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bar
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, is_terminal, printable, reaches
@@ -62,13 +60,8 @@ def cp(
         target += "/"
 
     def one(source: str) -> CopyReport:
-        with shown(as_json) as bar:
-            task = bar.add_task(Path(source).name or source, total=None)
-
-            def show(now: Progress, bar: Bar = bar, task: object = task) -> None:
-                bar.update(task, completed=now.bytes, total=now.total)  # type: ignore[arg-type]
-
-            return copy(source, target, progress=show, anew=anew, **how, **reach)
+        with shown(Path(source).name or source, as_json) as progress:
+            return copy(source, target, progress=progress, anew=anew, **how, **reach)
 
     quiet, code = target == "-", 0
     for source in sources:
@@ -84,8 +77,16 @@ def cp(
     return code
 
 
-def shown(as_json: bool) -> Bar:
-    """A progress bar; nothing is seen of it where standard error is no terminal."""
+@contextmanager
+def shown(what: str, as_json: bool) -> Iterator[Callable[[Progress], object] | None]:
+    """Shows how far a copy is, where standard error is a terminal; nothing else needs rich, which is slow to import."""
+    if as_json or not is_terminal(sys.stderr):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -93,8 +94,9 @@ def shown(as_json: bool) -> Bar:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    quiet = as_json or not is_terminal(sys.stderr)
-    return Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda now: bar.update(task, completed=now.bytes, total=now.total)
 
 
 def told(failures: list[tuple[str, str]]) -> Iterator[str]:

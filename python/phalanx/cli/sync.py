@@ -13,7 +13,6 @@ from phalanx.cli._there import carries, printable, reaches
 from phalanx.cli.cp import more, of_older, shown, tell_losses, told
 from phalanx.syncing import SyncReport, as_json
 from phalanx.syncing import sync as run
-from phalanx.transfer import Progress
 
 
 @click.command(cls=Habitual)
@@ -43,19 +42,14 @@ def sync(
     and nothing at all where SRC could not be listed as a whole. One folder cannot lie in the other. The exit code is 1
     if something could not be done.
     """
-    with shown(json_wanted) as bar:
-        task = bar.add_task(Path(source).name or source, total=None)
-
-        def show(now: Progress) -> None:
-            bar.update(task, completed=now.bytes, total=now.total)
-
+    with shown(Path(source).name or source, json_wanted) as progress:
         report = run(
             source,
             target,
             checksum=checksum,
             delete=delete,
             dry_run=dry_run,
-            progress=show,
+            progress=progress,
             **how,
             **reach,
         )

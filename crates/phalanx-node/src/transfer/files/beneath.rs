@@ -1,7 +1,7 @@
 //! Files by their paths within a folder, where no link is followed: neither one that was there nor one that is put there.
 
 use crate::transfer::system;
-use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
+use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 use phalanx_core::wire::files::{About, Kind, Why};
 use phalanx_core::wire::transfer::{MOST_NAME, MOST_TARGET};
@@ -57,8 +57,25 @@ fn open_folder(root: &Dir, path: &Path) -> io::Result<Dir> {
 }
 
 /// A file for reading; not one that a link leads to, and no pipe, which would wait for its other end.
+#[cfg(unix)]
+pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
+    use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+    if Path::new(name).components().count() != 1 || matches!(name.as_encoded_bytes(), b"." | b"..") {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // Even opening a pipe would be noticed at its other end.
+    let kind = FileType::from_raw_mode(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
+    check_file(kind == FileType::RegularFile, kind == FileType::Directory)?;
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, how, Mode::empty())?);
+    let found = file.metadata()?;
+    check_file(found.is_file(), found.is_dir()).map(|()| file)
+}
+
+#[cfg(not(unix))]
 pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
     let mut how = OpenOptions::new();
+    use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
     how.read(true).follow(FollowSymlinks::No);
     open_with(folder, Path::new(name), &mut how, false)
 }

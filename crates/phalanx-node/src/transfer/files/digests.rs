@@ -1,64 +1,162 @@
-//! What files contain, as BLAKE3, by a few threads at once.
+//! What files contain, as BLAKE3, by a few threads at once: each has a file of its own, and all share a large one.
 
 use super::beneath::{Beneath, open_file};
+use crate::transfer::system;
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use cap_std::fs::Dir;
-use std::io::{self, Read};
+use phalanx_net::sync::lock;
+use std::fs::File;
+use std::io;
 use std::num::NonZero;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Threads at a time.
 pub const MOST_THREADS: usize = 8;
-/// Read at once, in bytes.
+/// Read at once, in bytes: what was read stays in a core's cache until it is hashed.
 const PIECE: usize = 256 << 10;
+/// Of large files, each thread hashes so many bytes at a time: a power of two, and so a tree of its own within BLAKE3's.
+const BLOCK: u64 = 16 << 20;
 
 pub type Digest = [u8; 32];
 
+/// A file of several blocks, and its number among the names.
+type Large = (usize, File, u64);
+
 /// Of files within `root`, in the order of their names.
 pub fn digests(root: &Dir, names: &[Vec<u8>], is_over: &(dyn Fn() -> bool + Sync)) -> Vec<Result<Digest, String>> {
-    let (next, cores) = (AtomicUsize::new(0), thread::available_parallelism().map_or(1, NonZero::get));
+    let (next, large) = (AtomicUsize::new(0), Mutex::new(Vec::<Large>::new()));
     let some = || -> Vec<(usize, Result<Digest, String>)> {
         let mut done = Vec::new();
         let mut beneath = match root.try_clone() {
             Ok(root) => Beneath::new(root),
             Err(_) => return done,
         };
+        let mut piece = vec![0; PIECE];
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(name) = names.get(number) else { return done };
-            let digest = digest(&mut beneath, name, is_over).map_err(|error| error.to_string());
-            done.push((number, digest));
+            let digest = open(&mut beneath, name).and_then(|(file, size)| match size {
+                // Few are open at a time: no question is about more than some of these.
+                size if size > BLOCK && lock(&large).len() < MOST_LARGE => {
+                    lock(&large).push((number, file, size));
+                    Ok(None)
+                }
+                size => whole(&file, size, &mut piece, is_over).map(Some),
+            });
+            done.extend(digest.map_err(|error| error.to_string()).transpose().map(|digest| (number, digest)));
         }
     };
     let mut all = vec![Err("it was not read".to_owned()); names.len()];
-    let named = || thread::Builder::new().name("phalanx-digests".into());
-    thread::scope(|scope| {
-        let others = 1..cores.min(MOST_THREADS).min(names.len());
-        let threads: Vec<_> = others.filter_map(|_| named().spawn_scoped(scope, some).ok()).collect(); // or fewer
-        let mine = some();
-        for (number, digest) in threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).chain(mine) {
-            all[number] = digest;
-        }
-    });
+    for (number, digest) in by_threads(names.len(), &some) {
+        all[number] = digest;
+    }
+    for (number, file, size) in large.into_inner().unwrap_or_default() {
+        all[number] = of_large(&file, size, is_over).map_err(|error| error.to_string());
+    }
     all
 }
 
-fn digest(beneath: &mut Beneath, name: &[u8], is_over: &dyn Fn() -> bool) -> io::Result<Digest> {
+/// Large files that are open at a time.
+const MOST_LARGE: usize = 16;
+
+/// What several threads come to that do the same.
+fn by_threads<T: Send>(most: usize, act: &(dyn Fn() -> Vec<T> + Sync)) -> Vec<T> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let named = || thread::Builder::new().name("phalanx-digests".into());
+    thread::scope(|scope| {
+        let others = 1..cores.min(MOST_THREADS).min(most);
+        let threads: Vec<_> = others.filter_map(|_| named().spawn_scoped(scope, act).ok()).collect(); // or fewer
+        let mine = act();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).chain(mine).collect()
+    })
+}
+
+/// A file, and how long it is now: somebody may write on for ever.
+fn open(beneath: &mut Beneath, name: &[u8]) -> io::Result<(File, u64)> {
     let (folder, name) = beneath.find(name)?;
     let file = open_file(folder, &name)?;
-    let size = file.metadata()?.len(); // somebody may write on for ever
-    let (mut file, mut hasher, mut piece) = (file.take(size), blake3::Hasher::new(), vec![0; PIECE]);
-    loop {
+    let size = file.metadata()?.len();
+    Ok((file, size))
+}
+
+fn whole(file: &File, size: u64, piece: &mut [u8], is_over: &dyn Fn() -> bool) -> io::Result<Digest> {
+    let mut hasher = blake3::Hasher::new();
+    hash(file, 0, size, piece, &mut hasher, is_over)?;
+    Ok(hasher.finalize().into())
+}
+
+/// Reads a part of a file into a hasher.
+fn hash(
+    file: &File,
+    from: u64,
+    to: u64,
+    piece: &mut [u8],
+    hasher: &mut blake3::Hasher,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    let (mut at, over) = (from, || io::Error::from(io::ErrorKind::Interrupted));
+    if is_over() {
+        return Err(over());
+    }
+    while at < to {
+        let length = (to - at).min(piece.len() as u64) as usize;
+        system::read_at(file, &mut piece[..length], at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::other("it was changed while it was read"),
+            _ => error,
+        })?;
+        hasher.update(&piece[..length]);
+        at += length as u64;
         if is_over() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        match file.read(&mut piece) {
-            Ok(0) => return Ok(hasher.finalize().into()),
-            Ok(count) => drop(hasher.update(&piece[..count])),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            return Err(over());
         }
     }
+    Ok(())
+}
+
+/// Of a file of more than one block: all threads hash its blocks.
+fn of_large(file: &File, size: u64, is_over: &(dyn Fn() -> bool + Sync)) -> io::Result<Digest> {
+    let (count, next) = (size.div_ceil(BLOCK) as usize, AtomicUsize::new(0));
+    let some = || {
+        let (mut done, mut piece) = (Vec::new(), vec![0; PIECE]);
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return done;
+            }
+            let (from, mut hasher) = (number as u64 * BLOCK, blake3::Hasher::new());
+            hasher.set_input_offset(from);
+            let hashed = hash(file, from, size.min(from + BLOCK), &mut piece, &mut hasher, is_over);
+            let is_wrong = hashed.is_err();
+            done.push((number, hashed.map(|()| hasher.finalize_non_root())));
+            if is_wrong {
+                return done;
+            }
+        }
+    };
+    let mut blocks = vec![None; count];
+    for (number, block) in by_threads(count, &some) {
+        blocks[number] = Some(block?);
+    }
+    let blocks: Option<Vec<_>> = blocks.into_iter().collect();
+    let blocks = blocks.ok_or_else(|| io::Error::other("it was not read"))?;
+    let (left, right) = blocks.split_at(left_of(count));
+    Ok(merge_subtrees_root(&merged(left), &merged(right), Mode::Hash).into())
+}
+
+/// The value of blocks next to each other, as BLAKE3's tree has them.
+fn merged(blocks: &[ChainingValue]) -> ChainingValue {
+    if let [one] = blocks {
+        return *one;
+    }
+    let (left, right) = blocks.split_at(left_of(blocks.len()));
+    merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
+}
+
+/// How many of several blocks are on the left side of the tree.
+fn left_of(blocks: usize) -> usize {
+    (left_subtree_len(blocks as u64 * BLOCK) / BLOCK) as usize
 }
 
 #[cfg(all(test, unix))]
@@ -83,6 +181,21 @@ mod tests {
         }
         assert!(all[100..].iter().all(Result::is_err));
         assert!(digests(&root, &names, &|| true).iter().all(Result::is_err));
+    }
+
+    #[test]
+    fn large_files_have_the_digest_of_one_who_reads_them_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+        let sizes = [BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK - 5, 5 * BLOCK + 1025, 8 * BLOCK];
+        for size in sizes {
+            let content: Vec<u8> = (0..size as u32).map(|at| (at.wrapping_mul(7919) >> 11) as u8).collect();
+            std::fs::write(folder.path().join("f"), &content).expect("is written");
+            let all = digests(&root, &[b"f".to_vec()], &|| false);
+            assert_eq!(all, [Ok(blake3::hash(&content).into())], "{size}");
+        }
+        let over = digests(&root, &[b"f".to_vec()], &|| true);
+        assert!(over[0].is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod beneath;
 mod client;
+mod compare;
 mod contents;
 mod desk;
 mod digests;
@@ -16,6 +17,7 @@ mod serve;
 mod walk;
 
 pub use client::{Reach, Session};
+pub use compare::{Comparison, Counts, How, Side, Told, Verdict};
 pub use line::{FilesError, GoesOn};
 pub use opened::{Listing, NewFile, OpenFile, Wanted};
 pub(super) use serve::{Guests, Terms, serve};
