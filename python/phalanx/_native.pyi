@@ -240,6 +240,7 @@ class Copy:
         include: list[str],
         exclude: list[str],
         links: str | None,
+        keeps: list[str],
         only: list[str | os.PathLike[str]],
         patience: float,
         limit: int,

@@ -16,7 +16,17 @@ from phalanx.files import Entry, Files, Path, Unknown, compare, has_magic, hint,
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
 from phalanx.striping import further
-from phalanx.transfer import CopyReport, Progress, Reach, as_facts, check_links, check_patience, copy, to_rate
+from phalanx.transfer import (
+    CopyReport,
+    Progress,
+    Reach,
+    as_facts,
+    check_keep,
+    check_links,
+    check_patience,
+    copy,
+    to_rate,
+)
 
 #: For a file that is to be copied although it has the source's size and time: another time, which any file system can
 #: have and take for another one.
@@ -60,6 +70,7 @@ def sync(
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     links: str | None = None,
+    keep: str | Iterable[str] = (),
     level: str | None = None,
     streams: int | None = None,
     threads: int | None = None,
@@ -84,8 +95,9 @@ def sync(
     ``exclude`` leave out is neither copied nor deleted. If the source could not be listed as a whole, nothing is
     deleted. ``dry_run`` changes nothing, and tells also what is certain to fail.
 
-    ``links`` as for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted. ``"follow"`` does not
-    go with ``delete``, ``checksum`` or ``dry_run``, which look at links as they are.
+    ``keep`` as for :func:`phalanx.copy`: what is asked for is set also where contents are the same, but a dry run does
+    not look at it. ``links`` as for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted.
+    ``"follow"`` does not go with ``delete``, ``checksum`` or ``dry_run``, which look at links as they are.
 
     What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
     where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
@@ -95,6 +107,7 @@ def sync(
     if "-" in (os.fspath(src), os.fspath(dst)):
         raise TransferError("standard streams have no files: a folder is made like another one")
     to_rate(limit)
+    kept = check_keep(keep)
     if check_links(links) == "follow" and (delete or checksum or dry_run):
         raise TransferError("links are followed by a copy only: leave out --delete, --checksum and --dry-run")
     if stripes is not None:
@@ -115,8 +128,10 @@ def sync(
             return plan.report(None)
         to = target.path if target.place is None else f"{target.place}:{target.path}"
         how: dict[str, Any] = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
-        how["links"] = links
-        is_done = checksum and not delete and plan.is_done()  # what was abandoned is looked for with delete
+        how |= {"links": links, "keep": kept}
+        is_done = (
+            checksum and not delete and not kept and plan.is_done()
+        )  # what was abandoned is looked for with delete
         if plan.doomed or plan.times or is_done:
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
             nothing = copy(src, to, **how, exclude=["*"], streams=1)

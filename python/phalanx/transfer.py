@@ -54,6 +54,10 @@ _SHARE_PATIENCE = 10.0
 Path = str | os.PathLike[str]
 
 
+#: What is kept beside contents, permissions and times, if it is asked for.
+KEPT = ("owner", "group", "numeric-ids", "xattrs", "acls", "hard-links")
+
+
 @dataclass(frozen=True)
 class CopyReport:
     """What came of a copy.
@@ -121,6 +125,7 @@ def copy(
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     links: str | None = None,
+    keep: str | Iterable[str] = (),
     patience: float = 60.0,
     limit: int | str | None = None,
     stripes: str | None = None,
@@ -152,6 +157,11 @@ def copy(
     ``"follow"``: what they lead to is copied in their place; of an executor's, only what is in the same exported
     folder. ``"skip"``: they are left out. By default those that stay within what is copied are kept, and the others
     are failures.
+
+    ``keep``: what is kept beside contents, permissions and times, on Linux: ``"owner"``, ``"group"`` (by name, or with
+    ``"numeric-ids"`` by number), ``"xattrs"`` (``user.*``, and ``trusted.*`` between ends that run as root),
+    ``"acls"`` and ``"hard-links"``. Only an end that runs as root can give files away. What cannot be set is a failure,
+    told once for all files, and the files are copied all the same.
 
     ``level``: of the streams; by default as the policy says. ``streams``: connections, each with its own keys; by
     default one for each core, from 2 to 8, and on a long line more while more of them carry more. ``threads``: at each
@@ -194,6 +204,7 @@ def copy(
         limit,
         source,
         stripes,
+        keep=check_keep(keep),
     )
     asked, pattern = (source, here) if source else (match, match["path"])
     if (puts and not source) or not has_magic(pattern):
@@ -246,6 +257,8 @@ class _How:
     stripes: str | None = None
     #: Names in the top folder; empty: all.
     only: tuple[str, ...] = ()
+    #: What is kept beside contents, permissions and times.
+    keep: tuple[str, ...] = ()
     #: Drawn for a copy in shares, by which an executor knows that they are of one; None: each copy has its own.
     copy: bytes | None = None
 
@@ -325,6 +338,7 @@ def _begin(
         include=[*how.include],
         exclude=[*how.exclude],
         links=how.links,
+        keeps=[*how.keep],
         only=[*how.only],
         patience=how.patience,
         limit=to_rate(how.limit),
@@ -482,6 +496,15 @@ def check_links(links: str | None) -> str | None:
     if links not in (None, "keep", "follow", "skip"):
         raise TransferError(f'links are to "keep", "follow" or "skip", not to {links!r}')
     return links
+
+
+def check_keep(keep: str | Iterable[str]) -> tuple[str, ...]:
+    """What is kept, as words; an error names a word that is none."""
+    words = (*listed(keep),)
+    for word in words:
+        if word not in KEPT:
+            raise TransferError(f"{', '.join(KEPT)} can be kept, not {word!r}")
+    return words
 
 
 def _bounded(what: str, number: int | None) -> int | None:

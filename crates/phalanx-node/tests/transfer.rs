@@ -223,7 +223,7 @@ impl Peer {
 }
 
 fn entry(parent: Option<u32>, name: &[u8], kind: Kind) -> Entry {
-    Entry { parent, name: name.into(), kind, mode: Some(0o6777), modified: (0, 0) }
+    Entry { parent, name: name.into(), kind, mode: Some(0o6777), modified: (0, 0), attributes: None }
 }
 
 fn root() -> Entry {

@@ -2,7 +2,7 @@
 
 use crate::errors::{identity, raise};
 use crate::policy::Words;
-use phalanx_core::wire::transfer::{Direction, Filter, Links, Share, Target};
+use phalanx_core::wire::transfer::{Direction, Filter, Keeps, Links, Share, Target};
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role, random_token};
 use phalanx_node::transfer::{self as node, CopyError, Here, Job, Report};
@@ -23,7 +23,7 @@ impl Copy {
     /// `fresh`: this copies all after its shares, one of which made the top folder. `copy`: 16 bytes that all shares of one copy have alike.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, compress, include, exclude, links, only, patience, limit, share, fresh, copy))]
+    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, compress, include, exclude, links, keeps, only, patience, limit, share, fresh, copy))]
     fn new(
         address: &str,
         source: Option<&str>,
@@ -45,6 +45,7 @@ impl Copy {
         include: Vec<String>,
         exclude: Vec<String>,
         links: Option<&str>,
+        keeps: Vec<String>,
         only: Vec<PathBuf>,
         patience: f64,
         limit: u64,
@@ -85,6 +86,7 @@ impl Copy {
                 include,
                 exclude,
                 links: links_of(links)?,
+                keeps: keeps_of(&keeps)?,
             },
             patience: Duration::from_secs_f64(patience.clamp(0.0, 1e9)),
             limit,
@@ -162,4 +164,24 @@ fn links_of(word: Option<&str>) -> PyResult<Links> {
         Some("skip") => Ok(Links::Skip),
         Some(other) => Err(raise("TransferError", format!("links are to keep, follow or skip, not to {other:?}"))),
     }
+}
+
+fn keeps_of(words: &[String]) -> PyResult<Keeps> {
+    let mut keeps = Keeps::default();
+    for word in words {
+        let kept = match word.as_str() {
+            "owner" => &mut keeps.owner,
+            "group" => &mut keeps.group,
+            "numeric-ids" => &mut keeps.numeric,
+            "xattrs" => &mut keeps.xattrs,
+            "acls" => &mut keeps.acls,
+            "hard-links" => &mut keeps.hard_links,
+            other => {
+                let known = "owner, group, numeric-ids, xattrs, acls and hard-links";
+                return Err(raise("TransferError", format!("{known} can be kept, not {other:?}")));
+            }
+        };
+        *kept = true;
+    }
+    Ok(keeps)
 }

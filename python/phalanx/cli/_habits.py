@@ -9,7 +9,7 @@ import click
 #: What a copy does without being told.
 DONE = ["-r", "--recursive", "-p", "-v", "--verbose"]
 DONE_BY = {
-    "cp": [*DONE, "-R", "-a"],
+    "cp": [*DONE, "-R", "-a", "--archive", "-t", "--times"],
     "sync": [*DONE, "-a", "--archive", "--perms", "-t", "--times", "--progress", "--partial"],
 }
 _COMPRESS = "what compresses is compressed with -z, or by itself on slow lines"
@@ -31,12 +31,8 @@ HINTS = {
         "-e": "no shell carries it: the link's level is by policy, see --level and --policy",
         "--bwlimit": _LIMIT,
         "-q": "for a machine to read, write --json",
-        "-o": "owners and groups are not kept",
-        "-g": "owners and groups are not kept",
         "-c": "to compare what files contain: --checksum",
-        "-A": "access control lists are not kept",
-        "-X": "extended attributes are not kept",
-        "-H": "of a file with several names each name becomes a file",
+        "--no-times": "by its time a file is known to be there already",
         "-S": "holes stay holes without an option",
         "-l": "links within what is copied stay links without an option",
     },

@@ -16,6 +16,7 @@ import click
 from phalanx.errors import TransferError
 from phalanx.files import THERE, Entry, Files, Unknown, hint, place_of, there
 from phalanx.security import read_policy
+from phalanx.transfer import KEPT
 
 #: A pipe whose reader has gone, as a shell says it.
 BROKEN_PIPE = 141
@@ -78,6 +79,12 @@ _HOW = (
         type=click.Choice(["keep", "follow", "skip"]),
         help="Copy links as they are, what they lead to, or neither; by default those that stay within the copy.",
     ),
+    click.option("-o", "--owner", is_flag=True, help="Keep owners, by name; only root can give files away."),
+    click.option("-g", "--group", is_flag=True, help="Keep groups, by name; others than one's own need root."),
+    click.option("--numeric-ids", is_flag=True, help="Keep numbers of owners and groups, and not names."),
+    click.option("-X", "--xattrs", is_flag=True, help="Keep extended attributes (user.*)."),
+    click.option("-A", "--acls", is_flag=True, help="Keep access control lists."),
+    click.option("-H", "--hard-links", is_flag=True, help="Keep several names of one file what they are."),
     click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not."),
     click.option(
         "--whole-file/--no-whole-file",
@@ -107,8 +114,9 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
             name: all_of.pop(name)
             for name in ("streams", "threads", "whole_file", "include", "exclude", "links", "patience", "limit")
         }
+        kept = [name for name in KEPT if all_of.pop(name.replace("-", "_"))]
         how["compress"] = all_of.pop("compress")
-        how |= {"stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
+        how |= {"keep": (*kept,), "stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
         return command(how=how, **all_of)
 
     for option in reversed(_HOW):

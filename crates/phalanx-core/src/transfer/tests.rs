@@ -8,7 +8,14 @@ use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
 
 fn file(size: u64) -> Entry {
-    Entry { parent: Some(0), name: b"file".into(), kind: Kind::File { size }, mode: None, modified: (0, 0) }
+    Entry {
+        parent: Some(0),
+        name: b"file".into(),
+        kind: Kind::File { size },
+        mode: None,
+        modified: (0, 0),
+        attributes: None,
+    }
 }
 
 fn folder() -> Entry {

@@ -39,6 +39,13 @@ pub const MOST_PAYLOAD: usize = 256 << 10;
 /// Bytes of a chunk's length and digest in a body, and chunks in one message.
 pub const CHUNK: usize = 20;
 pub const MOST_CHUNKS_TOLD: usize = 4096;
+/// Longest name and value of an extended attribute, how many a file may have, and bytes of all of them.
+pub const MOST_ATTRIBUTE: usize = 255;
+pub const MOST_VALUE: usize = 64 << 10;
+pub const MOST_ATTRIBUTES: usize = 1024;
+pub const MOST_ATTRIBUTE_BYTES: usize = 512 << 10;
+/// Longest name of a user or a group.
+pub const MOST_OWNER: usize = 255;
 /// Ranges in one message about an older version.
 pub const MOST_SAME: usize = 4096;
 
@@ -210,6 +217,19 @@ pub struct Filter {
     /// Nothing is taken that matches one of these, and no folder that does is looked into.
     pub exclude: Vec<String>,
     pub links: Links,
+    pub keeps: Keeps,
+}
+
+/// What is kept beside contents, permissions and times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeps {
+    pub owner: bool,
+    pub group: bool,
+    /// Owners and groups have the same number, and not the same name.
+    pub numeric: bool,
+    pub xattrs: bool,
+    pub acls: bool,
+    pub hard_links: bool,
 }
 
 /// What becomes of symbolic links.
@@ -248,6 +268,35 @@ pub struct Entry {
     pub mode: Option<u32>,
     /// Time of the last change: seconds since 1970, nanoseconds.
     pub modified: (i64, u32),
+    /// None: nothing of it was asked for.
+    pub attributes: Option<Box<Attributes>>,
+}
+
+/// What an entry has beside contents, permissions and times, as far as that was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    pub owner: Option<Owner>,
+    pub group: Option<Owner>,
+    /// Extended attributes, among them access control lists: names and values.
+    pub extended: Vec<(Vec<u8>, Vec<u8>)>,
+    pub hard_link: Option<HardLink>,
+}
+
+/// A user or a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub number: u32,
+    /// Empty where it has none.
+    pub name: Vec<u8>,
+}
+
+/// A file with several names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HardLink {
+    /// The first of them; others may follow.
+    First,
+    /// The same file as this entry.
+    Same(u32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -329,7 +378,29 @@ impl Entry {
             Kind::Folder => true,
         };
         let times = self.modified.1 < 1_000_000_000;
-        if parent && target && times && is_name(&self.name) { Ok(()) } else { Err(WireError::NoMessage) }
+        let attributes = self.attributes.as_ref().is_none_or(|it| it.are_right(own, &self.kind));
+        if parent && target && times && attributes && is_name(&self.name) { Ok(()) } else { Err(WireError::NoMessage) }
+    }
+}
+
+impl Attributes {
+    /// Whether a peer may say so of an entry that has the number `own`.
+    fn are_right(&self, own: u32, kind: &Kind) -> bool {
+        let bytes = |(name, value): &(Vec<u8>, Vec<u8>)| name.len() + value.len();
+        let is_short = |(name, value): &(Vec<u8>, Vec<u8>)| {
+            (1..=MOST_ATTRIBUTE).contains(&name.len()) && !name.contains(&0) && value.len() <= MOST_VALUE
+        };
+        let few = self.extended.len() <= MOST_ATTRIBUTES
+            && self.extended.iter().all(is_short)
+            && self.extended.iter().map(bytes).sum::<usize>() <= MOST_ATTRIBUTE_BYTES;
+        let is_named = |owner: &Owner| owner.name.len() <= MOST_OWNER && !owner.name.contains(&0);
+        let named = [&self.owner, &self.group].into_iter().flatten().all(is_named);
+        let linked = match self.hard_link {
+            None => true,
+            Some(HardLink::First) => matches!(kind, Kind::File { .. }),
+            Some(HardLink::Same(other)) => matches!(kind, Kind::File { .. }) && other < own,
+        };
+        few && named && linked
     }
 }
 
@@ -472,7 +543,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(name: &[u8]) -> Entry {
-        Entry { parent: Some(0), name: name.into(), kind: Kind::Folder, mode: None, modified: (0, 0) }
+        Entry { parent: Some(0), name: name.into(), kind: Kind::Folder, mode: None, modified: (0, 0), attributes: None }
     }
 
     #[test]
@@ -497,6 +568,30 @@ mod tests {
         }
         assert!(of(Kind::File { size: u64::MAX }).check(1).is_err());
         assert!(Entry { modified: (0, 1_000_000_000), ..entry(b"a") }.check(1).is_err());
+    }
+
+    #[test]
+    fn attributes_are_bounded_and_links_lead_back() {
+        let file = |attributes: Attributes| Entry {
+            kind: Kind::File { size: 1 },
+            attributes: Some(Box::new(attributes)),
+            ..entry(b"a")
+        };
+        let extended = |name: usize, value: usize, count: usize| {
+            let extended = vec![(vec![b'u'; name], vec![0; value]); count];
+            file(Attributes { extended, ..Attributes::default() }).check(1).is_ok()
+        };
+        assert!(extended(MOST_ATTRIBUTE, MOST_VALUE, 1) && extended(9, 9, MOST_ATTRIBUTES));
+        for (name, value, count) in [(0, 1, 1), (256, 1, 1), (9, MOST_VALUE + 1, 1), (9, MOST_VALUE, 9), (9, 1, 1025)] {
+            assert!(!extended(name, value, count), "{name} {value} {count}");
+        }
+        let linked = |to| Attributes { hard_link: Some(to), ..Attributes::default() };
+        assert!(file(linked(HardLink::Same(1))).check(2).is_ok());
+        assert!(file(linked(HardLink::Same(2))).check(2).is_err());
+        let folder = Entry { kind: Kind::Folder, ..file(linked(HardLink::First)) };
+        assert!(folder.check(2).is_err());
+        let owner = Some(Owner { number: 0, name: vec![b'a'; MOST_OWNER + 1] });
+        assert!(file(Attributes { owner, ..Attributes::default() }).check(1).is_err());
     }
 
     proptest! {

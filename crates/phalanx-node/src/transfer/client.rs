@@ -116,9 +116,9 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let common = Arc::new(Common::new(called.link.clone(), true));
     let is_near = called.is_here;
     let end = Arc::new(open_here(job, is_near, common).map_err(refused)?);
-    let links = job.filter.links; // the end that makes them decides too
+    let (links, keeps) = (job.filter.links, job.filter.keeps); // the end that makes them decides too
     let filter =
-        if job.direction == Direction::Get { job.filter.clone() } else { Filter { links, ..Filter::default() } };
+        if job.direction == Direction::Get { job.filter.clone() } else { Filter { links, keeps, ..Filter::default() } };
     let name = name_here(&job.here).map_err(refused)?;
     let request = job.request(job.direction, job.there.clone(), filter, level, is_near, name);
     let Message::Begun { token } = called.ask(&Message::Begin(request))? else { return Err(called.nonsense()) };

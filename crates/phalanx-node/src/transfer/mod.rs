@@ -6,6 +6,7 @@
 //! block to another. The engines of `phalanx_core::transfer` decide which block is next.
 
 mod abandoned;
+mod attributes;
 mod between;
 mod braces;
 mod calling;
@@ -20,6 +21,7 @@ mod exports;
 pub mod files;
 mod following;
 mod going;
+mod hard_links;
 mod holes;
 mod job;
 mod pace;

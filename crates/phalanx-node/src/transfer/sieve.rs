@@ -5,7 +5,7 @@
 
 use super::parts::{Name, Parts, Patterns, Reader, Reading, wrong};
 use super::system;
-use phalanx_core::wire::transfer::{Filter, Links};
+use phalanx_core::wire::transfer::{Filter, Keeps, Links};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -18,6 +18,7 @@ pub struct Sieve {
     exclude: Option<Several>,
     patterns: Patterns,
     links: Links,
+    keeps: Keeps,
 }
 
 /// Patterns, of which some are about folders only.
@@ -39,7 +40,7 @@ impl Sieve {
         let mut reading = Reading::default();
         let include = Several::new(&filter.include, &mut reading)?;
         let exclude = Several::new(&filter.exclude, &mut reading)?;
-        Ok(Sieve { only, include, exclude, patterns: reading.patterns()?, links: filter.links })
+        Ok(Sieve { only, include, exclude, patterns: reading.patterns()?, links: filter.links, keeps: filter.keeps })
     }
 
     /// Whether it is asked for nothing but a yes.
@@ -50,6 +51,11 @@ impl Sieve {
     /// What becomes of links.
     pub fn links(&self) -> Links {
         self.links
+    }
+
+    /// What is kept beside contents, permissions and times.
+    pub fn keeps(&self) -> Keeps {
+        self.keeps
     }
 
     /// Whether not all names in the top folder are taken.

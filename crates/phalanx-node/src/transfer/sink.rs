@@ -4,7 +4,9 @@
 //! appears under its name when it is whole.
 
 use super::abandoned::sweep_beneath;
+use super::attributes::{self, Refusals};
 use super::chunks::is_similar;
+use super::hard_links::{Place, Received};
 use super::partial::{self, Part, beside};
 use super::sieve::Sieve;
 use super::system;
@@ -12,7 +14,7 @@ use super::written::Written;
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use phalanx_core::transfer::{Outcome, Ranges, SPLIT, is_comparable};
-use phalanx_core::wire::transfer::{Entry, Filter, Kind, Links, Share};
+use phalanx_core::wire::transfer::{Attributes, Entry, Filter, HardLink, Kind, Links, Share};
 use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -80,6 +82,10 @@ pub struct Tree {
     written: Written,
     /// Bits that new files of this process do not get, where that is known.
     mask: Option<u32>,
+    /// Files with several names.
+    linked: Received,
+    /// What of owners and attributes could not be set.
+    refusals: Refusals,
 }
 
 #[derive(Clone)]
@@ -90,6 +96,7 @@ struct Folder {
     is_new: bool,
     mode: Option<u32>,
     modified: (i64, u32),
+    attributes: Option<Box<Attributes>>,
 }
 
 /// A file whose bytes come.
@@ -99,6 +106,7 @@ struct Coming {
     size: u64,
     mode: Option<u32>,
     modified: (i64, u32),
+    attributes: Option<Box<Attributes>>,
     /// What was there of it when it was begun.
     there: Ranges,
     /// Opened for the first of its parts.
@@ -136,6 +144,8 @@ impl Sink {
             coming,
             written,
             mask,
+            linked: Received::default(),
+            refusals: Refusals::default(),
         }))
     }
 
@@ -327,15 +337,19 @@ impl Sink {
     pub fn path(&self, parent: Option<u32>, name: &[u8]) -> PathBuf {
         let name = system::from_bytes(name.to_vec()).unwrap_or_default();
         let Sink::Tree(tree) = self else { return name.into() };
-        let folders = lock(&tree.folders);
-        let named = |top: &Folder| if top.path.as_os_str().is_empty() { Path::new(".") } else { Path::new("") };
-        let top = folders.get(&0).map_or(Path::new(""), named);
-        let folder = parent.and_then(|parent| folders.get(&parent));
-        folder.map_or_else(|| PathBuf::from(&name), |folder| top.join(&folder.path).join(&name))
+        tree.path(parent, &name)
     }
 }
 
 impl Tree {
+    fn path(&self, parent: Option<u32>, name: &OsStr) -> PathBuf {
+        let folders = lock(&self.folders);
+        let named = |top: &Folder| if top.path.as_os_str().is_empty() { Path::new(".") } else { Path::new("") };
+        let top = folders.get(&0).map_or(Path::new(""), named);
+        let folder = parent.and_then(|parent| folders.get(&parent));
+        folder.map_or_else(|| PathBuf::from(name), |folder| top.join(&folder.path).join(name))
+    }
+
     fn begin(&self, number: u32, entry: &Entry) -> io::Result<Step> {
         let name = match entry.parent {
             None => self.settle_home(entry)?,
@@ -358,6 +372,10 @@ impl Tree {
                     let step = self.put_link(number, &folder, &name, target, parent)?;
                     if matches!(step, Step::Copied) {
                         self.written.on_folder(Some(parent), &folder)?;
+                    }
+                    if let Some(attributes) = &entry.attributes {
+                        let (_, refused) = attributes::fit_link(&folder, &name, attributes, self.sieve.keeps());
+                        self.refuse(Some(parent), &name, refused);
                     }
                     Ok(step)
                 }
@@ -462,11 +480,25 @@ impl Tree {
         let mut folders = lock(&self.folders);
         let above = entry.parent.and_then(|parent| folders.get(&parent)).map(|it| it.path.clone());
         let path = above.unwrap_or_default().join(&name);
-        folders.insert(number, Folder { path, is_new, mode: entry.mode, modified: entry.modified });
+        let (mode, modified, attributes) = (entry.mode, entry.modified, entry.attributes.clone());
+        folders.insert(number, Folder { path, is_new, mode, modified, attributes });
         Ok(if is_new { Step::Copied } else { Step::Kept })
     }
 
     fn begin_file(&self, number: u32, entry: &Entry, folder: &Dir, name: OsString, size: u64) -> io::Result<Step> {
+        let link = entry.attributes.as_ref().and_then(|it| it.hard_link).filter(|_| self.sieve.keeps().hard_links);
+        if let Some(link) = link {
+            let place = Place { parent: entry.parent, name: name.clone(), size, modified: entry.modified };
+            let is_there = || folder.symlink_metadata(&name).is_ok_and(|found| is_same(&found, size, entry.modified));
+            match link {
+                HardLink::First => self.linked.note(number, place, link),
+                HardLink::Same(_) if self.share.is_some() => return Ok(Step::Kept), // the copy of all makes it
+                HardLink::Same(_) => {
+                    self.linked.note(number, place, link);
+                    return Ok(if is_there() { Step::Kept } else { Step::Copied });
+                }
+            }
+        }
         let may_be_there = entry.parent.is_none_or(|parent| !self.is_new(parent));
         if may_be_there {
             match folder.symlink_metadata(&name) {
@@ -478,6 +510,7 @@ impl Tree {
                         && is_same(&found, size, entry.modified)
                         && self.fits_mode(entry, folder, &name, &found) =>
                 {
+                    self.fit_attributes(entry, folder, &name, &found);
                     return Ok(Step::Kept);
                 }
                 _ => {}
@@ -489,13 +522,14 @@ impl Tree {
             false => Ranges::default(),
         };
         let (parent, writing, given_up) = (entry.parent, Mutex::default(), AtomicBool::new(false));
-        let (has_state, there) = (AtomicBool::new(there.bytes() > 0), there);
+        let (has_state, there, attributes) = (AtomicBool::new(there.bytes() > 0), there, entry.attributes.clone());
         let coming = Coming {
             parent,
             name,
             size,
             mode,
             modified,
+            attributes,
             there: there.clone(),
             file,
             writing,
@@ -524,6 +558,56 @@ impl Tree {
             self.written.on_mode(entry.parent, folder, name, found);
         }
         is_fitted
+    }
+
+    /// Gives a file that is there what its source has beside contents, permissions and times.
+    fn fit_attributes(&self, entry: &Entry, folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata) {
+        let Some(attributes) = &entry.attributes else { return };
+        let (changed, refused) = match open_older(folder, name) {
+            Ok((file, _)) => attributes::fit(&file, attributes, self.sieve.keeps()),
+            Err(error) => (false, vec![format!("its owner and attributes were not set: {error}")]),
+        };
+        if changed {
+            self.written.on_mode(entry.parent, folder, name, found);
+        }
+        self.refuse(entry.parent, name, refused);
+    }
+
+    fn refuse(&self, parent: Option<u32>, name: &OsStr, reasons: Vec<String>) {
+        if !reasons.is_empty() {
+            self.refusals.note(&self.path(parent, name), reasons);
+        }
+    }
+
+    /// Gives files their other names, through no link and only within the copy.
+    fn make_links(&self) -> Vec<(PathBuf, String)> {
+        let mut failed = Vec::new();
+        for (number, place, first) in self.linked.take() {
+            if let Err(error) = self.make_link(number, &place, first) {
+                failed.push((self.path(place.parent, &place.name), error.to_string()));
+            }
+        }
+        failed
+    }
+
+    fn make_link(&self, number: u32, place: &Place, first: Option<Place>) -> io::Result<()> {
+        let lost = || io::Error::other("the other name of this file could not be copied");
+        let first = first.ok_or_else(lost)?;
+        let (from, to) = (self.folder_of(first.parent)?, self.folder_of(place.parent)?);
+        let source = from.symlink_metadata(&first.name)?;
+        if !is_same(&source, first.size, first.modified) {
+            return Err(lost());
+        }
+        match to.symlink_metadata(&place.name) {
+            Ok(there) if there.is_dir() => return Err(io::Error::other("a folder is there, not a file")),
+            Ok(there) if system::is_special(&there) => return Err(io::Error::other(system::SPECIAL)),
+            Ok(there) if is_one(&there, &source) => return Ok(()),
+            _ => {}
+        }
+        let part = self.small_part(number);
+        from.hard_link(&first.name, &to, &part)?;
+        to.rename(&part, &to, &place.name).inspect_err(|_| drop(to.remove_file(&part)))?;
+        self.written.on_folder(place.parent, &to)
     }
 
     /// What an entry is called while it is not whole, where nobody goes on from that.
@@ -603,7 +687,12 @@ impl Tree {
 
     /// A file gets its time, its mode, and its name. `made`: it was made with its mode, if the process's mask allows that.
     fn put_in_place(&self, folder: &Dir, part: &OsStr, file: &File, coming: &Coming, made: bool) -> io::Result<()> {
-        if !made || self.mask.is_none_or(|mask| mask & coming.mode() != 0) {
+        // Before its permissions: without that of writing, one who is not root sets no attributes.
+        if let Some(attributes) = &coming.attributes {
+            let (_, refused) = attributes::fit(file, attributes, self.sieve.keeps());
+            self.refuse(coming.parent, &coming.name, refused);
+        }
+        if !made || coming.attributes.is_some() || self.mask.is_none_or(|mask| mask & coming.mode() != 0) {
             system::set_mode(file, coming.mode())?;
         }
         file.set_modified(system::from_time(coming.modified))?;
@@ -625,7 +714,8 @@ impl Tree {
     }
 
     fn end(&self) -> Vec<(PathBuf, String)> {
-        let (folders, mut failed) = (lock(&self.folders), Vec::new());
+        let mut failed = self.make_links(); // before folders get their times
+        let folders = lock(&self.folders);
         let is_made = |number: &u32, folder: &Folder| folder.is_new || (self.fresh && *number == 0);
         let describes = self.share.is_none(); // otherwise others still put something there
         // One that was there may be of a copy that was cut; the root may be any folder that the user named.
@@ -639,6 +729,7 @@ impl Tree {
             failed.extend(described.err().map(|error| (folder.path.clone(), error.to_string())));
         }
         drop(folders);
+        failed.extend(self.refusals.take());
         failed.extend(self.written.sync(&|number| self.folder_of(number)).into_iter().map(|(number, name, error)| {
             let folder = number.and_then(|number| lock(&self.folders).get(&number).map(|folder| folder.path.clone()));
             let path = folder.unwrap_or_default().join(name.unwrap_or_default());
@@ -650,6 +741,15 @@ impl Tree {
     /// A folder gets its time and its mode, if it has others.
     fn describe(&self, home: &Dir, number: u32, folder: &Folder) -> io::Result<()> {
         let path = if folder.path.as_os_str().is_empty() { Path::new(".") } else { &folder.path };
+        if let Some(attributes) = &folder.attributes {
+            let opened = open_beneath(home, &folder.path)?;
+            let (changed, refused) =
+                attributes::fit(&attributes::open_folder(&opened)?, attributes, self.sieve.keeps());
+            self.refusals.note(&folder.path, refused);
+            if changed {
+                self.written.on_folder(Some(number), &opened)?;
+            }
+        }
         let found = home.metadata(path)?;
         let time = found.modified().map(|time| system::to_time(time.into_std()));
         let has_mode = folder.mode.is_none_or(|mode| system::mode(&found).is_none_or(|is| is == mode & 0o777));
@@ -686,6 +786,12 @@ impl Coming {
 /// Whether a file of this size is more than one record.
 fn comes_in_parts(size: u64) -> bool {
     size > u64::from(phalanx_core::transfer::PART)
+}
+
+/// Whether two names are of one file.
+fn is_one(one: &cap_std::fs::Metadata, other: &cap_std::fs::Metadata) -> bool {
+    let ((device, number, ..), (other_device, other_number, ..)) = (system::identity(one), system::identity(other));
+    (device, number) == (other_device, other_number)
 }
 
 fn is_same(found: &cap_std::fs::Metadata, size: u64, modified: (i64, u32)) -> bool {
@@ -778,7 +884,7 @@ mod tests {
     }
 
     fn entry(parent: Option<u32>, name: &str, kind: Kind) -> Entry {
-        Entry { parent, name: name.into(), kind, mode: Some(0o700), modified: (1, 0) }
+        Entry { parent, name: name.into(), kind, mode: Some(0o700), modified: (1, 0), attributes: None }
     }
 
     fn names(folder: &Path) -> Vec<OsString> {
@@ -903,6 +1009,74 @@ mod tests {
             assert_eq!(matches!(step, Step::Kept), is_kept, "{mode:o}");
             assert_eq!(std::fs::metadata(&file).expect("is there").permissions().mode() & 0o777, mode);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn with(attributes: Attributes, entry: Entry) -> Entry {
+        Entry { attributes: Some(Box::new(attributes)), ..entry }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn keeping(folder: &Path, keeps: phalanx_core::wire::transfer::Keeps) -> Sink {
+        let sink = sink(folder, false).filtered(&Filter { keeps, ..Filter::default() }).expect("is one");
+        sink.begin(0, &entry(None, "root", Kind::Folder)).expect("begins");
+        sink
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn attributes_are_set_if_they_were_asked_for_and_give_no_rights() {
+        use phalanx_core::wire::transfer::Keeps;
+        let names = |path: &Path| {
+            let mut list = [0; 1000];
+            let length = rustix::fs::listxattr(path, &mut list[..]).expect("is there");
+            String::from_utf8(list[..length].to_vec()).expect("is text")
+        };
+        let told = [&b"user.x"[..], b"security.capability", b"system.posix_acl_access", b"made.up"];
+        let attributes = Attributes {
+            extended: told.iter().map(|name| (name.to_vec(), b"some".to_vec())).collect(),
+            hard_link: Some(HardLink::Same(0)),
+            ..Attributes::default()
+        };
+        for (xattrs, expected) in [(false, ""), (true, "user.x\0")] {
+            let folder = tempfile::tempdir().expect("a folder");
+            if rustix::fs::setxattr(folder.path(), "user.x", b"", rustix::fs::XattrFlags::empty()).is_err() {
+                return; // this file system has none
+            }
+            let sink = keeping(folder.path(), Keeps { xattrs, ..Keeps::default() });
+            let file = with(attributes.clone(), entry(Some(0), "a", Kind::File { size: 1 }));
+            assert!(matches!(sink.begin(1, &file), Ok(Step::Wanted(_))), "hard links were not asked for");
+            sink.whole(1, b"x").expect("is put there");
+            assert_eq!(names(&folder.path().join("a")), expected);
+            assert_eq!(sink.end().len(), if xattrs { 3 } else { 0 }, "the others are named");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn names_are_made_only_of_files_that_came() {
+        use phalanx_core::wire::transfer::Keeps;
+        let (folder, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        std::fs::write(outside.path().join("secret"), "x").expect("is written");
+        let sink = keeping(folder.path(), Keeps { hard_links: true, ..Keeps::default() });
+        let file = |link, name: &str| {
+            let attributes = Attributes { hard_link: Some(link), ..Attributes::default() };
+            with(attributes, entry(Some(0), name, Kind::File { size: 1 }))
+        };
+        for (number, name) in [(1, "good"), (2, "link"), (3, "lost")] {
+            sink.begin(number, &file(HardLink::First, name)).expect("begins");
+        }
+        sink.whole(1, b"x").expect("is put there");
+        std::os::unix::fs::symlink(outside.path().join("secret"), folder.path().join("link")).expect("is linked");
+        for first in 0..4 {
+            let name = format!("of {first}");
+            let step = sink.begin(10 + first, &file(HardLink::Same(first), &name)).expect("begins");
+            assert!(matches!(step, Step::Copied));
+        }
+        let failed: Vec<_> = sink.end().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(failed, ["./of 0", "./of 2", "./of 3"].map(PathBuf::from));
+        assert_eq!(names(folder.path()), ["good", "link", "of 1"]);
+        assert_eq!(std::fs::read(folder.path().join("of 1")).expect("is there"), b"x");
     }
 
     #[test]

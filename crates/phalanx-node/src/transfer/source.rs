@@ -1,13 +1,15 @@
 //! What is copied: a file, a folder with all in it, or bytes that are made up.
 
+use super::attributes;
 use super::following::{Followed, Following};
+use super::hard_links::Sent;
 use super::holes;
 use super::partial;
 use super::sieve::Sieve;
 use super::system::{self, Identity};
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirEntry, OpenOptions, ReadDir};
-use phalanx_core::wire::transfer::{Entry, Filter, Kind, Links, MOST_NAME, MOST_TARGET};
+use phalanx_core::wire::transfer::{Attributes, Entry, Filter, Keeps, Kind, Links, MOST_NAME, MOST_TARGET};
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -39,6 +41,8 @@ pub struct Tree {
     /// What of a folder is copied.
     sieve: Sieve,
     following: Following,
+    /// Files with several names, if they are to be kept.
+    linked: Sent,
 }
 
 /// One entry, as it was found.
@@ -90,7 +94,17 @@ impl Source {
         };
         let (items, folders, files) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (sieve, following) = (Sieve::default(), Following::beneath(base.try_clone()?, here.to_owned()));
-        Ok(Source::Tree(Box::new(Tree { root, name, file, items, folders, files, sieve, following })))
+        Ok(Source::Tree(Box::new(Tree {
+            root,
+            name,
+            file,
+            items,
+            folders,
+            files,
+            sieve,
+            following,
+            linked: Sent::default(),
+        })))
     }
 
     /// The same, without what a filter leaves out.
@@ -115,7 +129,7 @@ impl Source {
         match self {
             Source::Memory { bytes } => {
                 let (name, kind) = (b"memory".to_vec(), Kind::File { size: *bytes });
-                found(Ok(Entry { parent: None, name, kind, mode: None, modified: (0, 0) }))
+                found(Ok(Entry { parent: None, name, kind, mode: None, modified: (0, 0), attributes: None }))
             }
             Source::Tree(tree) => tree.walk(found),
         }
@@ -228,7 +242,7 @@ impl Tree {
     /// Remembers an entry before anybody can ask for it.
     fn tell(
         &self,
-        entry: Entry,
+        mut entry: Entry,
         metadata: &cap_std::fs::Metadata,
         followed: Option<Followed>,
         found: &mut Found<'_>,
@@ -242,8 +256,27 @@ impl Tree {
         let number = (items.len() - 1) as u32;
         drop(items);
         self.following.note(number, followed);
+        if self.sieve.keeps() != Keeps::default() {
+            match self.attributes(number, &entry, metadata) {
+                Ok(attributes) => entry.attributes = Some(Box::new(attributes)),
+                Err(error) => found(Err((self.path(number, &self.name), error.to_string())))?,
+            }
+        }
         found(Ok(entry))?;
         Ok(number)
+    }
+
+    /// What an entry has beside contents, permissions and times, as far as that was asked for.
+    fn attributes(&self, number: u32, entry: &Entry, metadata: &cap_std::fs::Metadata) -> io::Result<Attributes> {
+        let keeps = self.sieve.keeps();
+        let open = || match entry.kind {
+            Kind::Folder => attributes::open_folder(&*self.folder(number)?),
+            _ => self.open(number),
+        };
+        let mut attributes = attributes::read(metadata, keeps, open)?;
+        let file = attributes::several_names(metadata).filter(|_| keeps.hard_links);
+        attributes.hard_link = file.map(|file| self.linked.note(file, number));
+        Ok(attributes)
     }
 
     fn item(&self, entry: u32) -> Item {
@@ -366,7 +399,7 @@ fn entry(
         return Err(io::Error::other("its name is too long"));
     }
     let modified = metadata.modified().map_or((0, 0), |time| system::to_time(time.into_std()));
-    Ok(Entry { parent, name: name.to_vec(), kind, mode: system::mode(metadata), modified })
+    Ok(Entry { parent, name: name.to_vec(), kind, mode: system::mode(metadata), modified, attributes: None })
 }
 
 fn changed() -> io::Error {

@@ -1,0 +1,363 @@
+//! What files have beside contents, permissions and times: owners, extended attributes and access control lists. All calls
+//! to the system for these are here; systems without them say so.
+
+use phalanx_core::wire::transfer::{Attributes, Keeps};
+use phalanx_net::sync::lock;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+#[cfg(target_os = "linux")]
+pub use linux::{fit, fit_link, open_folder, read, several_names};
+#[cfg(not(target_os = "linux"))]
+pub use portable::{fit, fit_link, open_folder, read, several_names};
+
+/// What was not set, by its reason: the first path, and how many there are. Few lines say it of a million files.
+#[derive(Default)]
+pub struct Refusals(Mutex<BTreeMap<String, (PathBuf, u64)>>);
+
+/// Different reasons that are told.
+const MOST_REASONS: usize = 64;
+
+impl Refusals {
+    pub fn note(&self, path: &Path, reasons: Vec<String>) {
+        let mut all = lock(&self.0);
+        for reason in reasons {
+            let has_room = all.len() < MOST_REASONS;
+            match all.get_mut(&reason) {
+                Some((_, count)) => *count += 1,
+                None if has_room => drop(all.insert(reason, (path.to_owned(), 1))),
+                None => {}
+            }
+        }
+    }
+
+    /// All of them, as failures.
+    pub fn take(&self) -> Vec<(PathBuf, String)> {
+        let all = std::mem::take(&mut *lock(&self.0));
+        let more = |count: u64| if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+        all.into_iter().map(|(reason, (path, count))| (path, format!("{reason}{}", more(count)))).collect()
+    }
+}
+
+/// Whether an attribute is one that a peer may set here: nothing that gives rights on this machine, whoever runs this end.
+///
+/// `user.*` are anybody's; `trusted.*` only root's. All of `security.*` stays, for with `security.capability` a program
+/// would have rights as with a setuid bit, which is not copied either.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+fn is_kept(name: &[u8], keeps: Keeps, is_root: bool) -> bool {
+    let is_acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
+    match is_acl {
+        true => keeps.acls,
+        false => keeps.xattrs && (name.starts_with(b"user.") || (is_root && name.starts_with(b"trusted."))),
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+    use cap_std::fs::Dir;
+    use phalanx_core::wire::transfer::{MOST_ATTRIBUTE_BYTES, MOST_ATTRIBUTES, MOST_VALUE, Owner};
+    use rustix::fs::{AtFlags, Gid, Uid, XattrFlags};
+    use rustix::io::Errno;
+    use std::collections::HashMap;
+    use std::ffi::{CString, OsStr};
+    use std::fs::File;
+    use std::io;
+    use std::sync::LazyLock;
+
+    /// Longest list of names that the system has.
+    const MOST_LIST: usize = 64 << 10;
+    /// Users and groups whose names or numbers are remembered.
+    const MOST_KNOWN: usize = 4096;
+
+    type Known<K, V> = LazyLock<Mutex<HashMap<(bool, K), Option<V>>>>;
+    static NAMES: Known<u32, Vec<u8>> = LazyLock::new(Mutex::default);
+    static NUMBERS: Known<Vec<u8>, u32> = LazyLock::new(Mutex::default);
+
+    fn is_root() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    /// What is kept of something that was found; `open` opens it, where that is needed.
+    pub fn read(
+        found: &cap_std::fs::Metadata,
+        keeps: Keeps,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> io::Result<Attributes> {
+        use cap_std::fs::MetadataExt;
+        let named =
+            |number, is_group| Owner { number, name: if keeps.numeric { vec![] } else { name(number, is_group) } };
+        let extended = match (keeps.xattrs || keeps.acls) && !found.is_symlink() {
+            true => extended(&open()?, keeps)?,
+            false => Vec::new(),
+        };
+        Ok(Attributes {
+            owner: keeps.owner.then(|| named(found.uid(), false)),
+            group: keeps.group.then(|| named(found.gid(), true)),
+            extended,
+            hard_link: None,
+        })
+    }
+
+    /// A folder as its attributes are read and set: what walks through it is not enough for that.
+    pub fn open_folder(folder: &Dir) -> io::Result<File> {
+        use rustix::fs::{Mode, OFlags, openat};
+        let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(folder, ".", how, Mode::empty())?))
+    }
+
+    /// By what a file with several names is known; None: it has one.
+    pub fn several_names(found: &cap_std::fs::Metadata) -> Option<(u64, u64)> {
+        use cap_std::fs::MetadataExt;
+        (found.is_file() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
+    }
+
+    /// Extended attributes, in the order of their names.
+    fn extended(file: &File, keeps: Keeps) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut list = vec![0; MOST_LIST];
+        let length = match rustix::fs::flistxattr(file, &mut list[..]) {
+            Ok(length) => length,
+            Err(Errno::NOTSUP) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let is_root = is_root();
+        let names = list[..length].split(|byte| *byte == 0);
+        let (mut all, mut bytes, mut value) = (Vec::new(), 0, vec![0; MOST_VALUE]);
+        for name in names.filter(|name| is_kept(name, keeps, is_root)) {
+            let length = match rustix::fs::fgetxattr(file, name, &mut value[..]) {
+                Ok(length) => length,
+                Err(Errno::NODATA) => continue, // gone meanwhile
+                Err(error) => return Err(error.into()),
+            };
+            bytes += name.len() + length;
+            if bytes > MOST_ATTRIBUTE_BYTES || all.len() >= MOST_ATTRIBUTES {
+                return Err(io::Error::other("it has too many extended attributes, or too long ones"));
+            }
+            all.push((name.to_vec(), value[..length].to_vec()));
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// Gives a file or a folder what its source has, if it has something else. Whether it had, and what was refused.
+    ///
+    /// Its owner comes first, because that clears other things; permissions and times are to follow.
+    pub fn fit(file: &File, wanted: &Attributes, keeps: Keeps) -> (bool, Vec<String>) {
+        use std::os::unix::fs::MetadataExt;
+        let mut refused = Vec::new();
+        let mut changed = match file.metadata() {
+            Ok(found) => fit_owner(found.uid(), found.gid(), wanted, keeps, &mut refused, |owner, group| {
+                rustix::fs::fchown(file, owner, group)
+            }),
+            Err(error) => {
+                refused.push(error.to_string());
+                false
+            }
+        };
+        if keeps.xattrs || keeps.acls {
+            match extended(file, keeps) {
+                Ok(found) if found == wanted.extended => {}
+                Ok(found) => {
+                    writable(file, || changed |= fit_extended(file, &found, wanted, keeps, &mut refused));
+                }
+                Err(error) => refused.push(format!("its extended attributes cannot be read: {error}")),
+            }
+        }
+        (changed, refused)
+    }
+
+    /// Acts while a file may be written to, without which one who is not root cannot set attributes of it.
+    fn writable(file: &File, act: impl FnOnce()) {
+        use rustix::fs::{Mode, fchmod, fstat};
+        let mode = fstat(file).map(|found| Mode::from_raw_mode(found.st_mode));
+        let closed = mode.ok().filter(|mode| !is_root() && !mode.contains(Mode::WUSR));
+        let opened = closed.filter(|mode| fchmod(file, *mode | Mode::WUSR).is_ok());
+        act();
+        if let Some(mode) = opened {
+            // An access control list that was just set stays: only what the owner may do is as it was.
+            let now = fstat(file).map_or(mode, |found| Mode::from_raw_mode(found.st_mode));
+            let _ = fchmod(file, now - Mode::WUSR);
+        }
+    }
+
+    /// Gives a symbolic link the owner of its source.
+    pub fn fit_link(folder: &Dir, name: &OsStr, wanted: &Attributes, keeps: Keeps) -> (bool, Vec<String>) {
+        use cap_std::fs::MetadataExt;
+        let mut refused = Vec::new();
+        let found = match folder.symlink_metadata(name) {
+            Ok(found) => found,
+            Err(error) => return (false, vec![error.to_string()]),
+        };
+        let changed = fit_owner(found.uid(), found.gid(), wanted, keeps, &mut refused, |owner, group| {
+            rustix::fs::chownat(folder, name, owner, group, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        (changed, refused)
+    }
+
+    fn fit_owner(
+        user: u32,
+        group: u32,
+        wanted: &Attributes,
+        keeps: Keeps,
+        refused: &mut Vec<String>,
+        set: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
+    ) -> bool {
+        let number = |of: &Option<Owner>, is_kept: bool, is_group| {
+            of.as_ref().filter(|_| is_kept).map(|owner| number(owner, keeps.numeric, is_group))
+        };
+        let owner = number(&wanted.owner, keeps.owner, false).filter(|number| *number != user);
+        let new_group = number(&wanted.group, keeps.group, true).filter(|number| *number != group);
+        let mut changed = false;
+        // The number of all ones would mean none.
+        if let Some(new) = owner.filter(|number| *number != u32::MAX) {
+            match set(Some(Uid::from_raw(new)), None) {
+                Ok(()) => changed = true,
+                Err(Errno::PERM) => {
+                    refused.push("its owner was not set: only an end that runs as root can give files away".to_owned())
+                }
+                Err(error) => refused.push(format!("its owner was not set: {error}")),
+            }
+        }
+        if let Some(new) = new_group.filter(|number| *number != u32::MAX) {
+            match set(None, Some(Gid::from_raw(new))) {
+                Ok(()) => changed = true,
+                Err(Errno::PERM) => refused.push(
+                    "its group was not set: an end that does not run as root can set only its own groups".to_owned(),
+                ),
+                Err(error) => refused.push(format!("its group was not set: {error}")),
+            }
+        }
+        changed
+    }
+
+    fn fit_extended(
+        file: &File,
+        found: &[(Vec<u8>, Vec<u8>)],
+        wanted: &Attributes,
+        keeps: Keeps,
+        refused: &mut Vec<String>,
+    ) -> bool {
+        let (mut changed, is_root) = (false, is_root());
+        let mut note = |what: &str, name: &[u8], outcome: Result<(), Errno>| match outcome {
+            Ok(()) | Err(Errno::NODATA) => changed = true,
+            Err(error) => refused.push(format!("its attribute {} was not {what}: {error}", shown(name))),
+        };
+        for (name, _) in found.iter().filter(|(name, _)| !wanted.extended.iter().any(|(other, _)| other == name)) {
+            note("removed", name, rustix::fs::fremovexattr(file, &name[..]));
+        }
+        for (name, value) in wanted.extended.iter().filter(|one| !found.contains(one)) {
+            if !is_kept(name, keeps, is_root) {
+                note("set", name, Err(Errno::PERM));
+                continue;
+            }
+            note("set", name, rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()));
+        }
+        changed
+    }
+
+    fn shown(name: &[u8]) -> String {
+        crate::remote::printable(&String::from_utf8_lossy(name))
+    }
+
+    /// The number here of a user or a group: that of the same name, or else the same number. Root stays root by number only.
+    fn number(owner: &Owner, numeric: bool, is_group: bool) -> u32 {
+        if numeric || owner.name.is_empty() {
+            return owner.number;
+        }
+        let key = (is_group, owner.name.clone());
+        if let Some(known) = lock(&NUMBERS).get(&key) {
+            return known.unwrap_or(owner.number);
+        }
+        let found = CString::new(owner.name.clone()).ok().and_then(|name| ask_number(&name, is_group));
+        let mut known = lock(&NUMBERS);
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(key, found);
+        found.unwrap_or(owner.number)
+    }
+
+    /// The name here of a user or a group; empty where there is none.
+    fn name(number: u32, is_group: bool) -> Vec<u8> {
+        if let Some(known) = lock(&NAMES).get(&(is_group, number)) {
+            return known.clone().unwrap_or_default();
+        }
+        let found = ask_name(number, is_group);
+        let mut known = lock(&NAMES);
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert((is_group, number), found.clone());
+        found.unwrap_or_default()
+    }
+
+    /// Room for what the system says of a user or a group.
+    const ROOM: usize = 64 << 10;
+
+    fn ask_name(number: u32, is_group: bool) -> Option<Vec<u8>> {
+        let mut room = vec![0 as libc::c_char; ROOM];
+        // SAFETY: all pointers are to memory that is ours and of the lengths given; the name that was found lies in `room`.
+        unsafe {
+            let name = if is_group {
+                let (mut entry, mut found) = (std::mem::zeroed::<libc::group>(), std::ptr::null_mut());
+                let code = libc::getgrgid_r(number, &raw mut entry, room.as_mut_ptr(), ROOM, &raw mut found);
+                (code == 0 && !found.is_null()).then_some(entry.gr_name)
+            } else {
+                let (mut entry, mut found) = (std::mem::zeroed::<libc::passwd>(), std::ptr::null_mut());
+                let code = libc::getpwuid_r(number, &raw mut entry, room.as_mut_ptr(), ROOM, &raw mut found);
+                (code == 0 && !found.is_null()).then_some(entry.pw_name)
+            };
+            name.map(|name| std::ffi::CStr::from_ptr(name).to_bytes().to_vec())
+        }
+    }
+
+    fn ask_number(name: &CString, is_group: bool) -> Option<u32> {
+        let mut room = vec![0 as libc::c_char; ROOM];
+        // SAFETY: all pointers are to memory that is ours and of the lengths given, and the name ends with a zero.
+        unsafe {
+            if is_group {
+                let (mut entry, mut found) = (std::mem::zeroed::<libc::group>(), std::ptr::null_mut());
+                let code = libc::getgrnam_r(name.as_ptr(), &raw mut entry, room.as_mut_ptr(), ROOM, &raw mut found);
+                (code == 0 && !found.is_null()).then_some(entry.gr_gid)
+            } else {
+                let (mut entry, mut found) = (std::mem::zeroed::<libc::passwd>(), std::ptr::null_mut());
+                let code = libc::getpwnam_r(name.as_ptr(), &raw mut entry, room.as_mut_ptr(), ROOM, &raw mut found);
+                (code == 0 && !found.is_null()).then_some(entry.pw_uid)
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod portable {
+    use super::*;
+    use cap_std::fs::Dir;
+    use std::ffi::OsStr;
+    use std::fs::File;
+    use std::io;
+
+    fn none() -> String {
+        "owners, extended attributes and access control lists are not kept on this system".to_owned()
+    }
+
+    pub fn read(_: &cap_std::fs::Metadata, _: Keeps, _: impl FnOnce() -> io::Result<File>) -> io::Result<Attributes> {
+        Err(io::Error::other(none()))
+    }
+
+    pub fn open_folder(folder: &Dir) -> io::Result<File> {
+        Ok(folder.try_clone()?.into_std_file())
+    }
+
+    pub fn several_names(_: &cap_std::fs::Metadata) -> Option<(u64, u64)> {
+        None
+    }
+
+    pub fn fit(_: &File, _: &Attributes, _: Keeps) -> (bool, Vec<String>) {
+        (false, vec![none()])
+    }
+
+    pub fn fit_link(_: &Dir, _: &OsStr, _: &Attributes, _: Keeps) -> (bool, Vec<String>) {
+        (false, vec![none()])
+    }
+}
