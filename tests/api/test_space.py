@@ -269,7 +269,7 @@ def test_the_order_of_a_space() -> None:
         px.Space(order="random")
     with pytest.raises(TypeError, match="no option"):
         px.Space(colour="red")
-    with pytest.raises(px.SpaceError, match="placement is .* not 'locl'"):
+    with pytest.raises(px.SpaceError, match=r"placement is .* not 'locl'"):
         px.Space(placement="locl")
 
 

@@ -111,7 +111,7 @@ fn requests_without_a_thread_call_back_once() {
         let sender = sender.clone();
         let get = Get { take: true, ..Get::default() };
         let message = move |request| ToSpace::Get { request, get, wait: Wait::Forever, transaction: None };
-        one.start(message, vec![some(name)], Box::new(move |answer| drop(sender.send(answer)))).unwrap()
+        one.start(message, vec![some(name)], None, Box::new(move |answer| drop(sender.send(answer)))).unwrap()
     };
     let (first, second) = (begin("a"), begin("b"));
     out(&other, tuple("a", 1)).unwrap();
