@@ -299,7 +299,7 @@ fn free(comm: Out<MPI_Comm>) -> Result {
         attribute::delete_all(handle)?;
     }
     drop(Comm::free(handle)?);
-    Request::keep_handler(handle);
+    Request::keep_handler(world()?, handle);
     forget_dropped(world()?);
     errhandler::forget(handle);
     comm.put(MPI_Comm::of(MPI_COMM_NULL));

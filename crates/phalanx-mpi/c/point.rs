@@ -9,7 +9,7 @@ use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::MPI_REQUEST_NULL;
 use phalanx_mpi::point::{self, Buffer, MESSAGE_NO_PROC, MESSAGE_NULL, Sending};
 use phalanx_mpi::quick;
-use phalanx_mpi::request::{Active, Request};
+use phalanx_mpi::request::{Active, REQUEST_DONE, Request};
 use phalanx_mpi::world::world;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -77,7 +77,11 @@ macro_rules! sends {
                 buf: *const c_void, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
                 request: Out<MPI_Request>
             ) on comm {
-                begin_send(buffer(buf, count, datatype)?, &place(comm, dest, tag)?, Sending::$how, request)?;
+                if Sending::$how == Sending::Standard && is_sent(buf, count, datatype, dest, tag, comm) {
+                    put(request, REQUEST_DONE)?;
+                } else {
+                    begin_send(buffer(buf, count, datatype)?, &place(comm, dest, tag)?, Sending::$how, request)?;
+                }
             }
 
             large_fn $prepare(
@@ -114,9 +118,11 @@ mpi! {
         buf: *mut c_void, count: Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
         request: Out<MPI_Request>
     ) on comm {
-        let (buffer, place) = (buffer(buf, count, datatype)?, place(comm, source, tag)?);
-        let active = point::receive(world()?, &place.comm, &buffer, place.rank, place.tag)?;
-        put(request, Request::put(Owner::comm(place.handle), active)?)?;
+        let (from, its_tag) = (abi::RANK.from_c(source), abi::TAG.from_c(tag));
+        match quick::begin_receive(passed(buf, count, datatype), from, its_tag, comm.id()) {
+            Some(begun) => put(request, begun)?,
+            None => begin_receive(buffer(buf, count, datatype)?, &place(comm, source, tag)?, request)?,
+        }
     }
 
     large_fn MPI_Recv_init(
@@ -233,6 +239,11 @@ mpi! {
         let task = ATTACHED.begin_flush(world()?);
         put(request, Request::put(nobody(), Active::Task(task))?)?;
     }
+}
+
+fn begin_receive(buffer: Buffer, place: &Place, request: Out<MPI_Request>) -> Result {
+    let active = point::receive(world()?, &place.comm, &buffer, place.rank, place.tag)?;
+    put(request, Request::put(Owner::comm(place.handle), active)?)
 }
 
 fn receive(buffer: Buffer, place: &Place, status: OutStatus) -> Result {

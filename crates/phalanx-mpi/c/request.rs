@@ -10,6 +10,7 @@ use phalanx_mpi::error::Class;
 use phalanx_mpi::point;
 use phalanx_mpi::request::{self, Request};
 use phalanx_mpi::world::world;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -52,6 +53,62 @@ fn finish_all(handles: &mut [MPI_Request], requests: &[Option<Arc<Request>>], st
     fill_all(requests, statuses, &done)
 }
 
+/// The shortest way of MPI_Wait, for a send or a receive without an object of its own. Whether it was done.
+#[inline]
+fn wait_for_point(handle: Out<MPI_Request>, status: OutStatus) -> Result<bool> {
+    let own = handle.get();
+    if own.id() == MPI_REQUEST_NULL {
+        return Ok(false); // its status says more
+    }
+    let mut outcome = (EMPTY, None);
+    let is_done = request::wait_for_points(world()?, 1, |_| own.id(), |_, done, owner| outcome = (done, owner));
+    let (done, owner) = outcome;
+    if !is_done {
+        return Ok(false);
+    }
+    if !is_pending(&done) {
+        handle.put(MPI_Request::of(MPI_REQUEST_NULL));
+    }
+    fill(status, &done);
+    concerns(|| owner.unwrap_or_else(nobody), point::check(done))?;
+    Ok(true)
+}
+
+/// The same of MPI_Waitall. False when there are other requests, and nothing was done.
+#[inline]
+fn wait_for_points(handles: &mut [MPI_Request], statuses: OutStatuses) -> Result<bool> {
+    let handles = Cell::from_mut(handles).as_slice_of_cells();
+    let statuses = statuses.slice(handles.len())?.map(|statuses| Cell::from_mut(statuses).as_slice_of_cells());
+    let mut failed = None;
+    let done = |index: usize, done: Status, owner| {
+        if !is_pending(&done) {
+            handles[index].set(MPI_Request::of(MPI_REQUEST_NULL));
+        }
+        if let Some(statuses) = statuses {
+            let mut status = statuses[index].get();
+            fill_in(&mut status, &done);
+            statuses[index].set(status);
+        }
+        if done.error.is_some() && failed.is_none() {
+            failed = Some(owner);
+        }
+    };
+    if !request::wait_for_points(world()?, handles.len(), |index| handles[index].get().id(), done) {
+        return Ok(false);
+    }
+    let Some(owner) = failed else { return Ok(true) };
+    concerns(|| owner.unwrap_or_else(nobody), some_failed())
+}
+
+/// Whether it is a receive from anybody that a loss has interrupted, and that goes on.
+fn is_pending(status: &Status) -> bool {
+    status.error == Some(Class::ProcFailedPending)
+}
+
+fn some_failed<T>() -> Result<T> {
+    fail(Class::InStatus, "some requests failed: the statuses say which")
+}
+
 /// Whether there is nothing to wait for.
 fn are_idle(requests: &[Option<Arc<Request>>]) -> bool {
     !requests.iter().flatten().any(|request| request.is_active())
@@ -64,7 +121,7 @@ fn fill_all(requests: &[Option<Arc<Request>>], statuses: OutStatuses, done: &[(u
     }
     let Some((index, _)) = done.iter().find(|(_, status)| status.error.is_some()) else { return Ok(()) };
     let owner = || requests[*index].as_ref().map_or_else(nobody, |request| request.owner());
-    concerns(owner, fail(Class::InStatus, "some requests failed: the statuses say which"))
+    concerns(owner, some_failed())
 }
 
 fn fill_in(status: &mut MPI_Status, with: &Status) {
@@ -74,6 +131,9 @@ fn fill_in(status: &mut MPI_Status, with: &Status) {
 
 mpi! {
     fn MPI_Wait(request: Out<MPI_Request>, status: OutStatus) {
+        if wait_for_point(request, status)? {
+            return Ok(());
+        }
         match Request::of(request.get().id())? {
             None => fill_empty(status),
             Some(own) => {
@@ -104,9 +164,11 @@ mpi! {
 
     fn MPI_Waitall(count: c_int, array_of_requests: OutArray<MPI_Request>, array_of_statuses: OutStatuses) {
         let handles = array_of_requests.slice(super::argument::count(count, "count")?)?;
-        let requests = find(handles)?;
         array_of_statuses.has_room(handles.len())?;
-        finish_all(handles, &requests, array_of_statuses)?;
+        if !wait_for_points(handles, array_of_statuses)? {
+            let requests = find(handles)?;
+            finish_all(handles, &requests, array_of_statuses)?;
+        }
     }
 
     fn MPI_Testall(

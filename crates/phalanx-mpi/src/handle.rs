@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 /// The first number that is not a predefined handle. All numbers stay below 2²⁶, where MPICH's predefined ones begin.
 pub const FIRST: u32 = 1 << 10;
 const KINDS: u32 = 1 << 4;
-const MOST: usize = ((1 << 26) - FIRST as usize) / KINDS as usize;
+pub(crate) const MOST: usize = ((1 << 26) - FIRST as usize) / KINDS as usize;
 
 /// An object that a call uses. Predefined ones are there always, so that nobody counts who uses them: that would cost as much as
 /// the rest of a short call.
@@ -83,7 +83,7 @@ impl<T> Table<T> {
             slots.objects.push(None);
         }
         slots.objects[index] = Some(object);
-        Some(FIRST + index as u32 * KINDS + self.kind)
+        Some(handle_at(index, self.kind))
     }
 
     /// The object; None for a number that is none of this kind, or was taken away.
@@ -108,6 +108,12 @@ impl<T> Table<T> {
     fn index(&self, handle: u32) -> Option<usize> {
         place_of(handle, self.kind)
     }
+}
+
+/// The handle at a place among those of its kind; the place must be below [`MOST`].
+#[inline]
+pub(crate) const fn handle_at(place: usize, kind: u32) -> u32 {
+    FIRST + place as u32 * KINDS + kind
 }
 
 /// The place of a handle among those of its kind; None for one of another kind.

@@ -3,8 +3,10 @@
 
 use crate::comm::{Comm, Use};
 use crate::datatype::Datatype;
-use crate::engine::{Outgoing, SHORT, Status};
+use crate::engine::{Outgoing, SHORT, Status, Target};
+use crate::errhandler::Owner;
 use crate::handle::Held;
+use crate::request::{Active, Request, expose};
 use crate::world::world;
 
 /// A buffer as a program passes it, and lends it for a call.
@@ -43,6 +45,18 @@ pub fn send(buffer: Passed, to: i32, tag: i32, comm: u32) -> bool {
         Some(world().ok()?.engine().send_short(process, &comm.envelope(Use::Point, tag), &data))
     };
     sent().unwrap_or(false)
+}
+
+/// Begins MPI_Irecv; its request. None when nothing was done.
+#[inline]
+pub fn begin_receive(buffer: Passed, from: i32, tag: i32, handle: u32) -> Option<u32> {
+    let bytes = buffer.bytes(usize::MAX)?;
+    let pattern = Comm::held(handle)?.pattern(Use::Point, from, tag).ok()??;
+    let mut engine = world().ok()?.engine();
+    let request = engine.receive(pattern, Target::Plain(buffer.start, bytes));
+    let exposed = expose(&mut engine, request, handle);
+    drop(engine);
+    exposed.or_else(|| Request::put(Owner::comm(handle), Active::Point(request)).ok())
 }
 
 /// MPI_Recv, from one rank. None when nothing was done.

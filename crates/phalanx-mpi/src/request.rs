@@ -4,16 +4,25 @@ use crate::constants::MPI_COMM_NULL;
 use crate::engine::{EMPTY, Engine, Status};
 use crate::errhandler::{Kind, Owner};
 use crate::error::{Class, Error, Result, fail};
-use crate::handle::Table;
+use crate::handle::{MOST, Table, handle_at, place_of};
 use crate::partitioned::Partitions;
 use crate::tasks::Task;
 use crate::wait::Wait;
-use crate::world::World;
+use crate::world::{World, world};
 use phalanx_net::sync::lock;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Canonical handle.
 pub const REQUEST_NULL: u32 = 0x180;
+/// Of every send that was done when it was begun: nothing more is known of it.
+pub const REQUEST_DONE: u32 = handle_at(MOST - 1, POINT);
+/// The kind of handles that are the numbers of the engine's sends and receives. Those have no object of their own, which would
+/// cost as much as a short message.
+const POINT: u32 = 13;
+
+/// Owners of such requests whose communicators were freed, by number: [`Request::keep_handler`].
+static KEPT: Mutex<BTreeMap<usize, Owner>> = Mutex::new(BTreeMap::new());
 
 /// What a request stands for while it is active.
 pub enum Active {
@@ -57,6 +66,15 @@ static REQUESTS: Table<Request> = Table::new(8);
 impl Request {
     /// A handle for what is under way.
     pub fn put(owner: Owner, active: Active) -> Result<u32> {
+        match &active {
+            Active::Point(id) if owner.kind == Kind::Comm && owner.kept.is_none() => {
+                if let Some(handle) = expose(&mut world()?.engine(), *id, owner.object) {
+                    return Ok(handle);
+                }
+            }
+            Active::Done(status) if owner.kind == Kind::Comm && *status == EMPTY => return Ok(REQUEST_DONE),
+            _ => {}
+        }
         let owner = Mutex::new(owner);
         Request::insert(Request { owner, active: Mutex::new(active), start: None, partitions: None })
     }
@@ -78,11 +96,26 @@ impl Request {
 
     /// None for MPI_REQUEST_NULL.
     pub fn of(handle: u32) -> Result<Option<Arc<Request>>> {
+        if let Some(id) = place_of(handle, POINT) {
+            return Request::of_point(handle, id).map(Some);
+        }
         match REQUESTS.get(handle) {
             None if handle == REQUEST_NULL => Ok(None),
-            None => fail(Class::Request, format!("request {handle:#x} is no request, or was freed")),
+            None => no_request(handle),
             request => Ok(request),
         }
+    }
+
+    /// For as long as a call looks at it.
+    fn of_point(handle: u32, id: usize) -> Result<Arc<Request>> {
+        let (owner, active) = if handle == REQUEST_DONE {
+            (Owner::comm(MPI_COMM_NULL), Active::Done(EMPTY))
+        } else {
+            let Some(comm) = world()?.engine().comm_of_exposed(id) else { return no_request(handle) };
+            (owner_of(id, comm), Active::Point(id))
+        };
+        let (owner, active) = (Mutex::new(owner), Mutex::new(active));
+        Ok(Arc::new(Request { owner, active, start: None, partitions: None }))
     }
 
     /// Whose error handler hears of its failures.
@@ -92,11 +125,18 @@ impl Request {
 
     /// The communicator is freed: what is under way in it keeps its error handler, since the next communicator may get the
     /// same handle.
-    pub fn keep_handler(comm: u32) {
+    pub fn keep_handler(world: &World, comm: u32) {
+        let kept = |owner: &Owner| Owner { object: MPI_COMM_NULL, kind: Kind::Comm, kept: Some(owner.handler()) };
+        let mut engine = world.engine();
+        for id in engine.exposed_of(comm) {
+            lock(&KEPT).insert(id, kept(&Owner::comm(comm)));
+            engine.expose(id, MPI_COMM_NULL);
+        }
+        drop(engine);
         for request in REQUESTS.all() {
             let mut owner = lock(&request.owner);
             if owner.object == comm && owner.kind == Kind::Comm {
-                *owner = Owner { object: MPI_COMM_NULL, kind: Kind::Comm, kept: Some(owner.handler()) };
+                *owner = kept(&owner);
             }
         }
     }
@@ -200,6 +240,15 @@ impl Request {
 
     /// Ends a handle. What is under way goes on to its end.
     pub fn free(handle: u32, world: &World) -> Result<()> {
+        if let Some(id) = place_of(handle, POINT) {
+            let request = Request::of_point(handle, id)?;
+            if let Active::Point(id) = *lock(&request.active) {
+                let mut engine = world.engine();
+                engine.hide(id);
+                engine.detach(id);
+            }
+            return Ok(());
+        }
         let Some(request) = REQUESTS.take(handle) else {
             return fail(Class::Request, "the request is MPI_REQUEST_NULL, or was freed");
         };
@@ -212,8 +261,78 @@ impl Request {
 
     /// Ends the handle of a request that is done, unless it can be started again, or goes on after a loss. Whether it ended.
     pub fn end(handle: u32, request: &Request) -> bool {
-        !request.is_persistent() && !request.is_active() && REQUESTS.take(handle).is_some()
+        let is_over = !request.is_persistent() && !request.is_active();
+        is_over && (place_of(handle, POINT).is_some() || REQUESTS.take(handle).is_some())
     }
+}
+
+/// A handle for a send or a receive of the engine; None where there are too many.
+#[inline]
+pub(crate) fn expose(engine: &mut Engine, id: usize, comm: u32) -> Option<u32> {
+    if id >= MOST - 1 {
+        return None;
+    }
+    engine.expose(id, comm);
+    Some(handle_at(id, POINT))
+}
+
+/// Whose handler hears of the failures of a request of a communicator with this handle.
+fn owner_of(id: usize, comm: u32) -> Owner {
+    let kept = if comm == MPI_COMM_NULL { lock(&KEPT).get(&id).cloned() } else { None };
+    kept.unwrap_or_else(|| Owner::comm(comm))
+}
+
+fn no_request<T>(handle: u32) -> Result<T> {
+    fail(Class::Request, format!("request {handle:#x} is no request, or was freed"))
+}
+
+/// Waits for sends and receives that have no objects of their own: all of them, in one wait. `done` hears of each outcome, and
+/// of the request's owner where it failed. False when there are others among them: nothing was done then.
+#[inline]
+pub fn wait_for_points(
+    world: &World,
+    count: usize,
+    handle: impl Fn(usize) -> u32,
+    mut done: impl FnMut(usize, Status, Option<Owner>),
+) -> bool {
+    let mut engine = world.engine();
+    let (mut pending, mut is_copied) = (0, false);
+    for index in 0..count {
+        match handle(index) {
+            REQUEST_NULL | REQUEST_DONE => {}
+            handle => match place_of(handle, POINT) {
+                Some(id) if engine.comm_of_exposed(id).is_some() => {
+                    is_copied |= engine.is_copied(id);
+                    pending += 1;
+                }
+                _ => return false,
+            },
+        }
+    }
+    let mut next = 0;
+    let mut goes_on = |engine: &mut Engine| {
+        while next < count {
+            let status = match handle(next) {
+                REQUEST_NULL | REQUEST_DONE => (EMPTY, None),
+                handle => outcome_at(engine, place_of(handle, POINT)?)?,
+            };
+            done(next, status.0, status.1);
+            next += 1;
+        }
+        Some(())
+    };
+    if goes_on(&mut engine).is_none() {
+        let wait = if is_copied { Wait::beside_copy() } else { Wait::default() };
+        world.wait_on(engine, wait.for_all(pending), goes_on);
+    }
+    true
+}
+
+#[inline]
+fn outcome_at(engine: &mut Engine, id: usize) -> Option<(Status, Option<Owner>)> {
+    let comm = engine.comm_of_exposed(id);
+    let status = engine.outcome_or_pending(id)?;
+    Some((status, status.error.and(comm).map(|comm| owner_of(id, comm))))
 }
 
 enum Outcome {

@@ -56,6 +56,8 @@ pub struct Wait {
     last: Option<Instant>,
     yields: u32,
     spin: Duration,
+    /// Requests that it waits for.
+    most: u64,
     /// Sleeps at once.
     rests: bool,
 }
@@ -160,7 +162,7 @@ impl Manners {
 
 impl Default for Wait {
     fn default() -> Wait {
-        Wait { looks: 0, begun: None, last: None, yields: 0, spin: SPIN, rests: false }
+        Wait { looks: 0, begun: None, last: None, yields: 0, spin: SPIN, most: 1, rests: false }
     }
 }
 
@@ -170,9 +172,26 @@ impl Wait {
         Wait { spin: SPIN_BESIDE_COPY, ..Wait::default() }
     }
 
+    /// For so many requests.
+    pub fn for_all(self, requests: usize) -> Wait {
+        Wait { most: (requests as u64).max(1), ..self }
+    }
+
+    /// How many requests are still to be completed, as far as is known.
+    #[inline]
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// So many requests were completed, of those waited for or others.
+    #[inline]
+    pub fn completed(&mut self, requests: u64) {
+        self.most = self.most.saturating_sub(requests).max(1);
+    }
+
     /// Something was found, but not what is waited for.
     pub fn found(&mut self) {
-        *self = Wait { spin: self.spin, ..Wait::default() };
+        *self = Wait { spin: self.spin, most: self.most, ..Wait::default() };
     }
 
     /// Whether to look once more before [`Wait::next`].

@@ -372,14 +372,16 @@ impl World {
     /// wants the engine. Whether anything was moved.
     #[inline]
     fn look(&self, engine: &mut Engine, wait: &mut Wait, seen: u64) -> bool {
-        let mut moved = engine.progress_to_next();
+        let before = engine.completions;
+        let mut moved = engine.progress_to(wait.most());
         while !moved && engine.completions == seen && wait.looks_again(&self.manners) {
             if self.engine.is_awaited() || engine.is_rare_round() {
                 break;
             }
             std::hint::spin_loop();
-            moved = engine.progress_to_next();
+            moved = engine.progress_to(wait.most());
         }
+        wait.completed(engine.completions - before);
         moved
     }
 

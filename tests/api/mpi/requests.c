@@ -136,6 +136,57 @@ static void persistent(MPI_Comm comm) {
     CHECK(MPI_Request_free(&request) == MPI_SUCCESS);
 }
 
+/* Short sends that are done when they are begun, receives that are not, and their handles when they are gone. */
+static void handles(MPI_Comm comm) {
+    enum { MANY = 8 };
+    int from[MANY], into[MANY], rank, flag, index;
+    MPI_Request requests[2 * MANY], gone;
+    MPI_Status statuses[2 * MANY];
+    MPI_Comm_rank(comm, &rank);
+    for (int i = 0; i < MANY; i++) {
+        from[i] = 100 + i, into[i] = 0;
+        CHECK(MPI_Irecv(&into[i], 1, MPI_INT, rank, 16 + i, comm, &requests[MANY - 1 - i]) == MPI_SUCCESS);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK(MPI_Isend(&from[i], 1, MPI_INT, rank, 16 + i, comm, &requests[MANY + i]) == MPI_SUCCESS);
+    }
+    gone = requests[0];
+    CHECK(MPI_Waitall(2 * MANY, requests, statuses) == MPI_SUCCESS);
+    for (int i = 0; i < MANY; i++) {
+        CHECK(into[i] == 100 + i && statuses[MANY - 1 - i].MPI_TAG == 16 + i && statuses[i].MPI_ERROR == MPI_SUCCESS);
+        CHECK(requests[i] == MPI_REQUEST_NULL && requests[MANY + i] == MPI_REQUEST_NULL);
+    }
+    CHECK(class_of(MPI_Wait(&gone, MPI_STATUS_IGNORE)) == MPI_ERR_REQUEST);
+    CHECK(class_of(MPI_Waitall(1, &gone, statuses)) == MPI_ERR_REQUEST);
+    CHECK(class_of(MPI_Request_free(&gone)) == MPI_ERR_REQUEST && class_of(MPI_Start(&gone)) == MPI_ERR_REQUEST);
+    comms = heard = 0;
+    for (int way = 0; way < 4; way++) {
+        CHECK(MPI_Irecv(into, 1, MPI_INT, rank, 30, comm, &requests[1]) == MPI_SUCCESS);
+        CHECK(MPI_Isend(from, 1, MPI_INT, rank, 30, comm, &requests[0]) == MPI_SUCCESS);
+        CHECK(MPI_Request_get_status(requests[0], &flag, statuses) == MPI_SUCCESS && flag);
+        if (way == 0) {
+            CHECK(MPI_Cancel(&requests[0]) == MPI_SUCCESS && MPI_Wait(&requests[0], statuses) == MPI_SUCCESS);
+            CHECK(MPI_Test_cancelled(statuses, &flag) == MPI_SUCCESS && !flag);
+        } else if (way == 1) {
+            CHECK(MPI_Request_free(&requests[0]) == MPI_SUCCESS);
+        } else if (way == 2) {
+            CHECK(MPI_Waitany(1, requests, &index, statuses) == MPI_SUCCESS && index == 0);
+        } else {
+            CHECK(MPI_Test(&requests[0], &flag, statuses) == MPI_SUCCESS && flag);
+        }
+        CHECK(requests[0] == MPI_REQUEST_NULL && MPI_Wait(&requests[1], statuses) == MPI_SUCCESS);
+        CHECK(statuses[0].MPI_TAG == 30 && requests[1] == MPI_REQUEST_NULL);
+    }
+    CHECK(MPI_Irecv(into, 1, MPI_INT, rank, 31, comm, &requests[0]) == MPI_SUCCESS);
+    CHECK(MPI_Irecv(into, 1, MPI_INT, rank, 32, comm, &requests[1]) == MPI_SUCCESS);
+    CHECK(MPI_Cancel(&requests[0]) == MPI_SUCCESS && MPI_Wait(&requests[0], statuses) == MPI_SUCCESS);
+    CHECK(MPI_Test_cancelled(statuses, &flag) == MPI_SUCCESS && flag);
+    gone = requests[1];
+    CHECK(MPI_Request_free(&requests[1]) == MPI_SUCCESS && class_of(MPI_Wait(&gone, statuses)) == MPI_ERR_REQUEST);
+    CHECK(MPI_Send(from, 1, MPI_INT, rank, 32, comm) == MPI_SUCCESS); /* what is freed goes on to its end */
+    comms = heard = 0;
+}
+
 /* The handler outlives the handle of the communicator: the next communicator may have the same handle. */
 static void freed(MPI_Comm comm) {
     MPI_Comm first, second;
@@ -220,6 +271,7 @@ int main(void) {
     several(MPI_COMM_WORLD, comm);
     matched(comm);
     persistent(comm);
+    handles(comm);
     freed(comm);
     window(comm);
     file();

@@ -29,9 +29,9 @@ pub(super) enum Into {
 const TURN: usize = 64;
 
 impl Engine {
-    /// Takes what a peer has sent, or only as much as completes something. Whether there was anything.
+    /// Takes what a peer has sent, or only as much as completes so many requests. Whether there was anything.
     #[inline]
-    pub(super) fn arrive(&mut self, peer: u32, to_next: bool) -> bool {
+    pub(super) fn arrive(&mut self, peer: u32, most: u64) -> bool {
         let (mut count, before) = (0, self.completions);
         while count < TURN {
             let Path::Shared { receiver, .. } = &self.peers[peer as usize].path else { break };
@@ -42,7 +42,7 @@ impl Engine {
             if receiver.pop(&chunk) {
                 bell.ring();
             }
-            if to_next && self.completions != before {
+            if self.completions - before >= most {
                 break;
             }
         }

@@ -114,7 +114,7 @@ impl Engine {
 
     /// What it sent before it ended: the word of its end may have come sooner. It may also still be there and go on sending.
     fn take_last_words(&mut self, peer: u32) {
-        while self.arrive(peer, false) {}
+        while self.arrive(peer, u64::MAX) {}
         let begun = Instant::now();
         while matches!(self.peers[peer as usize].path, Path::Socket(_)) && self.read(peer) {
             if begun.elapsed() > LAST_WORDS {

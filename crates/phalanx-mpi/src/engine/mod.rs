@@ -7,6 +7,7 @@
 mod arriving;
 mod aside;
 mod credit;
+mod exposed;
 mod forgetting;
 mod losing;
 mod meeting;
@@ -249,7 +250,9 @@ impl Engine {
 
     fn insert_send(&mut self, to: u32, context: u64, left: u8, data: Option<Outgoing>) -> usize {
         let (awaits_match, asked_back, cancelled, error, detached) = (false, false, false, None, false);
-        let sending = Sending { to, context, data, left, awaits_match, asked_back, cancelled, error, detached };
+        let exposed = None;
+        let sending =
+            Sending { to, context, data, left, awaits_match, asked_back, cancelled, error, detached, exposed };
         self.requests.insert(Request::Send(sending))
     }
 
@@ -411,8 +414,8 @@ impl Engine {
     }
 
     fn insert_receive(&mut self, context: u64, any_source: bool, target: Target) -> usize {
-        let (from, done, detached) = (None, false, false);
-        let receiving = Receiving { context, any_source, target, status: EMPTY, from, done, detached };
+        let (from, done, detached, exposed) = (None, false, false, None);
+        let receiving = Receiving { context, any_source, target, status: EMPTY, from, done, detached, exposed };
         self.requests.insert(Request::Receive(receiving))
     }
 
@@ -541,23 +544,18 @@ impl Engine {
 
     /// Moves what can be moved. Whether something was.
     pub fn progress(&mut self) -> bool {
-        self.round(false)
+        self.progress_to(u64::MAX)
     }
 
-    /// The same, but of what a process of this machine has sent only as much as completes something: what comes after that may
-    /// be for a receive that who waits for it begins next, and need not be kept.
+    /// The same, but of what a process of this machine has sent only as much as completes so many requests: what comes after
+    /// that may be for a receive that is begun next, and need not be kept.
     #[inline]
-    pub fn progress_to_next(&mut self) -> bool {
-        self.round(true)
-    }
-
-    #[inline]
-    fn round(&mut self, to_next: bool) -> bool {
+    pub fn progress_to(&mut self, most: u64) -> bool {
         let mut moved = false;
         self.rounds = self.rounds.wrapping_add(1);
         for index in (0..self.shared.len()).rev() {
             // one that leaves is taken out
-            moved |= self.arrive(self.shared[index], to_next);
+            moved |= self.arrive(self.shared[index], most);
         }
         if !self.sockets.is_empty() {
             moved |= self.progress_sockets();

@@ -2,6 +2,7 @@
 
 use crate::error::Class;
 use phalanx_net::copy::copy;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Who sent what was received, and how much of it (MPI 5.0, 3.2.5).
@@ -127,7 +128,11 @@ pub(super) struct Sending {
     pub error: Option<Class>,
     /// Nobody waits for it.
     pub detached: bool,
+    pub exposed: Exposed,
 }
+
+/// The communicator's handle, where the program's own handle stands for the request itself ([`super::Engine::expose`]).
+pub(super) type Exposed = Option<NonZeroU32>;
 
 pub(super) struct Receiving {
     pub context: u64,
@@ -138,6 +143,7 @@ pub(super) struct Receiving {
     pub from: Option<(u32, u64)>,
     pub done: bool,
     pub detached: bool,
+    pub exposed: Exposed,
 }
 
 impl Receiving {
