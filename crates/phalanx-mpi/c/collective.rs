@@ -5,7 +5,10 @@ use super::call::Result;
 use super::message::passed;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Op, MPI_Request};
 use phalanx_mpi::collective::operations::{self as of, Operands};
-use phalanx_mpi::collective::{self, Argument, Operation, Scan, Shape, short_allreduce, short_barrier, short_bcast};
+use phalanx_mpi::collective::{self, Argument, Operation, Scan, Shape};
+use phalanx_mpi::collective::{
+    short_allgather, short_allreduce, short_alltoall, short_barrier, short_bcast, short_reduce,
+};
 use phalanx_mpi::comm::Comm;
 use phalanx_mpi::error::{Class, Result as Checked};
 use phalanx_mpi::request::Request;
@@ -162,7 +165,10 @@ collectives! {
     large_fn MPI_Allgather MPI_Iallgather MPI_Allgather_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm => |comm| {
+    ) on comm or {
+        let send = (!is_in_place(sendbuf)).then(|| passed(sendbuf, sendcount, sendtype));
+        short_allgather(comm.id(), send, passed(in_memory(recvbuf), recvcount, recvtype))
+    } => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::allgather(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype))
     };
@@ -179,7 +185,10 @@ collectives! {
     large_fn MPI_Alltoall MPI_Ialltoall MPI_Alltoall_init(
         sendbuf: *const c_void, sendcount: Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: Count,
         recvtype: MPI_Datatype, comm: MPI_Comm
-    ) on comm => |comm| {
+    ) on comm or {
+        let send = (!is_in_place(sendbuf)).then(|| passed(sendbuf, sendcount, sendtype));
+        short_alltoall(comm.id(), send, passed(in_memory(recvbuf), recvcount, recvtype))
+    } => |comm| {
         let send = equal("sendbuf", sendbuf, sendcount, sendtype);
         of::alltoall(comm, send, equal("recvbuf", recvbuf, recvcount, recvtype))
     };
@@ -216,7 +225,9 @@ collectives! {
     large_fn MPI_Reduce MPI_Ireduce MPI_Reduce_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int,
         comm: MPI_Comm
-    ) on comm => |comm| of::reduce_to(comm, operands(sendbuf, recvbuf, count, datatype, op), abi::RANK.from_c(root));
+    ) on comm or {
+        short_reduce(comm.id(), operands(sendbuf, recvbuf, count, datatype, op), abi::RANK.from_c(root))
+    } => |comm| of::reduce_to(comm, operands(sendbuf, recvbuf, count, datatype, op), abi::RANK.from_c(root));
 
     large_fn MPI_Allreduce MPI_Iallreduce MPI_Allreduce_init(
         sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm

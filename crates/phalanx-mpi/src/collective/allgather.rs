@@ -22,6 +22,13 @@ pub(super) async fn around(call: &Call, blocks: &Blocks) {
     }
 }
 
+/// How many blocks each has, and how many more it gets, step by step.
+pub(super) fn steps(size: usize) -> impl Iterator<Item = (usize, usize)> {
+    let more = move |have: usize| (have, have.min(size - have));
+    let steps = std::iter::successors(Some(1), |have| Some(2 * have)).take_while(move |have| *have < size);
+    steps.map(more)
+}
+
 /// Each gets, from ever farther ones, as many blocks as it has (Bruck et al. 1997, section 3).
 pub(super) async fn in_doubling_steps(call: &Call, blocks: &Blocks, total: usize) {
     let (rank, size) = (call.rank(), call.size());
@@ -31,13 +38,10 @@ pub(super) async fn in_doubling_steps(call: &Call, blocks: &Blocks, total: usize
     let block = |index: usize| blocks.at((rank + index) % size);
     let bytes = |first: usize, count: usize| (first..first + count).map(|index| block(index).length()).sum::<usize>();
     block(0).copy_to(kept.part(0, block(0).length()));
-    let mut have = 1;
-    while have < size {
-        let more = have.min(size - have);
+    for (have, more) in steps(size) {
         let (to, from) = ((rank + size - have) % size, (rank + have) % size);
         let into = kept.part(bytes(0, have), bytes(have, more));
         call.swap(to, kept.part(0, bytes(0, more)), from, into).await;
-        have += more;
     }
     let mut at = 0;
     for index in 0..size {

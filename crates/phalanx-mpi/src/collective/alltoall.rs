@@ -10,11 +10,16 @@ const MANY: usize = 8;
 
 /// Equal blocks.
 pub async fn alltoall(call: &Call, send: &Blocks, receive: &Blocks) {
-    if send.at(0).length() <= SHORT && call.size() >= MANY {
-        in_doubling_steps(call, send, receive).await
-    } else {
+    if is_direct(send.at(0).length(), call.size()) {
         directly(call, send, receive).await
+    } else {
+        in_doubling_steps(call, send, receive).await
     }
+}
+
+/// Whether each sends blocks of this length to each itself.
+pub(super) fn is_direct(each: usize, size: usize) -> bool {
+    each > SHORT || size < MANY
 }
 
 /// Blocks of any length. First with near ranks, then with farther ones, so that not all send to one at once.

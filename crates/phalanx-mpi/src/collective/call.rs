@@ -130,7 +130,7 @@ impl Call {
     }
 
     #[inline]
-    fn start_put(&self, to: usize, bytes: Span) -> Option<usize> {
+    pub(super) fn start_put(&self, to: usize, bytes: Span) -> Option<usize> {
         let process = self.comm.peers().processes[self.peer(to)];
         let envelope = self.comm.envelope(Use::Collective, self.tag);
         if self.failure.get().is_some_and(|error| error.class == Class::ProcFailed) {
@@ -212,7 +212,7 @@ impl Call {
     }
 
     #[inline]
-    fn finish_now(&self, request: Option<usize>) {
+    pub(super) fn finish_now(&self, request: Option<usize>) {
         if let Some(request) = request {
             let status = self.world.wait(|engine| engine.outcome(request));
             self.note(check(&status));

@@ -41,36 +41,41 @@ pub(super) async fn in_order(call: &Call, own: Span, result: Option<Span>, root:
 /// Each combines what it has with what ever farther ones behind it have: a binomial tree. `own` is only read, unless it is
 /// the result.
 pub(super) async fn by_tree(call: &Call, own: Span, result: Option<Span>, root: usize, reducer: &Reducer) {
-    let size = call.size();
-    let place = (call.rank() + size - root) % size;
-    let rank_of = |place: usize| (place + root) % size;
+    let (children, parent) = tree(call.rank(), call.size(), root);
     let mut spare = [Scratch::new(0), Scratch::new(0)];
     let mut rooms = [Span::EMPTY; 2];
     let mut mine = own;
-    let (mut distance, mut turn) = (1, 0);
-    while distance < size && place & distance == 0 {
-        if place + distance < size {
-            if turn < 2 {
-                // What is received is combined where it lies. `own` may be overwritten once it was read.
-                let direct = result.filter(|result| turn == usize::from(result.is_at(own)));
-                rooms[turn] = direct.unwrap_or_else(|| {
-                    spare[turn] = Scratch::new(own.length());
-                    spare[turn].span()
-                });
-            }
-            let theirs = rooms[turn % 2];
-            call.get(rank_of(place + distance), theirs).await;
-            call.note(reducer.apply(mine, theirs));
-            (mine, turn) = (theirs, turn + 1);
+    for (turn, child) in children.enumerate() {
+        if turn < 2 {
+            // What is received is combined where it lies. `own` may be overwritten once it was read.
+            let direct = result.filter(|result| turn == usize::from(result.is_at(own)));
+            rooms[turn] = direct.unwrap_or_else(|| {
+                spare[turn] = Scratch::new(own.length());
+                spare[turn].span()
+            });
         }
-        distance *= 2;
+        let theirs = rooms[turn % 2];
+        call.get(child, theirs).await;
+        call.note(reducer.apply(mine, theirs));
+        mine = theirs;
     }
-    if place != 0 {
-        call.put(rank_of(place - distance), mine).await;
+    if let Some(parent) = parent {
+        call.put(parent, mine).await;
     }
     if let Some(result) = result {
         mine.copy_to(result);
     }
+}
+
+/// Whose operands a rank combines with its own, in this order, and to whom it passes them on, unless it is the root.
+#[inline]
+pub(super) fn tree(rank: usize, size: usize, root: usize) -> (impl Iterator<Item = usize>, Option<usize>) {
+    let place = (rank + size - root) % size;
+    let rank_of = move |place: usize| (place + root) % size;
+    let reach = if place == 0 { size.next_power_of_two() } else { place & place.wrapping_neg() };
+    let distances = std::iter::successors(Some(1), |distance| Some(2 * distance)).take_while(move |it| *it < reach);
+    let children = distances.map(move |distance| place + distance).filter(move |place| *place < size).map(rank_of);
+    (children, (place != 0).then(|| rank_of(place - reach)))
 }
 
 /// Each combines a part of all, which then go to the root (Rabenseifner 2004, with a ring).
