@@ -10,6 +10,8 @@ use std::thread::ThreadId;
 
 /// Looked at in every call.
 static RUNNING: AtomicBool = AtomicBool::new(false);
+/// Likewise, in some.
+static CONCURRENT: AtomicBool = AtomicBool::new(true);
 static LIFE: Mutex<Life> = Mutex::new(Life { begun: None, ended: false, sessions: 0, thread: None });
 
 struct Life {
@@ -24,6 +26,8 @@ struct Life {
 impl Life {
     fn tell(&self) {
         RUNNING.store((self.begun.is_some() && !self.ended) || self.sessions > 0, Ordering::Release);
+        let in_turn = self.begun.is_some_and(|level| level < MPI_THREAD_MULTIPLE) && self.sessions == 0;
+        CONCURRENT.store(!in_turn, Ordering::Release);
     }
 }
 
@@ -62,6 +66,13 @@ pub fn end() -> Result<()> {
     life.ended = true;
     life.tell();
     Ok(())
+}
+
+/// Whether several threads may call at once. Otherwise the program has promised that they call one after the other
+/// (MPI_Init_thread).
+#[inline]
+pub fn is_concurrent() -> bool {
+    CONCURRENT.load(Ordering::Relaxed)
 }
 
 /// MPI_Session_init.

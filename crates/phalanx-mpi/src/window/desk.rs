@@ -104,7 +104,7 @@ impl Lock {
         let mut waits = self.waiting.load(Ordering::SeqCst) & own != 0;
         loop {
             if self.next(lost & !own, own) == Some(number) && self.try_hold(own, exclusive, lost & !own) {
-                self.last.store(number, Ordering::SeqCst);
+                self.last.store(number, Ordering::Release); // seen at the latest with the word that the lock is free again
                 if waits {
                     self.waiting.fetch_and(!own, Ordering::SeqCst);
                 }

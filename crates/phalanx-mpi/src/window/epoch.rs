@@ -163,7 +163,7 @@ impl Window {
                 return fail(Class::RmaSync, format!("rank {target} is locked, or MPI_Win_start was called"));
             }
             self.set_fenced(epochs, false);
-            epochs.locked.insert(target);
+            epochs.set_locked(target, true);
         }
         let granted = match self.shared_lock(target) {
             Some(its) => self.take_shared(target, its, exclusive).await,
@@ -173,7 +173,7 @@ impl Window {
             },
         };
         if granted.is_err() {
-            lock(&self.state).epochs.locked.remove(&target);
+            lock(&self.state).epochs.set_locked(target, false);
         }
         self.open.locked[target].store(granted.is_ok(), Ordering::Relaxed);
         granted
@@ -240,13 +240,51 @@ impl Window {
     /// MPI_Win_unlock.
     pub async fn unlock(&self, rank: i32) -> Result<()> {
         let Some(target) = self.rank(rank)? else { return Ok(()) };
-        if !lock(&self.state).epochs.locked.contains(&target) {
+        if !lock(&self.state).epochs.has_locked(target) {
             return fail(Class::RmaSync, format!("rank {target} was not locked by MPI_Win_lock"));
         }
         self.open.locked[target].store(false, Ordering::Relaxed);
         let settled = self.settle(Some(target)).await;
-        lock(&self.state).epochs.locked.remove(&target);
+        lock(&self.state).epochs.set_locked(target, false);
         settled.and(self.give_back(target))
+    }
+
+    /// MPI_Win_lock of a target whose lock is in shared memory and free. False when nothing was done, but that this process may
+    /// wait in the lock's queue, as [`Window::lock`] does next.
+    #[inline]
+    pub(super) fn lock_now(&self, exclusive: bool, target: usize) -> bool {
+        let Some(its) = self.shared_lock(target).filter(|_| self.reaches(target).is_ok()) else { return false };
+        let lost = self.mapping().map_or(0, Mapping::first_lost);
+        let mut state = lock(&self.state);
+        let epochs = &mut state.epochs;
+        let may = !epochs.is_passive(target) && epochs.started.is_none();
+        if !may || !its.try_take(self.comm.rank as u32, exclusive, lost) {
+            return false;
+        }
+        self.set_fenced(epochs, false);
+        epochs.set_locked(target, true);
+        self.open.locked[target].store(true, Ordering::Relaxed);
+        drop(state);
+        if !exclusive {
+            self.wake_next(target); // who can share it
+        }
+        true
+    }
+
+    /// MPI_Win_unlock of such a target, on which nothing is under way. False when nothing was done.
+    #[inline]
+    pub(super) fn unlock_now(&self, target: usize) -> bool {
+        let Some(its) = self.shared_lock(target).filter(|_| self.reaches(target).is_ok()) else { return false };
+        let mut state = lock(&self.state);
+        if !state.epochs.has_locked(target) || !state.is_settled(target) {
+            return false;
+        }
+        self.open.locked[target].store(false, Ordering::Relaxed);
+        state.epochs.set_locked(target, false);
+        drop(state);
+        its.leave(self.comm.rank as u32);
+        self.wake_next(target);
+        true
     }
 
     /// MPI_Win_lock_all.

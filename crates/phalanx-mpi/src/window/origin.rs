@@ -253,6 +253,11 @@ impl Window {
 }
 
 impl State {
+    /// Whether nothing is under way on a target, and nothing has failed anywhere.
+    pub(super) fn is_settled(&self, target: usize) -> bool {
+        self.pending[target] == 0 && self.failures.is_empty()
+    }
+
     /// Whether the operations on a target, or on all, are done; fails if one of them has failed.
     pub(super) fn settle(&mut self, target: Option<usize>) -> Poll<Result<()>> {
         let idle = |rank: usize| self.pending[rank] == 0;

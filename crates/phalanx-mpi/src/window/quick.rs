@@ -7,6 +7,7 @@ use crate::constants::{MPI_NO_OP, MPI_REPLACE};
 use crate::datatype::Datatype;
 use crate::datatype::kind::Family::{Address, Byte, FortranInteger, Integer, Logical};
 use crate::handle::place_of;
+use crate::life;
 use crate::op::Predefined;
 use crate::quick::Passed;
 use std::ops::Deref;
@@ -24,8 +25,9 @@ struct Slot {
     users: AtomicU32,
 }
 
-/// A window that is used by a call, which is over before the window ends.
-struct Used(&'static Slot, &'static Window);
+/// A window that is used by a call, which is over before the window ends. The call is counted where another thread could end the
+/// window meanwhile.
+struct Used(Option<&'static Slot>, &'static Window);
 
 /// The elements of a target as a program passes them.
 #[derive(Clone, Copy)]
@@ -82,13 +84,14 @@ impl Used {
     #[inline]
     fn of(handle: u32) -> Option<Used> {
         let slot = slot(handle)?;
-        slot.users.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: the window has its handle until nobody uses the slot.
+        let counted = life::is_concurrent().then_some(slot);
+        counted.inspect(|slot| _ = slot.users.fetch_add(1, Ordering::SeqCst));
+        // SAFETY: the window has its handle until nobody uses the slot, or this is the only thread that calls.
         let window = unsafe { slot.window.load(Ordering::SeqCst).as_ref() };
         if window.is_none() {
-            slot.users.fetch_sub(1, Ordering::Release);
+            counted.inspect(|slot| _ = slot.users.fetch_sub(1, Ordering::Release));
         }
-        Some(Used(slot, window?))
+        Some(Used(counted, window?))
     }
 
     /// Where a spot begins, if this process has mapped it and may access it now.
@@ -122,7 +125,7 @@ impl Deref for Used {
 impl Drop for Used {
     #[inline]
     fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::Release);
+        self.0.inspect(|slot| _ = slot.users.fetch_sub(1, Ordering::Release));
     }
 }
 
@@ -223,6 +226,34 @@ pub fn compare_and_swap(new: Passed, compared: Passed, result: Passed, spot: Spo
         drop(guard);
         window.note_direct();
         Some(())
+    };
+    done().is_some()
+}
+
+/// The rank of a target that messages may be sent to.
+#[inline]
+fn target(window: &Window, rank: i32) -> Option<usize> {
+    let target = usize::try_from(rank).ok().filter(|target| *target < window.parts.len())?;
+    (!window.comm.is_revoked()).then_some(target)
+}
+
+/// MPI_Win_lock.
+#[inline]
+pub fn lock(exclusive: bool, rank: i32, window: u32) -> bool {
+    let done = || {
+        let window = Used::of(window)?;
+        let locked = window.lock_now(exclusive, target(&window, rank)?);
+        locked.then(|| window.note_direct())
+    };
+    done().is_some()
+}
+
+/// MPI_Win_unlock.
+#[inline]
+pub fn unlock(rank: i32, window: u32) -> bool {
+    let done = || {
+        let window = Used::of(window)?;
+        window.unlock_now(target(&window, rank)?).then_some(())
     };
     done().is_some()
 }

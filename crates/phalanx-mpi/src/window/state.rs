@@ -42,8 +42,9 @@ pub(super) struct Epochs {
     pub started: Option<BTreeMap<usize, bool>>,
     /// From MPI_Win_post on: the origins.
     pub exposed: Option<BTreeSet<usize>>,
-    /// Targets that it has locked.
-    pub locked: BTreeSet<usize>,
+    /// Targets that it has locked, by rank, and how many.
+    locked: Vec<bool>,
+    locks: usize,
     pub locked_all: bool,
 }
 
@@ -64,7 +65,7 @@ impl State {
             asked: vec![0; size],
             unasked: (0..size).map(|_| VecDeque::new()).collect(),
             failures: Vec::new(),
-            epochs: Epochs::default(),
+            epochs: Epochs { locked: vec![false; size], ..Epochs::default() },
             posts: vec![0; size],
             completes: vec![0; size],
             granted: BTreeSet::new(),
@@ -93,11 +94,21 @@ impl State {
 
 impl Epochs {
     pub fn is_passive(&self, target: usize) -> bool {
-        self.locked_all || self.locked.contains(&target)
+        self.locked_all || self.has_locked(target)
     }
 
     pub fn is_locking(&self) -> bool {
-        self.locked_all || !self.locked.is_empty()
+        self.locked_all || self.locks > 0
+    }
+
+    /// Whether it has locked this target by itself.
+    pub fn has_locked(&self, target: usize) -> bool {
+        self.locked[target]
+    }
+
+    pub fn set_locked(&mut self, target: usize, locked: bool) {
+        let before = std::mem::replace(&mut self.locked[target], locked);
+        self.locks = self.locks + usize::from(locked) - usize::from(before);
     }
 }
 
