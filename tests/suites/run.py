@@ -51,11 +51,13 @@ def suites() -> dict[str, Suite]:
     futures = [str(HERE / "executor_tests.py")]
     calls = [f"{joblib}/test/test_parallel.py"]
     programs = [str(HERE / "mpich_tests.py")]
+    bindings = [str(HERE / "mpi4py_tests.py")]
     return {
         "cpython": Suite(f"CPython {sys.version_info.major}.{sys.version_info.minor}", futures, futures),
         "joblib": Suite(f"joblib {version('joblib')}", calls, calls, "suites.joblib_plugin"),
         "dask": Suite(f"Dask {version('dask')}", [bag, delayed, *array, *frame], [bag, delayed], "suites.dask_plugin"),
         "mpich": Suite("MPICH", programs, programs, "suites.mpich_plugin", MPICH_PART),
+        "mpi4py": Suite(f"mpi4py {version('mpi4py')}", bindings, bindings, None, "collective or windows"),
     }
 
 
@@ -85,7 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", action="store_true", help="what fits into ten minutes on two cores")
     parser.add_argument("-k", help="as pytest's: only tests with this in their names")
-    parser.add_argument("names", nargs="*", metavar="suite", help="cpython, joblib, dask or mpich")
+    parser.add_argument("names", nargs="*", metavar="suite", help="cpython, joblib, dask, mpich or mpi4py")
     options = parser.parse_args()
     known = suites()
     if unknown := set(options.names) - known.keys():
