@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bench.mpi.libraries import MEMORY, OURS, PEERS, PRIVATE, TCP, Library
+from bench.mpi.libraries import MEMORY, OURS, PEERS, PRIVATE, TCP, Library, Mpich, peers_of
 from bench.mpi.runs import Runs, begun, busy
 from bench.mpi.settings import Settings
 
@@ -90,12 +90,29 @@ def _barrier(what: str, reach: float, neighbours: int) -> Row:
     return Row("collectives.c", ("SECONDS", "barrier"), figures, ranks=4, busy=neighbours)
 
 
-_COLLECTIVES = {
-    "barrier": Figure("barrier, 2 ranks", reach=1.2),
-    "bcast": Figure("bcast of 8 B, 2 ranks", reach=1.2),
-    "allreduce": Figure("allreduce of 8 B, 2 ranks", reach=1.2),
-    "long_allreduce": Figure("allreduce of 1 MB, 2 ranks", reach=1.2),
-}
+#: Collective operations, and the bytes at which each is measured: those of OSU's micro-benchmarks.
+_OPERATIONS = ("bcast", "reduce", "allreduce", "allgather", "alltoall")
+
+
+def _collectives(way: str, ranks: int) -> Row:
+    title = f"{ranks} ranks" if way == MEMORY else f"{ranks} ranks, {way}"
+    figures = {"barrier": Figure(f"barrier, {title}", reach=1.1)}
+    for operation in _OPERATIONS:
+        for size, name in ((8, "8 B"), (8 * KB, "8 KB"), (MB, "1 MB")):
+            figures[f"{operation}-{size}"] = Figure(f"{operation} of {name}, {title}", reach=1.1)
+    return Row("collectives.c", ("SECONDS", *figures), figures, way, ranks, peers=peers_of(ranks))
+
+
+def _pairs(way: str, ranks: int) -> Row:
+    title = f"{ranks // 2} to {ranks // 2} ranks, {way}"
+    figures = {
+        "rate-8": Figure(f"stream of 8 B, {title}", "million/s", 0.91, higher_is_better=True),
+        str(8 * KB): Figure(f"stream of 8 KB, {title}", "GB/s", 0.91, higher_is_better=True),
+        str(MB): Figure(f"stream of 1 MB, {title}", "GB/s", 0.91, higher_is_better=True),
+    }
+    return Row("stream.c", ("SECONDS", "8", str(8 * KB), str(MB)), figures, way, ranks, peers=peers_of(ranks))
+
+
 _ONE_SIDED = {
     "put": Figure("put of 8 B", reach=1.1),
     "long_put": Figure("put of 1 MB", reach=1.1),
@@ -108,6 +125,7 @@ _ONE_SIDED = {
     "lock": Figure("lock and unlock of a window", reach=1.1),
     "fence": Figure("fence, 2 ranks", reach=1.1),
 }
+_ONE_SIDED_TCP = {name: replace(figure, what=f"{figure.what}, TCP") for name, figure in _ONE_SIDED.items()}
 _STREAM = {
     str(64 * KB): Figure("stream of 64 KB, shared memory", "GB/s", 0.9, higher_is_better=True),
     str(MB): Figure("stream of 1 MB, shared memory", "GB/s", 0.9, higher_is_better=True),
@@ -132,7 +150,15 @@ ROWS: dict[str, Row] = {
     "arrays-tcp": _arrays("TCP", TCP),
     "stream": Row("stream.c", ("SECONDS", *_STREAM), _STREAM),
     "one-sided": Row("one_sided.c", ("SECONDS", *_ONE_SIDED), _ONE_SIDED),
-    "collectives": Row("collectives.c", ("SECONDS", *_COLLECTIVES), _COLLECTIVES),
+    "one-sided-tcp": Row("one_sided.c", ("SECONDS", *_ONE_SIDED_TCP), _ONE_SIDED_TCP, TCP, peers=(Mpich(),)),
+    "pairs": _pairs(MEMORY, 2),
+    "pairs-4": _pairs(MEMORY, 4),
+    "pairs-tcp": _pairs(TCP, 2),
+    "pairs-tcp-4": _pairs(TCP, 4),
+    "collectives": _collectives(MEMORY, 2),
+    "collectives-4": _collectives(MEMORY, 4),
+    "collectives-tcp": _collectives(TCP, 2),
+    "collectives-tcp-4": _collectives(TCP, 4),
     "crowded": _barrier("barrier, 4 ranks", 40, 0),
     "crowded-busy": _barrier("barrier, 4 ranks, beside two busy processes", 200, 2),
     "tcp-busy": Row("ping_pong.c", ("SECONDS", "8"), _BUSY_TCP, TCP, busy=2),

@@ -15,7 +15,7 @@ from bench.mpi.rows import ROWS
 TOP = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("row", ["object", "sync", "one-sided"])
+@pytest.mark.parametrize("row", ["object", "sync", "one-sided", "pairs"])
 def test_a_row_is_measured_beside_its_peers(row: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.mpi", "--quick", "--only", row, "--json", str(tmp_path / "figures.json")]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=100)
