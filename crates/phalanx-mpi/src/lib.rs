@@ -11,6 +11,7 @@ pub mod collective;
 pub mod comm;
 pub mod constants;
 mod control;
+mod cores;
 pub mod datatype;
 pub mod dynamic;
 mod elsewhere;

@@ -25,8 +25,10 @@ const YIELDS: u32 = 16;
 const LOOKS: u32 = 32;
 /// A look at the clock that comes this late shows that somebody else had the core.
 const LATE: Duration = Duration::from_micros(200);
-/// How long nobody spins after that; twice as long each time when the next try shows the same, up to a second.
-const CALM: Duration = Duration::from_millis(50);
+/// How long nobody spins after that; twice as long each time when a try soon after shows the same, up to a second. Once may be chance, after
+/// which a rank that sleeps costs the others several µs in each operation; a neighbour that computes is found out in a few tries.
+const CALM: Duration = Duration::from_millis(2);
+const SOON: Duration = Duration::from_millis(50);
 const MOST_CALM: Duration = Duration::from_secs(1);
 
 /// Spins in a row that were in vain, after which who waits for sockets sleeps at once.
@@ -131,7 +133,7 @@ impl Manners {
     fn is_calm(&self, now: Instant, late: bool) -> bool {
         let mut calm = lock(&self.calm);
         if late {
-            let again = calm.until.is_some_and(|until| now < until + CALM);
+            let again = calm.until.is_some_and(|until| now < until + SOON);
             calm.length = if again { (2 * calm.length).min(MOST_CALM) } else { CALM };
             calm.until = Some(now + calm.length);
         }
@@ -204,6 +206,11 @@ impl Wait {
     #[inline]
     pub fn next(&mut self, manners: &Manners) -> Next {
         if self.looks % LOOKS != 0 && manners.looks_often() { Next::Look } else { self.think(manners, Instant::now()) }
+    }
+
+    /// Whether it has just spun in vain, as processes do that have a core each.
+    pub fn has_spun(&self, manners: &Manners) -> bool {
+        self.yields == 1 && !manners.crowded
     }
 
     #[cold]
@@ -336,6 +343,18 @@ mod tests {
         (0..2 * BRIEF_SLEEPS).for_each(|_| manners.has_slept(LONG_SPIN / 2, BELL));
         assert!(!manners.is_calm(now + CALM, false));
         assert!(spins(&manners, LONG_SPIN) <= SPIN);
+    }
+
+    /// One look that comes late may be chance, and is soon forgotten; each further one in a row keeps others calm for twice as long.
+    #[test]
+    fn who_is_late_time_after_time_is_calm_for_ever_longer() {
+        let (manners, mut now) = (Manners::new(true, false), Instant::now());
+        for length in (0..12).map(|times| (CALM * (1 << times)).min(MOST_CALM)) {
+            assert!(manners.is_calm(now, true));
+            assert!(manners.is_calm(now + length * 9 / 10, false) && !manners.is_calm(now + length, false));
+            now += length;
+        }
+        assert!(manners.is_calm(now + SOON, true) && !manners.is_calm(now + SOON + CALM, false), "that was long ago");
     }
 
     /// Where a core is shared others are let have it, unless they have kept it for long.

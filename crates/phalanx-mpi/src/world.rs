@@ -3,6 +3,7 @@
 use crate::collective::{Call, barrier};
 use crate::comm::{COMM_WORLD, Comm};
 use crate::control::Control;
+use crate::cores::Cores;
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Found, Path, Status};
 use crate::error::{Class, Result, fail};
@@ -56,6 +57,7 @@ pub struct World {
     pub address: Option<IpAddr>,
     engine: Turn<Engine>,
     manners: Manners,
+    cores: Cores,
     /// It sees to the order of what others have accessed before it sleeps.
     orders: bool,
     segment: Option<Arc<Segment>>,
@@ -138,6 +140,7 @@ impl World {
             address: None,
             engine: Turn::new(Engine::new(0, vec![Path::Own], None)),
             manners: Manners::default(),
+            cores: Cores::default(),
             orders: false,
             segment: None,
             bell: None,
@@ -421,7 +424,12 @@ impl World {
     fn pause(&self, wait: &mut Wait, blocked: bool, seen: u64) {
         match wait.next(&self.manners) {
             Next::Look => std::hint::spin_loop(),
-            Next::Yield => std::thread::yield_now(),
+            Next::Yield => {
+                if let (Some(segment), true) = (&self.segment, wait.has_spun(&self.manners)) {
+                    self.cores.wait_in_vain(segment, self.rank - self.local.start, self.local.len());
+                }
+                std::thread::yield_now();
+            }
             Next::Sleep => self.sleep(blocked, seen),
         }
     }

@@ -20,6 +20,8 @@ pub struct Desk {
     pub process: AtomicU32,
     /// 1 when it sees to it, before it sleeps, that who has agreed needs no order of its own ([`super::order_own`]).
     pub orders: AtomicU32,
+    /// The core that it was on when it last spun in vain, plus 1; 0 before.
+    pub core: AtomicU32,
 }
 
 /// The length of the memory for this many processes, in bytes. All of it must be zero at first.
