@@ -24,7 +24,8 @@ from phalanx import bsp
 pause, last = float(sys.argv[1]), int(sys.argv[2])
 with bsp.begin(checkpoint=3):
     p, n = bsp.pid(), bsp.nprocs()
-    area, own = np.full(1000, p, dtype=np.int64), np.zeros(50_000)
+    area = np.full(1000, p, dtype=np.int64)
+    own = np.zeros(50_000 if p else 2_000_000)  # one process writes its checkpoints for longer than the others
     bsp.push_reg(area)
     state = bsp.State(step=0, own=own, random=random.Random(p), seen=[])
     with open(f"pid.{p}", "w") as file:
