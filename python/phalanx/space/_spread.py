@@ -193,9 +193,7 @@ class Spread:
         """Raises SpaceLostError if the member has not answered after ``patience`` seconds."""
         template, take, select, where, transaction, _ = request
         member, inside = self._members[at], self._part(transaction, at, patience)
-        if isinstance(member, RemoteSpace):  # other engines are in this process, or find another server by themselves
-            return member.get(template, take, select, where, inside, patience)
-        return member.get(template, take, select, where, inside)
+        return member.get(template, take, select, where, inside, *_within(member, patience))
 
     def _take_in_turn(self, request: Request, members: list[int]) -> Fields | None:
         """Asks one member after the other. A tuple that a transaction has taken comes back only at the end of that
@@ -294,9 +292,8 @@ class Spread:
 
         def ask(at: int, done: Callable[[Outcome], None]) -> tuple[Engine, int]:
             member, inside = self._members[at], self._part(transaction, at, ANSWER)
-            if isinstance(member, RemoteSpace) and timeout == 0:
-                return member, member.begin_wait(template, take, select, where, inside, timeout, done, ANSWER)
-            return member, member.begin_wait(template, take, select, where, inside, timeout, done)
+            bound = _within(member, ANSWER) if timeout == 0 else ()
+            return member, member.begin_wait(template, take, select, where, inside, timeout, done, *bound)
 
         self._visit(asking.begin(members, ask))
 
@@ -393,10 +390,8 @@ class Spread:
                 rest = limit - len(found)
                 try:
                     engine, inside = self._members[member], self._part(transaction, member, ANSWER)
-                    if isinstance(engine, RemoteSpace):
-                        page, inner = engine.get_many(template, take, select, where, inside, rest, inner, ANSWER)
-                    else:
-                        page, inner = engine.get_many(template, take, select, where, inside, rest, inner)
+                    bound = _within(engine, ANSWER)
+                    page, inner = engine.get_many(template, take, select, where, inside, rest, inner, *bound)
                 except SpaceError:
                     away = member + 1
                     break
@@ -413,9 +408,7 @@ class Spread:
 
     def _count_at(self, at: int, template: Fields, where: Query | None, transaction: int | None) -> int:
         member, inside = self._members[at], self._part(transaction, at, ANSWER)
-        if isinstance(member, RemoteSpace):
-            return member.count(template, where, inside, ANSWER)
-        return member.count(template, where, inside)
+        return member.count(template, where, inside, *_within(member, ANSWER))
 
     # Transactions: a member takes part from the first operation on that the transaction does there.
 
@@ -435,10 +428,7 @@ class Spread:
             with Uninterrupted(), self._lock:
                 if at not in parts:
                     member = self._members[at]
-                    if isinstance(member, RemoteSpace):
-                        member.begin(transaction, timeout, repeatable, patience)
-                    else:
-                        member.begin(transaction, timeout, repeatable)
+                    member.begin(transaction, timeout, repeatable, *_within(member, patience))
                     parts.append(at)
         return transaction
 
@@ -530,6 +520,12 @@ class Spread:
     def _visit(self, members: int) -> None:
         self.visits += members
         self.requests += 1
+
+
+def _within(member: Engine, seconds: float | None) -> tuple[float, ...]:
+    """The last argument of a request that is to be answered within so many seconds. Only connections to servers take
+    it: other engines are in this process, or find another server by themselves."""
+    return (seconds,) if isinstance(member, RemoteSpace) and seconds is not None else ()
 
 
 def parts_of(engine: Engine, transaction: int) -> list[Part]:
