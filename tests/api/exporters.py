@@ -5,14 +5,17 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from phalanx import _native
 from phalanx.hosts import COMMAND, PYTHON
 
 #: Networks whose links are clear where nothing else is asked for.
 TRUSTED = ["127.0.0.0/8"]
+F = TypeVar("F", bound="Folders")
 
 
 class Exporters:
@@ -52,6 +55,36 @@ class Exporters:
     ) -> None:
         while self._executors:
             self._executors.pop().close()
+
+
+#: Which ends of a copy are at an executor: the target, the source, or each at one of its own.
+SIDES = ["puts", "gets", "between"]
+
+
+@dataclass
+class Folders:
+    """Two folders of this machine, ``names`` as a copy takes them: one of them, or each, is at an executor."""
+
+    source: Path
+    target: Path
+    names: tuple[str, str]
+    identity: Path
+
+    def is_whole(self, name: str = "file") -> bool:
+        """Whether the target has this file as the source has it."""
+        return (self.source / name).read_bytes() == (self.target / name).read_bytes()
+
+
+@contextmanager
+def folders(path: Path, side: str, kind: type[F], trusted: Sequence[str] = ()) -> Iterator[F]:
+    """Two new folders beneath ``path``, and the executors that a side of :data:`SIDES` needs."""
+    source, target = path / "one", path / "other"
+    source.mkdir()
+    target.mkdir()
+    with Exporters(path) as grid:
+        one = "" if side == "puts" else grid.start("one", f"{source}:rw", trusted=trusted) + ":"
+        other = "" if side == "gets" else grid.start("other", f"{target}:rw", trusted=trusted) + ":"
+        yield kind(source, target, (f"{one}{source}", f"{other}{target}"), grid.identity)
 
 
 @contextmanager

@@ -6,27 +6,20 @@ import gzip
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import phalanx as px
 import pytest
-from api.exporters import TRUSTED, Exporters
+from api.exporters import SIDES, TRUSTED, Folders, folders
 from click.testing import CliRunner
 from phalanx.cli import commands
 
 LEVELS = ["clear", "authenticated", "safe", "private"]
 
 
-@dataclass
-class Lab:
-    """Folders of which one, or each, is at an executor."""
-
-    source: Path
-    target: Path
-    names: tuple[str, str]
-    identity: Path
+class Lab(Folders):
+    """Copies between them."""
 
     def copy(self, name: str = "file", **options: Any) -> px.CopyReport:
         src, dst = (f"{place}/{name}" for place in self.names)
@@ -35,19 +28,11 @@ class Lab:
         assert report.failures == []
         return report
 
-    def is_whole(self, name: str = "file") -> bool:
-        return (self.source / name).read_bytes() == (self.target / name).read_bytes()
 
-
-@pytest.fixture(params=["puts", "gets", "between"])
+@pytest.fixture(params=SIDES)
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    source, target = tmp_path / "one", tmp_path / "other"
-    source.mkdir()
-    target.mkdir()
-    with Exporters(tmp_path) as grid:
-        one = "" if request.param == "puts" else grid.start("one", f"{source}:rw", trusted=TRUSTED) + ":"
-        other = "" if request.param == "gets" else grid.start("other", f"{target}:rw", trusted=TRUSTED) + ":"
-        yield Lab(source, target, (f"{one}{source}", f"{other}{target}"), grid.identity)
+    with folders(tmp_path, request.param, Lab, TRUSTED) as made:
+        yield made
 
 
 def text(size: int, seed: int = 1) -> bytes:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import phalanx as px
 import pytest
-from api.exporters import Exporters
+from api.exporters import SIDES, Folders, folders
 from click.testing import CliRunner
 from phalanx.cli import commands
 from phalanx.transfer import Progress
@@ -20,14 +19,8 @@ SIZE = 6_000_000
 EARLIER, LATER = 1_600_000_000, 1_700_000_000
 
 
-@dataclass
-class Lab:
-    """Folders of which one, or each, is at an executor."""
-
-    source: Path
-    target: Path
-    names: tuple[str, str]
-    identity: Path
+class Lab(Folders):
+    """Copies between them."""
 
     def copy(self, name: str = "file", **options: Any) -> px.CopyReport:
         src, dst = (f"{place}/{name}" for place in self.names)
@@ -41,19 +34,11 @@ class Lab:
             (folder / name).write_bytes(data)
             os.utime(folder / name, (time, time))
 
-    def is_whole(self, name: str = "file") -> bool:
-        return (self.source / name).read_bytes() == (self.target / name).read_bytes()
 
-
-@pytest.fixture(params=["puts", "gets", "between"])
+@pytest.fixture(params=SIDES)
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    source, target = tmp_path / "one", tmp_path / "other"
-    source.mkdir()
-    target.mkdir()
-    with Exporters(tmp_path) as grid:
-        one = "" if request.param == "puts" else grid.start("one", f"{source}:rw") + ":"
-        other = "" if request.param == "gets" else grid.start("other", f"{target}:rw") + ":"
-        yield Lab(source, target, (f"{one}{source}", f"{other}{target}"), grid.identity)
+    with folders(tmp_path, request.param, Lab) as made:
+        yield made
 
 
 def content(size: int = SIZE, seed: int = 7) -> bytes:
