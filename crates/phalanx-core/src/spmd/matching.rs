@@ -4,6 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::unexpected::Unexpected;
+
 /// The parts of a message that decide which receive it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
@@ -40,12 +42,12 @@ pub struct Matching<R, M> {
 #[derive(Debug)]
 struct Queues<R, M> {
     posted: VecDeque<(Pattern, R)>,
-    unexpected: VecDeque<(Envelope, M)>,
+    unexpected: Unexpected<M>,
 }
 
 impl<R, M> Default for Queues<R, M> {
     fn default() -> Queues<R, M> {
-        Queues { posted: VecDeque::new(), unexpected: VecDeque::new() }
+        Queues { posted: VecDeque::new(), unexpected: Unexpected::default() }
     }
 }
 
@@ -65,20 +67,17 @@ impl<R, M> Matching<R, M> {
 
     /// Keeps an unexpected message, which no receive waits for, until a receive takes it.
     pub fn keep(&mut self, envelope: Envelope, message: M) {
-        self.contexts.entry(envelope.context).or_default().unexpected.push_back((envelope, message));
+        self.contexts.entry(envelope.context).or_default().unexpected.push(envelope, message);
     }
 
     /// Removes and returns the first unexpected message that matches.
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, M)> {
-        let unexpected = &mut self.contexts.get_mut(&pattern.context)?.unexpected;
-        let index = unexpected.iter().position(|(envelope, _)| pattern.takes(envelope))?;
-        unexpected.remove(index)
+        self.contexts.get_mut(&pattern.context)?.unexpected.take(pattern)
     }
 
     /// The first unexpected message that matches, without removing it.
     pub fn look(&self, pattern: &Pattern) -> Option<(&Envelope, &M)> {
-        let unexpected = &self.contexts.get(&pattern.context)?.unexpected;
-        unexpected.iter().find(|(envelope, _)| pattern.takes(envelope)).map(|(envelope, message)| (envelope, message))
+        self.contexts.get(&pattern.context)?.unexpected.look(pattern)
     }
 
     /// Posts a receive for which no unexpected message matches.
@@ -96,12 +95,11 @@ impl<R, M> Matching<R, M> {
     /// Withdraws a message that its sender no longer wants to send. `None`: a receive has got it already.
     pub fn withdraw(&mut self, context: u64, is_it: impl Fn(&M) -> bool) -> Option<M> {
         let queues = self.contexts.get_mut(&context)?;
-        let index = queues.unexpected.iter().position(|(_, message)| is_it(message))?;
-        let withdrawn = queues.unexpected.remove(index);
+        let withdrawn = queues.unexpected.withdraw(is_it)?;
         if queues.unexpected.is_empty() && queues.posted.is_empty() {
             self.contexts.remove(&context); // a program that repeats this uses a new context each time
         }
-        withdrawn.map(|(_, message)| message)
+        Some(withdrawn)
     }
 
     /// Removes and returns the receives of a context whose only possible sources are lost.
@@ -128,7 +126,7 @@ impl<R, M> Matching<R, M> {
     pub fn forget(&mut self, context: u64) -> (Vec<R>, Vec<M>) {
         let Some(queues) = self.contexts.remove(&context) else { return (Vec::new(), Vec::new()) };
         let receives = queues.posted.into_iter().map(|(_, receive)| receive).collect();
-        (receives, queues.unexpected.into_iter().map(|(_, message)| message).collect())
+        (receives, queues.unexpected.into_messages())
     }
 }
 

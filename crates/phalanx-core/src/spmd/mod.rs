@@ -3,6 +3,7 @@
 
 mod matching;
 mod pace;
+mod unexpected;
 
 pub use matching::{ContextHasher, Envelope, Matching, Pattern};
 pub use pace::{Limit, Pace, Slow};
