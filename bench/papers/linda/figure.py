@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, pstdev
+from statistics import median, quantiles
 from typing import Any
 
 from bench.papers.linda.cases import METRICS, Case
@@ -68,7 +68,8 @@ class CaseFigure:
         """What the columns are."""
         return [
             f"The paper's figures {self.case.figures}. Times in ms: means of all operations in all processes, as in "
-            "the paper, ± the standard deviation of the runs. Waiting for what is not written yet is no reading."
+            "the paper; of the runs the median, and the quartiles in brackets (shaded in the plots). Waiting for "
+            "a tuple that is not written yet does not count as reading."
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -97,11 +98,12 @@ class CaseFigure:
         from matplotlib.ticker import LogLocator, NullFormatter
 
         for curve, points in self._curves(size):
-            drawn = [(point.crew, fmean(values)) for point in points if (values := point.values(metric))]
+            drawn = [(point.crew, *_quartiles(values)) for point in points if (values := point.values(metric))]
             colour, marker = _LOOKS[curve.place]
             line = "-" if curve.engine == "phalanx" else "--"
-            xs, ys = [x for x, _ in drawn], [y for _, y in drawn]
-            axes.plot(xs, ys, line, color=colour, marker=marker, label=curve.title)
+            crews, lows, middles, highs = zip(*drawn, strict=True) if drawn else ((), (), (), ())
+            axes.plot(crews, middles, line, color=colour, marker=marker, label=curve.title)
+            axes.fill_between(crews, lows, highs, color=colour, alpha=0.2, linewidth=0)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
@@ -125,8 +127,20 @@ class CaseFigure:
         return [head, *rows]
 
 
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The first quartile, the median and the third quartile."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return low, median(values), high
+
+
 def _shown(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    mean = f"{fmean(values):.3g}" if fmean(values) < 1000 else f"{fmean(values):.0f}"
-    return f"{mean} ± {pstdev(values):.2g}" if len(values) > 1 else mean
+    low, middle, high = (_number(value) for value in _quartiles(values))
+    return f"{middle} ({low}, {high})" if len(values) > 1 else middle
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
