@@ -1,6 +1,6 @@
 """Paper 000's sample program (figure 1): filter a stream of medical images, then render them in a farm.
 
-Run it with the name of a folder that has DICOM files in it, or without to use the scans that pydicom ships.
+Run it with the name of a folder of DICOM files, or without a name to use the scans that pydicom ships.
 """
 
 import sys
@@ -12,7 +12,7 @@ from phalanx.demo.reading import shots_in, slices
 
 
 def main() -> None:
-    """Two interpreters on this machine; pictures come in the order of the slices."""
+    """Renders on two interpreters on this machine; pictures come in the order of the slices."""
     scans = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     pictures = Path("farm-output")
     pictures.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The matrices of both multiplications."""
+"""The matrices that both multiplications use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ Matrix = NDArray[np.float64]
 
 
 def matrices(size: int) -> tuple[Matrix, Matrix]:
-    """A and B, always the same: square, of whole numbers, so that sums are exact in any order."""
+    """Returns A and B, the same in each run: square matrices of whole numbers, so that sums are exact in any order."""
     a, b = np.random.default_rng(0).integers(-1000, 1000, (2, size, size)).astype(np.float64)
     return a, b

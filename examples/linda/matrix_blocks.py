@@ -1,4 +1,4 @@
-"""Matrix multiplication by blocks, paper 002, listing 5: C = A · B, all blocks stay in the owner's space.
+"""Matrix multiplication by blocks, paper 002, listing 5: C = A · B, with all blocks in the owner's space.
 
 python -m examples.linda.matrix_blocks --crew 4 --place processes --size 50 --block 10
 """
@@ -17,7 +17,7 @@ from examples.linda.places import main
 
 @dataclass(frozen=True)
 class MatrixBlocks:
-    """Square matrices of ``size`` rows, cut into square blocks of ``block`` rows, by which ``size`` can be divided."""
+    """Square matrices of ``size`` rows, cut into square blocks of ``block`` rows, a divisor of ``size``."""
 
     size: int = 30
     block: int = 10
@@ -27,14 +27,14 @@ class MatrixBlocks:
             raise ValueError(f"{self.size} rows cannot be cut into blocks of {self.block}")
 
     def given(self) -> tuple[Matrix, Matrix]:
-        """A and B."""
+        """Returns A and B."""
         return matrices(self.size)
 
     def portion(self, me: int, crew: int) -> None:
-        """The crew begins with nothing."""
+        """A member of the crew begins with no data."""
 
     def owner(self, space: px.Space, crew: int, given: tuple[Matrix, Matrix]) -> Matrix:
-        """Puts all blocks and tasks, and collects the blocks of C that have had all their products."""
+        """Puts all blocks and tasks, and collects the blocks of C that are complete."""
         a, b = given
         c = np.zeros_like(a)
         blocks = self.size // self.block
@@ -55,7 +55,7 @@ class MatrixBlocks:
         return c
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
-        """Takes task after task: adds the product of two blocks to one of C."""
+        """Takes tasks: for each, adds the product of two blocks to a block of C."""
         while True:
             _, i, j, k = owner.in_("task", int, int, int)
             if i == -1:
@@ -67,11 +67,11 @@ class MatrixBlocks:
             owner.out("matrix_c", i, j, count + 1, block_c + product)
 
     def at(self, i: int, j: int) -> tuple[slice, slice]:
-        """Where block (i, j) lies in a matrix."""
+        """The rows and columns of block (i, j) in a matrix."""
         return slice(i * self.block, (i + 1) * self.block), slice(j * self.block, (j + 1) * self.block)
 
     def check(self, given: tuple[Matrix, Matrix], product: Matrix) -> None:
-        """AssertionError unless it is numpy's product, exactly: all numbers are whole."""
+        """Raises AssertionError unless it equals numpy's product exactly (all numbers are whole)."""
         assert np.array_equal(product, given[0] @ given[1])
 
 

@@ -1,4 +1,4 @@
-"""Matrix multiplication by rows, paper 002, listing 4: C = A · B, where the rows of B lie in the spaces of the crew.
+"""Matrix multiplication by rows, paper 002, listing 4: C = A · B, with the rows of B in the spaces of the crew.
 
 python -m examples.linda.matrix_rows --crew 4 --place processes --size 50
 """
@@ -18,21 +18,24 @@ from examples.linda.search import Search
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """Square matrices of ``size`` rows; B ``spread`` over the crew or all at one; ``order`` as in :class:`Search`."""
+    """Square matrices of ``size`` rows.
+
+    B is ``spread`` over the crew or at one member; ``order`` as in :class:`Search`.
+    """
 
     size: int = 30
     spread: bool = True
     order: str = "listing"
 
     def given(self) -> tuple[Matrix, Matrix]:
-        """A and B."""
+        """Returns A and B."""
         return matrices(self.size)
 
     def portion(self, me: int, crew: int) -> None:
-        """The crew begins with nothing."""
+        """A member of the crew begins with no data."""
 
     def owner(self, space: px.Space, crew: int, given: tuple[Matrix, Matrix]) -> Matrix:
-        """Gives out the rows of both, and collects those of the product."""
+        """Puts the rows of both matrices, and collects the rows of the product."""
         a, b = given
         for row in range(self.size):
             space.out("matrix_a", row, a[row], self.size)
@@ -43,7 +46,7 @@ class MatrixRows:
         return c
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
-        """Takes its share of both, then computes its rows of C, step by step as the paper does."""
+        """Takes its share of both matrices, then computes its rows of C, step by step as in the paper."""
         local, crew = spaces[me], len(spaces)
         search = Search(spaces, me, self.order, "1" if self.spread else "0")
         share = self.size // crew + (me < self.size % crew)
@@ -63,7 +66,7 @@ class MatrixRows:
                 (owner if count == self.size else local).out("matrix_c", row, partial, count)
 
     def check(self, given: tuple[Matrix, Matrix], product: Matrix) -> None:
-        """AssertionError unless it is numpy's product, exactly: all numbers are whole."""
+        """Raises AssertionError unless it equals numpy's product exactly (all numbers are whole)."""
         assert np.array_equal(product, given[0] @ given[1])
 
 

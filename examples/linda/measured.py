@@ -9,10 +9,10 @@ import phalanx as px
 
 
 class Measured:
-    """Has the operations that the programs need, and times each with the profiler.
+    """Offers the operations that the programs need, and times each with the profiler.
 
-    ``where`` is "local" for the process that made the space, and "remote" for all others (the paper's remark 1). What
-    is not there yet has to be waited for, which says nothing of the space: that is timed as "waiting time".
+    ``where`` is "local" for the process that made the space, and "remote" for all others (the paper's remark 1). The
+    wait for a tuple that is not there yet says nothing about the space, so it is timed as "waiting time".
     """
 
     def __init__(self, space: px.Space, where: str) -> None:
@@ -20,25 +20,25 @@ class Measured:
         self._writing, self._reading = f"{where} writing time", f"{where} reading time"
 
     def out(self, *fields: Any) -> None:
-        """As the space's."""
+        """Same as :meth:`phalanx.Space.out`, timed."""
         with px.profile.timed(self._writing):
             self.space.out(*fields)
 
     def in_(self, *template: Any, timeout: float | None = None) -> tuple[Any, ...]:
-        """As the space's."""
+        """Same as :meth:`phalanx.Space.in_`, timed."""
         return self.inp(*template) or self._waited(self.space.in_, template, timeout)
 
     def rd(self, *template: Any, timeout: float | None = None) -> tuple[Any, ...]:
-        """As the space's."""
+        """Same as :meth:`phalanx.Space.rd`, timed."""
         return self.rdp(*template) or self._waited(self.space.rd, template, timeout)
 
     def inp(self, *template: Any) -> tuple[Any, ...] | None:
-        """As the space's."""
+        """Same as :meth:`phalanx.Space.inp`, timed."""
         with px.profile.timed(self._reading):
             return self.space.inp(*template)
 
     def rdp(self, *template: Any) -> tuple[Any, ...] | None:
-        """As the space's."""
+        """Same as :meth:`phalanx.Space.rdp`, timed."""
         with px.profile.timed(self._reading):
             return self.space.rdp(*template)
 

@@ -1,4 +1,4 @@
-"""One of a crew as a process of its own: ``python -m examples.linda.member ORDER``, which ``places.py`` does."""
+"""A member of a crew as a separate process: ``places.py`` starts ``python -m examples.linda.member ORDER``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from examples.linda.places import be_of_the_crew, opened
 
 
 def main(order: str) -> None:
-    """Open one's own space, find the others', do the work, and keep the space until all have done theirs."""
+    """Opens the member's space, finds the others', does the work, and keeps the space until all members are done."""
     said = json.loads(order)
     module, _, kind = said["program"].partition(":")
     program = getattr(import_module(module), kind)(**said["parameters"])

@@ -1,8 +1,8 @@
-"""Ocean model, paper 002, listing 3: an enclosed body of water, whose panels are computed by the crew.
+"""Ocean model, paper 002, listing 3: an enclosed body of water, divided into panels that the crew computes.
 
     python -m examples.linda.ocean --crew 4 --place processes --grid 300
 
-The water is shallow: at each point of the grid it has an elevation and a current, which wind and bottom move.
+The water is shallow: each point of the grid has an elevation and a current, which wind and bottom change.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Ocean:
     order: str = "listing"
 
     def given(self) -> Water:
-        """A hill of water in the middle, at rest."""
+        """Returns a hill of water in the middle, at rest."""
         water = np.zeros((3, self.grid, self.grid))
         distance = np.hypot(*(np.indices((self.grid, self.grid)) - self.grid / 2))
         water[0] = np.exp(-((8 * distance / self.grid) ** 2))
         return water
 
     def portion(self, me: int, crew: int) -> None:
-        """The crew begins with nothing."""
+        """A member of the crew begins with no data."""
 
     def owner(self, space: px.Space, crew: int, water: Water) -> Water:
-        """Splits the water into a panel for each of the crew, and puts it together when all are done."""
+        """Splits the water into a panel for each member, and joins the panels when all are done."""
         for number, panel in enumerate(np.array_split(water, crew, axis=2)):
             space.out("ocean_model", "panel", number, panel)
         panels = {}
@@ -53,7 +53,7 @@ class Ocean:
         return np.concatenate([panels[number] for number in range(crew)], axis=2)
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
-        """Takes a panel, and at each step shares its borders with whoever has the panels beside it."""
+        """Takes a panel, and at each step exchanges its borders with the members that have the neighbouring panels."""
         search = Search(spaces, me, self.order, "3")
         _, _, number, panel = owner.in_("ocean_model", "panel", int, np.ndarray)
         borders = [("left", number - 1, 0)] if number > 0 else []
@@ -70,19 +70,19 @@ class Ocean:
         owner.out("ocean_model", "ready_panel", number, panel)
 
     def check(self, water: Water, result: Water) -> None:
-        """AssertionError unless it is, bit by bit, what the whole grid becomes when it is not divided."""
+        """Raises AssertionError unless it equals, bit by bit, the result of computing the undivided grid."""
         for _ in range(self.steps):
             water = advanced(water)
         assert np.array_equal(result, water)
 
 
 def border(number: int, side: str) -> int:
-    """A number for the border that lies at this side of a panel."""
+    """The number of the border at this side of a panel."""
     return 2 * number + (side == "right")
 
 
 def advanced(water: Water, left: Water | None = None, right: Water | None = None) -> Water:
-    """A panel after one step; ``left`` and ``right`` are the neighbours' columns beside it, None at the shore."""
+    """The panel after one step; ``left`` and ``right`` are the neighbours' columns beside it, None at the shore."""
     elevation, along, across = _widened(water, left, right)
     depth = 50.0 + elevation
     after = np.empty_like(water)
@@ -101,7 +101,7 @@ def advanced(water: Water, left: Water | None = None, right: Water | None = None
 
 
 def _rise_along(field: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From the column before to the column behind each inner point."""
+    """The difference between the columns after and before each inner point."""
     return field[1:-1, 2:] - field[1:-1, :-2]
 
 
@@ -110,7 +110,7 @@ def _rise_across(field: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _widened(water: Water, left: Water | None, right: Water | None) -> Water:
-    """A row and a column more on each side: the neighbours', or what lies at the shore once more."""
+    """Adds a row and a column on each side: the neighbour's, or a copy of the edge at the shore."""
     wide = np.empty((3, water.shape[1] + 2, water.shape[2] + 2))
     wide[:, 1:-1, 1:-1] = water
     wide[:, 1:-1, 0] = water[:, :, 0] if left is None else left

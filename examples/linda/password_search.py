@@ -20,22 +20,22 @@ Entry = tuple[str, str]
 
 @dataclass(frozen=True)
 class PasswordSearch:
-    """``passwords`` entries in all, of which ``searches`` are looked for; ``order`` as in :class:`Search`."""
+    """``passwords`` entries in total, of which ``searches`` are searched for; ``order`` as in :class:`Search`."""
 
     passwords: int = 10_000
     searches: int = 100
     order: str = "listing"
 
     def given(self) -> list[str]:
-        """Different passwords of the database, always the same ones."""
+        """Returns distinct passwords of the database, the same in each run."""
         return [str(number) for number in Random(0).sample(range(self.passwords), self.searches)]
 
     def portion(self, me: int, crew: int) -> list[Entry]:
-        """One's portion of the database: digests with their passwords."""
+        """Returns a member's portion of the database: digests with their passwords."""
         return [(digest(password), password) for password in map(str, range(me, self.passwords, crew))]
 
     def owner(self, space: px.Space, crew: int, wanted: list[str]) -> dict[str, str]:
-        """Gives out the tasks and collects the passwords by their digests."""
+        """Puts the tasks and collects the passwords by their digests."""
         for password in wanted:
             space.out("search_task", digest(password), "not_processed")
 
@@ -49,7 +49,7 @@ class PasswordSearch:
         return found
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: list[Entry]) -> None:
-        """Loads its portion, then takes task after task and searches in the spaces of all."""
+        """Loads its portion, then takes tasks and searches in the spaces of all members."""
         search = Search(spaces, me, self.order, "1")
         for hashed, password in portion:
             search.home.out("hash_set", hashed, password)
@@ -62,12 +62,12 @@ class PasswordSearch:
             _, hashed, status = owner.in_("search_task", px.ANY, str)
 
     def check(self, wanted: list[str], found: dict[str, str]) -> None:
-        """AssertionError unless all were found, and are right."""
+        """Raises AssertionError unless all passwords were found, and are right."""
         assert found == {digest(password): password for password in wanted}
 
 
 def digest(password: str) -> str:
-    """What the database keeps beside it, as in the paper: the hexadecimal MD5. No protection is meant."""
+    """The hexadecimal MD5 of a password, as in the paper. It is a key, not a protection."""
     return md5(password.encode(), usedforsecurity=False).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """Where a program runs: its owner here, its crew in threads of this process or in processes, each with its own space.
 
-A crew finds each other through the owner's space, as Linda's processes do, and begins when everybody is there.
+The members of a crew find each other through the owner's space, as Linda's processes do, and begin when all are there.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ from examples.linda.measured import Measured
 
 _TOP = Path(__file__).resolve().parents[2]
 MEMBER = "examples.linda.member"
-#: Seconds that members have to end when they were told to.
+#: Seconds in which members must end after they were told to.
 _PATIENCE = 10.0
 
 
 class Program(Protocol):
-    """A dataclass of its parameters, all of them numbers, words or truths."""
+    """A dataclass of the program's parameters, which are numbers, strings or booleans."""
 
     def given(self) -> Any:
-        """What the owner begins with."""
+        """Returns the owner's data."""
 
     def portion(self, me: int, crew: int) -> Any:
-        """What member ``me`` of the crew begins with."""
+        """Returns the data of member ``me`` of the crew."""
 
     def owner(self, space: px.Space, crew: int, given: Any) -> Any:
-        """Give out the work and return the result."""
+        """Puts the tasks and returns the result."""
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: Any) -> None:
-        """Do the work; ``spaces[me]`` is one's own."""
+        """Does the work; ``spaces[me]`` is the member's own space."""
 
     def check(self, given: Any, result: Any) -> None:
-        """AssertionError unless the result is right."""
+        """Raises AssertionError unless the result is right."""
 
 
 class Member(Protocol):
-    """One of a crew as a process, as `subprocess.Popen` has it."""
+    """A member of a crew as a process, with the interface of `subprocess.Popen`."""
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Returns the exit code, or None while the process runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; `subprocess.TimeoutExpired` when it runs on."""
+        """Returns the exit code; raises `subprocess.TimeoutExpired` if the process is still running."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Ends the process at once."""
 
 
 class CrewError(Exception):
-    """One of the crew failed; the message says how."""
+    """A member of the crew failed; the message says how."""
 
 
 @dataclass(frozen=True)
 class Place:
     """How a program is run.
 
-    ``kind`` is "threads" or "processes". ``redis``: all spaces are at that Redis server (``redis://HOST:PORT/DB``) and
-    not in the processes that made them. ``listen``: where a process serves its space to the others; ``start`` starts a
-    member somewhere else than here, where ``python -m examples.linda.member ORDER`` can be called, the order as JSON.
-    ``figures``: all operations are timed, and the profiler's files put into that folder.
+    ``kind`` is "threads" or "processes". With ``redis``, all spaces are at that server (``redis://HOST:PORT/DB``),
+    not in the processes that made them. ``listen`` is the address at which a process serves its space to the others.
+    ``start`` starts a member on another machine, by ``python -m examples.linda.member ORDER`` with the order as JSON.
+    With ``figures``, all operations are timed, and the profiler's files are put into that folder.
     """
 
     kind: str = "threads"
@@ -83,9 +83,9 @@ class Place:
 
 
 def run(program: Program, crew: int, place: Place) -> float:
-    """Run it, check its result, and return its total time in seconds; the spaces are made before that.
+    """Runs a program, checks its result, and returns its total time in seconds, without the time to make the spaces.
 
-    CrewError when one of the crew fails.
+    Raises CrewError if a member of the crew fails.
     """
     given = program.given()
     px.profile.reset()
@@ -102,7 +102,7 @@ def run(program: Program, crew: int, place: Place) -> float:
         total = time.perf_counter() - begun
         for _ in range(crew):
             space.in_("place", "finished", int)
-        space.out("place", "end")  # not before: others may still need what is in one's own space
+        space.out("place", "end")  # not before: other members may still need tuples of this one's space
         stack.close()
     program.check(given, result)
     if place.figures:
@@ -113,7 +113,7 @@ def run(program: Program, crew: int, place: Place) -> float:
 
 
 def be_of_the_crew(program: Program, owner: px.Space, spaces: Sequence[px.Space], me: int, figures: bool) -> None:
-    """What every member does, wherever it is."""
+    """Runs one member of the crew, in a thread or a process."""
     portion = program.portion(me, len(spaces))
     measured = [_measured(space, "local" if at == me else "remote", figures) for at, space in enumerate(spaces)]
     owner.out("place", "ready", me)
@@ -123,14 +123,14 @@ def be_of_the_crew(program: Program, owner: px.Space, spaces: Sequence[px.Space]
 
 
 def meet(owner: px.Space, what: str, me: int, crew: int) -> None:
-    """Wait until all of the crew are here."""
+    """Waits until all members of the crew have called this."""
     owner.out(what, me)
     for other in range(crew):
         owner.rd(what, other)
 
 
 def opened(stack: ExitStack, redis: str | None, name: str, served: bool, listen: str = "") -> tuple[px.Space, str]:
-    """A new space of this process, or at a Redis server, and its address if others can reach it."""
+    """Opens a new space, in this process or at a Redis server; returns it, and its address if others can reach it."""
     if redis:
         address = f"{redis}/{name}"
         return stack.enter_context(px.Space(address)), address
@@ -157,7 +157,7 @@ def _threads(stack: ExitStack, program: Program, crew: int, place: Place, at: Ow
             failed(f"member {me} failed: {type(error).__name__}: {error}")
 
     for me in range(crew):
-        # A daemon, since one that waits for a tuple that never comes must not keep a failed program from ending.
+        # A daemon, because a member that waits for a tuple that never comes must not keep a failed program from ending.
         thread = threading.Thread(target=member, args=(me,), name=f"crew-{me}", daemon=True)
         thread.start()
 
@@ -195,7 +195,7 @@ def _local(me: int, order: dict[str, Any]) -> Member:
 
 def _watch(members: Sequence[Member], ended: threading.Event, failed: Failed) -> None:
     while not ended.wait(0.1):
-        # All of them, since one that is told of a loss may have ended before the one that was lost is looked at.
+        # Looks at all of them: a member that was told of a loss may have ended before the lost one is looked at.
         codes = {me: code for me, process in enumerate(members) if (code := process.poll())}
         if codes:
             how = ", ".join(f"member {me} ended with code {code}" for me, code in codes.items())
@@ -204,7 +204,7 @@ def _watch(members: Sequence[Member], ended: threading.Event, failed: Failed) ->
 
 
 def _end(members: Sequence[Member], ended: threading.Event) -> None:
-    """Wait for those who were told to end, and end those who were not."""
+    """Waits for members that were told to end, and kills members that were not."""
     ended.set()
     patient = time.monotonic() + (0.0 if sys.exc_info()[0] else _PATIENCE)
     for process in members:
@@ -217,7 +217,7 @@ def _end(members: Sequence[Member], ended: threading.Event) -> None:
 
 @contextmanager
 def _failing_together() -> Iterator[Failed]:
-    """A function to be told of a member's failure: the owner, who may wait for it forever, is then interrupted."""
+    """Yields a function that reports a member's failure by interrupting the owner, which might otherwise not end."""
     failures: list[str] = []
 
     def failed(how: str) -> None:
@@ -233,9 +233,9 @@ def _failing_together() -> Iterator[Failed]:
 
 
 def main(kind: Callable[..., Program]) -> None:
-    """The command line of a program: its parameters, and where its crew is."""
+    """The command line of a program: its parameters, and the place of its crew."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--crew", type=int, default=2, help="how many do the work")
+    parser.add_argument("--crew", type=int, default=2, help="the number of members that do the work")
     parser.add_argument("--place", choices=("threads", "processes"), default="threads")
     parser.add_argument("--redis", metavar="redis://HOST:PORT/DB", help="keep all spaces at a Redis server")
     for field in fields(cast(Any, kind)):

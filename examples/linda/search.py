@@ -1,6 +1,7 @@
-"""Looking for a tuple in the spaces of a crew, one after the other: what paper 002 calls search.
+"""Searching for a tuple in the spaces of a crew, one after the other, as paper 002 does.
 
-The paper's metrics are taken here: the time of a search, and how many spaces it visited (its "visited nodes").
+This module records the paper's metrics: the time of a search, and the number of spaces that it visited ("visited
+nodes").
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import phalanx as px
 
 SEARCH_TIME, VISITED = "search time", "visited nodes"
 ORDERS = ("listing", "learned", "spread")
-#: Seconds to wait at one space before all are asked again; and between two rounds, at first and at most.
+#: Seconds to wait at one space before all are asked again; and the first and the longest pause between two rounds.
 _PATIENCE = 0.2
 _MOMENT, _LONGEST_MOMENT = 20e-6, 1e-3
 
@@ -22,13 +23,14 @@ Find = Callable[..., "tuple[Any, ...] | None"]
 
 
 class Search:
-    """Asks ``spaces`` in an order, until one of them has the tuple. ``me`` is the place of the crew's own space.
+    """Asks ``spaces`` in an order, until one of them has the tuple. ``me`` is the index of the member's own space.
 
-    - ``listing``: one's own first, then the others in turn, again and again, as the paper's listings do;
-    - ``learned``: first where what has the same number was found the last time, much as Tupleware does;
-    - ``spread``: the spaces are members of one, which puts each tuple where its fields ``placing`` say, and asks there.
+    - ``listing``: the member's own first, then the others in turn, again and again, as in the paper's listings;
+    - ``learned``: first the space in which the same number was found the last time, much as Tupleware does;
+    - ``spread``: the spaces form one spread space, which places and finds each tuple by its fields ``placing``.
 
-    Who has learned where a tuple will be waits for it there a while; otherwise all are asked again, after a moment.
+    A member that has learned where a tuple will be waits there for a while; otherwise it asks all spaces again, after
+    a pause.
     """
 
     def __init__(self, spaces: Sequence[px.Space], me: int, order: str, placing: str) -> None:
@@ -42,17 +44,17 @@ class Search:
 
     @property
     def home(self) -> px.Space:
-        """Where to put what others search for: one's own space, or the one that is spread over all."""
+        """The space for tuples that others search for: the member's own, or the one that is spread over all."""
         return self.spaces[self._places[0]] if self._whole is None else self._whole
 
     def rdp(self, number: int, *template: Any) -> tuple[Any, ...]:
-        """Read a tuple that is there, in one of the spaces."""
+        """Reads a tuple that is in one of the spaces, now or soon."""
         if self._whole is not None:
             return self._ask_the_whole(template, self._whole.rdp, self._whole.rd)
         return self._search(number, lambda space: space.rdp, lambda space: space.rd, template)
 
     def inp(self, number: int, *template: Any) -> tuple[Any, ...]:
-        """Withdraw a tuple that is there, or soon will be."""
+        """Takes a tuple that is in one of the spaces, now or soon."""
         if self._whole is not None:
             return self._ask_the_whole(template, self._whole.in_)
         return self._search(number, lambda space: space.inp, lambda space: space.in_, template)

@@ -1,4 +1,4 @@
-"""Sorting, paper 002, listing 2: parts of an array are sorted by the crew, and put together by their owner.
+"""Sorting, paper 002, listing 2: the crew sorts parts of an array, and their owner merges them.
 
 python -m examples.linda.sorting --crew 4 --place processes --numbers 1000000
 """
@@ -25,14 +25,14 @@ class Sorting:
     parts: int = 200
 
     def given(self) -> Numbers:
-        """What the owner begins with: always the same numbers."""
+        """Returns the owner's numbers, the same in each run."""
         return np.random.default_rng(0).integers(-(2**62), 2**62, self.numbers)
 
     def portion(self, me: int, crew: int) -> None:
-        """The crew begins with nothing."""
+        """A member of the crew begins with no data."""
 
     def owner(self, space: px.Space, crew: int, unsorted: Numbers) -> Numbers:
-        """Gives out the parts, and puts them together when all are back."""
+        """Puts the parts, and merges them when all are sorted."""
         for part in np.array_split(unsorted, self.parts):
             space.out("sort_array", part, "unsorted")
 
@@ -47,19 +47,19 @@ class Sorting:
         return reconstructed(sorted_parts)
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
-        """Sorts part after part."""
+        """Takes and sorts parts."""
         _, part, status = owner.in_("sort_array", px.ANY, str)
         while status != "finished":
             owner.out("sorted_parts", np.sort(part))
             _, part, status = owner.in_("sort_array", px.ANY, str)
 
     def check(self, unsorted: Numbers, result: Numbers) -> None:
-        """AssertionError unless it is what numpy makes of the whole array."""
+        """Raises AssertionError unless it equals numpy's sort of the whole array."""
         assert np.array_equal(result, np.sort(unsorted))
 
 
 def reconstructed(parts: Sequence[Numbers]) -> Numbers:
-    """One sorted array of sorted ones. numpy's sort, which is vectorised, takes half the time of its merging one."""
+    """Merges sorted arrays. numpy's default sort is vectorised, and takes half the time of its merge sort."""
     return np.sort(np.concatenate(parts))
 
 

@@ -1,7 +1,7 @@
 """Matrix multiplication in supersteps, as in paper 001, section 5.
 
-Process 0 gives each other process the whole of B and some rows of A; all synchronize; each computes its rows of the
-product and puts them back; all synchronize again. Process 0 distributes and collects; alone it computes, too.
+Process 0 gives each other process the whole of B and some rows of A, and all processes synchronize. Each computes its
+rows of the product and puts them back, and all synchronize again. Process 0 computes only if it is alone.
 
     phalanx bsprun -n 3 examples/message_passing/bsp_matrices.py 1500
 """
@@ -31,7 +31,7 @@ def rows_of(pid: int, size: int) -> slice:
 
 
 def multiply(a: Matrix | None, b: Matrix | None, size: int) -> Matrix | None:
-    """The product of two square matrices that process 0 has; at process 0."""
+    """Returns, at process 0, the product of two square matrices that process 0 has."""
     first, own = bsp.pid() == 0, rows_of(bsp.pid(), size)
     part = a if first and a is not None else np.empty((own.stop - own.start, size))
     whole = b if first and b is not None else np.empty((size, size))
@@ -53,13 +53,13 @@ def multiply(a: Matrix | None, b: Matrix | None, size: int) -> Matrix | None:
 
 
 def check(a: Matrix, b: Matrix, product: Matrix) -> None:
-    """Whole numbers make sums exact in any order; a wrong product gives another vector, as good as certainly."""
+    """Checks the product with a vector: sums of whole numbers are exact, so a wrong product almost surely differs."""
     vector = np.random.default_rng(1).integers(-1000, 1000, len(a)).astype(np.float64)
     assert np.array_equal(product @ vector, a @ (b @ vector)), "the product is wrong"
 
 
 def main() -> None:
-    """Multiplies so often, and says each time how long that took."""
+    """Multiplies ``--times`` times, and prints the time of each multiplication."""
     parser = argparse.ArgumentParser()
     parser.add_argument("order", type=int, nargs="?", default=300)
     parser.add_argument("--times", type=int, default=1)

@@ -1,8 +1,8 @@
 """Matrix multiplication with MPI, as in paper 001, section 5.
 
-Process 0 sends each other process some rows of A and the whole of B, to all at once; each computes its rows of the
-product as soon as it has them, and sends them back; process 0 takes them in the order in which they come. Alone it
-computes itself.
+Process 0 sends each other process some rows of A and the whole of B, to all at the same time. Each computes its rows of
+the product as soon as it has its data, and sends them back. Process 0 receives them in the order in which they come. If
+process 0 is alone, it computes the product itself.
 
     phalanx mpirun -n 3 examples/message_passing/mpi_matrices.py 1500
 """
@@ -33,7 +33,7 @@ def rows_of(rank: int, order: int) -> slice:
 
 
 def coordinate(a: Matrix, b: Matrix, nap: float) -> Matrix:
-    """The product, computed by the others."""
+    """Returns the product, which the other processes compute."""
     if size == 1:
         return a @ b
     product = np.empty_like(a)
@@ -53,7 +53,7 @@ def coordinate(a: Matrix, b: Matrix, nap: float) -> Matrix:
 
 
 def compute(order: int) -> None:
-    """This process's rows of the product."""
+    """Computes this process's rows of the product and sends them to process 0."""
     own = rows_of(rank, order)
     rows, b = np.empty((own.stop - own.start, order)), np.empty((order, order))
     world.Recv(rows, 0)
@@ -62,13 +62,13 @@ def compute(order: int) -> None:
 
 
 def check(a: Matrix, b: Matrix, product: Matrix) -> None:
-    """Whole numbers make sums exact in any order; a wrong product gives another vector, as good as certainly."""
+    """Checks the product with a vector: sums of whole numbers are exact, so a wrong product almost surely differs."""
     vector = np.random.default_rng(1).integers(-1000, 1000, len(a)).astype(np.float64)
     assert np.array_equal(product @ vector, a @ (b @ vector)), "the product is wrong"
 
 
 def main() -> None:
-    """Multiplies so often, and says each time how long that took."""
+    """Multiplies ``--times`` times, and prints the time of each multiplication."""
     parser = argparse.ArgumentParser()
     parser.add_argument("order", type=int, nargs="?", default=300)
     parser.add_argument("--times", type=int, default=1)

@@ -1,4 +1,4 @@
-"""How long a message takes from one process to another, by its size (paper 001, section 5).
+"""Measures the time of a message from one process to another, by its size (paper 001, section 5).
 
 phalanx mpirun -n 2 examples/message_passing/mpi_ping_pong.py
 """
@@ -12,14 +12,14 @@ from statistics import median
 from mpi4py import MPI
 
 SIZES = [4**power for power in range(11)]
-#: Round trips of one size: for so many seconds, but not fewer than so many.
+#: The time for round trips of one size, in seconds, and their smallest number.
 SECONDS, FEWEST = 0.2, 20
 
 world = MPI.COMM_WORLD
 
 
 def round_trip(data: bytearray) -> float:
-    """Seconds there and back."""
+    """Returns the round trip in seconds."""
     begun = time.perf_counter()
     world.Send(data, 1)
     world.Recv(data, 1)
@@ -27,7 +27,7 @@ def round_trip(data: bytearray) -> float:
 
 
 def ask(data: bytearray, seconds: float) -> float:
-    """The median of one way, in seconds."""
+    """Returns the median time of one way, in seconds."""
     world.send(len(data), 1)
     end = time.perf_counter() + seconds
     taken: list[float] = []
@@ -39,7 +39,7 @@ def ask(data: bytearray, seconds: float) -> float:
 
 
 def answer() -> None:
-    """The other process: until the size is none."""
+    """Answers, in the other process, until the size is None."""
     while (size := world.recv(source=0)) is not None:
         data = bytearray(size)
         while world.recv(source=0):
