@@ -23,15 +23,32 @@ BROKEN_PIPE = 141
 
 _OPTIONS = (
     click.option(
-        "--level", type=click.Choice(["clear", "authenticated", "safe", "private"]), help="By default by policy."
+        "--level",
+        type=click.Choice(["clear", "authenticated", "safe", "private"]),
+        help="The link's level. [default: by policy]",
     ),
-    click.option("--hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of machines."),
     click.option(
-        "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+        "--hosts",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A hosts file: ports and trusted networks.",
     ),
-    click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
     click.option(
-        "--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection (may be repeated)."
+        "--identity",
+        type=click.Path(path_type=Path),
+        help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
+    ),
+    click.option(
+        "--policy",
+        default="links",
+        show_default=True,
+        metavar="links|marked|all|FILE",
+        help="A policy, or a file of rules.",
+    ),
+    click.option(
+        "--trusted",
+        multiple=True,
+        metavar="NETWORK",
+        help="Links to this network need no protection (may be repeated).",
     ),
 )
 
@@ -70,37 +87,52 @@ class Seconds(click.FloatRange):
 
 #: As :func:`phalanx.copy` and :func:`phalanx.sync` take them.
 _HOW = (
-    click.option("--streams", type=click.IntRange(1, 64), help="By default as many as carry more."),
-    click.option("--threads", type=click.IntRange(1, 64), help="At each end; by default one more than cores."),
-    click.option("--include", multiple=True, metavar="PATTERN", help="Of files only those that match one of these."),
-    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave this out; folders with all in them."),
+    click.option(
+        "--streams", type=click.IntRange(1, 64), help="Connections. [default: raised while that increases the rate]"
+    ),
+    click.option("--threads", type=click.IntRange(1, 64), help="Threads at each end. [default: one more than cores]"),
+    click.option("--include", multiple=True, metavar="PATTERN", help="Copy only files that match (may be repeated)."),
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="PATTERN",
+        help="Leave out what matches, and all contents of folders (may be repeated).",
+    ),
     click.option(
         "--links",
         type=click.Choice(["keep", "follow", "skip"]),
-        help="Copy links as they are, what they lead to, or neither; by default those that stay within the copy.",
+        help="Copy links, the files that they lead to, or neither. [default: copy links that stay within the copy]",
     ),
-    click.option("-o", "--owner", is_flag=True, help="Keep owners, by name; only root can give files away."),
-    click.option("-g", "--group", is_flag=True, help="Keep groups, by name; others than one's own need root."),
-    click.option("--numeric-ids", is_flag=True, help="Keep numbers of owners and groups, and not names."),
+    click.option("-o", "--owner", is_flag=True, help="Keep owners, by name; only root can change owners."),
+    click.option("-g", "--group", is_flag=True, help="Keep groups, by name; groups that are not yours need root."),
+    click.option("--numeric-ids", is_flag=True, help="Keep owners and groups by number instead of by name."),
     click.option("-X", "--xattrs", is_flag=True, help="Keep extended attributes (user.*)."),
     click.option("-A", "--acls", is_flag=True, help="Keep access control lists."),
-    click.option("-H", "--hard-links", is_flag=True, help="Keep several names of one file what they are."),
-    click.option("--no-check", is_flag=True, help="Do not look for damage where the level does not."),
+    click.option("-H", "--hard-links", is_flag=True, help="Keep hard links: several names of one file."),
+    click.option("--no-check", is_flag=True, help="No checksums at levels without tags."),
     click.option(
         "--whole-file/--no-whole-file",
         default=None,
-        help="Send files as a whole, or only what differs from older versions there. [default: whole within a machine]",
+        help="Send whole files, or only differences from older versions. [default: whole files within a machine]",
     ),
     click.option(
         "-z/ ",
         "--compress/--no-compress",
         default=None,
-        help="Compress what compresses, or nothing. [default: on lines slower than 1 Gbit/s, where it saves time]",
+        help="Compress on every line, or on none. [default: on lines below 1 Gbit/s, if it saves time]",
     ),
-    click.option("--patience", type=Seconds(0), default=60.0, show_default=True, help="Seconds to go on after a cut."),
-    click.option("--limit", metavar="RATE", help="Bytes a second, like 100MB/s."),
     click.option(
-        "--stripes", metavar="HOSTS", help="Further machines of the executor's end, like b,c:7401; of both: b,c/y,z."
+        "--patience",
+        type=Seconds(0),
+        default=60.0,
+        show_default=True,
+        help="Seconds to retry after the connection is lost.",
+    ),
+    click.option("--limit", metavar="RATE", help="The most bytes per second, like 100MB/s."),
+    click.option(
+        "--stripes",
+        metavar="HOSTS",
+        help="Further machines at the executor's end, like b,c:7401, or at both ends: b,c/y,z.",
     ),
 )
 

@@ -19,10 +19,10 @@ def cat(
     places: tuple[str, ...],
     reach: dict[str, Any],
 ) -> int:
-    """Write files to standard output, byte by byte as they are, one after the other.
+    """Write files to standard output, byte by byte, one after the other.
 
-    A path may be a pattern (* ? [ **), which is to be quoted for the shell. The exit code is 1 if a file could not be
-    read, or was changed meanwhile: then what was written is not to be trusted.
+    A path may be a glob pattern (* ? [ **); quote it for the shell. The exit code is 1 if a file could not be read, or
+    was changed meanwhile: do not trust the output then.
     """
     code = 0
     with Reached(reach) as reached:

@@ -26,12 +26,12 @@ _FEW = 3
 @click.argument("target", metavar="DST")
 @reaches
 @carries
-@click.option("--anew", is_flag=True, help="Copy also what is there with the same size and time.")
+@click.option("--anew", is_flag=True, help="Copy files anew that have the same size and time at the target.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON line for each source, with an `error` where all of it failed, and none of progress.",
+    help="Print one JSON line for each source, with `error` if nothing of it was copied, and no progress.",
 )
 def cp(
     sources: tuple[str, ...],
@@ -43,16 +43,16 @@ def cp(
 ) -> int:
     """Copy files and folders to an executor, from one, or between two.
 
-    One side is HOST:/PATH or HOST:PORT:/PATH, in a folder that is exported there; where both are, the bytes go
-    straight from one to the other. A folder's copy is DST, or goes into
-    it where DST ends with a slash; so do several sources. What was cut goes on when the same is done again. The exit
-    code is 1 if something could not be copied.
+    One side is HOST:/PATH or HOST:PORT:/PATH, in a folder that the executor exports. If both sides are, the bytes go
+    directly from one executor to the other. A folder's copy is DST itself, or goes into DST if DST ends with a slash;
+    several sources go into DST. The same command resumes an interrupted copy. The exit code is 1 if a file could not be
+    copied.
 
-    A path there may be a pattern (* ? [ **), which is to be quoted for the shell: what matches goes into DST. One side
+    A path at an executor may be a glob pattern (* ? [ **); quote it for the shell. The matches go into DST. One side
     may be -, standard input or output.
 
-    With --stripes several machines share the work: those of a source have the same there, with the same times, and
-    those of a target have a file system together. One that is lost is named, and the others bring what was its share.
+    With --stripes several machines share the work. The machines of a source have the same files with the same times;
+    those of a target share a file system. A lost machine is named, and the others copy its share.
     """
     if len(sources) > 1 and "-" in (target, *sources):
         raise click.UsageError("one of several cannot be -, standard input or output")

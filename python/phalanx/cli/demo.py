@@ -18,31 +18,31 @@ from phalanx.security import read_policy
     default=Path("demo-output"),
     show_default=True,
     metavar="DIR",
-    help="Where the pictures and contact-sheet.png go.",
+    help="The folder for the pictures and contact-sheet.png.",
 )
 @click.option(
     "--executors",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Compute on these machines, one `machine port` a line. Default: this machine.",
+    help="A hosts file of machines to compute on, one `machine port` per line. Default: this machine.",
 )
-@click.option("--interpreters", type=click.IntRange(min=1), metavar="N", help="How many to recruit.")
+@click.option("--interpreters", type=click.IntRange(min=1), metavar="N", help="The number of interpreters to recruit.")
 @click.option(
     "--policy",
     default="links",
     show_default=True,
     metavar="links|marked|all|FILE",
-    help="Protect what leaves this machine, what is marked, every link, or as a file of rules says.",
+    help="Protect links that leave this machine, marked data and code, every link, or follow a file of rules.",
 )
 @click.option(
     "--journal",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Log every fact there, one JSON line each.",
+    help="Write every fact to this file, as one line of JSON.",
 )
-@click.option("--tasks", type=click.IntRange(min=1), metavar="N", help="How many pictures to make.")
-@click.option("--no-sequential", is_flag=True, help="Do not do the work a second time to compare.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary for a program.")
+@click.option("--tasks", type=click.IntRange(min=1), metavar="N", help="The number of pictures to make.")
+@click.option("--no-sequential", is_flag=True, help="Do not repeat the work sequentially for comparison.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def demo(
     folder: Path | None,
     out: Path,
@@ -56,7 +56,7 @@ def demo(
 ) -> None:
     """Denoise and render DICOM scans in parallel.
 
-    FOLDER has the scans; without it, those that pydicom ships are used.
+    FOLDER contains the scans; without it, the scans that pydicom ships are used.
     """
     try:
         from phalanx.demo.run import Job, run

@@ -18,32 +18,42 @@ from phalanx.space import _serve
 
 
 @click.command()
-@click.option("--listen", metavar="HOST:PORT", default="0.0.0.0:7400", show_default=True, help="Port 0: any free one.")
 @click.option(
-    "--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx."
+    "--listen",
+    metavar="HOST:PORT",
+    default="0.0.0.0:7400",
+    show_default=True,
+    help="Listen here; port 0: any free port.",
 )
-@click.option("--interpreters", type=click.IntRange(1, 4096), help="How many at a time; by default one a core.")
+@click.option(
+    "--identity",
+    type=click.Path(path_type=Path),
+    help="The certificate. [default: executor.pem in $PHALANX_HOME or ~/.phalanx]",
+)
+@click.option(
+    "--interpreters", type=click.IntRange(1, 4096), help="The most interpreters at a time. [default: one per core]"
+)
 @click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
 @click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path),
-    help="Of durable spaces; by default spaces/PORT in $PHALANX_HOME or ~/.phalanx.",
+    help="The folder of durable spaces. [default: spaces/PORT in $PHALANX_HOME or ~/.phalanx]",
 )
 @click.option(
     "--access",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of rules: who may do what in which tuple space.",
+    help="A file of rules that say what users may do in tuple spaces.",
 )
 @click.option(
     "--export",
     "exports",
     multiple=True,
     metavar="FOLDER:ro|rw",
-    help="Let users copy from it, or to it too (may be repeated). By default nothing.",
+    help="Let users read this folder (ro), or read and write it (rw); may be repeated. [default: none]",
 )
 @click.option(
-    "--trusted", multiple=True, metavar="NETWORK", help="Links from there need no protection (may be repeated)."
+    "--trusted", multiple=True, metavar="NETWORK", help="Links from this network need no protection (may be repeated)."
 )
 @click.option(
     "--rules", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of rules for links."
@@ -53,7 +63,7 @@ from phalanx.space import _serve
     type=click.Choice(["debug", "info", "warning"]),
     default="info",
     show_default=True,
-    help="What standard error says: refused peers; users that come and go; also peers that leave at once.",
+    help="warning: refused peers; info: also users that come and go; debug: also peers that leave at once.",
 )
 def executor(
     listen: str,
@@ -68,11 +78,11 @@ def executor(
     rules: Path | None,
     log_level: str,
 ) -> None:
-    """Donate this machine: start interpreters and message passing processes for the users of its grid, serve tuple
-    spaces, and the folders named with --export.
+    """Donate this machine: start interpreters and message passing processes for the users of its grid, and serve tuple
+    spaces and the folders named with --export.
 
-    Data links are at least safe, so that nobody can alter what this machine runs; clear ones are taken only from
-    networks named with --trusted. A user may ask for more.
+    Data links are at least safe, so that no attacker can alter what this machine runs. Clear links are accepted only
+    from networks named with --trusted. A user may ask for more protection.
     """
     os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(rules) if rules else "links", trusted)

@@ -29,20 +29,26 @@ class Row(NamedTuple):
 
 @click.command()
 @click.argument("hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules.")
+@click.option(
+    "--policy",
+    default="links",
+    show_default=True,
+    metavar="links|marked|all|FILE",
+    help="A policy, or a file of rules.",
+)
 @click.option(
     "--takes",
     type=click.Choice(["clear", "authenticated", "safe", "private"]),
     default="safe",
     show_default=True,
-    help="The least that executors take. Those that trust the network, too: clear.",
+    help="The weakest level that executors accept; clear: they trust the network too.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON array, for a program.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
     """Show how each pair of machines would be protected, and why.
 
-    HOSTS is the file that names the executors and the trusted networks. Nothing is connected to; that executors take
-    --takes and more is an assumption, they tell when they are asked.
+    HOSTS is the file that names the executors and the trusted networks. The command connects to no machine. It assumes
+    that executors accept the level --takes and stronger ones; executors state their levels when a program connects.
     """
     named = Hosts(hosts)
     words = policy_words(read_policy(policy), named.trusted)

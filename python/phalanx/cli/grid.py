@@ -14,20 +14,23 @@ from phalanx.errors import IdentityError
 from phalanx.hosts import home
 
 _HOME = click.option(
-    "--home", "folder", type=click.Path(path_type=Path), help="Instead of $PHALANX_HOME or ~/.phalanx."
+    "--home",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="The folder of the grid. [default: $PHALANX_HOME or ~/.phalanx]",
 )
 
 
 @click.group()
 def grid() -> None:
-    """Make a grid, and certificates for its machines."""
+    """Create a grid, and issue certificates for its machines."""
 
 
 @grid.command()
 @_HOME
-@click.option("--user", help="Your name in the grid; by default your login name.")
+@click.option("--user", help="Your name in the grid. [default: your login name]")
 def create(folder: Path | None, user: str | None) -> None:
-    """Make a new grid: its certificate authority, and your own certificate."""
+    """Create a new grid: its certificate authority, and your own certificate."""
     folder = folder or home()
     authority_file = folder / "authority.pem"
     try:
@@ -49,10 +52,10 @@ def create(folder: Path | None, user: str | None) -> None:
 @grid.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice(["executor", "user"]), default="executor", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write; by default NAME.pem.")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: NAME.pem]")
 @_HOME
 def issue(name: str, role: str, out: Path | None, folder: Path | None) -> None:
-    """Make a certificate for the machine (or user) NAME."""
+    """Issue a certificate for the machine (or user) NAME."""
     authority_file = (folder or home()) / "authority.pem"
     try:
         authority = authority_file.read_text(encoding="ascii")

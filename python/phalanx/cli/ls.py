@@ -22,10 +22,10 @@ _KINDS = {"file": stat.S_IFREG, "folder": stat.S_IFDIR, "link": stat.S_IFLNK, "o
 
 @click.command()
 @click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
-@click.option("-l", "--long", is_flag=True, help="Also mode, size and time of each.")
-@click.option("-R", "--recursive", is_flag=True, help="And all that is in folders, by paths.")
+@click.option("-l", "--long", is_flag=True, help="Print the mode, size and time of each entry too.")
+@click.option("-R", "--recursive", is_flag=True, help="List the contents of folders too, by path.")
 @reaches
-@click.option("--json", "as_json", is_flag=True, help="One JSON line for each.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each entry.")
 def ls(
     places: tuple[str, ...],
     long: bool,
@@ -33,10 +33,10 @@ def ls(
     reach: dict[str, Any],
     as_json: bool,
 ) -> int:
-    """List what is in folders that an executor exports.
+    """List the contents of folders that an executor exports.
 
-    A path may be a pattern (* ? [ **), which is to be quoted for the shell. Links are shown and not followed. Folders
-    of up to 10 000 entries are sorted; what is in larger ones is printed as it comes. The exit code is 1 if something
+    A path may be a glob pattern (* ? [ **); quote it for the shell. Links are shown and not followed. Folders of up to
+    10 000 entries are sorted; the entries of larger folders are printed as they come. The exit code is 1 if an entry
     could not be listed.
     """
     code = 0

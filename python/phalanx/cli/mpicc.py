@@ -51,8 +51,8 @@ SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "h
 def mpicc(arguments: tuple[str, ...]) -> None:
     """Compile a C program that uses MPI.
 
-    Calls cc (another one: -cc=NAME). -show prints the command and runs nothing. The program runs with `phalanx mpirun`,
-    and with every MPI library that has the standard's binary interface.
+    Calls cc, or the compiler NAME with -cc=NAME. -show prints the command without running it. The program runs with
+    `phalanx mpirun`, and with every MPI library that has the standard's binary interface.
     """
     _compile("cc", arguments)
 
@@ -60,12 +60,12 @@ def mpicc(arguments: tuple[str, ...]) -> None:
 @click.command(context_settings=SETTINGS)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
 def mpicxx(arguments: tuple[str, ...]) -> None:
-    """Compile a C++ program that uses MPI; as `phalanx mpicc`, with c++."""
+    """Compile a C++ program that uses MPI: like `phalanx mpicc`, with c++."""
     _compile("c++", arguments)
 
 
 @click.command(context_settings=SETTINGS)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
 def bspcc(arguments: tuple[str, ...]) -> None:
-    """Compile a C program that uses BSPlib; as `phalanx mpicc`. The program runs with `phalanx bsprun`."""
+    """Compile a C program that uses BSPlib, like `phalanx mpicc`. The program runs with `phalanx bsprun`."""
     _compile("cc", arguments, BSP)

@@ -47,32 +47,47 @@ def read_slow(context: click.Context, option: click.Parameter, word: str | None)
 
 
 OPTIONS = [
-    click.option("-n", "-np", "processes", type=click.IntRange(1, MOST), help="How many; by default one a core."),
-    click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
-    click.option("--per-host", type=click.IntRange(1, MOST), help="At most so many on one executor."),
-    click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder that executors get too."),
-    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="A variable of the processes (may be repeated)."),
-    click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for their output too."),
-    click.option("--no-prefix", is_flag=True, help="No [number] of its process before each line."),
-    click.option("--keep-going", is_flag=True, help="The loss of a process does not end the others."),
     click.option(
-        "--patience", type=Seconds(0.1), help="A process that stands still (is stopped) for so many seconds is lost."
+        "-n", "-np", "processes", type=click.IntRange(1, MOST), help="The number of processes. [default: one per core]"
     ),
+    click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
+    click.option("--per-host", type=click.IntRange(1, MOST), help="The most processes on one executor."),
+    click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder to send to executors too."),
+    click.option(
+        "--env",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="Set an environment variable of the processes (may be repeated).",
+    ),
+    click.option(
+        "--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for each process' output."
+    ),
+    click.option("--no-prefix", is_flag=True, help="Print lines without the [number] of the process."),
+    click.option("--keep-going", is_flag=True, help="Do not end the other processes when one is lost."),
+    click.option("--patience", type=Seconds(0.1), help="Seconds after which a stopped process counts as lost."),
     click.option(
         "--transport",
         type=click.Choice(["shared", "sockets"]),
         default="shared",
         show_default=True,
-        help="On this machine: memory that processes share, or links as between machines.",
+        help="On this machine: shared memory, or links as between machines.",
     ),
     click.option(
         "--level",
         type=click.Choice(["clear", "authenticated", "safe", "private"]),
-        help="How --transport sockets protects them.  [default: private]",
+        help="The level of links with --transport sockets.  [default: private]",
     ),
-    click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."),
     click.option(
-        "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+        "--policy",
+        default="links",
+        show_default=True,
+        metavar="links|marked|all|FILE",
+        help="A policy, or a file of rules.",
+    ),
+    click.option(
+        "--identity",
+        type=click.Path(path_type=Path),
+        help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
     ),
     click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="PROGRAM [ARGUMENT]..."),
 ]
@@ -80,14 +95,23 @@ OPTIONS = [
 
 BSP_OPTIONS = [
     click.option(
-        "--checkpoint", type=click.IntRange(0, 2**32 - 1), metavar="SUPERSTEPS", help="Save so often; 0: never."
+        "--checkpoint",
+        type=click.IntRange(0, 2**32 - 1),
+        metavar="SUPERSTEPS",
+        help="Save a checkpoint every so many supersteps; 0: never.",
     ),
-    click.option("--restarts", type=click.IntRange(0, 2**32 - 1), default=3, show_default=True, help="After a loss."),
+    click.option(
+        "--restarts",
+        type=click.IntRange(0, 2**32 - 1),
+        default=3,
+        show_default=True,
+        help="Tries after a loss without a new checkpoint.",
+    ),
     click.option(
         "--move-slow",
         callback=read_slow,
         metavar="TIMES[:STEPS]",
-        help="With --hosts: leave a machine that takes so many times as long as others in so many steps (10) in a row.",
+        help="With --hosts: leave a machine that takes TIMES times as long as others in STEPS (10) consecutive steps.",
     ),
 ]
 
@@ -182,8 +206,8 @@ mpirun = _command(
     "mpirun",
     """Start an MPI program: processes that pass messages.
 
-    They run on this machine, or on executors, which get the program and the files that it needs. Each line of their
-    output comes with the rank before it; all end together. More programs follow behind colons:
+    The processes run on this machine, or on executors, which receive the program and the files that it needs. Each line
+    of output is prefixed with the rank. All processes end together. Colons separate several programs:
     mpirun -n 1 ./a : -n 2 ./b
     """,
     [],
@@ -192,9 +216,9 @@ bsprun = _command(
     "bsprun",
     """Start a BSP program: processes that compute in supersteps.
 
-    They run on this machine, or on executors, which get the program and the files that it needs. Each line of their
-    output comes with the pid before it; all end together. A program that makes checkpoints is started again when it
-    loses a process or a machine, and goes on from the last one.
+    The processes run on this machine, or on executors, which receive the program and the files that it needs. Each line
+    of output is prefixed with the pid. All processes end together. A program that makes checkpoints is started again
+    when it loses a process or a machine, and continues from the last checkpoint.
     """,
     BSP_OPTIONS,
 )

@@ -17,10 +17,10 @@ from phalanx.files import Files, Unknown, expand, outermost
 
 @click.command()
 @click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Folders too, with all that is in them.")
-@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Remove folders too, with their contents.")
+@click.option("-f", "--force", is_flag=True, help="Ignore paths that do not exist.")
 @reaches
-@click.option("--json", "as_json", is_flag=True, help="One JSON line for each place.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each path.")
 def rm(
     places: tuple[str, ...],
     recursive: bool,
@@ -28,10 +28,10 @@ def rm(
     reach: dict[str, Any],
     as_json: bool,
 ) -> int:
-    """Remove files, in folders that an executor exports for writing.
+    """Remove files in folders that an executor exports for writing.
 
-    A path may be a pattern (* ? [ **), which is to be quoted for the shell. A link is removed, and never what it leads
-    to. The exported folder itself stays. The exit code is 1 if something could not be removed.
+    A path may be a glob pattern (* ? [ **); quote it for the shell. A link itself is removed, never the file that it
+    leads to. The exported folder itself stays. The exit code is 1 if a file could not be removed.
     """
     code, is_heard = 0, True
     with Reached(reach) as reached:

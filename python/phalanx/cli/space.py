@@ -28,7 +28,7 @@ _RULES = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group()
 def space() -> None:
-    """Serve tuple spaces, make them, look at them."""
+    """Serve tuple spaces, create them, and show them."""
 
 
 @space.command()
@@ -37,42 +37,46 @@ def space() -> None:
     metavar="HOST:PORT",
     default="127.0.0.1:7400",
     show_default=True,
-    help="Or unix:PATH. Port 0: any free one.",
+    help="Listen here, or at unix:PATH; port 0: any free port.",
 )
 @click.option(
-    "--identity", type=click.Path(path_type=Path), help="By default executor.pem in $PHALANX_HOME or ~/.phalanx."
+    "--identity",
+    type=click.Path(path_type=Path),
+    help="The certificate. [default: executor.pem in $PHALANX_HOME or ~/.phalanx]",
 )
 @click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
-@click.option("--access", type=_RULES, help="A file of rules: who may do what in which space.")
+@click.option("--access", type=_RULES, help="A file of rules that say what users may do in spaces.")
 @click.option(
-    "--trusted", multiple=True, metavar="NETWORK", help="Links from there need no protection (may be repeated)."
+    "--trusted", multiple=True, metavar="NETWORK", help="Links from this network need no protection (may be repeated)."
 )
 @click.option("--rules", type=_RULES, help="A file of rules for links.")
 @click.option("--no-create", is_flag=True, help="Serve only the spaces named with --space.")
-@click.option("--space", "names", multiple=True, metavar="NAME", help="Make this space now (may be repeated).")
-@click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="How many at most.")
-@click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="How many at a time.")
+@click.option("--space", "names", multiple=True, metavar="NAME", help="Create this space now (may be repeated).")
+@click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="The most spaces.")
+@click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="The most clients at a time.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path),
-    help="Of durable spaces; by default spaces/PORT in $PHALANX_HOME or ~/.phalanx.",
+    help="The folder of durable spaces. [default: spaces/PORT in $PHALANX_HOME or ~/.phalanx]",
 )
-@click.option("--most-bytes", type=click.IntRange(1), help="Memory of one space; by default half of the machine's.")
+@click.option(
+    "--most-bytes", type=click.IntRange(1), help="The most memory of one space. [default: half of the machine's]"
+)
 @click.option(
     "--user-share",
     type=click.IntRange(1, 100),
     default=25,
     show_default=True,
     metavar="PERCENT",
-    help="Of clients, spaces, transactions and unfinished messages, for one user.",
+    help="One user's share of clients, spaces, transactions and unfinished messages.",
 )
 @click.option(
     "--most-unfinished",
     type=click.IntRange(1),
     metavar="BYTES",
-    help="Of messages that have begun to arrive; by default a quarter of the machine's memory.",
+    help="The most bytes of unfinished messages. [default: a quarter of the machine's memory]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Say where it listens as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 def serve(
     address: str,
     identity: Path | None,
@@ -92,9 +96,9 @@ def serve(
 ) -> None:
     """Serve tuple spaces until Ctrl-C, without interpreters.
 
-    Without an identity only your own processes on this machine are served; with one, the users of its grid, over links
-    that are private unless --trusted or --rules say otherwise. A space is made when it is first named; durable ones are
-    there again when the server starts.
+    Without an identity the server serves only your own processes on this machine. With an identity it serves the users
+    of its grid, over links that are private unless --trusted or --rules say otherwise. A space is created when it is
+    first named; durable spaces are there again when the server starts.
     """
     policy = Rules(rules) if rules else "links"
     server = _serve.start(
@@ -135,13 +139,19 @@ def serve(
 def _reaching(command: F) -> F:
     """The options with which a space is reached."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program."),
-        click.option("--trusted", multiple=True, metavar="NETWORK", help="Links there need no protection."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--trusted", multiple=True, metavar="NETWORK", help="Links to this network need no protection."),
         click.option(
-            "--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help="FILE: rules."
+            "--policy",
+            default="links",
+            show_default=True,
+            metavar="links|marked|all|FILE",
+            help="A policy, or a file of rules.",
         ),
         click.option(
-            "--identity", type=click.Path(path_type=Path), help="By default user.pem in $PHALANX_HOME or ~/.phalanx."
+            "--identity",
+            type=click.Path(path_type=Path),
+            help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
         ),
     ):
         command = option(command)
@@ -152,18 +162,24 @@ def _reaching(command: F) -> F:
 @click.argument("address")
 @_reaching
 @click.option("--order", type=click.Choice(["any", "fifo", "lifo", "priority"]), default="any", show_default=True)
-@click.option("--lease", type=Seconds(0), metavar="SECONDS", help="Of tuples that are put without one.")
+@click.option("--lease", type=Seconds(0), metavar="SECONDS", help="The lease of tuples that are put without one.")
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
-@click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers asked for by ranges.")
-@click.option("--secure", is_flag=True, help="Only private links reach it over networks that are not trusted.")
-@click.option("--group", help="Only its members open the space; the server's access rules list them.")
-@click.option("--durable", is_flag=True, help="What out returned from is on the server's disk.")
+@click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers to index for range queries.")
+@click.option("--secure", is_flag=True, help="Allow only private links over networks that are not trusted.")
+@click.option("--group", help="Only members of this group may open the space; the server's access rules list them.")
+@click.option("--durable", is_flag=True, help="Keep tuples on the server's disk; out returns when its tuple is there.")
 @click.option(
     "--replicas",
     type=click.IntRange(3, 9),
-    help="So many servers keep it together: that of ADDRESS and each --member; or ADDRESS is HOSTS_FILE/NAME.",
+    help="The number of servers that keep the space: ADDRESS and each --member, or ADDRESS is HOSTS_FILE/NAME.",
 )
-@click.option("--member", "members", multiple=True, metavar="HOST:PORT", help="Another one of them (may be repeated).")
+@click.option(
+    "--member",
+    "members",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A further server of a replicated space (may be repeated).",
+)
 @click.option("--most-tuples", type=click.IntRange(1))
 @click.option("--most-bytes", type=click.IntRange(1))
 def create(
@@ -184,9 +200,9 @@ def create(
     most_tuples: int | None,
     most_bytes: int | None,
 ) -> None:
-    """Make the space ADDRESS (HOST:PORT/NAME or unix:PATH/NAME) with options of its own.
+    """Create the space ADDRESS (HOST:PORT/NAME or unix:PATH/NAME) with its own options.
 
-    A space that is there already keeps its own, and is shown; then the exit code is 3.
+    An existing space keeps its options, and is shown; the exit code is then 3.
     """
     asked: dict[str, Any] = {
         "order": order,
@@ -219,13 +235,18 @@ def create(
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option("--rates", type=Seconds(0.1, 3600), metavar="SECONDS", help="Show what is done a second, too.")
+@click.option(
+    "--rates",
+    type=Seconds(0.1, 3600),
+    metavar="SECONDS",
+    help="Also show operations per second, measured over SECONDS.",
+)
 def info(
     address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None, rates: float | None
 ) -> None:
-    """Show the space ADDRESS: tuples, who waits, indexes, rates; of a replicated one, who leads and who is behind.
+    """Show the space ADDRESS: tuples, waiting requests, indexes, rates, and the members of a replicated space.
 
-    HOSTS_FILE/NAME: a replicated space that some of these machines keep.
+    HOSTS_FILE/NAME names a replicated space that some of these machines keep.
     """
     engine = _open.reach_any(address, identity=identity, policy=read_policy(policy), trusted=trusted)
     _show(address, engine, as_json, _rates(engine, rates) if rates else None)
@@ -235,8 +256,8 @@ def info(
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option("--add", multiple=True, metavar="HOST:PORT", help="This server keeps it too (may be repeated).")
-@click.option("--remove", multiple=True, metavar="HOST:PORT", help="This one does not any more (may be repeated).")
+@click.option("--add", multiple=True, metavar="HOST:PORT", help="Add this server (may be repeated).")
+@click.option("--remove", multiple=True, metavar="HOST:PORT", help="Remove this server (may be repeated).")
 def members(
     address: str,
     as_json: bool,
@@ -248,8 +269,8 @@ def members(
 ) -> None:
     """Show or change the members of the replicated space ADDRESS, or HOSTS_FILE/NAME.
 
-    A dead machine is replaced with --remove and --add at once. The space goes on meanwhile; a member that comes has
-    everything when this ends. All members that stay must be there, and the one that leads stays.
+    To replace a dead machine, use --remove and --add in one command. The space stays in use meanwhile. When the command
+    ends, a new member has everything. All members that stay must be reachable, and the leader must stay.
     """
     links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
     engine = _open.reach_any(address, **links)
@@ -273,16 +294,21 @@ def members(
     "--placement", required=True, metavar="hash(0,1)|local|owner", help="Where the space's programs look for tuples."
 )
 @click.option(
-    "--former", multiple=True, metavar="ADDRESS", help="Leaves, and is on no member's card (may be repeated)."
+    "--former",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A member that leaves and is on no member's card (may be repeated).",
 )
-@click.option("--gone", multiple=True, metavar="ADDRESS", help="Is lost with its tuples (may be repeated).")
+@click.option(
+    "--gone", multiple=True, metavar="ADDRESS", help="A member that is lost with its tuples (may be repeated)."
+)
 @click.option(
     "--wait",
     type=Seconds(0),
     default=_moving.WAITING,
     show_default=True,
     metavar="SECONDS",
-    help="For tuples in transactions, or on their way.",
+    help="Wait so long for tuples in transactions or on their way.",
 )
 def move(
     members: tuple[str, ...],
@@ -297,9 +323,9 @@ def move(
 ) -> None:
     """Make each MEMBER (HOST:PORT/NAME, or HOSTS_FILE/NAME for all) a member of one spread space, and no others.
 
-    Tuples are moved to where programs that name these members look for them. Members that leave are found by
-    themselves. Meanwhile no program can use the space. After a Ctrl-C or a kill, run it again: nothing is lost, and
-    nothing there twice.
+    Moves tuples to the members at which programs that name these members look for them. Members that leave need not be
+    named. Meanwhile no program can use the space. After Ctrl-C or a kill, run the command again: no tuple is lost or
+    duplicated.
     """
     links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
     listed: str | tuple[str, ...] = members[0] if len(members) == 1 else members

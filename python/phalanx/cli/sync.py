@@ -18,12 +18,12 @@ from phalanx.syncing import sync as run
 @click.command(cls=Habitual)
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
-@click.option("--checksum", is_flag=True, help="Compare what files contain, not only size and time.")
-@click.option("--delete", is_flag=True, help="Remove there what SRC does not have.")
-@click.option("-n", "--dry-run", is_flag=True, help="Change nothing, say what would be done.")
+@click.option("--checksum", is_flag=True, help="Compare the contents of files, not only size and time.")
+@click.option("--delete", is_flag=True, help="Remove files from DST that SRC does not have.")
+@click.option("-n", "--dry-run", is_flag=True, help="Change nothing, and print what would be done.")
 @reaches
 @carries
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object, and none of progress.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object, and no progress.")
 def sync(
     source: str,
     target: str,
@@ -36,11 +36,11 @@ def sync(
 ) -> int:
     """Make the folder DST like SRC; one of them, or each, is HOST:/PATH or HOST:PORT:/PATH.
 
-    Only what differs in size or time is copied, and permissions are set where they differ; between two executors, the
-    bytes go straight from one to the other. DST is the copy itself; where it ends with a slash, SRC goes into it under
-    its own name. With --delete, what SRC does not have is removed, but never what was excluded, never through a link,
-    and nothing at all where SRC could not be listed as a whole. One folder cannot lie in the other. The exit code is 1
-    if something could not be done.
+    Copies only files that differ in size or time, and sets permissions that differ. Between two executors, the bytes
+    go directly from one to the other. DST is the copy itself; if it ends with a slash, SRC goes into it under its own
+    name. --delete removes files that SRC does not have. It never removes excluded files, never follows a link, and
+    removes nothing if SRC could not be listed completely. One folder cannot be inside the other. The exit code is 1 if
+    an operation failed.
     """
     with shown(Path(source).name or source, json_wanted) as progress:
         report = run(
