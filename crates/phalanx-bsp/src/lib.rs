@@ -3,9 +3,9 @@
 
 mod process;
 
-use phalanx_mpi::collective::Span;
 use phalanx_mpi::error::{Class, Result, fail};
-use phalanx_mpi::world::World;
+use phalanx_mpi::operations::collective::Span;
+use phalanx_mpi::process::world::World;
 use process::{alone, begin, end, exit_with, with};
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -1,10 +1,10 @@
 //! This process's part of the program, and how it ends.
 
 use phalanx_mpi::bsp::{Bsp, Point};
-use phalanx_mpi::collective::Span;
 use phalanx_mpi::error::{Class, Result, fail};
-use phalanx_mpi::life;
-use phalanx_mpi::world::world;
+use phalanx_mpi::operations::collective::Span;
+use phalanx_mpi::process::life;
+use phalanx_mpi::process::world::world;
 use phalanx_net::sync::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

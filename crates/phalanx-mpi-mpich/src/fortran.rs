@@ -5,7 +5,7 @@ use crate::abi::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Win};
 use crate::c::argument::Out;
 use crate::c::attribute::{CopyProxy, DeleteProxy, Proxy, find_number, set, set_proxy};
 use crate::c::generalized::set_fortran;
-use phalanx_mpi::attribute::{MOST, Value};
+use phalanx_mpi::objects::attribute::{MOST, Value};
 use std::ffi::{c_int, c_void};
 
 /// Predefined keys have odd numbers in C, and the next ones in Fortran; those of programs are below.

@@ -3,8 +3,8 @@
 use super::call::{Owner, Result, fail};
 use crate::abi;
 use crate::abi::*;
-use phalanx_mpi::errhandler::Kind;
 use phalanx_mpi::error::Class;
+use phalanx_mpi::objects::errhandler::Kind;
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 
 pub type MPI_Aint = isize;

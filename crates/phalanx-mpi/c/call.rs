@@ -1,12 +1,14 @@
 //! How a C function is declared, and what happens when it fails.
 
 use crate::abi::{self, MPI_Comm, MPI_File, MPI_Session, MPI_Win};
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_SUCCESS};
-pub use phalanx_mpi::errhandler::Owner;
-use phalanx_mpi::errhandler::{Errhandler, Kind};
+use phalanx_mpi::objects::comm::Comm;
+pub use phalanx_mpi::objects::errhandler::Owner;
 use phalanx_mpi::error::{Class, Error};
-use phalanx_mpi::{codes, errhandler, life, losses, session};
+use phalanx_mpi::objects::errhandler::{Errhandler, Kind};
+use phalanx_mpi::objects::{codes, errhandler};
+use phalanx_mpi::process::life;
+use phalanx_mpi::universe::{losses, session};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -110,7 +112,7 @@ macro_rules! mpi_define {
             #[allow(unreachable_code)] // some calls do not return
             fn mpi_call($($argument: $type),*) -> std::ffi::c_int {
                 $crate::c::call::guard(concat!(stringify!($name), $suffix), || mpi_owner!($($owner)?), || {
-                    $(phalanx_mpi::life::$check()?;)?
+                    $(phalanx_mpi::process::life::$check()?;)?
                     $($crate::c::argument::Argument::check(&$argument, stringify!($argument))?;)*
                     $body;
                     Ok(())

@@ -4,17 +4,18 @@ use super::argument::{Array, Number, Out, is_in_place};
 use super::call::Result;
 use super::message::passed;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Op, MPI_Request};
-use phalanx_mpi::collective::operations::{self as of, Operands};
-use phalanx_mpi::collective::{self, Argument, Operation, Scan, Shape};
-use phalanx_mpi::collective::{
+use phalanx_mpi::error;
+use phalanx_mpi::error::{Class, Result as Checked};
+use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::objects::info;
+use phalanx_mpi::objects::request::Request;
+use phalanx_mpi::operations::collective::operations::{self as of, Operands};
+use phalanx_mpi::operations::collective::{self, Argument, Operation, Scan, Shape};
+use phalanx_mpi::operations::collective::{
     short_allgather, short_allreduce, short_alltoall, short_barrier, short_bcast, short_reduce,
 };
-use phalanx_mpi::comm::Comm;
-use phalanx_mpi::error::{Class, Result as Checked};
-use phalanx_mpi::request::Request;
-use phalanx_mpi::topology::neighbours;
-use phalanx_mpi::world::world;
-use phalanx_mpi::{error, info};
+use phalanx_mpi::operations::topology::neighbours;
+use phalanx_mpi::process::world::world;
 use std::ffi::{c_int, c_void};
 
 fn run<O: Operation>(comm: MPI_Comm, make: impl FnOnce(&Comm) -> Checked<O>) -> Result {

@@ -3,15 +3,16 @@
 use super::argument::{Number, Out, OutText, Text, count};
 use super::call::{Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request, longest};
-use phalanx_mpi::collective::Call;
-use phalanx_mpi::comm::{Comm, Use, asks_for_protection, create, forget_dropped};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::info::{self, Info};
-use phalanx_mpi::request::{Active, Request};
-use phalanx_mpi::tasks::{Task, block_on};
-use phalanx_mpi::world::world;
-use phalanx_mpi::{attribute, errhandler, group};
+use phalanx_mpi::objects::comm::{Comm, Use, asks_for_protection, forget_dropped};
+use phalanx_mpi::objects::info::{self, Info};
+use phalanx_mpi::objects::request::{Active, Request};
+use phalanx_mpi::objects::{attribute, errhandler, group};
+use phalanx_mpi::operations::collective::Call;
+use phalanx_mpi::operations::comm_create;
+use phalanx_mpi::process::tasks::{Task, block_on};
+use phalanx_mpi::process::world::world;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ mpi! {
     }
 
     fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Comm>) on comm {
-        let made = block_on(world()?, create::of_group(operation(comm)?, group::find(group.id())?))?;
+        let made = block_on(world()?, comm_create::of_group(operation(comm)?, group::find(group.id())?))?;
         put_or_null(comm, made, newcomm)?;
     }
 
@@ -99,7 +100,8 @@ mpi! {
             newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
             return Ok(());
         }
-        put(comm, block_on(world()?, create::of_members(world()?, &comm_of, group, abi::TAG.from_c(tag)))?, newcomm)?;
+        let made = comm_create::of_members(world()?, &comm_of, group, abi::TAG.from_c(tag));
+        put(comm, block_on(world()?, made)?, newcomm)?;
     }
 
     fn MPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: Out<MPI_Comm>) on comm {
@@ -107,7 +109,7 @@ mpi! {
         if color < 0 && color != MPI_UNDEFINED {
             return fail(Class::Arg, format!("color {color} is negative"));
         }
-        put_or_null(comm, block_on(world()?, create::split(operation(comm)?, color, key, false))?, newcomm)?;
+        put_or_null(comm, block_on(world()?, comm_create::split(operation(comm)?, color, key, false))?, newcomm)?;
     }
 
     fn MPI_Comm_split_type(
@@ -128,7 +130,7 @@ mpi! {
             other => return fail(Class::Arg, format!("split_type {other} is none")),
         };
         let secured = asks_for_protection(&hints)?;
-        let made = block_on(world()?, create::split(operation(comm)?, color, key, secured))?;
+        let made = block_on(world()?, comm_create::split(operation(comm)?, color, key, secured))?;
         made.iter().try_for_each(|made| made.set_hints(&hints))?;
         put_or_null(comm, made, newcomm)?;
     }
@@ -148,7 +150,7 @@ mpi! {
             },
             false => None,
         };
-        put(local_comm, block_on(world()?, create::join(operation(local_comm)?, leader, bridge))?, newintercomm)?;
+        put(local_comm, block_on(world()?, comm_create::join(operation(local_comm)?, leader, bridge))?, newintercomm)?;
     }
 
     fn MPI_Comm_create_from_group(
@@ -160,7 +162,7 @@ mpi! {
             newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
             return Ok(());
         }
-        let made = block_on(world, create::of_session(world, group, &stringtag.get()))?;
+        let made = block_on(world, comm_create::of_session(world, group, &stringtag.get()))?;
         put_with(errhandler, &hints, made, newcomm)?;
     }
 
@@ -179,12 +181,12 @@ mpi! {
         let local = side(local_group, local_leader, "local_leader")?;
         let remote = side(remote_group, remote_leader, "remote_leader")?;
         let world = world()?;
-        let made = block_on(world, create::join_sessions(world, local, remote, &stringtag.get()))?;
+        let made = block_on(world, comm_create::join_sessions(world, local, remote, &stringtag.get()))?;
         put_with(errhandler, &hints, made, newintercomm)?;
     }
 
     fn MPI_Intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) on intercomm {
-        put(intercomm, block_on(world()?, create::merge(operation(intercomm)?, high != 0))?, newintracomm)?;
+        put(intercomm, block_on(world()?, comm_create::merge(operation(intercomm)?, high != 0))?, newintracomm)?;
     }
 }
 
@@ -258,14 +260,14 @@ mpi! {
 
     fn MPI_Comm_disconnect(comm: Out<MPI_Comm>) on comm {
         let of = Comm::of(comm.get().id())?;
-        block_on(world()?, phalanx_mpi::collective::barrier(&Call::new(world()?, of)))?;
+        block_on(world()?, phalanx_mpi::operations::collective::barrier(&Call::new(world()?, of)))?;
         free(comm)?;
     }
 }
 
 fn duplicate(comm: MPI_Comm, hints: &Info, newcomm: Out<MPI_Comm>) -> Result {
     let secured = asks_for_protection(hints)?;
-    let made = block_on(world()?, create::duplicate(operation(comm)?, secured))?;
+    let made = block_on(world()?, comm_create::duplicate(operation(comm)?, secured))?;
     put(comm, made, newcomm)?;
     if let Err(error) = attribute::copy_all(comm.id(), newcomm.get().id()) {
         // The copy function's error is the one to be told.
@@ -281,7 +283,7 @@ fn begin_duplicate(comm: MPI_Comm, hints: Info, newcomm: Out<MPI_Comm>, request:
     let (call, secured) = (operation(comm)?, asks_for_protection(&hints)?);
     newcomm.put(MPI_Comm::of(MPI_COMM_NULL));
     let task = Task::begin(world()?, async move {
-        let made = create::duplicate(call, secured).await?;
+        let made = comm_create::duplicate(call, secured).await?;
         made.set_hints(&hints)?;
         let handle = made.put()?;
         errhandler::inherit(comm.id(), handle);

@@ -4,8 +4,8 @@ use super::argument::{self, MPI_Aint, MPI_Count, Number, Out, OutArray};
 use super::call::{Result, fail};
 use super::datatype::{datatype_of, distribution_argument_to_c, narrowed};
 use crate::abi::{self, MPI_Datatype};
-use phalanx_mpi::datatype::{Combiner, Contents};
 use phalanx_mpi::error::Class;
+use phalanx_mpi::objects::datatype::{Combiner, Contents};
 use std::ffi::c_int;
 
 mpi! {

@@ -3,10 +3,10 @@
 use super::argument::{self, Array, MPI_Count, Number, Out, OutText, Text};
 use super::call::Result;
 use crate::abi::{self, MPI_Datatype, longest};
-use phalanx_mpi::attribute;
 use phalanx_mpi::constants::*;
-use phalanx_mpi::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use phalanx_mpi::error::{Class, Error};
+use phalanx_mpi::objects::attribute;
+use phalanx_mpi::objects::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use std::ffi::c_int;
 use std::sync::Arc;
 

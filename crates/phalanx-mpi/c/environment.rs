@@ -3,8 +3,9 @@
 use super::argument::{Out, OutText, Text};
 use crate::abi::{self, MPI_Comm, longest};
 use phalanx_mpi::constants::*;
-use phalanx_mpi::world::{World, world};
-use phalanx_mpi::{attribute, codes, environment, life};
+use phalanx_mpi::objects::{attribute, codes, environment};
+use phalanx_mpi::process::life;
+use phalanx_mpi::process::world::{World, world};
 use std::ffi::{c_char, c_double, c_int};
 
 mpi! {

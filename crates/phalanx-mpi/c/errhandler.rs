@@ -3,12 +3,12 @@
 use super::argument::Out;
 use super::call::{Owner, Result, call_handler, fail};
 use crate::abi::{self, MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session, MPI_Win};
-use phalanx_mpi::codes;
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_ERRHANDLER_NULL, MPI_FILE_NULL};
-use phalanx_mpi::errhandler::{self, Kind};
 use phalanx_mpi::error::Class;
-use phalanx_mpi::session;
+use phalanx_mpi::objects::codes;
+use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::objects::errhandler::{self, Kind};
+use phalanx_mpi::universe::session;
 use std::ffi::c_int;
 
 /// A program's handler: it may have more parameters, of which C does not tell.

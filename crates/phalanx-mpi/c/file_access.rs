@@ -8,8 +8,8 @@ use super::call::Result;
 use super::file::find;
 use super::message::{buffer, fill};
 use crate::abi::{MPI_Datatype, MPI_File, MPI_Request};
-use phalanx_mpi::file::{Place, Split, Way};
-use phalanx_mpi::request::{Active, Request};
+use phalanx_mpi::objects::request::{Active, Request};
+use phalanx_mpi::operations::file::{Place, Split, Way};
 use std::ffi::c_void;
 
 /// A handle for what was begun.

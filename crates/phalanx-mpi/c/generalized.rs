@@ -3,12 +3,12 @@
 use super::argument::Out;
 use super::call::{fail, nobody};
 use crate::abi::{self, MPI_Request, MPI_Status};
-use phalanx_mpi::codes;
 use phalanx_mpi::constants::MPI_SUCCESS;
-use phalanx_mpi::engine::{EMPTY, Status};
 use phalanx_mpi::error::{self, Class};
-use phalanx_mpi::request::{Active, General, Request};
-use phalanx_mpi::world::world;
+use phalanx_mpi::objects::codes;
+use phalanx_mpi::objects::request::{Active, General, Request};
+use phalanx_mpi::process::engine::{EMPTY, Status};
+use phalanx_mpi::process::world::world;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

@@ -3,11 +3,12 @@
 use super::argument::{Array, Out, OutArray, Text, count};
 use super::call::Result;
 use crate::abi::{self, MPI_Comm, MPI_Group, MPI_Session};
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::{MPI_GROUP_NULL, MPI_UNDEFINED};
-use phalanx_mpi::group::Group;
-use phalanx_mpi::world::world;
-use phalanx_mpi::{group, session};
+use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::objects::group;
+use phalanx_mpi::objects::group::Group;
+use phalanx_mpi::process::world::world;
+use phalanx_mpi::universe::session;
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use crate::abi::MPI_Info;
 use crate::abi::longest::INFO_KEY;
 use phalanx_mpi::constants::MPI_INFO_NULL;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::info::{self, Info};
+use phalanx_mpi::objects::info::{self, Info};
 use std::ffi::{c_char, c_int};
 
 fn value_of(info: MPI_Info, key: Text) -> Result<Option<String>> {

@@ -4,10 +4,10 @@ use super::argument::{Number, OutStatus, count};
 use super::call::Result;
 use crate::abi::{self, MPI_Datatype, MPI_Status};
 use phalanx_mpi::constants::MPI_SUCCESS;
-use phalanx_mpi::datatype::Datatype;
-use phalanx_mpi::engine::{EMPTY, Status};
-use phalanx_mpi::point::Buffer;
-use phalanx_mpi::quick::Passed;
+use phalanx_mpi::objects::datatype::Datatype;
+use phalanx_mpi::operations::point::Buffer;
+use phalanx_mpi::operations::quick::Passed;
+use phalanx_mpi::process::engine::{EMPTY, Status};
 use std::ffi::c_void;
 
 /// `buf`, `count` and `datatype`.

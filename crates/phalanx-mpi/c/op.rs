@@ -5,9 +5,9 @@ use super::call::{Result, fail};
 use super::datatype::datatype_of;
 use crate::abi::{MPI_Datatype, MPI_Op};
 use phalanx_mpi::constants::MPI_OP_NULL;
-use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::op::{Op, UserFunction};
+use phalanx_mpi::objects::datatype::Datatype;
+use phalanx_mpi::objects::op::{Op, UserFunction};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

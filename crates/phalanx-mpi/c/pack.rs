@@ -4,8 +4,8 @@ use super::argument::{Number, Out, Text, count};
 use super::call::{Result, fail};
 use super::datatype::datatype_of;
 use crate::abi::{MPI_Comm, MPI_Datatype};
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::error::Class;
+use phalanx_mpi::objects::comm::Comm;
 use std::ffi::c_void;
 
 /// From a position on, what is left of a buffer of packed bytes; moved on when the call succeeds.

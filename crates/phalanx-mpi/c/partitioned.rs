@@ -4,12 +4,12 @@ use super::argument::{Array, MPI_Count, Out, count};
 use super::call::{Result, concerns, fail};
 use super::message::buffer;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Request};
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::partitioned::{self, Partitions};
-use phalanx_mpi::point::Buffer;
-use phalanx_mpi::request::Request;
-use phalanx_mpi::world::world;
+use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::objects::request::Request;
+use phalanx_mpi::operations::partitioned::{self, Partitions};
+use phalanx_mpi::operations::point::Buffer;
+use phalanx_mpi::process::world::world;
 use std::ffi::{c_int, c_void};
 
 /// The whole message and the number of its partitions.
@@ -43,7 +43,7 @@ mpi! {
         buf: *const c_void, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
         comm: MPI_Comm, info: MPI_Info, request: Out<MPI_Request>
     ) on comm {
-        phalanx_mpi::info::hints(info.id())?;
+        phalanx_mpi::objects::info::hints(info.id())?;
         let (whole, partitions) = whole(buf, partitions, count, datatype)?;
         let (of, to, tag) = ((comm.id(), Comm::of(comm.id())?), abi::RANK.from_c(dest), abi::TAG.from_c(tag));
         request.put(MPI_Request::of(partitioned::prepare_send(of, whole, partitions, to, tag)?));
@@ -53,7 +53,7 @@ mpi! {
         buf: *mut c_void, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int,
         comm: MPI_Comm, info: MPI_Info, request: Out<MPI_Request>
     ) on comm {
-        phalanx_mpi::info::hints(info.id())?;
+        phalanx_mpi::objects::info::hints(info.id())?;
         let (whole, partitions) = whole(buf, partitions, count, datatype)?;
         let (of, from, tag) = ((comm.id(), Comm::of(comm.id())?), abi::RANK.from_c(source), abi::TAG.from_c(tag));
         request.put(MPI_Request::of(partitioned::prepare_receive(of, whole, partitions, from, tag)?));

@@ -4,13 +4,13 @@ use super::argument::{Number, Out, OutStatus, count};
 use super::call::{Owner, Result, concerns, nobody};
 use super::message::{buffer, fill, passed};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Message, MPI_Request};
-use phalanx_mpi::attached::ATTACHED;
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::MPI_REQUEST_NULL;
-use phalanx_mpi::point::{self, Buffer, MESSAGE_NO_PROC, MESSAGE_NULL, Sending};
-use phalanx_mpi::quick;
-use phalanx_mpi::request::{Active, REQUEST_DONE, Request};
-use phalanx_mpi::world::world;
+use phalanx_mpi::objects::attached::ATTACHED;
+use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::objects::request::{Active, REQUEST_DONE, REQUEST_NULL, Request};
+use phalanx_mpi::operations::point::{self, Buffer, MESSAGE_NO_PROC, MESSAGE_NULL, Sending};
+use phalanx_mpi::operations::quick;
+use phalanx_mpi::process::world::world;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ mpi! {
     ) on comm {
         let (buffer, place) = (buffer(buf, count, datatype)?, place(comm, source, tag)?);
         let handle = place.handle;
-        place.comm.pattern(phalanx_mpi::comm::Use::Point, place.rank, place.tag)?;
+        place.comm.pattern(phalanx_mpi::objects::comm::Use::Point, place.rank, place.tag)?;
         let start = move || point::receive(world()?, &place.comm, &buffer, place.rank, place.tag);
         put(request, Request::put_persistent(Owner::comm(handle), Box::new(start))?)?;
     }
@@ -296,7 +296,7 @@ fn copy(buffer: &Buffer) -> Vec<u8> {
 }
 
 fn bytes(data: &[u8]) -> Result<Buffer> {
-    let datatype = phalanx_mpi::datatype::Datatype::of(phalanx_mpi::constants::MPI_BYTE)?;
+    let datatype = phalanx_mpi::objects::datatype::Datatype::of(phalanx_mpi::constants::MPI_BYTE)?;
     Ok(Buffer::new(data.as_ptr().cast_mut(), data.len(), datatype)?)
 }
 
@@ -328,12 +328,12 @@ fn begin_both(
     to.comm.destination(to.rank)?;
     let receive = point::receive(world, &from.comm, &into, from.rank, from.tag)?;
     let send = point::send(world, &to.comm, &out, to.rank, to.tag, Sending::Standard)?;
-    let task = phalanx_mpi::tasks::Task::begin_with_status(world, async move {
+    let task = phalanx_mpi::process::tasks::Task::begin_with_status(world, async move {
         let _lent = data;
         let finish = async |active| match active {
-            Active::Point(request) => phalanx_mpi::tasks::outcome(world, request).await,
+            Active::Point(request) => phalanx_mpi::process::tasks::outcome(world, request).await,
             Active::Done(status) => status,
-            _ => phalanx_mpi::engine::EMPTY,
+            _ => phalanx_mpi::process::engine::EMPTY,
         };
         let (sent, received) = (finish(send).await, finish(receive).await);
         point::check(sent)?;
@@ -343,4 +343,4 @@ fn begin_both(
 }
 
 /// So that nobody forgets what a request that is null is.
-const _: () = assert!(MPI_REQUEST_NULL == phalanx_mpi::request::REQUEST_NULL && MESSAGE_NO_PROC == MESSAGE_NULL + 1);
+const _: () = assert!(MPI_REQUEST_NULL == REQUEST_NULL && MESSAGE_NO_PROC == MESSAGE_NULL + 1);

@@ -5,12 +5,12 @@ use super::call::fail;
 use crate::abi::longest::PSET;
 use crate::abi::{self, MPI_Errhandler, MPI_Info, MPI_Request, MPI_Session};
 use phalanx_mpi::constants::{MPI_ERRHANDLER_NULL, MPI_SESSION_NULL};
-use phalanx_mpi::errhandler::{self, Kind};
 use phalanx_mpi::error::Class;
-use phalanx_mpi::info::{self, Info};
-use phalanx_mpi::request::{Active, Request};
-use phalanx_mpi::session;
-use phalanx_mpi::world::world;
+use phalanx_mpi::objects::errhandler::{self, Kind};
+use phalanx_mpi::objects::info::{self, Info};
+use phalanx_mpi::objects::request::{Active, Request};
+use phalanx_mpi::process::world::world;
+use phalanx_mpi::universe::session;
 use std::ffi::{c_char, c_int, c_void};
 
 mpi! {

@@ -2,7 +2,7 @@
 
 use super::argument::{In, Out};
 use crate::abi::{self, MPI_Status};
-use phalanx_mpi::engine::Status;
+use phalanx_mpi::process::engine::Status;
 use std::ffi::c_int;
 
 impl MPI_Status {

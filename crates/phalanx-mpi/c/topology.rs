@@ -4,13 +4,13 @@ use super::argument::{Array, Number, Out, OutArray, count};
 use super::call::{Result, fail};
 use super::comm::{hints_of, put, put_or_null};
 use crate::abi::{self, MPI_Comm, MPI_Info, address};
-use phalanx_mpi::collective::Call;
-use phalanx_mpi::comm::Comm;
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::tasks::block_on;
-use phalanx_mpi::topology::{self, Cartesian, Distributed, Graph, Topology};
-use phalanx_mpi::world::world;
+use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::operations::collective::Call;
+use phalanx_mpi::operations::topology::{self, Cartesian, Distributed, Graph, Topology};
+use phalanx_mpi::process::tasks::block_on;
+use phalanx_mpi::process::world::world;
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
-use phalanx_mpi::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Kind, Order};
+use phalanx_mpi::objects::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Kind, Order};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
-use phalanx_mpi::comm::{COMM_SELF, Comm};
 use phalanx_mpi::constants::*;
-use phalanx_mpi::datatype::Datatype;
 use phalanx_mpi::error::Class;
-use phalanx_mpi::file::{self, File, From, Place, Split, View, Way};
-use phalanx_mpi::info::Info;
-use phalanx_mpi::point::Buffer;
-use phalanx_mpi::world::World;
+use phalanx_mpi::objects::comm::{COMM_SELF, Comm};
+use phalanx_mpi::objects::datatype::Datatype;
+use phalanx_mpi::objects::info::Info;
+use phalanx_mpi::operations::file::{self, File, From, Place, Split, View, Way};
+use phalanx_mpi::operations::point::Buffer;
+use phalanx_mpi::process::world::World;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};

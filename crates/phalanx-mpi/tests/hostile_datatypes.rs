@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
-use phalanx_mpi::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use phalanx_mpi::error::{Class, Result};
+use phalanx_mpi::objects::datatype::{DEFAULT_ARGUMENT, Datatype, Distribution, Order};
 use std::sync::Arc;
 
 fn int() -> Arc<Datatype> {

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
-use phalanx_mpi::datatype::kind::{Family, KINDS};
-use phalanx_mpi::datatype::{Datatype, Kind};
 use phalanx_mpi::error::Class;
-use phalanx_mpi::op::{Op, Predefined};
+use phalanx_mpi::objects::datatype::kind::{Family, KINDS};
+use phalanx_mpi::objects::datatype::{Datatype, Kind};
+use phalanx_mpi::objects::op::{Op, Predefined};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;

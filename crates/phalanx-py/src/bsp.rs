@@ -2,9 +2,9 @@
 
 use crate::errors::raise;
 use phalanx_mpi::bsp::{self as core, Keeper, Point};
-use phalanx_mpi::collective::Span;
 use phalanx_mpi::error::Error;
-use phalanx_mpi::life;
+use phalanx_mpi::operations::collective::Span;
+use phalanx_mpi::process::life;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};

@@ -1,7 +1,7 @@
 //! Handles. Predefined ones have numbers of MPICH's own; all others are small and mean the same on both sides.
 
 use phalanx_mpi::constants::*;
-use phalanx_mpi::handle::FIRST;
+use phalanx_mpi::objects::handle::FIRST;
 use std::ffi::{c_int, c_void};
 use std::ptr::without_provenance_mut;
 

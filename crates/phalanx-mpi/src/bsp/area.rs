@@ -2,8 +2,8 @@
 //! address and length.
 
 use super::Keeper;
-use crate::collective::Span;
 use crate::error::{Class, Result, fail};
+use crate::operations::collective::Span;
 
 #[derive(Default)]
 pub(super) struct Areas {

@@ -7,8 +7,8 @@
 use super::snapshot::Snapshot;
 use super::store::{Held, Store};
 use super::{Bsp, Inbox, together};
-use crate::collective::{Call, Span, everyone};
 use crate::error::{Class, Result, fail};
+use crate::operations::collective::{Call, Span, everyone};
 use phalanx_core::wire::ranks::FromRank;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! What one process has for another in a superstep, as one message: entries, each with a head of 24 bytes.
 
-use crate::collective::Span;
 use crate::error::{Class, Result, fail};
+use crate::operations::collective::Span;
 use std::ops::Range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use super::inbox::Inbox;
 use super::parcel::{Kind, Parcel, entries};
 use super::{Bsp, together};
-use crate::collective::{Blocks, Call, Span, alltoall, everybody_says};
 use crate::error::{Class, Result, fail};
+use crate::operations::collective::{Blocks, Call, Span, alltoall, everybody_says};
 
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,15 @@
+//! What programs hold by handles: communicators, groups, requests, datatypes and the like.
+
+pub mod attached;
+pub mod attribute;
+pub mod codes;
+pub mod comm;
+pub mod datatype;
+pub mod environment;
+pub mod errhandler;
+pub mod group;
+pub mod handle;
+pub mod info;
+pub mod memory;
+pub mod op;
+pub mod request;

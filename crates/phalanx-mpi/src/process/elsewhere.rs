@@ -1,0 +1,58 @@
+//! The ranks of other machines: met when all have joined.
+
+use crate::process::control::{Control, Loss};
+use crate::process::transport::{Link, Listening};
+use phalanx_core::wire::ranks::{FromRank, ToRank};
+use phalanx_core::wire::universe::Side;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// What a process of a program on several machines knows of the others.
+#[derive(Default)]
+pub struct Elsewhere {
+    pub links: HashMap<usize, Link>,
+    /// The machine of each rank.
+    pub machines: Vec<u32>,
+    /// Its address.
+    pub addresses: Vec<IpAddr>,
+    /// Ranks at the same address as this one, itself among them: they share its cores.
+    pub beside: usize,
+    /// Ranks that were lost meanwhile.
+    pub lost: Vec<Loss>,
+    /// Who has started this world, where that was heard meanwhile.
+    pub parents: Option<Side>,
+}
+
+impl Elsewhere {
+    /// Joins the program, waits for the others, and connects with those of other machines.
+    ///
+    /// `rank` is this process's in its world, whose first process has the number `first`; links are by rank.
+    pub fn meet(
+        control: &Control,
+        address: Option<IpAddr>,
+        first: usize,
+        rank: usize,
+        size: usize,
+    ) -> Result<Elsewhere, String> {
+        let failed = |error: std::io::Error| format!("this rank cannot be reached from other machines: {error}");
+        let listening = Listening::open(address).map_err(failed)?;
+        let listens = Some(listening.listens().map_err(failed)?);
+        control.tell(&FromRank::Joined { listens }).map_err(|error| format!("the launcher is gone: {error}"))?;
+        let mut lost = Vec::new();
+        let table = control.await_table(size, &mut lost)?;
+        let machines = table.iter().map(|entry| entry.machine).collect();
+        let addresses: Vec<IpAddr> = table.iter().map(|entry| entry.listens.address.ip()).collect();
+        let beside = addresses.iter().filter(|address| **address == addresses[rank]).count();
+        let (mut parents, mut early) = (None, Vec::new());
+        let mut hear = || {
+            match control.hear_early(false, &mut lost)? {
+                Some(ToRank::Born { parents: said }) => parents = Some(said),
+                message => early.extend(message), // others have connected, and want more of this process already
+            }
+            Ok(lost.iter().filter_map(|(process, _)| (*process as usize).checked_sub(first)).collect())
+        };
+        let links = listening.connect(rank, &table, &mut hear)?.into_iter().collect();
+        control.defer(early);
+        Ok(Elsewhere { links, machines, addresses, beside, lost, parents })
+    }
+}

@@ -1,0 +1,14 @@
+//! The process among those of its program: how it moves messages, waits and makes progress.
+
+pub(crate) mod control;
+pub(crate) mod cores;
+pub(crate) mod elsewhere;
+pub mod engine;
+pub mod life;
+pub mod service;
+pub mod slices;
+pub mod tasks;
+pub mod transport;
+pub(crate) mod turn;
+pub(crate) mod wait;
+pub mod world;
