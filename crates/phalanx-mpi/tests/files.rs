@@ -4,11 +4,11 @@
 
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
+use phalanx_mpi::objects::buffer::Buffer;
 use phalanx_mpi::objects::comm::{COMM_SELF, Comm};
 use phalanx_mpi::objects::datatype::Datatype;
 use phalanx_mpi::objects::info::Info;
 use phalanx_mpi::operations::file::{self, File, From, Place, Split, View, Way};
-use phalanx_mpi::operations::point::Buffer;
 use phalanx_mpi::process::world::World;
 use proptest::collection::vec;
 use proptest::prelude::*;

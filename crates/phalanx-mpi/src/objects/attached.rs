@@ -4,8 +4,7 @@
 //! does not suffice fails, as the standard has it.
 
 use crate::error::{Class, Result, fail};
-use crate::objects::comm::Comm;
-use crate::operations::point::Buffer;
+use crate::objects::buffer::Buffer;
 use crate::process::engine::Outgoing;
 use crate::process::tasks::{Task, outcome};
 use crate::process::world::World;
@@ -41,13 +40,8 @@ impl Default for State {
 pub static ATTACHED: Attached = Attached(Mutex::new(NOTHING));
 
 impl Attached {
-    /// What sends on a communicator use.
-    fn of(comm: &Comm) -> &Attached {
-        let own = [Some(&comm.attached), comm.group.attached.as_deref()];
-        own.into_iter().flatten().find(|it| it.is_there()).unwrap_or(&ATTACHED)
-    }
-
-    fn is_there(&self) -> bool {
+    /// Whether the program has attached something.
+    pub(crate) fn is_there(&self) -> bool {
         lock(&self.0).limit != Some(0)
     }
 
@@ -88,10 +82,10 @@ impl Attached {
         })
     }
 
-    /// Makes a copy of what is sent on a communicator.
-    pub fn copy(world: &World, comm: &Comm, buffer: &Buffer) -> Result<Vec<u8>> {
+    /// Makes a copy of what is sent.
+    pub fn copy(&self, world: &World, buffer: &Buffer) -> Result<Vec<u8>> {
         world.progress();
-        let mut state = lock(&Attached::of(comm).0);
+        let mut state = lock(&self.0);
         let mut engine = world.engine();
         state.sends.retain(|(request, _)| engine.outcome(*request).is_none());
         drop(engine);
@@ -111,7 +105,7 @@ impl Attached {
     }
 
     /// A copy is under way.
-    pub fn sent(comm: &Comm, request: usize, bytes: usize) {
-        lock(&Attached::of(comm).0).sends.push((request, bytes));
+    pub fn sent(&self, request: usize, bytes: usize) {
+        lock(&self.0).sends.push((request, bytes));
     }
 }

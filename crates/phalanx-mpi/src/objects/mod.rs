@@ -2,6 +2,7 @@
 
 pub mod attached;
 pub mod attribute;
+pub mod buffer;
 pub mod codes;
 pub mod comm;
 pub mod datatype;

@@ -6,10 +6,11 @@
 
 use crate::constants::MPI_ANY_TAG;
 use crate::error::{Class, Result, fail};
+use crate::objects::buffer::Buffer;
 use crate::objects::comm::{ANY_SOURCE, Comm, Use};
 use crate::objects::errhandler::Owner;
 use crate::objects::request::{Active, Request};
-use crate::operations::point::{self, Buffer};
+use crate::operations::point;
 use crate::process::engine::{Mode, Outgoing, Scatter, Status, Target};
 use crate::process::tasks::{Task, outcome};
 use crate::process::world::{World, world};

@@ -2,83 +2,15 @@
 
 use crate::constants::MPI_ANY_TAG;
 use crate::error::{Class, Error, Result, fail};
-use crate::objects::attached::Attached;
+use crate::objects::buffer::Buffer;
 use crate::objects::comm::{Comm, PROC_NULL, Use};
-use crate::objects::datatype::Datatype;
 use crate::objects::handle::Table;
 use crate::objects::request::Active;
-use crate::process::engine::{EMPTY, Engine, Mode, Outgoing, Scatter, Status, Taken, Target};
+use crate::process::engine::{EMPTY, Engine, Mode, Outgoing, Status, Taken};
 use crate::process::wait::Wait;
 use crate::process::world::World;
 use phalanx_core::spmd::Pattern;
 use std::sync::Arc;
-
-/// Elements in a program's memory.
-#[derive(Clone)]
-pub struct Buffer {
-    pub start: *mut u8,
-    pub count: usize,
-    pub datatype: Arc<Datatype>,
-}
-
-// SAFETY: the memory is lent to the operation, whichever thread works on it.
-unsafe impl Send for Buffer {}
-// SAFETY: as above.
-unsafe impl Sync for Buffer {}
-
-impl Buffer {
-    /// Checks what communication asks of its arguments. A null buffer may be the beginning of memory (MPI_BOTTOM) where
-    /// the datatype has addresses of its own, and anything where there is no data.
-    pub fn new(start: *mut u8, count: usize, datatype: Arc<Datatype>) -> Result<Buffer> {
-        datatype.check_committed()?;
-        let Some(bytes) = datatype.packed_size(count) else {
-            return fail(Class::Count, format!("{count} elements of {} bytes are too many", datatype.size()));
-        };
-        if bytes > 0 && start.is_null() && datatype.true_lower_bound() == 0 {
-            return fail(Class::Buffer, format!("the buffer of {bytes} bytes is NULL"));
-        }
-        Ok(Buffer { start, count, datatype })
-    }
-
-    /// Bytes of data.
-    pub fn bytes(&self) -> usize {
-        self.datatype.size() * self.count
-    }
-
-    /// Its data for a send: in place if it is one run, otherwise packed.
-    #[inline]
-    pub fn outgoing(&self) -> Outgoing {
-        match self.datatype.contiguous_at(self.count) {
-            Some(offset) => Outgoing::Borrowed(self.start.wrapping_offset(offset), self.bytes()),
-            None => {
-                let mut packed = vec![0; self.bytes()];
-                // SAFETY: the caller of the send lends this memory.
-                unsafe { self.datatype.pack(self.start, self.count, 0, &mut packed) };
-                Outgoing::Owned(packed)
-            }
-        }
-    }
-
-    /// Where data that is received goes.
-    #[inline]
-    pub fn target(&self) -> Target {
-        match self.datatype.contiguous_at(self.count) {
-            Some(offset) => Target::Plain(self.start.wrapping_offset(offset), self.bytes()),
-            None => Target::Scattered(Arc::new(self.clone())),
-        }
-    }
-}
-
-impl Scatter for Buffer {
-    fn capacity(&self) -> usize {
-        self.bytes()
-    }
-
-    fn put(&self, position: usize, bytes: &[u8]) {
-        // SAFETY: the caller of the receive lends this memory.
-        unsafe { self.datatype.unpack(self.start, self.count, position, bytes) };
-    }
-}
 
 /// How a send is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,12 +33,12 @@ pub fn send(world: &World, comm: &Comm, buffer: &Buffer, to: i32, tag: i32, how:
     let (mode, data) = match how {
         Sending::Standard => (Mode::Standard, buffer.outgoing()),
         Sending::Synchronous => (Mode::Synchronous, buffer.outgoing()),
-        Sending::Buffered => (Mode::Standard, Outgoing::Owned(Attached::copy(world, comm, buffer)?)),
+        Sending::Buffered => (Mode::Standard, Outgoing::Owned(comm.attached_memory().copy(world, buffer)?)),
     };
     let request = world.engine().send(process, comm.envelope(Use::Point, tag), data, mode);
     if how == Sending::Buffered {
         if let Some(request) = request {
-            Attached::sent(comm, request, buffer.bytes());
+            comm.attached_memory().sent(request, buffer.bytes());
         }
         return Ok(Active::Done(EMPTY));
     }

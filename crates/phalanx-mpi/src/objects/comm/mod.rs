@@ -2,7 +2,7 @@
 
 use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};
-use crate::objects::attached::Attached;
+use crate::objects::attached::{ATTACHED, Attached};
 use crate::objects::group;
 use crate::objects::group::Group;
 use crate::objects::handle::{Held, Table};
@@ -263,6 +263,12 @@ impl Comm {
     /// The number of the next agreement.
     pub fn next_agreement(&self) -> u32 {
         self.agreement.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The memory that buffered sends in it use: its own, that of its session, or that of the process.
+    pub fn attached_memory(&self) -> &Attached {
+        let own = [Some(&self.attached), self.group.attached.as_deref()];
+        own.into_iter().flatten().find(|it| it.is_there()).unwrap_or(&ATTACHED)
     }
 
     /// What the program calls it.

@@ -3,9 +3,9 @@
 use super::pointer::Ask;
 use super::{File, View, moving};
 use crate::error::{Class, Result, fail};
+use crate::objects::buffer::Buffer;
 use crate::objects::request::Active;
 use crate::operations::collective::{everyone, tell_all};
-use crate::operations::point::Buffer;
 use crate::process::engine::{EMPTY, Status};
 use crate::process::tasks::{Task, block_on};
 use phalanx_net::sync::lock;

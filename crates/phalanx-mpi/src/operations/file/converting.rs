@@ -4,7 +4,7 @@ use super::disk::Disk;
 use super::moving::{read_piece, write_piece};
 use super::view::View;
 use crate::error::Result;
-use crate::operations::point::Buffer;
+use crate::objects::buffer::Buffer;
 
 /// As [`super::moving::read`]: how many bytes there were, as memory has them.
 pub fn read(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<usize> {

@@ -8,7 +8,7 @@ use super::converting;
 use super::disk::Disk;
 use super::view::View;
 use crate::error::{Error, Result};
-use crate::operations::point::Buffer;
+use crate::objects::buffer::Buffer;
 
 /// Bytes of data that are looked at together.
 const PIECE: usize = 4 << 20;

@@ -4,8 +4,8 @@
 use super::representation::{self, EXTERNAL};
 use crate::constants::MPI_BYTE;
 use crate::error::{Class, Error, Result, fail};
+use crate::objects::buffer::Buffer;
 use crate::objects::datatype::Datatype;
-use crate::operations::point::Buffer;
 use std::sync::Arc;
 
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use super::origin::Place;
 use super::runs::{Reach, Runs, pieces};
 use super::{Part, Window};
 use crate::error::Result;
+use crate::objects::buffer::Buffer;
 use crate::objects::op::Op;
-use crate::operations::point::Buffer;
 use phalanx_net::copy::copy;
 use std::sync::atomic::{Ordering, fence};
 
