@@ -11,6 +11,8 @@ pub mod errhandler;
 pub mod group;
 pub mod handle;
 pub mod info;
+pub mod machines;
 pub mod memory;
 pub mod op;
 pub mod request;
+pub mod topology;

@@ -1,43 +1,22 @@
-//! Topologies: which processes are neighbours (MPI 5.0, chapter 8).
+//! Communicators with a topology, and how many processes go along each dimension of a grid (MPI 5.0, 8.5).
 
 mod cartesian;
 mod graph;
 
-pub use cartesian::{Cartesian, cart_create, cart_sub};
-pub use graph::{Distributed, Graph, dist_graph_create, dist_graph_create_adjacent, graph_create};
+pub use cartesian::{cart_create, cart_sub};
+pub use graph::{dist_graph_create, dist_graph_create_adjacent, graph_create};
 
 use crate::error::{Class, Result, fail};
 use crate::objects::comm::Comm;
-use crate::operations::collective::Neighbours;
+use crate::objects::topology::Neighbours;
 use std::cmp::Reverse;
-
-/// What a communicator's processes are arranged as.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Topology {
-    Cartesian(Cartesian),
-    Graph(Graph),
-    Distributed(Distributed),
-}
 
 /// Who sends to this process in a neighbour collective, and to whom it sends (MPI 5.0, 8.6).
 pub fn neighbours(comm: &Comm) -> Result<Neighbours> {
     match comm.topology.get() {
-        Some(Topology::Cartesian(cartesian)) => Ok(cartesian.neighbours(comm.rank)),
-        Some(Topology::Graph(graph)) => {
-            let all = ranks(graph.neighbours(comm.rank));
-            Ok(Neighbours { sources: all.clone(), destinations: all, is_cartesian: false })
-        }
-        Some(Topology::Distributed(graph)) => {
-            let (sources, destinations) = (ranks(&graph.sources), ranks(&graph.destinations));
-            Ok(Neighbours { sources, destinations, is_cartesian: false })
-        }
+        Some(topology) => Ok(topology.neighbours(comm.rank)),
         None => fail(Class::Topology, "comm has no topology"),
     }
-}
-
-/// Ranks that were checked when the topology was made; MPI_PROC_NULL is nobody.
-fn ranks(list: &[i32]) -> Vec<Option<usize>> {
-    list.iter().map(|rank| usize::try_from(*rank).ok()).collect()
 }
 
 /// Fails for an intercommunicator, which has no topology.

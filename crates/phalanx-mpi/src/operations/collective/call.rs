@@ -1,10 +1,10 @@
 //! One collective operation at one process, and the messages of it.
 
-use super::levels::Machines;
 use super::span::Span;
 use crate::error::{Class, Error, Result, fail};
 use crate::objects::comm::{Comm, Remote, Use};
 use crate::objects::handle::Held;
+use crate::objects::machines::Machines;
 use crate::process::engine::{Mode, Outgoing, Status, Target};
 use crate::process::tasks;
 use crate::process::wait::Wait;
@@ -87,7 +87,7 @@ impl Call {
         if self.members.is_some() || self.world.machines.is_empty() {
             return None;
         }
-        self.comm.machines.get_or_init(|| Machines::of(&self.comm, self.world)).as_ref()
+        self.comm.machines.get_or_init(|| Machines::of(&self.comm.group, self.comm.rank, self.world)).as_ref()
     }
 
     /// This process's place among those who take part.

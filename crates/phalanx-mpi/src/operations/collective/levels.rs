@@ -1,55 +1,11 @@
 //! Ranks of one machine first: between machines goes one message where there would be one for each rank.
 
 use super::{Call, Reducer, Scratch, Span, allreduce::allreduce as reduce_everywhere, barrier, bcast, reduce};
-use crate::objects::comm::Comm;
-use crate::process::world::World;
-use std::sync::Arc;
-
-/// Where the ranks of a communicator live.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Machines {
-    /// The ranks of each machine, which are in the order of their first ones.
-    ranks: Vec<Arc<[usize]>>,
-    /// This process's machine.
-    own: usize,
-}
-
-impl Machines {
-    /// None where it makes no difference: on one machine, or with one rank on each.
-    pub fn of(comm: &Comm, world: &World) -> Option<Machines> {
-        let mut found: Vec<(u32, Vec<usize>)> = Vec::new();
-        for (rank, process) in comm.group.processes.iter().enumerate() {
-            let machine = *world.machines.get((*process as usize).checked_sub(world.first)?)?;
-            match found.iter_mut().find(|(other, _)| *other == machine) {
-                Some((_, ranks)) => ranks.push(rank),
-                None => found.push((machine, vec![rank])),
-            }
-        }
-        let own = found.iter().position(|(_, ranks)| ranks.contains(&comm.rank))?;
-        let matters = found.len() > 1 && found.len() < comm.size();
-        matters.then(|| Machines { ranks: found.into_iter().map(|(_, ranks)| ranks.into()).collect(), own })
-    }
-
-    /// Who speaks for each machine: its first rank, on the root's machine the root. Also its place among them, and that of
-    /// this machine's speaker among its ranks.
-    fn speakers(&self, root: Option<usize>) -> Speakers {
-        let speaker = |ranks: &Arc<[usize]>| root.filter(|root| ranks.contains(root)).unwrap_or(ranks[0]);
-        let ranks: Arc<[usize]> = self.ranks.iter().map(speaker).collect();
-        let place = |ranks: &[usize], rank| ranks.iter().position(|other| *other == rank).unwrap_or(0);
-        let at_home = place(&self.ranks[self.own], ranks[self.own]);
-        Speakers { root: root.map_or(0, |root| place(&ranks, root)), at_home, ranks }
-    }
-}
-
-struct Speakers {
-    ranks: Arc<[usize]>,
-    root: usize,
-    at_home: usize,
-}
+use crate::objects::machines::{Machines, Speakers};
 
 /// The operation among this machine's ranks, and, at its speaker, among the speakers.
 fn parts(call: &Call, machines: &Machines, speakers: &Speakers) -> (Option<Call>, Option<Call>) {
-    (call.within(&machines.ranks[machines.own]), call.within(&speakers.ranks))
+    (call.within(machines.own()), call.within(&speakers.ranks))
 }
 
 pub(super) async fn barrier_by_levels(call: &Call, machines: &Machines) {

@@ -30,8 +30,6 @@ pub use barrier::barrier;
 pub use bcast::bcast;
 pub use buffer::{Argument, Shape};
 pub use call::Call;
-pub use levels::Machines;
-pub use neighbours::Neighbours;
 pub use reduce::reduce;
 pub use reducer::Reducer;
 pub use run::{Operation, begin, persistent, run};

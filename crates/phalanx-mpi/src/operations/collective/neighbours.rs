@@ -1,16 +1,7 @@
 //! Blocks between neighbours in a topology (MPI 5.0, 8.6).
 
 use super::{Blocks, Call, Span};
-
-/// From whom a process receives, and to whom it sends; None is nobody (MPI_PROC_NULL), whose block is left alone.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Neighbours {
-    pub sources: Vec<Option<usize>>,
-    pub destinations: Vec<Option<usize>>,
-    /// Along each dimension the neighbour before, and the one after: what one sends back is received from ahead, also
-    /// where both are the same process.
-    pub is_cartesian: bool,
-}
+use crate::objects::topology::Neighbours;
 
 /// `own` to every destination, a block from every source.
 pub async fn neighbour_allgather(call: &Call, neighbours: &Neighbours, own: Span, receive: &Blocks) {

@@ -5,13 +5,14 @@ use super::across::{self, Part};
 use super::allgather::allgather as gather_everywhere;
 use super::allreduce::allreduce as reduce_everywhere;
 use super::buffer::{Argument, Elements};
-use super::neighbours::{self, Neighbours};
+use super::neighbours;
 use super::run::Operation;
 use super::{Call, Reducer, Scan, Scratch, Span, alltoall as exchange, gather as collect, reduce, scan};
 use crate::error::{Class, Result, fail};
 use crate::objects::comm::{Comm, PROC_NULL, ROOT};
 use crate::objects::datatype::Datatype;
 use crate::objects::op::Op;
+use crate::objects::topology::Neighbours;
 
 /// Where the root is.
 #[derive(Clone, Copy)]

@@ -1,12 +1,12 @@
 //! Operations as programs call them.
 
 use super::super::operations::{self, Operands};
-use super::super::{Argument, Call, Neighbours, Scan, Shape};
+use super::super::{Argument, Call, Scan, Shape};
 use super::Ranks;
 use crate::error::{Class, Result};
 use crate::objects::comm::{Comm, PROC_NULL, ROOT};
 use crate::objects::datatype::Datatype;
-use crate::operations::topology::Cartesian;
+use crate::objects::topology::{Cartesian, Neighbours};
 
 const INT: u32 = 0x250;
 const INT64: u32 = 0x258;
