@@ -7,8 +7,9 @@ use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Request};
 use phalanx_mpi::error::Class;
 use phalanx_mpi::objects::buffer::Buffer;
 use phalanx_mpi::objects::comm::Comm;
+use phalanx_mpi::objects::partitions::Partitions;
 use phalanx_mpi::objects::request::Request;
-use phalanx_mpi::operations::partitioned::{self, Partitions};
+use phalanx_mpi::operations::partitioned;
 use phalanx_mpi::process::world::world;
 use std::ffi::{c_int, c_void};
 

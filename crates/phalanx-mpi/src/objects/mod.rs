@@ -14,5 +14,6 @@ pub mod info;
 pub mod machines;
 pub mod memory;
 pub mod op;
+pub mod partitions;
 pub mod request;
 pub mod topology;

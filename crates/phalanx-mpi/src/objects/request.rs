@@ -4,7 +4,7 @@ use crate::constants::MPI_COMM_NULL;
 use crate::error::{Class, Error, Result, fail};
 use crate::objects::errhandler::{Kind, Owner};
 use crate::objects::handle::{MOST, Table, handle_at, place_of};
-use crate::operations::partitioned::Partitions;
+use crate::objects::partitions::Partitions;
 use crate::process::engine::{EMPTY, Engine, Status};
 use crate::process::tasks::Task;
 use crate::process::wait::Wait;

@@ -9,6 +9,7 @@ use crate::error::{Class, Result, fail};
 use crate::objects::buffer::Buffer;
 use crate::objects::comm::{ANY_SOURCE, Comm, Use};
 use crate::objects::errhandler::Owner;
+use crate::objects::partitions::Partitions;
 use crate::objects::request::{Active, Request};
 use crate::operations::point;
 use crate::process::engine::{Mode, Outgoing, Scatter, Status, Target};
@@ -22,48 +23,6 @@ use std::task::Poll;
 
 /// The next channel. Channels are negative, so that they differ from the program's tags.
 static NEXT_CHANNEL: AtomicI32 = AtomicI32::new(0);
-
-/// Which partitions of a message are ready.
-pub struct Partitions {
-    ready: Mutex<Vec<bool>>,
-    sends: bool,
-}
-
-impl Partitions {
-    fn new(count: usize, sends: bool) -> Arc<Partitions> {
-        Arc::new(Partitions { ready: Mutex::new(vec![false; count]), sends })
-    }
-
-    /// MPI_Pready.
-    pub fn make_ready(&self, world: &World, partition: i32) -> Result<()> {
-        if !self.sends {
-            return fail(Class::Request, "the request is no send in partitions");
-        }
-        let mut ready = lock(&self.ready);
-        let count = ready.len();
-        match usize::try_from(partition).ok().and_then(|partition| ready.get_mut(partition)) {
-            None => return fail(Class::Arg, format!("partition {partition} is not in 0..{count}")),
-            Some(true) => return fail(Class::Arg, format!("partition {partition} is ready already")),
-            Some(ready) => *ready = true,
-        }
-        drop(ready);
-        world.note_completion();
-        crate::process::tasks::poll(world);
-        Ok(())
-    }
-
-    /// MPI_Parrived: partitions arrive together.
-    pub fn check_arriving(&self, partition: i32) -> Result<()> {
-        let count = lock(&self.ready).len();
-        if self.sends {
-            return fail(Class::Request, "the request is no receive in partitions");
-        }
-        if !usize::try_from(partition).is_ok_and(|partition| partition < count) {
-            return fail(Class::Arg, format!("partition {partition} is not in 0..{count}"));
-        }
-        Ok(())
-    }
-}
 
 /// A message that tells a receive its channel.
 #[derive(Default)]
@@ -116,10 +75,10 @@ pub fn prepare_send(comm: (u32, Arc<Comm>), buffer: Buffer, partitions: usize, t
     let parts = Partitions::new(partitions, true);
     let own = parts.clone();
     let start = move || {
-        lock(&own.ready).iter_mut().for_each(|ready| *ready = false);
+        own.begin();
         let (buffer, comm, parts) = (buffer.clone(), comm.clone(), own.clone());
         Ok(Active::Task(Task::begin(world, async move {
-            std::future::poll_fn(|_| match lock(&parts.ready).iter().all(|ready| *ready) {
+            std::future::poll_fn(|_| match parts.are_ready() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             })
