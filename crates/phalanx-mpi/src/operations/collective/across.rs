@@ -2,7 +2,8 @@
 //!
 //! Messages of `call` go to the other group; `call.local()` is the operation among this one's processes.
 
-use super::{Blocks, Call, Reducer, Scratch, Span, bcast, gather, reduce};
+use super::levels::{bcast, reduce};
+use super::{Blocks, Call, Reducer, Scratch, Span, dissemination, gather};
 
 /// This process's part in an operation that has a root in one of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub enum Part {
 }
 
 pub async fn barrier(call: &Call) {
-    super::barrier::meet(call.local()).await;
+    dissemination::meet(call.local()).await;
     if call.rank() == 0 {
         call.swap(0, Span::EMPTY, 0, Span::EMPTY).await;
     }

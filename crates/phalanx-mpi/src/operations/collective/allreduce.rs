@@ -1,15 +1,13 @@
 //! Operands of all to one result at all.
 
-use super::{Blocks, Call, Reducer, Scratch, Span, allgather, levels, reduce};
+use super::{Blocks, Call, Reducer, Scratch, Span, allgather, reduce};
 
 /// Bytes from which on each combines a part.
 const LONG: usize = 32 << 10;
 
-/// `result` may be `own`.
-pub async fn allreduce(call: &Call, own: Span, result: Span, reducer: &Reducer) {
-    if let (Some(machines), true) = (call.machines(), reducer.is_commutative()) {
-        Box::pin(levels::allreduce_by_levels(call, machines, own, result, reducer)).await
-    } else if own.length() >= LONG && reducer.is_commutative() && call.size() > 1 {
+/// `result` may be `own`. The operands are exchanged wherever ranks are.
+pub(super) async fn directly(call: &Call, own: Span, result: Span, reducer: &Reducer) {
+    if own.length() >= LONG && reducer.is_commutative() && call.size() > 1 {
         by_parts(call, own, result, reducer).await
     } else {
         own.copy_to(result);

@@ -1,15 +1,12 @@
 //! One rank's bytes to all.
 
-use super::{Blocks, Call, Span, levels};
+use super::{Blocks, Call, Span};
 
 /// Bytes from which on a broadcast to more than two goes in parts.
 const LONG: usize = 128 << 10;
 
-/// `data` is sent by the root, and received by the others.
-pub async fn bcast(call: &Call, data: Span, root: usize) {
-    if let Some(machines) = call.machines() {
-        return Box::pin(levels::bcast_by_levels(call, machines, data, root)).await;
-    }
+/// `data` is sent by the root, and received by the others, wherever they are.
+pub(super) async fn directly(call: &Call, data: Span, root: usize) {
     if data.length() < LONG || call.size() <= 2 {
         by_tree(call, data, root).await
     } else {

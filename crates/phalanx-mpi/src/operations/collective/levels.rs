@@ -1,43 +1,75 @@
 //! Ranks of one machine first: between machines goes one message where there would be one for each rank.
 
-use super::{Call, Reducer, Scratch, Span, allreduce::allreduce as reduce_everywhere, barrier, bcast, reduce};
+use super::{Call, Reducer, Scratch, Span, allreduce as exchange, bcast as spread, dissemination, reduce as collect};
 use crate::objects::machines::{Machines, Speakers};
+
+/// Nobody returns before all of this group have called.
+pub(super) async fn barrier(call: &Call) {
+    match call.machines() {
+        Some(machines) => Box::pin(barrier_by_levels(call, machines)).await,
+        None => dissemination::meet(call).await,
+    }
+}
+
+/// `data` is sent by the root, and received by the others.
+pub async fn bcast(call: &Call, data: Span, root: usize) {
+    match call.machines() {
+        Some(machines) => Box::pin(bcast_by_levels(call, machines, data, root)).await,
+        None => spread::directly(call, data, root).await,
+    }
+}
+
+/// `result` is given at the root; it may be `own`.
+pub async fn reduce(call: &Call, own: Span, result: Option<Span>, root: usize, reducer: &Reducer) {
+    match call.machines().filter(|_| reducer.is_commutative()) {
+        Some(machines) => Box::pin(reduce_by_levels(call, machines, own, result, root, reducer)).await,
+        None => collect::directly(call, own, result, root, reducer).await,
+    }
+}
+
+/// `result` may be `own`.
+pub(super) async fn allreduce(call: &Call, own: Span, result: Span, reducer: &Reducer) {
+    match call.machines().filter(|_| reducer.is_commutative()) {
+        Some(machines) => Box::pin(allreduce_by_levels(call, machines, own, result, reducer)).await,
+        None => exchange::directly(call, own, result, reducer).await,
+    }
+}
 
 /// The operation among this machine's ranks, and, at its speaker, among the speakers.
 fn parts(call: &Call, machines: &Machines, speakers: &Speakers) -> (Option<Call>, Option<Call>) {
     (call.within(machines.own()), call.within(&speakers.ranks))
 }
 
-pub(super) async fn barrier_by_levels(call: &Call, machines: &Machines) {
+async fn barrier_by_levels(call: &Call, machines: &Machines) {
     let speakers = machines.speakers(None);
     let (home, abroad) = parts(call, machines, &speakers);
     for (part, next) in [(&home, &abroad), (&abroad, &home)] {
         if let Some(part) = part {
-            barrier::meet(part).await;
+            dissemination::meet(part).await;
             carry(part, next);
         }
     }
     if let Some(home) = &home {
-        bcast(home, Span::EMPTY, speakers.at_home).await;
+        spread::directly(home, Span::EMPTY, speakers.at_home).await;
     }
     note(call, [home, abroad]);
 }
 
-pub(super) async fn bcast_by_levels(call: &Call, machines: &Machines, data: Span, root: usize) {
+async fn bcast_by_levels(call: &Call, machines: &Machines, data: Span, root: usize) {
     let speakers = machines.speakers(Some(root));
     let (home, abroad) = parts(call, machines, &speakers);
     if let Some(abroad) = &abroad {
-        bcast(abroad, data, speakers.root).await;
+        spread::directly(abroad, data, speakers.root).await;
         carry(abroad, &home);
     }
     if let Some(home) = &home {
-        bcast(home, data, speakers.at_home).await;
+        spread::directly(home, data, speakers.at_home).await;
     }
     note(call, [home, abroad]);
 }
 
 /// For commutative operations: ranks of one machine need not follow each other.
-pub(super) async fn reduce_by_levels(
+async fn reduce_by_levels(
     call: &Call,
     machines: &Machines,
     own: Span,
@@ -50,29 +82,29 @@ pub(super) async fn reduce_by_levels(
     let mut ours = Scratch::new(if abroad.is_some() { own.length() } else { 0 });
     let ours = abroad.is_some().then(|| ours.span());
     if let Some(home) = &home {
-        reduce(home, own, ours, speakers.at_home, reducer).await;
+        collect::directly(home, own, ours, speakers.at_home, reducer).await;
         carry(home, &abroad);
     }
     if let (Some(abroad), Some(ours)) = (&abroad, ours) {
-        reduce(abroad, ours, result, speakers.root, reducer).await;
+        collect::directly(abroad, ours, result, speakers.root, reducer).await;
     }
     note(call, [home, abroad]);
 }
 
 /// The same.
-pub(super) async fn allreduce_by_levels(call: &Call, machines: &Machines, own: Span, result: Span, reducer: &Reducer) {
+async fn allreduce_by_levels(call: &Call, machines: &Machines, own: Span, result: Span, reducer: &Reducer) {
     let speakers = machines.speakers(None);
     let (home, abroad) = parts(call, machines, &speakers);
     if let Some(home) = &home {
-        reduce(home, own, abroad.is_some().then_some(result), speakers.at_home, reducer).await;
+        collect::directly(home, own, abroad.is_some().then_some(result), speakers.at_home, reducer).await;
         carry(home, &abroad);
     }
     if let Some(abroad) = &abroad {
-        reduce_everywhere(abroad, result, result, reducer).await;
+        exchange::directly(abroad, result, result, reducer).await;
         carry(abroad, &home);
     }
     if let Some(home) = &home {
-        bcast(home, result, speakers.at_home).await;
+        spread::directly(home, result, speakers.at_home).await;
     }
     note(call, [home, abroad]);
 }

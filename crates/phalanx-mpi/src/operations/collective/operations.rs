@@ -3,8 +3,8 @@
 
 use super::across::{self, Part};
 use super::allgather::allgather as gather_everywhere;
-use super::allreduce::allreduce as reduce_everywhere;
 use super::buffer::{Argument, Elements};
+use super::levels::allreduce as reduce_everywhere;
 use super::neighbours;
 use super::run::Operation;
 use super::{Call, Reducer, Scan, Scratch, Span, alltoall as exchange, gather as collect, reduce, scan};

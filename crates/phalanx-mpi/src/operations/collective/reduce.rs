@@ -2,17 +2,15 @@
 //!
 //! An operation is associative; if it is not commutative too, operands are combined in the order of their ranks.
 
-use super::{Blocks, Call, Reducer, Scratch, Span, gather, levels};
+use super::{Blocks, Call, Reducer, Scratch, Span, gather};
 
 /// Bytes from which on ranks, if more than two, combine a part each.
 const LONG: usize = 128 << 10;
 
-/// `result` is given at the root; it may be `own`.
-pub async fn reduce(call: &Call, own: Span, result: Option<Span>, root: usize, reducer: &Reducer) {
+/// `result` is given at the root; it may be `own`. The operands go to it wherever ranks are.
+pub(super) async fn directly(call: &Call, own: Span, result: Option<Span>, root: usize, reducer: &Reducer) {
     if !reducer.is_commutative() {
         in_order(call, own, result, root, reducer).await
-    } else if let Some(machines) = call.machines() {
-        Box::pin(levels::reduce_by_levels(call, machines, own, result, root, reducer)).await
     } else if own.length() < LONG || call.size() <= 2 {
         by_tree(call, own, result, root, reducer).await
     } else {

@@ -3,7 +3,7 @@
 //! it is nobody's business which of the two another process uses. Whatever is unusual about a call is left to those.
 
 use super::operations::Operands;
-use super::{Call, Scratch, Span, allgather, alltoall, barrier, bcast, reduce};
+use super::{Call, Scratch, Span, allgather, alltoall, bcast, dissemination, reduce};
 use crate::error::Result;
 use crate::objects::comm::Comm;
 use crate::objects::datatype::Datatype;
@@ -30,7 +30,7 @@ type Done = Option<Result<()>>;
 /// MPI_Barrier.
 pub fn short_barrier(handle: u32) -> Done {
     let call = Call::new(world().ok()?, comm(handle)?);
-    for (to, from) in barrier::rounds(call.rank(), call.size()) {
+    for (to, from) in dissemination::rounds(call.rank(), call.size()) {
         call.swap_now(to, Span::EMPTY, from, Span::EMPTY);
     }
     Some(call.outcome())

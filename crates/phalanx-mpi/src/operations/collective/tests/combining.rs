@@ -1,6 +1,6 @@
 //! Operations that compute.
 
-use super::super::{Blocks, Call, Reducer, Scan, Span, allreduce, reduce, scan};
+use super::super::{Blocks, Call, Reducer, Scan, Span, allreduce, levels, reduce, scan};
 use super::{MACHINES, Ranks, blocks};
 use crate::objects::datatype::Datatype;
 use crate::objects::op::Op;
@@ -80,7 +80,7 @@ fn the_root_gets_the_product_in_the_order_of_ranks() {
                 let into = here.then(|| if in_place { span } else { Span::of(&mut result) });
                 match (by, commutative) {
                     (1, true) => reduce::by_parts(&call, span, into, root, reducer).await,
-                    _ => reduce::reduce(&call, span, into, root, reducer).await,
+                    _ => levels::reduce(&call, span, into, root, reducer).await,
                 }
                 assert_eq!(call.outcome(), Ok(()));
                 assert!((here && in_place) || own == before, "operands are only read");
@@ -103,7 +103,7 @@ fn everybody_gets_the_same_product() {
                 let into = if in_place { span } else { Span::of(&mut result) };
                 match (by, commutative) {
                     (1, true) => allreduce::by_parts(&call, span, into, reducer).await,
-                    _ => allreduce::allreduce(&call, span, into, reducer).await,
+                    _ => levels::allreduce(&call, span, into, reducer).await,
                 }
                 call.outcome().map(|()| if in_place { own } else { result })
             });
