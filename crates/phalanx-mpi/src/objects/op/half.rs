@@ -1,6 +1,7 @@
 //! Numbers of 16 bits (MPI_REAL2), which are computed in 32: for one sum or product that rounds as if it were computed
 //! exactly, since 24 digits are more than twice 11.
 
+use super::truth::Truth;
 use std::cmp::Ordering;
 use std::ops::{Add, Mul, Sub};
 
@@ -15,6 +16,12 @@ const SMALLEST_NORMAL: u32 = (127 - 14) << 23;
 const TOO_LARGE: u32 = (127 + 16) << 23;
 /// 2²⁴: the smallest number becomes 1.
 const SCALE: f32 = 16_777_216.0;
+
+impl Truth for Half {
+    fn truth(value: bool) -> Half {
+        f32::from(value).into()
+    }
+}
 
 impl From<Half> for f32 {
     fn from(Half(bits): Half) -> f32 {

@@ -39,7 +39,7 @@ mod x87 {
         };
     }
 
-    impl crate::objects::op::loops::Truth for LongDouble {
+    impl crate::objects::op::truth::Truth for LongDouble {
         fn truth(value: bool) -> LongDouble {
             let mut bytes = [0; 16];
             if value {

@@ -4,35 +4,8 @@
 use super::Function;
 use super::half::Half;
 use super::predefined::Predefined::{self, *};
+use super::truth::Truth;
 use crate::objects::datatype::number::Number::{self, *};
-
-/// Floating numbers as truth values: not 0 is true.
-pub(super) trait Truth: PartialEq + Copy {
-    /// 0 or 1.
-    fn truth(value: bool) -> Self;
-
-    fn is_true(self) -> bool {
-        self != Self::truth(false)
-    }
-}
-
-impl Truth for f32 {
-    fn truth(value: bool) -> f32 {
-        value.into()
-    }
-}
-
-impl Truth for f64 {
-    fn truth(value: bool) -> f64 {
-        value.into()
-    }
-}
-
-impl Truth for Half {
-    fn truth(value: bool) -> Half {
-        f32::from(value).into()
-    }
-}
 
 /// `inout[i] = of(in[i], inout[i])`
 ///

@@ -4,11 +4,13 @@
 //! fused or reordered. Which order there is, is the collective's to say.
 
 mod accumulate;
+mod functions;
 mod half;
 mod long_double;
 mod loops;
 mod pairs;
 mod predefined;
+mod truth;
 
 pub(crate) use accumulate::combine;
 pub use predefined::Predefined;

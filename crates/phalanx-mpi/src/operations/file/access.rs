@@ -1,7 +1,7 @@
 //! Reading and writing (MPI 5.0, 14.4).
 
 use super::pointer::Ask;
-use super::{File, View, moving};
+use super::{File, View, converting, moving};
 use crate::error::{Class, Result, fail};
 use crate::objects::buffer::Buffer;
 use crate::objects::request::Active;
@@ -145,7 +145,11 @@ impl File {
             false => None,
         };
         match way {
+            Way::Read if view.converts() => converting::read(&self.disk, view, position, buffer),
             Way::Read => moving::read(&self.disk, view, position, buffer),
+            Way::Write if view.converts() => {
+                converting::write(&self.disk, view, position, buffer).map(|()| buffer.bytes())
+            }
             Way::Write => moving::write(&self.disk, view, position, buffer).map(|()| buffer.bytes()),
         }
     }

@@ -1,6 +1,6 @@
 //! A file as the operating system has it: the only place of this chapter that knows unix.
 
-use super::mode::Mode;
+use super::mode::{Create, Mode};
 use crate::error::{Class, Error, Result, fail};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -14,15 +14,6 @@ use std::path::{Path, PathBuf};
 /// The name of a file as C has it.
 pub fn path(name: Vec<u8>) -> PathBuf {
     OsString::from_vec(name).into()
-}
-
-/// What is to happen where there is no file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Create {
-    Never,
-    IfMissing,
-    /// And an error where there is one.
-    New,
 }
 
 /// An open file.

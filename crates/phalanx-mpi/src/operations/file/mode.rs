@@ -1,6 +1,5 @@
 //! How a file was opened (MPI 5.0, 14.2.1).
 
-use super::disk::Create;
 use crate::constants::*;
 use crate::error::{Class, Result, fail};
 
@@ -13,6 +12,15 @@ const ALL: i32 = MPI_MODE_APPEND
     | MPI_MODE_SEQUENTIAL
     | MPI_MODE_UNIQUE_OPEN
     | MPI_MODE_WRONLY;
+
+/// What is to happen where there is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Create {
+    Never,
+    IfMissing,
+    /// And an error where there is one.
+    New,
+}
 
 /// A valid access mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 //! is read or written by itself, unless runs that are read are short and close together: then what lies between them is
 //! read as well, and left aside ("data sieving", Thakur et al. 1999). Nothing but the runs is ever written.
 
-use super::converting;
 use super::disk::Disk;
 use super::view::View;
 use crate::error::{Error, Result};
@@ -18,9 +17,6 @@ const MOST_WASTE: usize = 4;
 
 /// Reads into the buffer; how many bytes there were up to the end of the file. The position was checked.
 pub fn read(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<usize> {
-    if view.converts() {
-        return converting::read(disk, view, position, buffer);
-    }
     let mut done = 0;
     while done < buffer.bytes() {
         let length = piece(view, buffer, done);
@@ -47,9 +43,6 @@ pub fn read(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Resul
 
 /// Writes the buffer. The position was checked.
 pub fn write(disk: &Disk, view: &View, position: usize, buffer: &Buffer) -> Result<()> {
-    if view.converts() {
-        return converting::write(disk, view, position, buffer);
-    }
     let mut done = 0;
     while done < buffer.bytes() {
         let length = piece(view, buffer, done);

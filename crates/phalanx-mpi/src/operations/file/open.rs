@@ -1,8 +1,8 @@
 //! Opening, closing and deleting files (MPI 5.0, 14.2).
 
 use super::access::Begun;
-use super::disk::{Create, Disk};
-use super::mode::Mode;
+use super::disk::Disk;
+use super::mode::{Create, Mode};
 use super::pointer::Pointer;
 use super::together::{agree, first_does};
 use super::{File, View};

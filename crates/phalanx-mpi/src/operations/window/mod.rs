@@ -12,6 +12,7 @@ mod desk;
 mod direct;
 mod epoch;
 mod memory;
+mod operation;
 mod origin;
 pub mod quick;
 mod runs;
@@ -22,7 +23,8 @@ mod tests;
 mod word;
 
 pub use create::{Unit, allocate, allocate_shared, create, create_dynamic};
-pub use origin::{End, Place, active};
+pub use operation::End;
+pub use origin::{Place, active};
 
 use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};

@@ -1,11 +1,12 @@
 //! Operations on the memory of others, at the process that calls them (MPI 5.0, 12.3).
 
+use super::operation::{End, Operation};
 use super::runs::{Reach, pieces};
 use super::state::State;
 use super::word::{Act, Word};
 use super::{Window, lock};
 use crate::constants::MPI_NO_OP;
-use crate::error::{Class, Error, Result, fail};
+use crate::error::{Class, Result, fail};
 use crate::objects::buffer::Buffer;
 use crate::objects::datatype::Datatype;
 use crate::objects::op::Op;
@@ -14,7 +15,7 @@ use crate::process::engine::{EMPTY, Outgoing};
 use crate::process::tasks::Task;
 use crate::process::world::World;
 use std::future::poll_fn;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 
 /// Where in the target's memory an operation works.
@@ -24,30 +25,6 @@ pub struct Place {
     pub displacement: i64,
     pub count: usize,
     pub datatype: Arc<Datatype>,
-}
-
-/// An operation that is under way.
-pub(super) struct Operation {
-    pub target: usize,
-    /// Pieces that are not answered yet.
-    pub left: usize,
-    /// Where what comes back goes.
-    pub result: Option<Buffer>,
-    pub failure: Option<Error>,
-    /// Who asks for its end: a request. None: its failure is told at the end of the epoch.
-    pub end: Option<Arc<End>>,
-}
-
-/// What came of an operation that has a request, once it is done.
-pub type End = OnceLock<Result<()>>;
-
-impl Operation {
-    /// A failure that nobody else tells.
-    pub fn end(self) -> Option<Error> {
-        let Some(end) = self.end else { return self.failure };
-        let _ = end.set(self.failure.map_or(Ok(()), Err));
-        None
-    }
 }
 
 /// An operation's arguments, checked.

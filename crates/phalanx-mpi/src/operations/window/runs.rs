@@ -3,7 +3,6 @@
 //! An operation goes in pieces of bounded length; each says where its bytes lie, as runs from the displacement on. The
 //! target needs no datatype for that, and can check every run.
 
-use super::word::Act;
 use crate::error::{Class, Result, fail};
 use crate::objects::datatype::Datatype;
 use serde::{Deserialize, Serialize};
@@ -183,23 +182,5 @@ pub(super) unsafe fn scatter(start: usize, runs: &[Runs], data: &[u8]) {
         // SAFETY: the caller's promise. The data is a copy of its own.
         unsafe { start.wrapping_offset(offset as isize).copy_from_nonoverlapping(now.as_ptr(), length) };
         data = rest;
-    }
-}
-
-impl Act {
-    /// Whether nobody else may combine numbers there meanwhile.
-    pub fn is_atomic(self) -> bool {
-        matches!(self, Act::Accumulate { .. } | Act::CompareAndSwap)
-    }
-
-    /// Bytes of data that come with a piece of `bytes` bytes; None when anything may.
-    pub fn data(self, bytes: usize) -> Option<usize> {
-        match self {
-            Act::Get => Some(0),
-            Act::Put => Some(bytes),
-            Act::Accumulate { op, .. } if op == crate::constants::MPI_NO_OP => None,
-            Act::Accumulate { .. } => Some(bytes),
-            Act::CompareAndSwap => Some(2 * bytes),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a process knows of a window while it is used.
 
-use super::origin::Operation;
+use super::operation::Operation;
 use super::word::Word;
 use crate::error::Error;
 use slab::Slab;

@@ -1,6 +1,7 @@
 //! What the processes of a window say to each other.
 
 use super::runs::Runs;
+use crate::constants::MPI_NO_OP;
 use crate::error::{Class, Error};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,24 @@ pub(super) enum Act {
     },
     /// The data is what is compared, then what is put in its place.
     CompareAndSwap,
+}
+
+impl Act {
+    /// Whether nobody else may combine numbers there meanwhile.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Act::Accumulate { .. } | Act::CompareAndSwap)
+    }
+
+    /// Bytes of data that come with a piece of `bytes` bytes; None when anything may.
+    pub fn data(self, bytes: usize) -> Option<usize> {
+        match self {
+            Act::Get => Some(0),
+            Act::Put => Some(bytes),
+            Act::Accumulate { op, .. } if op == MPI_NO_OP => None,
+            Act::Accumulate { .. } => Some(bytes),
+            Act::CompareAndSwap => Some(2 * bytes),
+        }
+    }
 }
 
 impl Word {

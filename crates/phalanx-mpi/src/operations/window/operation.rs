@@ -1,0 +1,29 @@
+//! An operation on the memory of others, until all of it is answered.
+
+use crate::error::{Error, Result};
+use crate::objects::buffer::Buffer;
+use std::sync::{Arc, OnceLock};
+
+/// An operation that is under way.
+pub(super) struct Operation {
+    pub target: usize,
+    /// Pieces that are not answered yet.
+    pub left: usize,
+    /// Where what comes back goes.
+    pub result: Option<Buffer>,
+    pub failure: Option<Error>,
+    /// Who asks for its end: a request. None: its failure is told at the end of the epoch.
+    pub end: Option<Arc<End>>,
+}
+
+/// What came of an operation that has a request, once it is done.
+pub type End = OnceLock<Result<()>>;
+
+impl Operation {
+    /// A failure that nobody else tells.
+    pub fn end(self) -> Option<Error> {
+        let Some(end) = self.end else { return self.failure };
+        let _ = end.set(self.failure.map_or(Ok(()), Err));
+        None
+    }
+}
