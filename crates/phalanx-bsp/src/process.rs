@@ -3,8 +3,8 @@
 use phalanx_mpi::bsp::{Bsp, Point};
 use phalanx_mpi::error::{Class, Result, fail};
 use phalanx_mpi::operations::collective::Span;
-use phalanx_mpi::process::life;
 use phalanx_mpi::process::world::world;
+use phalanx_mpi::universe::leaving;
 use phalanx_net::sync::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -123,5 +123,5 @@ pub fn exit_with(text: &str) -> ! {
         }
         Err(_) => text.to_string(),
     };
-    life::abort(1, &text)
+    leaving::abort(1, &text)
 }

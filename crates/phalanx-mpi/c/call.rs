@@ -7,8 +7,7 @@ pub use phalanx_mpi::objects::errhandler::Owner;
 use phalanx_mpi::error::{Class, Error};
 use phalanx_mpi::objects::errhandler::{Errhandler, Kind};
 use phalanx_mpi::objects::{codes, errhandler};
-use phalanx_mpi::process::life;
-use phalanx_mpi::universe::{losses, session};
+use phalanx_mpi::universe::{leaving, losses, session};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -204,7 +203,7 @@ fn tell(owner: Owner, code: i32, text: Option<String>) -> i32 {
         Errhandler::Fatal | Errhandler::Abort => {
             let known = || codes::text_of(code).unwrap_or_else(|_| format!("error {code}"));
             let text = text.unwrap_or_else(known);
-            life::abort(codes::class_of(code).unwrap_or(code), &text)
+            leaving::abort(codes::class_of(code).unwrap_or(code), &text)
         }
     }
 }

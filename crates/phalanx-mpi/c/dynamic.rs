@@ -9,7 +9,7 @@ use phalanx_mpi::error::{Class, Error};
 use phalanx_mpi::objects::comm::Comm;
 use phalanx_mpi::objects::info::hints;
 use phalanx_mpi::operations::collective::Call;
-use phalanx_mpi::process::tasks::block_on;
+use phalanx_mpi::process::blocking::block_on;
 use phalanx_mpi::process::world::world;
 use phalanx_mpi::universe::dynamic::{self, End, Wanted};
 use std::ffi::{CStr, c_char, c_int};

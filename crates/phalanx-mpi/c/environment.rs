@@ -6,6 +6,7 @@ use phalanx_mpi::constants::*;
 use phalanx_mpi::objects::{attribute, codes, environment};
 use phalanx_mpi::process::life;
 use phalanx_mpi::process::world::{World, world};
+use phalanx_mpi::universe::leaving;
 use std::ffi::{c_char, c_double, c_int};
 
 mpi! {
@@ -26,7 +27,7 @@ mpi! {
 
     fn MPI_Finalize() {
         attribute::delete_all(MPI_COMM_SELF)?;
-        world()?.leave()?;
+        leaving::leave(world()?)?;
         life::end()?;
     }
 
@@ -43,7 +44,7 @@ mpi! {
     }
 
     early_fn MPI_Abort(_comm: MPI_Comm, errorcode: c_int) {
-        life::abort(errorcode, &format!("MPI_Abort was called with error code {errorcode}"));
+        leaving::abort(errorcode, &format!("MPI_Abort was called with error code {errorcode}"));
     }
 
     early_fn MPI_Get_version(version: Out<c_int>, subversion: Out<c_int>) {

@@ -10,7 +10,7 @@ use phalanx_mpi::objects::comm::Comm;
 use phalanx_mpi::objects::topology::{Cartesian, Distributed, Graph, Topology};
 use phalanx_mpi::operations::collective::Call;
 use phalanx_mpi::operations::topology;
-use phalanx_mpi::process::tasks::block_on;
+use phalanx_mpi::process::blocking::block_on;
 use phalanx_mpi::process::world::world;
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use phalanx_mpi::objects::comm::Comm;
 use phalanx_mpi::objects::{attribute, errhandler, group, info};
 use phalanx_mpi::operations::collective::Call;
 use phalanx_mpi::operations::window::{self, Part, Unit, Window, quick};
-use phalanx_mpi::process::tasks::block_on_quick;
+use phalanx_mpi::process::blocking::block_on_quick;
 use phalanx_mpi::process::world::world;
 use std::ffi::{c_int, c_void};
 use std::future::Future;

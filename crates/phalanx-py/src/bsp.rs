@@ -4,7 +4,7 @@ use crate::errors::raise;
 use phalanx_mpi::bsp::{self as core, Keeper, Point};
 use phalanx_mpi::error::Error;
 use phalanx_mpi::operations::collective::Span;
-use phalanx_mpi::process::life;
+use phalanx_mpi::universe::leaving;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
@@ -152,7 +152,7 @@ impl Bsp {
         let bsp = self.get_core()?;
         let text = format!("pid {}: {text}", bsp.pid());
         bsp.tell_abort(1, &text);
-        life::abort(1, &text)
+        leaving::abort(1, &text)
     }
 }
 

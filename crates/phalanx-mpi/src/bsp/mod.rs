@@ -24,10 +24,10 @@ use crate::error::{Class, Result, fail};
 use crate::objects::comm::{COMM_WORLD, Comm};
 use crate::objects::group::Group;
 use crate::operations::collective::{Call, Span, bcast, everybody_says};
+use crate::process::blocking::block_on;
 use crate::process::engine::EAGER;
-use crate::process::tasks;
 use crate::process::world::World;
-use crate::universe::losses;
+use crate::universe::{leaving, losses};
 use area::Areas;
 use checkpoint::Saving;
 use costs::Costs;
@@ -81,7 +81,7 @@ impl Bsp {
         let most = u64::from(processes.unwrap_or(u32::MAX));
         let mut said = (most << 32 | u64::from(asked.unwrap_or(checkpoint))).to_le_bytes();
         let call = Call::new(world, Comm::of(COMM_WORLD)?);
-        tasks::block_on(world, bcast(&call, Span::of(&mut said), 0));
+        block_on(world, bcast(&call, Span::of(&mut said), 0));
         call.outcome().map_err(losses::explained)?;
         let said = u64::from_le_bytes(said);
         let size = world.size.min((said >> 32) as usize);
@@ -89,7 +89,7 @@ impl Bsp {
             return fail(Class::Arg, "a program needs one process at least");
         }
         if world.place() >= size {
-            world.leave()?;
+            leaving::leave(world)?;
             return Ok(None);
         }
         let mut bsp = Bsp::of(world, size);
@@ -148,7 +148,7 @@ impl Bsp {
     /// Ends this process's part, after all others have come here too.
     pub fn end(&mut self) -> Result<()> {
         self.meet(sync::End::Program)?;
-        self.world.leave()
+        leaving::leave(self.world)
     }
 
     /// From the next superstep on, others may write and read this memory, or nothing where it is empty. All processes
@@ -303,7 +303,7 @@ impl Bsp {
 
 /// Does what all processes do, with an error that people understand.
 fn together<T>(world: &World, work: impl Future<Output = Result<T>>) -> Result<T> {
-    tasks::block_on(world, work).map_err(losses::explained)
+    block_on(world, work).map_err(losses::explained)
 }
 
 /// What the launcher tells this process; programs that it starts are none of the launcher's.

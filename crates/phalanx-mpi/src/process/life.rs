@@ -2,7 +2,6 @@
 
 use crate::constants::*;
 use crate::error::{Class, Result, fail};
-use crate::process::world::world;
 use phalanx_net::sync::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,14 +112,4 @@ pub fn thread_level() -> i32 {
 /// MPI_Is_thread_main.
 pub fn is_main_thread() -> bool {
     lock(&LIFE).thread == Some(std::thread::current().id())
-}
-
-/// Ends the program, with a word on why (MPI_Abort).
-pub fn abort(code: i32, text: &str) -> ! {
-    eprintln!("phalanx: {text}");
-    if let Ok(world) = world() {
-        world.tell_abort(code, text);
-    }
-    // What the shell sees has eight bits; failure must not become success.
-    std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }

@@ -1,10 +1,13 @@
 //! The process among those of its program: how it moves messages, waits and makes progress.
 
+pub mod blocking;
 pub(crate) mod control;
 pub(crate) mod cores;
 pub(crate) mod elsewhere;
 pub mod engine;
+pub mod hold;
 pub mod life;
+pub mod progress;
 pub mod service;
 pub mod slices;
 pub mod tasks;

@@ -2,7 +2,6 @@
 //! progress, in whatever call, serves.
 
 use crate::process::engine::Aside;
-use crate::process::world::World;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,10 +10,10 @@ use std::sync::{Arc, Mutex};
 pub trait Service: Send + Sync {
     /// Takes a word. Words come one at a time, those of one process in the order in which it sent them; nothing that they
     /// say is checked yet. Must not wait for anything.
-    fn take(&self, world: &World, aside: Aside);
+    fn take(&self, aside: Aside);
 
     /// A process was lost: nothing more comes from it. Must not wait for anything.
-    fn lose(&self, world: &World, process: u32);
+    fn lose(&self, process: u32);
 
     /// Its communicator was revoked: nothing more comes from anybody. Must not wait for anything.
     fn revoke(&self);
@@ -40,9 +39,9 @@ impl Services {
     }
 
     /// A process was lost.
-    pub(crate) fn lose(&self, world: &World, process: u32) {
+    pub(crate) fn lose(&self, process: u32) {
         let all: Vec<_> = lock(&self.by_context).values().cloned().collect();
-        all.into_iter().for_each(|service| service.lose(world, process));
+        all.into_iter().for_each(|service| service.lose(process));
     }
 
     /// The communicator with this context was revoked.
@@ -51,18 +50,17 @@ impl Services {
         service.into_iter().for_each(|service| service.revoke());
     }
 
-    /// Hands out what has arrived. Whether there was something.
-    pub(crate) fn serve(&self, world: &World) -> bool {
+    /// Hands out what has arrived, which `next` takes from the engine. Whether there was something.
+    pub(crate) fn serve(&self, mut next: impl FnMut() -> Option<Aside>) -> bool {
         let _turn = lock(&self.turn);
         let mut served = false;
-        loop {
-            let next = world.engine().next_aside();
-            let Some(aside) = next else { return served };
+        while let Some(aside) = next() {
             served = true;
             let service = lock(&self.by_context).get(&aside.context).cloned();
             if let Some(service) = service {
-                service.take(world, aside);
+                service.take(aside);
             }
         }
+        served
     }
 }

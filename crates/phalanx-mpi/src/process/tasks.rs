@@ -7,7 +7,7 @@ use crate::process::engine::{EMPTY, Status};
 use crate::process::world::World;
 use phalanx_net::sync::lock;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -111,28 +111,6 @@ fn poll_all(world: &World) {
         let before = tasks.len();
         tasks.retain(|task| !done.iter().any(|other| Arc::ptr_eq(task, other)));
         COUNT.fetch_sub(before - tasks.len(), Ordering::Release);
-    }
-}
-
-/// Does the work here and now, which may need nothing but the first look at it.
-#[inline]
-pub fn block_on_quick<T>(world: &World, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => block_on(world, work),
-    }
-}
-
-/// Does the work here and now.
-pub fn block_on<T>(world: &World, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    loop {
-        let seen = world.engine().completions;
-        if let Poll::Ready(outcome) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return outcome;
-        }
-        world.wait(|engine| (engine.completions != seen).then_some(()));
     }
 }
 

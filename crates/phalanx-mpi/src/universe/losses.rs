@@ -175,7 +175,7 @@ impl World {
         drop(engine);
         living.iter().for_each(|comm| self.note_losses_in(comm));
         self.serve(); // its last words
-        self.services.lose(self, rank);
+        self.services.lose(rank);
         self.note_completion();
     }
 

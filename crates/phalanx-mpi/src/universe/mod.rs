@@ -3,6 +3,7 @@
 pub mod dynamic;
 pub mod failures;
 pub mod launcher;
+pub mod leaving;
 pub mod losses;
 mod meeting;
 pub mod session;

@@ -9,6 +9,7 @@ use crate::objects::handle::Table;
 use crate::objects::info::Info;
 use crate::process::life;
 use crate::process::world::{World, world};
+use crate::universe::leaving;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 
@@ -48,7 +49,7 @@ pub fn begin(info: Arc<Info>) -> Result<u32> {
 extern "C" fn at_exit() {
     let is_own = std::process::id() == PROCESS.load(Ordering::Relaxed); // and not a copy's
     if let (true, true, Ok(world)) = (is_own, life::had_sessions_only(), world()) {
-        world.leave_at_exit();
+        leaving::leave_at_exit(world);
     }
 }
 

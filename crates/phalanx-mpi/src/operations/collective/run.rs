@@ -4,7 +4,8 @@ use super::Call;
 use crate::error::Result;
 use crate::objects::comm::Comm;
 use crate::objects::request::{Active, Start};
-use crate::process::tasks::{self, Lent, Task};
+use crate::process::blocking::block_on;
+use crate::process::tasks::{Lent, Task};
 use crate::process::world::World;
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ impl<T: AsyncFn(&Call) -> Result<()> + 'static> Operation for T {}
 pub fn run(world: &'static World, comm: Arc<Comm>, operation: impl Operation) -> Result<()> {
     let call = Call::new(world, comm);
     // Pinned here, since it is large to be moved.
-    tasks::block_on(world, pin!(operation(&call)))
+    block_on(world, pin!(operation(&call)))
 }
 
 /// Begins it: for a non-blocking call.

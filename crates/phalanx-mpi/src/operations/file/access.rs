@@ -6,8 +6,9 @@ use crate::error::{Class, Result, fail};
 use crate::objects::buffer::Buffer;
 use crate::objects::request::Active;
 use crate::operations::collective::{everyone, tell_all};
+use crate::process::blocking::block_on;
 use crate::process::engine::{EMPTY, Status};
-use crate::process::tasks::{Task, block_on};
+use crate::process::tasks::Task;
 use phalanx_net::sync::lock;
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ use crate::objects::comm::Comm;
 use crate::objects::handle::Table;
 use crate::objects::info::Info;
 use crate::operations::collective::Call;
-use crate::process::tasks::block_on;
+use crate::process::blocking::block_on;
 use crate::process::world::World;
 use disk::Disk;
 use mode::Mode;

@@ -12,7 +12,7 @@ use crate::objects::comm::{Comm, asks_for_protection};
 use crate::objects::info::Info;
 use crate::operations::collective::Call;
 use crate::operations::comm_create;
-use crate::process::tasks::block_on;
+use crate::process::blocking::block_on;
 use crate::process::world::World;
 use std::cell::Cell;
 use std::path::{Path, absolute};

@@ -3,7 +3,7 @@
 use super::File;
 use super::pointer::Ask;
 use crate::error::{Class, Result, fail};
-use crate::process::tasks::block_on;
+use crate::process::blocking::block_on;
 use phalanx_net::sync::lock;
 
 /// From where an offset counts.

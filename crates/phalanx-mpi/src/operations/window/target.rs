@@ -10,11 +10,10 @@ use crate::objects::handle::FIRST;
 use crate::objects::op::{Op, combine};
 use crate::process::engine::{Aside, Scatter};
 use crate::process::service::Service;
-use crate::process::world::World;
 
 impl Service for Window {
-    fn take(&self, world: &World, aside: Aside) {
-        if self.comm.is_revoked() || !world.engine().reads_answers(aside.from, aside.context) {
+    fn take(&self, aside: Aside) {
+        if self.comm.is_revoked() || !self.world.engine().reads_answers(aside.from, aside.context) {
             return;
         }
         let rank = usize::try_from(aside.source).ok();
@@ -26,7 +25,7 @@ impl Service for Window {
     }
 
     /// What it was asked for will not be answered, and its locks are nobody's.
-    fn lose(&self, _world: &World, process: u32) {
+    fn lose(&self, process: u32) {
         let Some(rank) = self.comm.group.rank_of(process) else { return };
         let mut state = lock(&self.state);
         state.abandon(rank, &self.loss_of(rank));
