@@ -5,7 +5,7 @@ mod process;
 
 use phalanx_mpi::error::{Class, Result, fail};
 use phalanx_mpi::operations::collective::Span;
-use phalanx_mpi::process::world::World;
+use phalanx_mpi::universe::joining::join;
 use process::{alone, begin, end, exit_with, with};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -21,7 +21,7 @@ macro_rules! bsp {
 
 bsp! {
     fn bsp_init(spmd: Option<extern "C" fn()>, _argc: c_int, _argv: *mut *mut c_char) {
-        let world = World::join()?;
+        let world = join()?;
         if world.place() > 0 {
             let Some(spmd) = spmd else { return fail(Class::Arg, "spmd is NULL") };
             spmd();
@@ -41,7 +41,7 @@ bsp! {
     fn bsp_nprocs() -> c_int {
         alone(|bsp| match bsp {
             Some(bsp) => Ok(bsp.nprocs() as c_int),
-            None => Ok(World::join()?.size as c_int),
+            None => Ok(join()?.size as c_int),
         })
     }
 

@@ -7,7 +7,7 @@ pub use phalanx_mpi::objects::errhandler::Owner;
 use phalanx_mpi::error::{Class, Error};
 use phalanx_mpi::objects::errhandler::{Errhandler, Kind};
 use phalanx_mpi::objects::{codes, errhandler};
-use phalanx_mpi::universe::{leaving, losses, session};
+use phalanx_mpi::universe::{leaving, losing, session};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -166,8 +166,8 @@ pub fn guard(name: &'static str, owner: impl FnOnce() -> Owner, call: impl FnOnc
 #[cold]
 fn raise(name: &str, owner: Owner, failure: Failure) -> c_int {
     let (owner, error) = match failure {
-        Failure::Error(error) => (owner, Ok(losses::explained(error))),
-        Failure::Of(owner, error) => (owner, Ok(losses::explained(error))),
+        Failure::Error(error) => (owner, Ok(losing::explained(error))),
+        Failure::Of(owner, error) => (owner, Ok(losing::explained(error))),
         Failure::Code(code) => (owner, Err(code)),
     };
     let (code, text) = match &error {

@@ -12,6 +12,7 @@ use phalanx_mpi::operations::collective::Call;
 use phalanx_mpi::process::blocking::block_on;
 use phalanx_mpi::process::world::world;
 use phalanx_mpi::universe::dynamic::{self, End, Wanted};
+use phalanx_mpi::universe::parents;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::ffi::OsStringExt;
 
@@ -48,7 +49,7 @@ mpi! {
     }
 
     fn MPI_Comm_get_parent(parent: Out<MPI_Comm>) {
-        parent.put(MPI_Comm::of(world()?.universe.parent()));
+        parent.put(MPI_Comm::of(parents::parent()));
     }
 
     fn MPI_Open_port(info: MPI_Info, port_name: OutText) {

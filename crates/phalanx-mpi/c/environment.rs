@@ -5,19 +5,19 @@ use crate::abi::{self, MPI_Comm, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::objects::{attribute, codes, environment};
 use phalanx_mpi::process::life;
-use phalanx_mpi::process::world::{World, world};
-use phalanx_mpi::universe::leaving;
+use phalanx_mpi::process::world::world;
+use phalanx_mpi::universe::{joining, leaving};
 use std::ffi::{c_char, c_double, c_int};
 
 mpi! {
     early_fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) {
         life::begin(MPI_THREAD_SINGLE)?;
-        World::join()?;
+        joining::join()?;
     }
 
     early_fn MPI_Init_thread(_argc: *mut c_int, _argv: *mut *mut *mut c_char, required: c_int, provided: Out<c_int>) {
         let level = life::begin(abi::THREAD.from_c(required))?;
-        World::join()?;
+        joining::join()?;
         provided.put(abi::THREAD.to_c(level));
     }
 

@@ -9,7 +9,7 @@ use phalanx_mpi::objects::comm::{COMM_SELF, Comm};
 use phalanx_mpi::objects::datatype::Datatype;
 use phalanx_mpi::objects::info::Info;
 use phalanx_mpi::operations::file::{self, File, From, Place, Split, View, Way};
-use phalanx_mpi::process::world::World;
+use phalanx_mpi::universe::joining::join;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn fresh() -> PathBuf {
 }
 
 fn open(path: &Path, amode: i32) -> phalanx_mpi::error::Result<Arc<File>> {
-    let world = World::join().expect("a world of one");
+    let world = join().expect("a world of one");
     file::open(world, Comm::of(COMM_SELF)?, path, amode, &Info::default())
 }
 

@@ -44,7 +44,7 @@ impl Bsp {
     /// Ends the superstep, at a place from which the program can go on when it is started again: called the first time
     /// then, it brings back what was saved last.
     pub fn checkpoint(&mut self) -> Result<Point> {
-        self.moving.asks = self.saving.is_some() && self.pid() == 0 && self.world.universe.take_wish();
+        self.moving.asks = self.saving.is_some() && self.pid() == 0 && self.world.take_checkpoint_wanted();
         let met = self.sync();
         self.moving.asks = false;
         met?;

@@ -27,7 +27,9 @@ use crate::operations::collective::{Call, Span, bcast, everybody_says};
 use crate::process::blocking::block_on;
 use crate::process::engine::EAGER;
 use crate::process::world::World;
-use crate::universe::{leaving, losses};
+use crate::universe::joining::join;
+use crate::universe::leaving;
+use crate::universe::losing::explained;
 use area::Areas;
 use checkpoint::Saving;
 use costs::Costs;
@@ -74,7 +76,7 @@ impl Bsp {
     /// those that are too many, which have left when this returns. Of those of process 0, too, are the supersteps from one
     /// checkpoint to the next, where the user has not said how many; 0 for no checkpoints.
     pub fn begin(processes: Option<u32>, checkpoint: u32) -> Result<Option<Bsp>> {
-        let world = World::join()?;
+        let world = join()?;
         let (asked, folder) = (take_variable(CHECKPOINT_EVERY), take_variable(CHECKPOINTS));
         let asked = asked.and_then(|word| word.to_str()?.parse().ok());
         let limit: Option<Limit> = take_variable(MOVE_SLOW).and_then(|word| word.to_str()?.parse().ok());
@@ -82,7 +84,7 @@ impl Bsp {
         let mut said = (most << 32 | u64::from(asked.unwrap_or(checkpoint))).to_le_bytes();
         let call = Call::new(world, Comm::of(COMM_WORLD)?);
         block_on(world, bcast(&call, Span::of(&mut said), 0));
-        call.outcome().map_err(losses::explained)?;
+        call.outcome().map_err(explained)?;
         let said = u64::from_le_bytes(said);
         let size = world.size.min((said >> 32) as usize);
         if size == 0 {
@@ -109,7 +111,7 @@ impl Bsp {
     }
 
     fn of(world: &'static World, size: usize) -> Bsp {
-        let group = Arc::new(Group::new(&world.everybody().processes[..size]));
+        let group = Arc::new(Group::new(&Group::of_world(world).processes[..size]));
         Bsp {
             world,
             comm: Comm::new(CONTEXT, group, world.place(), None),
@@ -303,7 +305,7 @@ impl Bsp {
 
 /// Does what all processes do, with an error that people understand.
 fn together<T>(world: &World, work: impl Future<Output = Result<T>>) -> Result<T> {
-    block_on(world, work).map_err(losses::explained)
+    block_on(world, work).map_err(explained)
 }
 
 /// What the launcher tells this process; programs that it starts are none of the launcher's.

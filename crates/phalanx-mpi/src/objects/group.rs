@@ -4,6 +4,7 @@ use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};
 use crate::objects::attached::Attached;
 use crate::objects::handle::Table;
+use crate::process::world::World;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -19,6 +20,11 @@ impl Group {
     /// Of no session.
     pub fn new(processes: impl Into<Vec<u32>>) -> Group {
         Group { processes: processes.into(), attached: None }
+    }
+
+    /// All processes of MPI_COMM_WORLD.
+    pub fn of_world(world: &World) -> Group {
+        Group::new((world.first as u32..(world.first + world.size) as u32).collect::<Vec<_>>())
     }
 
     /// Other processes in the same session.

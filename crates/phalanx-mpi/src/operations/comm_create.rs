@@ -200,6 +200,16 @@ fn either(first: bool, one: u64, other: u64) -> u64 {
     (if first { one } else { other }) | (one | other) & MARKED
 }
 
+/// The intercommunicator of this process's group with another side, which has its context already.
+pub(crate) fn with_side(world: &World, group: Arc<Group>, context: u64, others: &[u32]) -> Result<Arc<Comm>> {
+    let Some(rank) = group.rank_of(world.rank as u32) else {
+        return fail(Class::Intern, "this process is not in its own group");
+    };
+    let local = Comm::new(own_context(context), group.clone(), rank, None);
+    let remote = Remote { group: Arc::new(Group::new(others)), local };
+    Ok(Comm::new(context, group, rank, Some(remote)))
+}
+
 /// Derived from a context that an intercommunicator has, for its side's own messages.
 pub fn own_context(context: u64) -> u64 {
     context | 1 << 63

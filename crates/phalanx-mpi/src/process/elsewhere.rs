@@ -17,9 +17,15 @@ pub struct Elsewhere {
     pub addresses: Vec<IpAddr>,
     /// Ranks at the same address as this one, itself among them: they share its cores.
     pub beside: usize,
-    /// Ranks that were lost meanwhile.
+    pub early: Early,
+}
+
+/// What the launcher has said before anything attends to what it says.
+#[derive(Default)]
+pub struct Early {
+    /// Ranks that were lost.
     pub lost: Vec<Loss>,
-    /// Who has started this world, where that was heard meanwhile.
+    /// Who has started this world.
     pub parents: Option<Side>,
 }
 
@@ -53,6 +59,6 @@ impl Elsewhere {
         };
         let links = listening.connect(rank, &table, &mut hear)?.into_iter().collect();
         control.defer(early);
-        Ok(Elsewhere { links, machines, addresses, beside, lost, parents })
+        Ok(Elsewhere { links, machines, addresses, beside, early: Early { lost, parents } })
     }
 }

@@ -116,12 +116,26 @@ impl World {
     fn see_to_rest(&self, engine: Hold<'_>) {
         let (asides, rare) = (engine.has_asides(), engine.is_rare_round());
         drop(engine);
-        if rare || self.universe.awaits() {
+        if rare || self.encounters.are_expected() {
             self.attend();
         }
         if asides {
             self.serve();
         }
+    }
+
+    /// Lets the attendant do what is due; from time to time, and when the launcher has said something.
+    #[cold]
+    pub fn attend(&self) {
+        self.losses.note_attended();
+        if let Some(attendant) = self.attendant.get() {
+            attendant(self);
+        }
+    }
+
+    /// Whether it is time to look for connections with other machines that are cut.
+    pub(crate) fn may_be_cut(&self) -> bool {
+        (!self.machines.is_empty() || self.address.is_some()) && self.losses.is_look_due()
     }
 
     /// Gives services what has arrived for them.

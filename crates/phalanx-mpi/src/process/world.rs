@@ -1,23 +1,23 @@
 //! This process among those of its program.
 
 use crate::error::{Class, Result, fail};
-use crate::objects::group::Group;
 use crate::process::control::Control;
 use crate::process::cores::Cores;
-use crate::process::elsewhere::Elsewhere;
+use crate::process::elsewhere::{Early, Elsewhere};
+use crate::process::encounters::Encounters;
 use crate::process::engine::{Engine, Path};
+use crate::process::losses::Losses;
 use crate::process::service::Services;
 use crate::process::slices;
 use crate::process::transport::{Bell, Segment, Sleepers, agree};
 use crate::process::turn::Turn;
 use crate::process::wait::Manners;
-use crate::universe::launcher::Universe;
-use crate::universe::losses::Losses;
 use phalanx_core::wire::ranks::{FromRank, RANK, Seat};
+use phalanx_net::sync::lock;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
@@ -50,8 +50,17 @@ pub struct World {
     pub(super) sleepers: Sleepers,
     pub services: Services,
     pub(crate) losses: Losses,
-    pub universe: Universe,
+    /// Connections that are to come.
+    pub(crate) encounters: Encounters,
+    /// The launcher wants a checkpoint of a BSP program.
+    pub(crate) checkpoint_wanted: AtomicBool,
+    pub(super) early: Mutex<Early>,
+    /// What attends to the launcher and to losses; progress calls it. None in a process that has not joined a program.
+    pub(super) attendant: OnceLock<Attendant>,
 }
+
+/// See [`World::attend`].
+pub(crate) type Attendant = fn(&World);
 
 /// The world, once [`World::join`] was called.
 #[inline]
@@ -63,8 +72,9 @@ pub fn world() -> Result<&'static World> {
 }
 
 impl World {
-    /// Joins the program that this process was started for; without a launcher it is a program of its own.
-    pub fn join() -> Result<&'static World> {
+    /// The process as it was started; without a launcher it is a program of its own. Progress calls the attendant from time to
+    /// time.
+    pub(crate) fn join(attendant: Attendant) -> Result<&'static World> {
         let world = match std::env::var(RANK) {
             Err(_) => World::alone(),
             Ok(text) => {
@@ -76,9 +86,23 @@ impl World {
         };
         slices::ask_for_short();
         let world = WORLD.get_or_init(|| world);
-        world.universe.find_parents(world)?;
-        world.attend(); // what was read together with what was waited for
+        let _ = world.attendant.set(attendant);
         Ok(world)
+    }
+
+    /// What the launcher has said already; nothing when it is taken again.
+    pub(crate) fn take_early(&self) -> Early {
+        std::mem::take(&mut *lock(&self.early))
+    }
+
+    /// Whether the launcher wants a checkpoint; it is told so once.
+    pub(crate) fn take_checkpoint_wanted(&self) -> bool {
+        self.checkpoint_wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether anybody of this world was lost.
+    pub fn has_losses(&self) -> bool {
+        self.losses.has(|process| self.is_of_world(process))
     }
 
     /// How many processes there are cores for, or are already (MPI_UNIVERSE_SIZE).
@@ -106,11 +130,6 @@ impl World {
         }
     }
 
-    /// All processes of MPI_COMM_WORLD.
-    pub fn everybody(&self) -> Group {
-        Group::new((self.first as u32..(self.first + self.size) as u32).collect::<Vec<_>>())
-    }
-
     pub(super) fn alone() -> World {
         World {
             rank: 0,
@@ -131,7 +150,10 @@ impl World {
             sleepers: Sleepers::default(),
             services: Services::default(),
             losses: Losses::default(),
-            universe: Universe::default(),
+            encounters: Encounters::default(),
+            checkpoint_wanted: AtomicBool::new(false),
+            early: Mutex::default(),
+            attendant: OnceLock::new(),
         }
     }
 
@@ -156,9 +178,9 @@ impl World {
                 Elsewhere::default()
             }
         };
-        let mut parents = elsewhere.parents.take();
-        if first > 0 && parents.is_none() {
-            parents = Some(control.await_parents(&mut elsewhere.lost)?);
+        let early = &mut elsewhere.early;
+        if first > 0 && early.parents.is_none() {
+            early.parents = Some(control.await_parents(&mut early.lost)?);
         }
         let path = |peer: usize| match peer {
             _ if peer == rank => Path::Own,
@@ -181,7 +203,7 @@ impl World {
             segment.desk(me).orders.store(1, Ordering::Relaxed);
         }
         let manners = Manners::new(crowded, local.len() == 1);
-        let world = World {
+        Ok(World {
             rank,
             first,
             size,
@@ -196,11 +218,9 @@ impl World {
             segment: Some(segment),
             control: Some(control),
             local,
-            universe: Universe::of(parents),
+            early: Mutex::new(elsewhere.early),
             ..World::alone()
-        };
-        elsewhere.lost.into_iter().for_each(|(rank, text)| world.lose(rank, text));
-        Ok(world)
+        })
     }
 
     /// Processes of one program, all in this one, as if they were on these machines (on one if there are none).

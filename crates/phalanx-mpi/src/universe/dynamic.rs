@@ -4,12 +4,13 @@
 
 pub use phalanx_core::wire::universe::Wanted;
 
+use super::questions::ask;
 use crate::error::{Class, Error, Result, fail};
 use crate::objects::comm::Comm;
 use crate::operations::collective::{Call, tell_all};
-use crate::operations::comm_create::choose_context;
+use crate::operations::comm_create::{choose_context, with_side};
 use crate::process::world::World;
-use crate::universe::launcher::join;
+
 use phalanx_core::wire::universe::{Answer, MOST_PORT_NAME, Question, Side};
 use phalanx_net::identity::random_token;
 use serde::{Deserialize, Serialize};
@@ -65,7 +66,7 @@ async fn ask_for(world: &'static World, comm: &Comm, programs: Vec<Wanted>) -> (
     let parents = Side { context, processes: comm.group.processes.clone() };
     let count = programs.iter().map(|program| program.processes as usize).sum();
     let codes = |failed, others| Codes { count, failed, others };
-    match world.universe.ask(world, Question::Spawn { parents, programs }).await {
+    match ask(world, Question::Spawn { parents, programs }).await {
         Ok(Answer::Side(children)) => (Ok(Side { context, processes: children.processes }), codes(Vec::new(), None)),
         Ok(Answer::NotSpawned { text, failed }) => (fail(Class::Spawn, text), codes(failed, Some(Class::Other))),
         Ok(_) => (Err(nonsense()), codes(Vec::new(), Some(Class::Intern))),
@@ -97,43 +98,44 @@ async fn ask_for_other(world: &'static World, end: End, port: String, side: Side
         End::Accepts => Question::Accept { port, side },
         End::Connects => Question::Connect { port, side },
     };
-    let Answer::Side(other) = world.universe.ask(world, question).await? else { return Err(nonsense()) };
+    let Answer::Side(other) = ask(world, question).await? else { return Err(nonsense()) };
     let context = if end == End::Accepts { own } else { other.context };
     Ok(Side { context, ..other })
 }
 
 /// The communicator of what the root has learnt.
 fn make(call: &Call, learnt: Result<Side>) -> Result<Arc<Comm>> {
-    join(call.world, call.comm.group.clone(), &learnt?)
+    let other = learnt?;
+    with_side(call.world, call.comm.group.clone(), other.context, &other.processes)
 }
 
 /// A new port's name (MPI_Open_port). Who does not hear it cannot guess it.
 pub async fn open_port(world: &World) -> Result<String> {
     let digits: String = random_token().iter().map(|byte| format!("{byte:02x}")).collect();
     let port = format!("phalanx-port-{digits}");
-    world.universe.ask(world, Question::OpenPort { port: port.clone() }).await?;
+    ask(world, Question::OpenPort { port: port.clone() }).await?;
     Ok(port)
 }
 
 /// MPI_Close_port.
 pub async fn close_port(world: &World, port: String) -> Result<()> {
-    world.universe.ask(world, Question::ClosePort { port }).await.map(drop)
+    ask(world, Question::ClosePort { port }).await.map(drop)
 }
 
 /// MPI_Publish_name.
 pub async fn publish(world: &World, service: String, port: String) -> Result<()> {
     check_name(&service)?;
-    world.universe.ask(world, Question::Publish { service, port }).await.map(drop)
+    ask(world, Question::Publish { service, port }).await.map(drop)
 }
 
 /// MPI_Unpublish_name.
 pub async fn unpublish(world: &World, service: String) -> Result<()> {
-    world.universe.ask(world, Question::Unpublish { service }).await.map(drop)
+    ask(world, Question::Unpublish { service }).await.map(drop)
 }
 
 /// MPI_Lookup_name.
 pub async fn look_up(world: &World, service: String) -> Result<String> {
-    match world.universe.ask(world, Question::Lookup { service }).await {
+    match ask(world, Question::Lookup { service }).await {
         Ok(Answer::Port(port)) => Ok(port),
         Ok(_) => Err(nonsense()),
         // A name that is not published has one class here, and the other where it is taken back (MPI 5.0, 9.4).

@@ -3,8 +3,11 @@
 //!
 //! What all have to know alike, the launcher decides ([`phalanx_core::launch`]): it is the one who says who is lost.
 
+use super::losing::lose;
+use super::questions::ask;
 use crate::error::{Class, Error, Result, fail};
-use crate::objects::comm::{Comm, Remote, Use, new_context};
+use crate::objects::comm;
+use crate::objects::comm::{Comm, Remote, new_context};
 use crate::objects::group::Group;
 use crate::operations::comm_create::{make, own_context};
 use crate::process::engine::MARKED;
@@ -23,28 +26,8 @@ pub fn revoke(world: &World, comm: &Comm) -> Result<()> {
         let word = FromRank::Revoke { context: comm.context, processes: comm.members() };
         control.tell(&word).map_err(|error| Error::new(Class::Other, format!("the launcher is gone: {error}")))?;
     }
-    world.revoke(comm.context);
+    comm::revoke(world, comm.context);
     Ok(())
-}
-
-impl World {
-    /// The communicator with this context is revoked, whether this process has it or will; windows and files of it are, too.
-    pub(crate) fn revoke(&self, context: u64) {
-        let mut contexts = vec![context];
-        for comm in Comm::living().iter().filter(|comm| comm.is_revoked_with(context)) {
-            comm.note_revoked();
-            contexts.push(comm.context);
-            if let Some(Remote { local, .. }) = &comm.remote {
-                local.note_revoked();
-                contexts.push(local.context);
-            }
-        }
-        for context in contexts {
-            self.engine().revoke(context);
-            self.services.revoke(context | Use::Aside as u64);
-        }
-        self.note_completion();
-    }
 }
 
 /// MPIX_Comm_get_failed: those of a communicator that were lost, as far as this process knows, in the order in which it heard
@@ -108,14 +91,13 @@ async fn decide(world: &World, ballot: Ballot) -> Result<Agreed> {
     if ballot.members == Members::of(&[world.rank as u32]) {
         return Ok(alone(&ballot));
     }
-    let Answer::Agreed { flag, lost, unacknowledged, offer, secured } =
-        world.universe.ask(world, Question::Agree(ballot)).await?
+    let Answer::Agreed { flag, lost, unacknowledged, offer, secured } = ask(world, Question::Agree(ballot)).await?
     else {
         return fail(Class::Intern, "the launcher's answer is none to what was asked");
     };
     for process in &lost {
         // Of a loss the launcher has told already.
-        world.lose(*process, format!("{} has left the program (MPI_Finalize)", world.name_of(*process)));
+        lose(world, *process, format!("{} has left the program (MPI_Finalize)", world.name_of(*process)));
     }
     Ok(Agreed { flag, lost, unacknowledged, context: context(offer, secured) })
 }

@@ -1,9 +1,12 @@
 //! How worlds begin, meet, lose processes and end.
 
+pub(crate) mod attending;
 pub mod dynamic;
 pub mod failures;
-pub mod launcher;
+pub mod joining;
 pub mod leaving;
-pub mod losses;
+pub mod losing;
 mod meeting;
+pub mod parents;
+mod questions;
 pub mod session;

@@ -8,8 +8,8 @@ use crate::objects::group::Group;
 use crate::objects::handle::Table;
 use crate::objects::info::Info;
 use crate::process::life;
-use crate::process::world::{World, world};
-use crate::universe::leaving;
+use crate::process::world::world;
+use crate::universe::{joining, leaving};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 
@@ -33,7 +33,7 @@ pub struct Session {
 
 /// Begins a session; its handle.
 pub fn begin(info: Arc<Info>) -> Result<u32> {
-    World::join()?;
+    joining::join()?;
     let handle = OPEN.put(Arc::new(Session { info, attached: Arc::default() }));
     let handle = handle.ok_or_else(|| Error::new(Class::NoMem, "too many sessions"))?;
     life::begin_session();
@@ -76,7 +76,7 @@ impl Session {
     pub fn set(&self, name: &str) -> Result<Group> {
         let world = world()?;
         let group = match SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
-            Some(0) => world.everybody(),
+            Some(0) => Group::of_world(world),
             Some(_) => Group::new([world.rank as u32]),
             None => return fail(Class::Arg, format!("there is no process set {name:?}, only {}", SETS.join(" and "))),
         };

@@ -1,6 +1,7 @@
 //! What processes do so that a slow machine can be left.
 
 use super::*;
+use crate::universe::attending::take;
 use phalanx_core::wire::ranks::ToRank;
 
 /// What each says at so many places for checkpoints, the launcher having wished for one before these.
@@ -9,7 +10,7 @@ fn points(machines: &[u32], count: usize, wishes: &[usize]) -> Vec<Vec<Point>> {
         bsp.saving.iter_mut().for_each(|saving| saving.every = 1000);
         let mut point = |number| {
             if bsp.pid() == 0 && wishes.contains(&number) {
-                bsp.world.universe.take(bsp.world, ToRank::Save);
+                take(bsp.world, ToRank::Save);
             }
             bsp.sync().expect("all sync"); // a wish waits for a place for checkpoints
             let point = bsp.checkpoint().expect("all go on");

@@ -1,5 +1,10 @@
 //! Communicators: a group, and contexts that keep its messages apart from all others (MPI 5.0, chapter 7).
 
+mod living;
+
+pub use living::forget_dropped;
+pub(crate) use living::revoke;
+
 use crate::constants::*;
 use crate::error::{Class, Error, Result, fail};
 use crate::objects::attached::{ATTACHED, Attached};
@@ -14,7 +19,7 @@ use crate::process::world::{World, world};
 use phalanx_core::spmd::{Envelope, Pattern};
 use phalanx_net::sync::lock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Canonical handles.
 pub const COMM_NULL: u32 = 0x100;
@@ -83,10 +88,6 @@ pub struct Remote {
 }
 
 static COMMS: Table<Comm> = Table::new(1);
-/// All that are in use, those without a handle too.
-static LIVING: Mutex<Vec<Weak<Comm>>> = Mutex::new(Vec::new());
-/// Contexts of those that are not, which the engine still knows. Whoever drops the last use of one may be using the engine.
-static DROPPED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static PREDEFINED: OnceLock<[Arc<Comm>; 2]> = OnceLock::new();
 /// Contexts below are those of the predefined communicators.
 const FIRST_CHOSEN: u64 = 2;
@@ -118,26 +119,8 @@ impl Comm {
             agreement,
             acknowledged,
         });
-        let mut living = lock(&LIVING);
-        if living.len() == living.capacity() {
-            living.retain(|it| it.strong_count() > 0);
-        }
-        living.push(Arc::downgrade(&comm));
-        drop(living);
-        if let Ok(world) = world() {
-            forget_dropped(world);
-            world.universe.meet(world, &comm);
-            world.note_losses_in(&comm);
-            if world.engine().is_revoked(context) {
-                world.revoke(context); // another process has, before this one had it
-            }
-        }
+        living::begin(&comm);
         comm
-    }
-
-    /// All communicators that are in use.
-    pub fn living() -> Vec<Arc<Comm>> {
-        lock(&LIVING).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The communicator of a handle.
@@ -171,11 +154,7 @@ impl Comm {
         if let COMM_WORLD | COMM_SELF = handle {
             return fail(Class::Comm, "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed");
         }
-        let freed = COMMS.take(handle);
-        if let (Some(_), Ok(world)) = (&freed, world()) {
-            world.universe.forget_parents(handle);
-        }
-        freed.ok_or_else(|| Error::new(Class::Comm, "comm is no communicator, or was freed"))
+        COMMS.take(handle).ok_or_else(|| Error::new(Class::Comm, "comm is no communicator, or was freed"))
     }
 
     pub fn size(&self) -> usize {
@@ -238,7 +217,7 @@ impl Comm {
     pub(crate) fn serve(&self, world: &World, made_of: u64) {
         let _ = self.made_of.set(made_of); // first: who revokes it from now on finds this one
         if world.engine().is_revoked(made_of) {
-            world.revoke(made_of);
+            revoke(world, made_of);
         }
     }
 
@@ -346,16 +325,9 @@ impl Drop for Comm {
     fn drop(&mut self) {
         // One that nobody has chosen may be used again, as that of BSP: others may have sent in it already.
         if self.context & (PROCESS - 1) >= FIRST_CHOSEN << 2 {
-            lock(&DROPPED).push(self.context);
+            living::end(self.context);
         }
     }
-}
-
-/// Lets the engine forget communicators that are no longer in use, and in which nothing is under way.
-pub fn forget_dropped(world: &World) {
-    let mut dropped = std::mem::take(&mut *lock(&DROPPED));
-    dropped.retain(|context| !world.engine().forget(*context));
-    lock(&DROPPED).append(&mut dropped);
 }
 
 /// Whether hints ask for the protection that marked data has. A value that is neither `true` nor `false` is refused: who
@@ -376,7 +348,7 @@ pub fn new_context(world: &World) -> u64 {
 #[inline]
 fn predefined(world: &World) -> &'static [Arc<Comm>; 2] {
     PREDEFINED.get_or_init(|| {
-        let all = world.everybody();
+        let all = Group::of_world(world);
         let own = Group::new([world.rank as u32]);
         let [all, own] = [Comm::new(0, Arc::new(all), world.place(), None), Comm::new(1 << 2, Arc::new(own), 0, None)];
         all.set_name("MPI_COMM_WORLD");

@@ -1,12 +1,13 @@
 //! Several processes in one thread: everybody's operation goes on in turn.
 
-use super::*;
 use super::access::{Place, Way};
 use super::open::open_together;
 use super::pointer::Ask;
 use super::together::{agree, first_does};
+use super::*;
 use crate::constants::*;
 use crate::objects::buffer::Buffer;
+use crate::objects::comm::revoke;
 use crate::objects::datatype::Datatype;
 use crate::objects::group::Group;
 use crate::process::tasks;
@@ -181,7 +182,7 @@ fn nothing_is_done_with_a_revoked_file() {
             asks.await.expect("not yet");
             let others = Comm::new(OF + 64, file.comm.group.clone(), file.comm.rank, None);
             crate::operations::collective::barrier(&Call::new(file.world, others)).await.expect("all are here");
-            file.world.revoke(OF);
+            revoke(file.world, OF);
             let own = file.clone().work(Way::Write, Place::At(0), bytes(vec![2; 3])).await;
             let shared = file.clone().work(Way::Write, Place::Shared, bytes(vec![2; 3])).await;
             let all = file.clone().work(Way::Read, Place::Ordered, bytes(vec![2; 3])).await;

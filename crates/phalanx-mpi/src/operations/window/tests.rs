@@ -7,6 +7,7 @@ use super::{Part, Place, Unit, Window, allocate, allocate_shared, create, create
 use crate::constants::*;
 use crate::error::Class;
 use crate::objects::buffer::Buffer;
+use crate::objects::comm::revoke;
 use crate::objects::datatype::Datatype;
 use crate::objects::group::Group;
 use crate::objects::info::Info;
@@ -425,7 +426,7 @@ fn what_is_under_way_in_a_revoked_window_ends() {
             _ => window.start(&Group::new([0])).expect("the first"),
         }
         barrier(&Call::new(world, others)).await.expect("all have begun");
-        world.revoke(comm.context);
+        revoke(world, comm.context);
         let error = match rank {
             0 => window.flush(1).await,
             1 => window.wait().await,
@@ -452,7 +453,7 @@ fn a_communicator_that_serves_a_revoked_one_is_revoked() {
         let world = call.world;
         let comm = duplicate(call, false).await.expect("another one");
         let its = duplicate(Call::new(world, comm.clone()), false).await.expect("another one");
-        world.revoke(comm.context);
+        revoke(world, comm.context);
         assert!(!its.is_revoked());
         its.serve(world, comm.context);
         assert_eq!(barrier(&Call::new(world, its)).await.expect_err("it is revoked").class, Class::Revoked);
