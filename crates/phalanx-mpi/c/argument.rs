@@ -1,6 +1,6 @@
 //! What C passes: pointers that are checked for NULL and are otherwise as good as the caller promises, and numbers.
 
-use super::call::{Owner, Result, fail};
+use super::failure::{Owner, Result, fail};
 use crate::abi;
 use crate::abi::*;
 use phalanx_mpi::error::Class;

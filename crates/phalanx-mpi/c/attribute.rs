@@ -1,7 +1,7 @@
 //! Attributes (MPI 5.0, 7.7).
 
 use super::argument::Out;
-use super::call::Result;
+use super::failure::Result;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Win};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error;

@@ -1,7 +1,7 @@
 //! Collective operations (MPI 5.0, chapter 6), also between neighbours (8.6): each blocking, non-blocking and persistent.
 
 use super::argument::{Array, Number, Out, is_in_place};
-use super::call::Result;
+use super::failure::Result;
 use super::message::passed;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Op, MPI_Request};
 use phalanx_mpi::error;

@@ -1,7 +1,7 @@
 //! Communicators (MPI 5.0, chapter 7), but for their attributes, names and info.
 
 use super::argument::{Number, Out, OutText, Text, count};
-use super::call::{Result, fail};
+use super::failure::{Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;

@@ -1,8 +1,8 @@
 //! How datatypes were made (MPI 5.0, 4.1.13).
 
 use super::argument::{self, MPI_Aint, MPI_Count, Number, Out, OutArray};
-use super::call::{Result, fail};
 use super::datatype::{datatype_of, distribution_argument_to_c, narrowed};
+use super::failure::{Result, fail};
 use crate::abi::{self, MPI_Datatype};
 use phalanx_mpi::error::Class;
 use phalanx_mpi::objects::datatype::{Combiner, Contents};

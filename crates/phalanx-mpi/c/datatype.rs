@@ -1,7 +1,7 @@
 //! Datatypes (MPI 5.0, chapter 4 and 19.1.9): made, described, committed, freed.
 
 use super::argument::{self, Array, MPI_Count, Number, Out, OutText, Text};
-use super::call::Result;
+use super::failure::Result;
 use crate::abi::{self, MPI_Datatype, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::{Class, Error};

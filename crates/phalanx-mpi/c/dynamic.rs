@@ -1,8 +1,8 @@
 //! Processes that a program starts itself, and groups that find each other at ports (MPI 5.0, 11.8 to 11.10).
 
 use super::argument::{Array, Out, OutArray, OutText, Text, count};
-use super::call::{Result, fail};
 use super::comm::put;
+use super::failure::{Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Info, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::{Class, Error};
@@ -109,8 +109,8 @@ fn spawn(
     // What is wrong with them is told to all, who would wait for ever otherwise.
     let programs = match call.rank() == root {
         true => programs().map_err(|failure| match failure {
-            super::call::Failure::Error(error) | super::call::Failure::Of(_, error) => error,
-            super::call::Failure::Code(_) => Error::new(Class::Arg, "the programs"),
+            super::failure::Failure::Error(error) | super::failure::Failure::Of(_, error) => error,
+            super::failure::Failure::Code(_) => Error::new(Class::Arg, "the programs"),
         }),
         false => Ok(Vec::new()),
     };

@@ -1,8 +1,8 @@
 //! How much a status says that was received, in elements of a datatype (MPI 5.0, 3.2.5, 4.1.11 and 13.3).
 
 use super::argument::{self, In, MPI_Count, Number, Out};
-use super::call::{Result, fail};
 use super::datatype::datatype_of;
+use super::failure::{Result, fail};
 use crate::abi::{MPI_Datatype, MPI_Status};
 use phalanx_mpi::constants::MPI_UNDEFINED;
 use phalanx_mpi::error::Class;

@@ -1,7 +1,8 @@
 //! Error handlers (MPI 5.0, 9.3).
 
 use super::argument::Out;
-use super::call::{Owner, Result, call_handler, fail};
+use super::call::call_handler;
+use super::failure::{Owner, Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session, MPI_Win};
 use phalanx_mpi::constants::{MPI_ERRHANDLER_NULL, MPI_FILE_NULL};
 use phalanx_mpi::error::Class;

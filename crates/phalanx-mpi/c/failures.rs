@@ -1,8 +1,8 @@
 //! User-level failure mitigation (ULFM), as MPICH and Open MPI have it.
 
 use super::argument::Out;
-use super::call::{Result, fail};
 use super::comm::put;
+use super::failure::{Result, fail};
 use crate::abi::{MPI_Comm, MPI_Group, MPI_Request};
 use phalanx_mpi::constants::MPI_COMM_NULL;
 use phalanx_mpi::error::Class;

@@ -1,8 +1,8 @@
 //! Files: opened, described, seen, positioned (MPI 5.0, chapter 14). How they are read and written is in `access.rs`.
 
 use super::argument::{MPI_Aint, MPI_Offset, Number, Out, OutText, Text};
-use super::call::{Owner, Result, fail};
 use super::datatype::datatype_of;
+use super::failure::{Owner, Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_File, MPI_Group, MPI_Info, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::{Class, Error};

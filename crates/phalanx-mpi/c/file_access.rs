@@ -4,7 +4,7 @@
 //! blocks, one that does not, and a pair of a split operation where there is one.
 
 use super::argument::{MPI_Offset, Out, OutStatus};
-use super::call::Result;
+use super::failure::Result;
 use super::file::find;
 use super::message::{buffer, fill};
 use crate::abi::{MPI_Datatype, MPI_File, MPI_Request};

@@ -1,7 +1,7 @@
 //! Generalized requests: operations of the program's own that complete as MPI's do (MPI 5.0, 13.2).
 
 use super::argument::Out;
-use super::call::{fail, nobody};
+use super::failure::{fail, nobody};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::constants::MPI_SUCCESS;
 use phalanx_mpi::error::{self, Class};

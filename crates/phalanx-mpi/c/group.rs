@@ -1,7 +1,7 @@
 //! Groups (MPI 5.0, 7.3).
 
 use super::argument::{Array, Out, OutArray, Text, count};
-use super::call::Result;
+use super::failure::Result;
 use crate::abi::{self, MPI_Comm, MPI_Group, MPI_Session};
 use phalanx_mpi::constants::{MPI_GROUP_NULL, MPI_UNDEFINED};
 use phalanx_mpi::objects::comm::Comm;

@@ -1,7 +1,7 @@
 //! Info objects (MPI 5.0, chapter 10).
 
 use super::argument::{Number, Out, OutText, Text};
-use super::call::Result;
+use super::failure::Result;
 use crate::abi::MPI_Info;
 use crate::abi::longest::INFO_KEY;
 use phalanx_mpi::constants::MPI_INFO_NULL;

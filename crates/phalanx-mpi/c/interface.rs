@@ -1,7 +1,7 @@
 //! The binary interface itself (MPI 5.0, chapter 20), and memory (9.2).
 
 use super::argument::{MPI_Aint, Number, Out, is_in_place};
-use super::call::fail;
+use super::failure::fail;
 use crate::abi;
 use crate::abi::MPI_Info;
 use phalanx_mpi::constants::MPI_INFO_NULL;
@@ -71,7 +71,7 @@ mpi! {
         }
         let read = |from: *mut c_void| {
             let byte = |place| Ok(Out::of(from.cast::<u8>().wrapping_add(place), "a logical")?.get());
-            (0..size).map(byte).collect::<super::call::Result<Vec<u8>>>()
+            (0..size).map(byte).collect::<super::failure::Result<Vec<u8>>>()
         };
         let values = [read(logical_true)?, read(logical_false)?];
         let mut booleans = BOOLEANS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

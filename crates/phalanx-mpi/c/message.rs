@@ -1,7 +1,7 @@
 //! What the chapters on messages share: buffers and statuses.
 
 use super::argument::{Number, OutStatus, count};
-use super::call::Result;
+use super::failure::Result;
 use crate::abi::{self, MPI_Datatype, MPI_Status};
 use phalanx_mpi::constants::MPI_SUCCESS;
 use phalanx_mpi::objects::buffer::Buffer;

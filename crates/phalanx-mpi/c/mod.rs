@@ -16,6 +16,7 @@ mod dynamic;
 mod elements;
 mod environment;
 mod errhandler;
+pub mod failure;
 mod failures;
 mod file;
 mod file_access;

@@ -1,8 +1,8 @@
 //! Operations of reductions (MPI 5.0, 5.9).
 
 use super::argument::{self, MPI_Count, Number, Out, is_in_place};
-use super::call::{Result, fail};
 use super::datatype::datatype_of;
+use super::failure::{Result, fail};
 use crate::abi::{MPI_Datatype, MPI_Op};
 use phalanx_mpi::constants::MPI_OP_NULL;
 use phalanx_mpi::error::Class;

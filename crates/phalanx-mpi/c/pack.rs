@@ -1,8 +1,8 @@
 //! Packing by hand (MPI 5.0, 4.2 and 4.3).
 
 use super::argument::{Number, Out, Text, count};
-use super::call::{Result, fail};
 use super::datatype::datatype_of;
+use super::failure::{Result, fail};
 use crate::abi::{MPI_Comm, MPI_Datatype};
 use phalanx_mpi::error::Class;
 use phalanx_mpi::objects::comm::Comm;

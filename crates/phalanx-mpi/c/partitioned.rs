@@ -1,7 +1,7 @@
 //! Messages in partitions (MPI 5.0, chapter 4).
 
 use super::argument::{Array, MPI_Count, Out, count};
-use super::call::{Result, concerns, fail};
+use super::failure::{Result, concerns, fail};
 use super::message::buffer;
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Info, MPI_Request};
 use phalanx_mpi::error::Class;

@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI 5.0, chapter 3).
 
 use super::argument::{Number, Out, OutStatus, count};
-use super::call::{Owner, Result, concerns, nobody};
+use super::failure::{Owner, Result, concerns, nobody};
 use super::message::{buffer, fill, passed};
 use crate::abi::{self, MPI_Comm, MPI_Datatype, MPI_Message, MPI_Request};
 use phalanx_mpi::constants::MPI_REQUEST_NULL;

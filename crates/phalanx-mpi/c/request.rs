@@ -1,7 +1,7 @@
 //! Completing requests (MPI 5.0, 3.7).
 
 use super::argument::{Array, Out, OutArray, OutStatus, OutStatuses, count};
-use super::call::{Result, concerns, fail, nobody};
+use super::failure::{Result, concerns, fail, nobody};
 use super::message::{code, fill, fill_empty, fill_one};
 use crate::abi::{self, MPI_Request, MPI_Status};
 use phalanx_mpi::constants::*;

@@ -1,7 +1,7 @@
 //! Sessions (MPI 5.0, 11.3).
 
 use super::argument::{Number, Out, OutText, Text, count};
-use super::call::fail;
+use super::failure::fail;
 use crate::abi::longest::PSET;
 use crate::abi::{self, MPI_Errhandler, MPI_Info, MPI_Request, MPI_Session};
 use phalanx_mpi::constants::{MPI_ERRHANDLER_NULL, MPI_SESSION_NULL};

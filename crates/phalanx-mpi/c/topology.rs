@@ -1,8 +1,8 @@
 //! Topologies (MPI 5.0, chapter 8).
 
 use super::argument::{Array, Number, Out, OutArray, count};
-use super::call::{Result, fail};
 use super::comm::{hints_of, put, put_or_null};
+use super::failure::{Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Info, address};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error::Class;
@@ -229,7 +229,7 @@ mpi! {
         let hints = hints_of(info)?;
         let n = n.natural(Class::Arg, "n")?;
         let (sources, degrees) = (ranks(sources.slice(n)?), degrees.slice(n)?);
-        let total = degrees.iter().try_fold(0, |sum, degree| Ok::<_, super::call::Failure>(sum + count(*degree, "a degree")?))?;
+        let total = degrees.iter().try_fold(0, |sum, degree| Ok::<_, super::failure::Failure>(sum + count(*degree, "a degree")?))?;
         let (destinations, weights) = (ranks(destinations.slice(total)?), weights(edge_weights, total)?);
         let from = sources.iter().zip(degrees).flat_map(|(source, degree)| (0..*degree).map(|_| *source));
         let edges = from.zip(destinations).zip(weights).map(|((source, to), weight)| [source, to, weight]).collect();

@@ -1,7 +1,7 @@
 //! One-sided communication (MPI 5.0, chapter 12): windows and their epochs. What is done in them is in `access.rs`.
 
 use super::argument::{MPI_Aint, Number, Out, OutText, Text};
-use super::call::{Result, fail};
+use super::failure::{Result, fail};
 use crate::abi::{self, MPI_Comm, MPI_Group, MPI_Info, MPI_Win, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::error;

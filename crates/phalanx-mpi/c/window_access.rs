@@ -1,7 +1,7 @@
 //! Operations on windows (MPI 5.0, 12.3).
 
 use super::argument::{MPI_Aint, Number, Out, count};
-use super::call::Result;
+use super::failure::Result;
 use super::message::{buffer, passed};
 use super::window::{done, find};
 use crate::abi::{self, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
@@ -41,7 +41,7 @@ fn spot(rank: c_int, displacement: MPI_Aint, elements: impl Number, datatype: MP
 fn check_predefined(datatype: MPI_Datatype) -> Result {
     match Datatype::of(datatype.id())?.predefined() {
         Some(_) => Ok(()),
-        None => super::call::fail(Class::Type, "datatype is not predefined"),
+        None => super::failure::fail(Class::Type, "datatype is not predefined"),
     }
 }
 
