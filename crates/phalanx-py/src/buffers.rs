@@ -44,7 +44,7 @@ impl Region {
     fn alone(view: &Bound<'_, PyAny>) -> PyResult<Region> {
         let py = view.py();
         let is_read_only = view.getattr(intern!(py, "readonly"))?.is_truthy()?;
-        let is_alone = !is_read_only && is_held_once(view.getattr(intern!(py, "obj"))?)?;
+        let is_alone = !is_read_only && is_held_once::<Region>(view.getattr(intern!(py, "obj"))?)?;
         let buffer = PyBuffer::get(view)?;
         let stays = is_alone && buffer.is_c_contiguous();
         let memory = if stays { Memory::Stayed(buffer) } else { Memory::Arrived(buffer.to_vec(py)?.into()) };

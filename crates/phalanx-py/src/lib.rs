@@ -16,6 +16,7 @@ mod space;
 mod tokens;
 mod transfer;
 mod turn;
+mod weights;
 
 use pyo3::prelude::*;
 
@@ -42,7 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
-    module.add_function(wrap_pyfunction!(owners::bytes_if_alone, module)?)?;
+    module.add_function(wrap_pyfunction!(weights::bytes_if_alone, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
     module.add_function(wrap_pyfunction!(space::decode_fields, module)?)?;
