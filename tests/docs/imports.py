@@ -12,11 +12,20 @@ Graph = dict[str, set[str]]
 
 
 def rust_graph(source: Path) -> Graph:
-    """The modules of the crate whose files are in `source`, as `flow::graph`."""
+    """The modules of the crate whose files are in `source`, as `flow::graph`, and of folders that it includes."""
     files = {module_name(path, source, "::"): rust_code(path) for path in rust_files(source)}
+    for name, folder in included_folders(source):
+        for path in rust_files(folder):
+            files[f"{name}::{module_name(path, folder, '::')}".removesuffix("::")] = rust_code(path)
     return {
         name: {longest(resolved(path, name), files, "::") for path in rust_paths(code)} for name, code in files.items()
     }
+
+
+def included_folders(source: Path) -> list[tuple[str, Path]]:
+    """Modules that a crate has from another one's folder (`#[path = "…/mod.rs"]`)."""
+    found = re.findall(r'#\[path = "([^"]+)/mod\.rs"\]\s*(?:pub )?mod (\w+);', (source / "lib.rs").read_text())
+    return [(name, (source / folder).resolve()) for folder, name in found]
 
 
 def rust_files(source: Path) -> list[Path]:

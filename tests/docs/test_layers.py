@@ -41,6 +41,21 @@ MODULES = {
         "dashboard",
         "root",
     ],
+    # Message passing: what moves, what programs hold, what they do with it, how worlds begin and end.
+    "phalanx-mpi": ["constants error", "process", "objects", "operations", "universe", "bsp", "root"],
+    # `c` has MPI's functions, which both interfaces include.
+    "phalanx-mpi-standard": ["abi", "c", "root"],
+    "phalanx-mpi-mpich": ["abi", "c", "fortran removed", "root"],
+    "phalanx-bsp": ["process", "root"],
+    "phalanx-py": [
+        "errors graph owners turn",
+        "bsp buffers grid policy",
+        "files tokens transfer weights",
+        "interpreter manager",
+        "space",
+        "executor ranks",
+        "root",
+    ],
     "python": [
         "_native",
         "_atomic _call errors summary",
@@ -63,7 +78,7 @@ MODULES = {
         "__main__",
     ],
 }
-# What each crate may depend on. phalanx-py has no modules worth an order: conversions, no logic.
+# What each crate may depend on.
 CRATES: dict[str, set[str]] = {
     "phalanx-core": set(),
     "phalanx-net": {"phalanx-core"},
@@ -183,7 +198,7 @@ PYTHON = {
 
 def write(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
 
@@ -199,6 +214,17 @@ def test_imports_of_rust_are_seen(tmp_path: Path) -> None:
         "ids imports flow::run, not below it",
     ]
     assert in_a_cycle(graph) == {"flow::graph", "flow::run", "ids", "wire"}
+
+
+def test_folders_that_a_crate_includes_are_its_modules(tmp_path: Path) -> None:
+    call = "use super::window; use crate::abi::X;"
+    files = {"mod.rs": "pub mod call;", "call.rs": call, "window.rs": "use super::call::Y;"}
+    write(tmp_path / "shared", files)
+    own = {"lib.rs": '#[macro_use]\n#[path = "../shared/mod.rs"]\nmod c;\nmod abi;', "abi.rs": ""}
+    graph = rust_graph(write(tmp_path / "own", own))
+    assert graph["c::call"] == {"c::window", "abi"}
+    assert misplaced(graph, ["abi", "c", "root"]) == []
+    assert in_a_cycle(graph) == {"c::call", "c::window"}
 
 
 def test_imports_of_python_are_seen(tmp_path: Path) -> None:
