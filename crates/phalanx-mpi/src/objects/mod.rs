@@ -1,4 +1,6 @@
-//! What programs hold by handles: communicators, groups, requests, datatypes and the like.
+//! What programs hold by handles: communicators, groups, requests, datatypes and the like, and what these are made of.
+//!
+//! An object knows the process and other objects, but none of the operations that use it.
 
 pub mod attached;
 pub mod attribute;

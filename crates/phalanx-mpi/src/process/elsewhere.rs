@@ -2,7 +2,7 @@
 
 use crate::process::control::{Control, Loss};
 use crate::process::transport::{Link, Listening};
-use phalanx_core::wire::ranks::{FromRank, ToRank};
+use phalanx_core::wire::ranks::{FromRank, Seat, ToRank};
 use phalanx_core::wire::universe::Side;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,18 +30,29 @@ pub struct Early {
 }
 
 impl Elsewhere {
-    /// Joins the program, waits for the others, and connects with those of other machines.
-    ///
-    /// `rank` is this process's in its world, whose first process has the number `first`; links are by rank.
-    pub fn meet(
-        control: &Control,
-        address: Option<IpAddr>,
-        first: usize,
-        rank: usize,
-        size: usize,
-    ) -> Result<Elsewhere, String> {
+    /// Joins the program, and connects with the ranks of other machines if there are any. A spawned process also waits for the
+    /// word on who has started it.
+    pub fn meet(control: &Control, seat: &Seat) -> Result<Elsewhere, String> {
+        let mut elsewhere = match seat.local < seat.size {
+            true => Elsewhere::connect(control, seat)?,
+            false => {
+                let told = control.tell(&FromRank::Joined { listens: None });
+                told.map_err(|error| format!("the launcher is gone: {error}"))?;
+                Elsewhere::default()
+            }
+        };
+        let early = &mut elsewhere.early;
+        if seat.base > 0 && early.parents.is_none() {
+            early.parents = Some(control.await_parents(&mut early.lost)?);
+        }
+        Ok(elsewhere)
+    }
+
+    /// Joins the program, waits for the others, and connects with those of other machines. Links are by rank.
+    fn connect(control: &Control, seat: &Seat) -> Result<Elsewhere, String> {
+        let (first, rank, size) = (seat.base as usize, seat.rank as usize, seat.size as usize);
         let failed = |error: std::io::Error| format!("this rank cannot be reached from other machines: {error}");
-        let listening = Listening::open(address).map_err(failed)?;
+        let listening = Listening::open(seat.address).map_err(failed)?;
         let listens = Some(listening.listens().map_err(failed)?);
         control.tell(&FromRank::Joined { listens }).map_err(|error| format!("the launcher is gone: {error}"))?;
         let mut lost = Vec::new();

@@ -6,6 +6,7 @@ use crate::process::cores::Cores;
 use crate::process::elsewhere::{Early, Elsewhere};
 use crate::process::encounters::Encounters;
 use crate::process::engine::{Engine, Path};
+use crate::process::here::Here;
 use crate::process::losses::Losses;
 use crate::process::service::Services;
 use crate::process::slices;
@@ -15,7 +16,7 @@ use crate::process::wait::Manners;
 use phalanx_core::wire::ranks::{FromRank, RANK, Seat};
 use phalanx_net::sync::lock;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -107,9 +108,8 @@ impl World {
 
     /// How many processes there are cores for, or are already (MPI_UNIVERSE_SIZE).
     pub fn room(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let may_grow = self.control.is_some() && self.machines.is_empty();
-        if may_grow { self.size.max(cores) } else { self.size }
+        if may_grow { self.size.max(cores()) } else { self.size }
     }
 
     /// This process's rank in MPI_COMM_WORLD.
@@ -159,43 +159,18 @@ impl World {
 
     fn of(seat: Seat) -> std::result::Result<World, String> {
         let (first, size) = (seat.base as usize, seat.size as usize);
-        let (rank, here) = (first + seat.rank as usize, first + seat.first as usize);
-        let local = here..here + seat.local as usize;
+        let (rank, start) = (first + seat.rank as usize, first + seat.first as usize);
         // SAFETY: the launcher made these files for this process, which has not used them yet.
         let own = |file: i32| unsafe { OwnedFd::from_raw_fd(file) };
         let (control, segment) = (Control::new(own(seat.control)), own(seat.segment));
-        let bells = seat.bells.iter().map(|file| own(*file));
-        let segment = Segment::map(segment.as_fd(), local.len());
-        let segment = Arc::new(segment.map_err(|error| format!("the memory of this machine's ranks: {error}"))?);
-        segment.desk(rank - local.start).process.store(std::process::id(), Ordering::Relaxed);
-        let bells: Vec<_> = bells.map(|file| Arc::new(Bell::new(file))).collect();
-        let me = rank - local.start;
-        let mut elsewhere = match local.len() < size {
-            true => Elsewhere::meet(&control, seat.address, first, rank - first, size)?,
-            false => {
-                let told = control.tell(&FromRank::Joined { listens: None });
-                told.map_err(|error| format!("the launcher is gone: {error}"))?;
-                Elsewhere::default()
-            }
-        };
-        let early = &mut elsewhere.early;
-        if first > 0 && early.parents.is_none() {
-            early.parents = Some(control.await_parents(&mut early.lost)?);
-        }
-        let path = |peer: usize| match peer {
-            _ if peer == rank => Path::Own,
-            _ if local.contains(&peer) => {
-                let peer = peer - local.start;
-                let (sender, receiver) = (segment.sender(me, peer), segment.receiver(peer, me));
-                Path::Shared { local: peer, sender, receiver, bell: bells[peer].clone() }
-            }
-            _ if peer < first => Path::Unmet,
-            _ => elsewhere.links.remove(&(peer - first)).map_or(Path::Gone, |link| Path::Socket(Box::new(link))),
-        };
-        let mut engine = Engine::new(rank as u32, (0..first + size).map(path).collect(), Some(segment.clone()));
+        let bells = seat.bells.iter().map(|file| own(*file)).collect();
+        let here = Here::meet(start..start + seat.local as usize, rank, segment, bells)?;
+        let mut elsewhere = Elsewhere::meet(&control, &seat)?;
+        let path = |peer| path(peer, rank, first, &here, &mut elsewhere);
+        let mut engine = Engine::new(rank as u32, (0..first + size).map(path).collect(), Some(here.segment.clone()));
+        let Here { local, me, segment, bells } = here;
         engine.set_bell(bells[me].clone());
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let crowded = local.len().max(elsewhere.beside) > cores;
+        let crowded = local.len().max(elsewhere.beside) > cores();
         // Who sleeps after each message would only interrupt the others.
         let orders = !crowded && local.len() > 1 && agree();
         if orders {
@@ -242,6 +217,21 @@ impl World {
         if let Some(control) = &self.control {
             let _ = control.tell(&FromRank::Abort { code, text: text.to_string() });
         }
+    }
+}
+
+/// How many cores this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How frames of a process get to another one, by their numbers.
+fn path(peer: usize, rank: usize, first: usize, here: &Here, elsewhere: &mut Elsewhere) -> Path {
+    match peer {
+        _ if peer == rank => Path::Own,
+        _ if here.local.contains(&peer) => here.path(peer),
+        _ if peer < first => Path::Unmet,
+        _ => elsewhere.links.remove(&(peer - first)).map_or(Path::Gone, |link| Path::Socket(Box::new(link))),
     }
 }
 
