@@ -6,7 +6,7 @@ use super::room::Room;
 use super::serve::protecting;
 use crate::control::Pulse;
 use crate::remote::{DIAL_PATIENCE, printable, unreachable};
-use crate::transfer::calling::agree;
+use crate::transfer::client::calling::agree;
 use bytes::Bytes;
 use phalanx_core::level::{Level, Levels, Policy};
 use phalanx_core::wire::files::{Answer, Ask, MOST_BODY, Why};

@@ -1,7 +1,7 @@
 //! Files that are read piece by piece, and those that are written so: these have their name when they are whole.
 
 use super::beneath::open_path;
-use crate::transfer::partial;
+use crate::transfer::disk::unfinished;
 use crate::transfer::system::{self, Identity};
 use cap_std::fs::{Dir, Metadata};
 use phalanx_net::identity::random_token;
@@ -96,8 +96,8 @@ pub struct Writing {
 impl Writing {
     /// `new`: nothing may be there, now and when it is whole.
     pub fn create(folder: Dir, name: OsString, new: bool) -> io::Result<Writing> {
-        if partial::is_reserved(&name) {
-            return Err(io::Error::other(partial::RESERVED));
+        if unfinished::is_reserved(&name) {
+            return Err(io::Error::other(unfinished::RESERVED));
         }
         if folder.metadata(&name).is_ok_and(|there| there.is_dir()) {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder is there"));
@@ -110,7 +110,7 @@ impl Writing {
         let there = folder.symlink_metadata(&name).ok().filter(Metadata::is_file);
         let usual = system::mask().map(|mask| MODE & !mask);
         let mode = there.as_ref().and_then(system::mode).or(usual);
-        let file = partial::create_new(&folder, &part, if mode.is_some() { PART_MODE } else { MODE })?;
+        let file = unfinished::create_new(&folder, &part, if mode.is_some() { PART_MODE } else { MODE })?;
         let _ = system::lock(&file); // so that it counts as written, also while nothing comes for days
         Ok(Writing { folder, name, part, file, hasher: Hasher::new(), length: 0, mode, new, is_whole: false })
     }

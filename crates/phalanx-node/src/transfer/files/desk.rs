@@ -7,9 +7,9 @@ use super::locate;
 use super::remove::{Tally, remove};
 use super::room::{Room, Taken};
 use super::walk::Walk;
-use crate::transfer::exports::{Exports, own};
-use crate::transfer::partial;
-use crate::transfer::sieve::{Matching, Sieve};
+use crate::transfer::disk::exports::{Exports, own};
+use crate::transfer::disk::unfinished;
+use crate::transfer::patterns::filter::{Matching, Sieve};
 use crate::transfer::system;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -180,8 +180,8 @@ impl Desk {
 
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<Answer> {
         let ((from, old), (to, new)) = (self.entry(from, true)?, self.entry(to, true)?);
-        if partial::is_reserved(&old) || partial::is_reserved(&new) {
-            return Err(io::Error::other(partial::RESERVED)); // a copy would go on from it
+        if unfinished::is_reserved(&old) || unfinished::is_reserved(&new) {
+            return Err(io::Error::other(unfinished::RESERVED)); // a copy would go on from it
         }
         from.rename(old, &to, new)?;
         Ok(Answer::Done)

@@ -6,7 +6,7 @@ use super::client::{Session, done};
 use super::contents::Hasher;
 use super::line::{FilesError, GoesOn, Waiting};
 use crate::remote::printable;
-use crate::transfer::sieve::{Matching, Sieve};
+use crate::transfer::patterns::filter::{Matching, Sieve};
 use crate::transfer::system::from_bytes;
 use bytes::Bytes;
 use phalanx_core::wire::files::{About, Answer, Ask, Found, Kind, MOST_BODY, Why, decode_found};

@@ -2,7 +2,7 @@
 //! folders are open at a time.
 
 use super::beneath::{Beneath, MOST_DEEP, why};
-use crate::transfer::abandoned::sweep_beneath;
+use crate::transfer::disk::abandoned::sweep_beneath;
 use crate::transfer::system;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;

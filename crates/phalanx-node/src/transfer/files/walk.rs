@@ -3,7 +3,7 @@
 
 use super::beneath::{Beneath, MOST_DEEP, about, check_name};
 use super::room::{Room, Taken};
-use crate::transfer::sieve::{Matching, Sieve};
+use crate::transfer::patterns::filter::{Matching, Sieve};
 use crate::transfer::system;
 use cap_std::fs::{Dir, DirEntry, Metadata, ReadDir};
 use phalanx_core::wire::files::{About, Found, Kind, MOST_BODY, MOST_FOUND, MOST_OF_ONE, encode_found};

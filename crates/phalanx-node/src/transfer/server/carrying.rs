@@ -3,10 +3,10 @@
 //! A ticket is good once, for who owns the certificate that the user named, for what the user asked, and as long as the
 //! user's own link stands.
 
-use super::calling::{Called, Ran, Terms, agree};
-use super::ending::Common;
-use super::going::{Expected, Going, Ticket};
-use super::job::CopyError;
+use crate::transfer::client::calling::{Called, Ran, Terms, agree};
+use crate::transfer::endpoint::common::Common;
+use super::transfers::{Expected, Going, Ticket};
+use crate::transfer::client::job::CopyError;
 use super::service::{Guest, Idle, PATIENCE, Service, counted};
 use crate::control::{LEVELS, Pulse, tell};
 use crate::door::{Peer, refused};

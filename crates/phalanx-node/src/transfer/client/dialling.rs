@@ -1,7 +1,7 @@
 //! Opens the streams of a transfer: as many as were asked for, or more while more of them carry more; and others in place of
 //! those that end.
 
-use super::end::End;
+use crate::transfer::endpoint::end::End;
 use crate::remote::DIAL_PATIENCE;
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::transfer::Growth;

@@ -1,6 +1,6 @@
 //! How a transfer ends, and what both of its ends do alike.
 
-use super::system;
+use crate::transfer::system;
 use crate::control::tell;
 use crate::remote::printable;
 use phalanx_core::wire::transfer::{MOST_NUMBERS, MOST_PATH, Message, Totals};

@@ -3,7 +3,7 @@
 //! Of an executor, only what lies in the same exported folder. What a link leads to is looked at before it is opened. Links that
 //! lead round, or to the same again and again, are bounded.
 
-use super::partial;
+use super::unfinished;
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions};
@@ -69,8 +69,8 @@ impl Following {
             return Err(io::Error::other(format!("more than {MOST_DEEP} links lead to it")));
         }
         let real = self.canonicalize(&within.join(name))?;
-        if real.file_name().is_some_and(partial::is_reserved) {
-            return Err(io::Error::other(partial::RESERVED));
+        if real.file_name().is_some_and(unfinished::is_reserved) {
+            return Err(io::Error::other(unfinished::RESERVED));
         }
         let metadata = self.base.symlink_metadata(here(&real))?;
         if metadata.is_dir() && within.starts_with(&real) {

@@ -1,6 +1,6 @@
 //! All transfers that go on at an executor, and whose they are.
 
-use super::end::End;
+use crate::transfer::endpoint::end::End;
 use crate::door::refused;
 use phalanx_core::level::{Level, LevelSet};
 use phalanx_core::wire::transfer::{Request, Totals};

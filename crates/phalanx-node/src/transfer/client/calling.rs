@@ -2,8 +2,8 @@
 //! machine, and by an executor that copies to another.
 
 use super::dialling::{Dialling, Reached};
-use super::ear::Ear;
-use super::end::{End, usual_threads};
+use crate::transfer::endpoint::greeting::Ear;
+use crate::transfer::endpoint::end::{End, usual_threads};
 use super::job::CopyError;
 use crate::control::{BEAT, tell};
 use crate::remote::{call, printable, unreachable};

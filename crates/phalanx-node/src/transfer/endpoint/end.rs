@@ -1,11 +1,11 @@
 //! One end of a transfer, whichever: the control link's thread beside those that move the bytes.
 
-use super::ending::{Common, TOLD};
+use super::common::{Common, TOLD};
 use super::receiver::Receiver;
 use super::sender::Sender;
-use super::sink::Sink;
-use super::source::Source;
-use super::system;
+use crate::transfer::disk::sink::Sink;
+use crate::transfer::disk::source::Source;
+use crate::transfer::system;
 use crate::control::Pulse;
 use phalanx_core::wire::transfer::{Compress, Message, Share};
 use phalanx_net::frames::Frame;

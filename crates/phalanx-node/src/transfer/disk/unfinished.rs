@@ -1,7 +1,7 @@
 //! A file that comes in parts: beside its place, under another name, until it is whole; and what of it is there, in a small
 //! file beside that, from which a transfer that was cut goes on.
 
-use super::system;
+use crate::transfer::system;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions};
 use phalanx_core::transfer::Ranges;

@@ -1,6 +1,6 @@
 //! The folders that an executor's owner lets users of the grid copy from and to.
 
-use super::system::about;
+use crate::transfer::system::about;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;

@@ -6,10 +6,10 @@
 //! The rest is sent as any file's bytes are.
 
 use super::chunks::{Index, Told, cut};
-use super::ending::PAUSE;
+use super::common::PAUSE;
 use super::receiver::Receiver;
 use super::sender::Sender;
-use super::system;
+use crate::transfer::system;
 use bytes::Bytes;
 use cap_std::fs::Metadata;
 use phalanx_core::level::Mark;
@@ -60,7 +60,7 @@ impl Sender {
             count += 1;
             if count as usize == MOST_CHUNKS_TOLD { tell(&mut count, &mut body) } else { Ok(()) }
         })
-        .map_err(super::source::shorter)?;
+        .map_err(crate::transfer::disk::source::shorter)?;
         if count > 0 { tell(&mut count, &mut body) } else { Ok(()) }
     }
 }

@@ -1,6 +1,6 @@
 //! The streams of one end and the threads that serve them, whichever way the bytes go.
 
-use super::ending::{Common, PAUSE};
+use super::common::{Common, PAUSE};
 use phalanx_net::stream::{Stream, Turn, Turns};
 use std::io;
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! it and shows the ticket. The user's links to both stand as long as the copy: with either of them it ends.
 
 use super::calling::{Called, agree};
-use super::ending::{Failure, MOST_TOLD};
+use crate::transfer::endpoint::common::{Failure, MOST_TOLD};
 use super::job::{CopyError, Job, Report, Shared, asked};
-use super::system::{from_bytes, to_bytes};
+use crate::transfer::system::{from_bytes, to_bytes};
 use crate::control::{Pulse, tell};
 use crate::remote::printable;
 use phalanx_core::level::{Level, LevelSet, Mark};

@@ -1,11 +1,11 @@
 //! The receiving end's driver: any number of threads receive, open and write.
 
 use super::chunks::Queue;
-use super::ending::Common;
-use super::packing::Unpacker;
-use super::served::Served;
-use super::sink::{Sink, Step};
-use super::system;
+use super::common::Common;
+use super::compression::Unpacker;
+use super::streams::Served;
+use crate::transfer::disk::sink::{Sink, Step};
+use crate::transfer::system;
 use crate::control::BEAT;
 use crate::remote::printable;
 use phalanx_core::error::WireError;

@@ -1,8 +1,8 @@
 //! What a user wants copied, how far it is, and what came of it.
 
-use super::end::End;
-use super::ending::Failure;
-use super::system::from_bytes;
+use crate::transfer::endpoint::end::End;
+use crate::transfer::endpoint::common::Failure;
+use crate::transfer::system::from_bytes;
 use phalanx_core::level::{Level, Policy};
 use phalanx_core::wire::transfer::{Compress, Direction, Filter, Request, Share, Target, Totals};
 use phalanx_net::address::Address;

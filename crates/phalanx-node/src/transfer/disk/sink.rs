@@ -5,11 +5,11 @@
 
 use super::abandoned::sweep_beneath;
 use super::attributes::{self, Refusals};
-use super::chunks::is_similar;
+use crate::transfer::endpoint::chunks::is_similar;
 use super::hard_links::{Place, Received};
-use super::partial::{self, Part, beside};
-use super::sieve::Sieve;
-use super::system;
+use super::unfinished::{self, Part, beside};
+use crate::transfer::patterns::filter::Sieve;
+use crate::transfer::system;
 use super::written::Written;
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
@@ -204,7 +204,7 @@ impl Sink {
         let coming = tree.coming(entry)?;
         let folder = tree.folder_of(coming.parent)?;
         let part = tree.small_part(entry);
-        let mut file = partial::create_new(&folder, &part, coming.mode())?;
+        let mut file = unfinished::create_new(&folder, &part, coming.mode())?;
         let put = file.write_all(data).and_then(|()| tree.put_in_place(&folder, &part, &file, &coming, true));
         put.inspect_err(|_| drop(folder.remove_file(&part)))?;
         lock(&tree.coming).remove(&entry);
@@ -261,7 +261,7 @@ impl Sink {
             return Err(io::Error::other("somebody put something else in its place"));
         }
         system::check_place(&folder, &coming.name)?; // hours may have passed since the copy began
-        partial::forget(&folder, &coming.name); // before the rename, after which another transfer may begin one
+        unfinished::forget(&folder, &coming.name); // before the rename, after which another transfer may begin one
         tree.put_in_place(&folder, &part, &file, &coming, false)?;
         *lock(&coming.file) = None;
         lock(&tree.coming).remove(&entry);
@@ -303,10 +303,10 @@ impl Sink {
         }
         let (share, source) = (tree.share_of(&coming), coming.source());
         let kept = match share {
-            None => partial::keep(&folder, &coming.name, &file, source, None, ranges),
+            None => unfinished::keep(&folder, &coming.name, &file, source, None, ranges),
             Some(share) => {
                 let real = share.real(&coming.there, &ranges, coming.size).pairs();
-                partial::keep(&folder, &coming.name, &file, source, Some(share), real)
+                unfinished::keep(&folder, &coming.name, &file, source, Some(share), real)
             }
         };
         coming.has_state.store(true, Ordering::SeqCst);
@@ -355,8 +355,8 @@ impl Tree {
             None => self.settle_home(entry)?,
             Some(_) => system::from_bytes(entry.name.clone())?,
         };
-        if partial::is_reserved(&name) {
-            return Err(io::Error::other(partial::RESERVED));
+        if unfinished::is_reserved(&name) {
+            return Err(io::Error::other(unfinished::RESERVED));
         }
         if !self.takes(entry, &name) {
             return Err(io::Error::other("the other end offers what was not asked for"));
@@ -518,7 +518,7 @@ impl Tree {
         }
         let (mode, modified, file, ended) = (entry.mode, entry.modified, Mutex::default(), Mutex::new(false));
         let there = match comes_in_parts(size) {
-            true => partial::look(folder, &name, (size, modified)),
+            true => unfinished::look(folder, &name, (size, modified)),
             false => Ranges::default(),
         };
         let (parent, writing, given_up) = (entry.parent, Mutex::default(), AtomicBool::new(false));
@@ -539,7 +539,7 @@ impl Tree {
         };
         if size == 0 {
             let part = self.small_part(number);
-            let file = partial::create_new(folder, &part, coming.mode())?;
+            let file = unfinished::create_new(folder, &part, coming.mode())?;
             let put = self.put_in_place(folder, &part, &file, &coming, true);
             put.inspect_err(|_| drop(folder.remove_file(&part)))?;
             return Ok(Step::Copied);
@@ -640,8 +640,8 @@ impl Tree {
         let file = lock(&coming.file).take();
         if let (Some(file), Ok(folder)) = (file, self.folder_of(coming.parent)) {
             match self.share_of(coming) {
-                None => partial::remove(&folder, &coming.name, &file),
-                Some(share) => partial::forget_share(&folder, &coming.name, share.index),
+                None => unfinished::remove(&folder, &coming.name, &file),
+                Some(share) => unfinished::forget_share(&folder, &coming.name, share.index),
             }
         }
     }
@@ -655,7 +655,7 @@ impl Tree {
             return Err(io::Error::other("it was given up")); // and what was there of it is gone, or about to be
         }
         let folder = self.folder_of(coming.parent)?;
-        let how = if self.share_of(coming).is_some() { partial::open_shared } else { partial::open };
+        let how = if self.share_of(coming).is_some() { unfinished::open_shared } else { unfinished::open };
         let opened = how(&folder, &coming.name, coming.source(), &coming.there)?;
         Ok(file.insert(Arc::new(opened)).clone())
     }
@@ -774,7 +774,7 @@ fn open_older(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
 
 impl Coming {
     /// By which its source is known again.
-    fn source(&self) -> partial::Source {
+    fn source(&self) -> unfinished::Source {
         (self.size, self.modified)
     }
 
@@ -1234,7 +1234,7 @@ mod tests {
         sink.keep_as(1, vec![(0, to)], true).expect("is kept");
         sink.keep(1, vec![(0, 4)]).expect("is left alone");
         let Sink::Tree(tree) = &sink else { unreachable!() };
-        let there = partial::look(&tree.folder(0).expect("is there"), OsStr::new("big"), (size, (1, 0)));
+        let there = unfinished::look(&tree.folder(0).expect("is there"), OsStr::new("big"), (size, (1, 0)));
         assert_eq!(there.pairs(), [(0, to)]);
     }
 

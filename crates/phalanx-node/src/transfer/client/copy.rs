@@ -2,13 +2,13 @@
 
 use super::between;
 use super::calling::{Called, Ran, Terms, agree};
-use super::end::End;
-use super::ending::Common;
-use super::exports::own;
+use crate::transfer::endpoint::end::End;
+use crate::transfer::endpoint::common::Common;
+use crate::transfer::disk::exports::own;
 use super::job::{CopyError, Here, Job, Report, Shared, asked};
-use super::sink::Sink;
-use super::source::Source;
-use super::system::{about, to_bytes};
+use crate::transfer::disk::sink::Sink;
+use crate::transfer::disk::source::Source;
+use crate::transfer::system::{about, to_bytes};
 use phalanx_core::wire::transfer::{Direction, Filter, Message};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;

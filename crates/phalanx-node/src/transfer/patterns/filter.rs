@@ -3,8 +3,8 @@
 //! `*` and `?` stand for what is within one name, `**` for folders too. A pattern that begins with `/` is about the top folder, any
 //! other about the end of a path; one that ends with `/` is about folders only.
 
-use super::parts::{Name, Parts, Patterns, Reader, Reading, wrong};
-use super::system;
+use super::glob::{Name, Parts, Patterns, Reader, Reading, wrong};
+use crate::transfer::system;
 use phalanx_core::wire::transfer::{Filter, Keeps, Links};
 use std::collections::HashSet;
 use std::io;

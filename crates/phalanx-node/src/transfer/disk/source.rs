@@ -4,9 +4,9 @@ use super::attributes;
 use super::following::{Followed, Following};
 use super::hard_links::Sent;
 use super::holes;
-use super::partial;
-use super::sieve::Sieve;
-use super::system::{self, Identity};
+use super::unfinished;
+use crate::transfer::patterns::filter::Sieve;
+use crate::transfer::system::{self, Identity};
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirEntry, OpenOptions, ReadDir};
 use phalanx_core::wire::transfer::{Attributes, Entry, Filter, Keeps, Kind, Links, MOST_NAME, MOST_TARGET};
@@ -208,7 +208,7 @@ impl Tree {
             let name = system::to_bytes(&os_name);
             let link = || folder.read_link_contents(&os_name).map(|target| system::to_bytes(target.as_os_str()));
             let whole =
-                || if partial::is_reserved(&os_name) { Err(io::Error::other(partial::RESERVED)) } else { Ok(()) };
+                || if unfinished::is_reserved(&os_name) { Err(io::Error::other(unfinished::RESERVED)) } else { Ok(()) };
             let looked = whole().and_then(|()| one.metadata());
             let is_link = looked.as_ref().is_ok_and(|it| it.is_symlink());
             if is_link && self.sieve.links() == Links::Skip {

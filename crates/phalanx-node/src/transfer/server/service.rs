@@ -1,14 +1,14 @@
 //! An executor's part in transfers: whom it serves, from which folders, over which streams.
 
-use super::ear::Ear;
-use super::end::{End, usual_threads};
-use super::ending::Common;
-use super::exports::Exports;
-use super::files;
-use super::going::{Gathering, Going, Token};
-use super::sink::Sink;
-use super::source::Source;
-use super::system;
+use crate::transfer::endpoint::greeting::Ear;
+use crate::transfer::endpoint::end::{End, usual_threads};
+use crate::transfer::endpoint::common::Common;
+use crate::transfer::disk::exports::Exports;
+use crate::transfer::files;
+use super::transfers::{Gathering, Going, Token};
+use crate::transfer::disk::sink::Sink;
+use crate::transfer::disk::source::Source;
+use crate::transfer::system;
 use crate::control::tell;
 use crate::door::{Peer, refused};
 use crate::log::Log;
@@ -401,7 +401,7 @@ fn to_path(path: &[u8]) -> io::Result<PathBuf> {
 }
 
 /// Lets the other end hear the last word, and close.
-pub(super) fn await_end(mut reader: Reader) {
+pub fn await_end(mut reader: Reader) {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until && reader.poll(PATIENCE, &mut |_| ()).is_ok() {}
 }

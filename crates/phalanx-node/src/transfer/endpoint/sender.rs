@@ -1,11 +1,11 @@
 //! The sending end's driver: a thread finds what there is, any number of threads read, seal and send.
 
 use super::chunks::Key;
-use super::ending::{Common, PAUSE};
+use super::common::{Common, PAUSE};
 use super::pace::Pace;
-use super::packing::Packer;
-use super::served::Served;
-use super::source::{Content, Source};
+use super::compression::Packer;
+use super::streams::Served;
+use crate::transfer::disk::source::{Content, Source};
 use crate::remote::printable;
 use bytes::Bytes;
 use phalanx_core::level::Mark;

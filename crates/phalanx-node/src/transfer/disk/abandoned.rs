@@ -3,8 +3,8 @@
 //! Only what is surely ours goes: a regular file of this user, without other names, whose own name has the exact form, which nobody
 //! has locked, and which is old by both of its times. No link is followed.
 
-use super::partial::{self, beside};
-use super::system;
+use super::unfinished::{self, beside};
+use crate::transfer::system;
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, OpenOptions};
 use std::ffi::OsStr;
@@ -35,9 +35,9 @@ pub fn sweep(folder: &Dir, now: SystemTime, until: Instant) {
             return;
         }
         let name = entry.file_name();
-        if let Some(of) = partial::of_name(&name, "part") {
+        if let Some(of) = unfinished::of_name(&name, "part") {
             remove_part(folder, &of, now);
-        } else if let Some(of) = partial::of_name(&name, "state") {
+        } else if let Some(of) = unfinished::of_name(&name, "state") {
             remove_state(folder, &of, now);
         }
     }
@@ -50,7 +50,7 @@ fn remove_part(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
         return None;
     }
     if is_abandoned(folder, of, &file, now)? {
-        partial::remove(folder, of, &file); // nobody wrote it before it was locked
+        unfinished::remove(folder, of, &file); // nobody wrote it before it was locked
     }
     Some(())
 }
@@ -59,9 +59,9 @@ fn remove_part(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
 fn remove_state(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
     let is_alone =
         folder.symlink_metadata(beside(of, "part")).is_err_and(|it| it.kind() == std::io::ErrorKind::NotFound);
-    let (_, found) = partial::read_end(folder, of).filter(|_| is_alone)?;
+    let (_, found) = unfinished::read_end(folder, of).filter(|_| is_alone)?;
     if is_older(&found, now, UNUSABLE)? {
-        partial::forget(folder, of);
+        unfinished::forget(folder, of);
     }
     Some(())
 }
@@ -69,7 +69,7 @@ fn remove_state(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
 /// Opens a regular file only: opening a pipe or a device may be noticed at its other end.
 fn open(folder: &Dir, part: &OsStr) -> Option<File> {
     let found = folder.symlink_metadata(part).ok()?;
-    let open = |how: &mut OpenOptions| partial::open_own(folder, part, how);
+    let open = |how: &mut OpenOptions| unfinished::open_own(folder, part, how);
     // Some systems lock only what may be written.
     let writable = || open(OpenOptions::new().read(true).write(true));
     if found.is_file() { writable().or_else(|_| open(OpenOptions::new().read(true))).ok() } else { None }
@@ -77,12 +77,12 @@ fn open(folder: &Dir, part: &OsStr) -> Option<File> {
 
 fn is_abandoned(folder: &Dir, of: &OsStr, file: &File, now: SystemTime) -> Option<bool> {
     let found = file.metadata().ok()?;
-    Some(match partial::read_end(folder, of) {
+    Some(match unfinished::read_end(folder, of) {
         Some((end, state)) => {
             let after = if end <= found.len() { RESUMABLE } else { UNUSABLE };
             is_older(&found, now, after)? && is_older(&state, now, after)?
         }
-        None => (partial::is_drawn(of) || system::is_private(&found)) && is_older(&found, now, UNUSABLE)?,
+        None => (unfinished::is_drawn(of) || system::is_private(&found)) && is_older(&found, now, UNUSABLE)?,
     })
 }
 
@@ -119,11 +119,11 @@ mod tests {
     }
 
     /// A partial file of which a state tells.
-    fn begun(folder: &Dir, name: &str) -> partial::Part {
+    fn begun(folder: &Dir, name: &str) -> unfinished::Part {
         let (name, source) = (OsStr::new(name), (SIZE, (1, 0)));
-        let part = partial::open(folder, name, source, &Ranges::default()).expect("is opened");
+        let part = unfinished::open(folder, name, source, &Ranges::default()).expect("is opened");
         system::write_at(&part, b"data", 0).expect("is written");
-        partial::keep(folder, name, &part, source, None, vec![(0, 4)]).expect("is kept");
+        unfinished::keep(folder, name, &part, source, None, vec![(0, 4)]).expect("is kept");
         part
     }
 
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn what_cannot_be_resumed_stays_for_a_day() {
         let (_path, folder) = folder();
-        drop(partial::open(&folder, OsStr::new("big"), (SIZE, (1, 0)), &Ranges::default()).expect("is opened"));
+        drop(unfinished::open(&folder, OsStr::new("big"), (SIZE, (1, 0)), &Ranges::default()).expect("is opened"));
         for name in [".0123456789abcdef-7.phalanx-part", ".0123456789abcdef0123456789abcdef.phalanx-part"] {
-            drop(partial::create_new(&folder, OsStr::new(name), 0o644).expect("is made"));
+            drop(unfinished::create_new(&folder, OsStr::new(name), 0o644).expect("is made"));
         }
         let short = begun(&folder, "short");
         short.set_len(1).expect("is set");
@@ -195,7 +195,7 @@ mod tests {
         for name in ["real", "kept"] {
             std::fs::create_dir(path.path().join(name)).expect("is made");
             let inside = folder.open_dir(name).expect("is there");
-            drop(partial::create_new(&inside, OsStr::new(".0123456789abcdef-7.phalanx-part"), 0o644).expect("is made"));
+            drop(unfinished::create_new(&inside, OsStr::new(".0123456789abcdef-7.phalanx-part"), 0o644).expect("is made"));
         }
         std::os::unix::fs::symlink("kept", path.path().join("link")).expect("is linked");
         for name in ["link", "real", "none"] {

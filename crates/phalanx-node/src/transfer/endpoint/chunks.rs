@@ -1,7 +1,7 @@
 //! Files in chunks: cut where their content says, with a digest of each, and where chunks are to be.
 
-use super::ending::{Common, PAUSE};
-use super::system;
+use super::common::{Common, PAUSE};
+use crate::transfer::system;
 use phalanx_core::transfer::Chunking;
 use phalanx_core::wire::transfer::Chunk;
 use phalanx_net::identity::random_token;
