@@ -34,7 +34,7 @@ MODULES = {
         "control credit ending explain files lines log places tables turn unreachable",
         "door journal printing prints recruit rules",
         "interpreter space",
-        "local remote",
+        "interpreter_link local remote",
         "connect transfer",
         "ranks",
         "manager executor hub",

@@ -6,6 +6,7 @@ pub mod connect;
 pub mod executor;
 pub mod explain;
 pub mod interpreter;
+pub mod interpreter_link;
 pub mod journal;
 pub mod log;
 pub mod manager;
