@@ -248,7 +248,12 @@ pub fn role_and_name(certificate: &CertificateDer<'_>) -> Result<(String, String
     Ok((role, find(".name.phalanx").ok_or(IdentityError::Missing("name"))?))
 }
 
-/// A random number that cannot be guessed.
+/// A random number of 128 bits that cannot be guessed.
+pub fn random_number() -> u128 {
+    u128::from_le_bytes(random_token())
+}
+
+/// The bytes of a random number that cannot be guessed.
 pub fn random_token() -> [u8; 16] {
     let mut token = [0; 16];
     provider().secure_random.fill(&mut token).expect("the system gives random bytes");

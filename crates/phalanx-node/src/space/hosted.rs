@@ -5,7 +5,7 @@ use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::space::{Command, Coordinator, Decision, InDoubt, Joining, Keepers, Options, Space};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,7 +137,7 @@ impl Hosted {
     /// An empty space.
     pub fn new(options: Options) -> Result<Arc<Hosted>, SpaceError> {
         let mut engine = Space::new(options)?;
-        engine.identify(u128::from_le_bytes(random_token()));
+        engine.identify(random_number());
         Ok(Hosted::of(engine, None, Instant::now()))
     }
 

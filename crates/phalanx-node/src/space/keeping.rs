@@ -5,7 +5,7 @@ use super::log::{Durable, Log, LogError};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::change::Change;
 use phalanx_core::space::{Options, Space};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -146,7 +146,7 @@ pub(super) fn fill_from(
         log.wait(log.append(vec![opened]))?;
     }
     engine.filled(began.elapsed());
-    engine.identify(u128::from_le_bytes(random_token()));
+    engine.identify(random_number());
     let hosted = Hosted::of(engine, Some(log), began);
     let mut locked = hosted.lock();
     locked.tick();

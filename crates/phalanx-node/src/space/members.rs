@@ -6,7 +6,7 @@ use super::{Client, ClientError, Place};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::{Info, Joining, Keepers, Options, Replica, Seat};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use std::time::Duration;
 
 /// Timeout for all steps of a change, at the leading member.
@@ -52,6 +52,6 @@ impl Client {
 }
 
 fn draw() -> u64 {
-    let token = u128::from_le_bytes(random_token());
+    let token = random_number();
     (token as u64) | FIRST_JOINING
 }

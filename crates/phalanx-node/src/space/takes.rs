@@ -8,7 +8,7 @@ use super::{Client, ClientError, SpaceAddress};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::RequestId;
 use phalanx_core::wire::space::{FromSpace, ToSpace};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -53,7 +53,7 @@ struct State {
 impl Takes {
     pub fn new() -> Takes {
         let (state, is_saying, said) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Takes { client: u128::from_le_bytes(random_token()), state, is_saying, said }
+        Takes { client: random_number(), state, is_saying, said }
     }
 
     /// The number by which the space recognises this client when it reconnects.

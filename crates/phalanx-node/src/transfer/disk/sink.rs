@@ -15,7 +15,7 @@ use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use phalanx_core::transfer::{Outcome, Ranges, SPLIT, is_comparable};
 use phalanx_core::wire::transfer::{Attributes, Entry, Filter, HardLink, Kind, Links, Share};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -125,7 +125,7 @@ impl Sink {
     /// Beneath `base`, at `target`; with `into`, in the folder there.
     pub fn tree(base: Dir, target: PathBuf, into: bool, anew: bool) -> Sink {
         let (home, folders, open, coming) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
-        let (token, mask) = (u128::from_le_bytes(random_token()) as u64, system::mask());
+        let (token, mask) = (random_number() as u64, system::mask());
         let (name, sieve, share, fresh, written) = (None, Sieve::default(), None, false, Written::default());
         Sink::Tree(Box::new(Tree {
             base,

@@ -6,7 +6,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions};
 use phalanx_core::transfer::Ranges;
 use phalanx_core::wire::transfer::{MOST_SHARES, Share};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::hash_map::DefaultHasher;
@@ -168,7 +168,7 @@ pub fn open(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::R
 fn begin(folder: &Dir, name: &OsStr, file: File, shared: bool) -> io::Result<Part> {
     forget(folder, name); // first, since it may be of another source
     file.set_len(0)?;
-    Ok(Part { file, token: u128::from_le_bytes(random_token()) as u64, shared })
+    Ok(Part { file, token: random_number() as u64, shared })
 }
 
 fn check_found(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<()> {

@@ -4,7 +4,7 @@ use super::beneath::open_path;
 use crate::transfer::disk::unfinished;
 use crate::transfer::system::{self, Identity};
 use cap_std::fs::{Dir, Metadata};
-use phalanx_net::identity::random_token;
+use phalanx_net::identity::random_number;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -106,7 +106,7 @@ impl Writing {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         system::check_place(&folder, &name)?;
-        let part = OsString::from(format!(".{:032x}.phalanx-part", u128::from_le_bytes(random_token())));
+        let part = OsString::from(format!(".{:032x}.phalanx-part", random_number()));
         let there = folder.symlink_metadata(&name).ok().filter(Metadata::is_file);
         let usual = system::mask().map(|mask| MODE & !mask);
         let mode = there.as_ref().and_then(system::mode).or(usual);

@@ -114,7 +114,7 @@ impl RemoteSpace {
         message: impl FnOnce(RequestId) -> ToSpace + Send,
     ) -> PyResult<Answer> {
         let Some(answer) = self.ask_within(py, patience, false, body, message)? else {
-            takes.into_iter().for_each(|transaction| self.doomed.add(transaction));
+            self.doomed.add(takes);
             return Err(unusable(self.late()));
         };
         answer.map_err(unusable)

@@ -5,7 +5,7 @@ mod doomed;
 mod watching;
 
 use asking::{call, nonsense, unusable};
-use doomed::Doomed;
+use doomed::{Doomed, taking};
 use watching::Nudging;
 
 use super::encode::{Encoding, encode_tuple};
@@ -245,7 +245,7 @@ impl RemoteSpace {
         let template = self.template(template, r#where)?;
         let get = to_get(take, select, &self.encoding)?;
         let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
-        let takes = transaction.filter(|_| take);
+        let takes = taking(take, transaction);
         let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction };
         let answer = self.ask_soon(py, patience, takes, template, message)?;
         self.found(py, answer, take && transaction.is_none())
@@ -273,7 +273,7 @@ impl RemoteSpace {
             ..to_get(take, select, &self.encoding)?
         };
         let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
-        let takes = transaction.filter(|_| take);
+        let takes = taking(take, transaction);
         let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction };
         let answer = self.ask_soon(py, patience, takes, template, message)?;
         let FromSpace::Got { request, tuples, next } = answer.message else { return Err(nonsense()) };
@@ -300,7 +300,7 @@ impl RemoteSpace {
         let message = |request| ToSpace::Get { request, get, wait, transaction };
         match self.ask_within(py, self.within(wait), true, template, message)? {
             None => {
-                transaction.filter(|_| take).into_iter().for_each(|transaction| self.doomed.add(transaction));
+                self.doomed.add(taking(take, transaction));
                 Ok(None)
             }
             Some(Err(ClientError::Space(SpaceError::TimedOut))) => Ok(None),
@@ -328,10 +328,12 @@ impl RemoteSpace {
         let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
         let waits = !matches!(wait, Wait::No | Wait::For(Duration::ZERO));
         let until = to_patience(patience)?.or(self.within(wait)).and_then(|within| Instant::now().checked_add(within));
-        let (objects, takes, doomed) = (self.encoding.objects, transaction.filter(|_| take), self.doomed.clone());
+        let (objects, takes, doomed) = (self.encoding.objects, taking(take, transaction), self.doomed.clone());
         let done: Done = Box::new(move |answer| {
             let is_late = matches!(answer, Err(ClientError::Late { .. }));
-            takes.filter(|_| is_late).into_iter().for_each(|transaction| doomed.add(transaction));
+            if is_late {
+                doomed.add(takes);
+            }
             let answer = if is_late && waits { Err(SpaceError::TimedOut.into()) } else { answer };
             Python::attach(move |py| {
                 call(py, &done, answer, objects);
