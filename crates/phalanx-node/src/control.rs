@@ -2,7 +2,7 @@
 
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::encode;
-use phalanx_net::link::Link;
+use phalanx_net::link::{Link, Reader};
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ pub const LEVELS: Levels = Levels::all(Level::Private);
 const HEEDED: u32 = 4;
 /// At most this much silence is counted per look, because every link is looked at more often.
 const LONGEST_LOOK: Duration = Duration::from_millis(600);
+/// How long to wait until the other end has read a last message.
+const LAST_MESSAGE: Duration = Duration::from_secs(5);
 
 /// Sends beats, and closes the link when the other end falls silent.
 #[derive(Debug)]
@@ -93,4 +95,10 @@ impl Pulse {
 pub fn tell(link: &Link, message: &impl Serialize) {
     link.queue_ahead(encode(message, 0));
     link.flush_heads();
+}
+
+/// Waits until the other end has read the last message and closed the link, or for [`LAST_MESSAGE`].
+pub fn await_end(mut reader: Reader) {
+    let until = Instant::now() + LAST_MESSAGE;
+    while Instant::now() < until && reader.poll(LAST_MESSAGE, &mut |_| ()).is_ok() {}
 }

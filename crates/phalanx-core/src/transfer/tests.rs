@@ -649,3 +649,9 @@ fn versions_of_many_files_are_compared_a_few_at_a_time() {
     assert_eq!(sending.next_older(), Some((33, 2 << 20)));
     assert_eq!(sending.next_older(), None);
 }
+
+#[test]
+fn versions_of_other_sizes_are_not_compared() {
+    assert!(is_similar(100, 400) && is_similar(400, 100) && is_similar(u64::MAX, u64::MAX));
+    assert!(!is_similar(100, 401) && !is_similar(401, 100) && !is_similar(0, 1 << 20));
+}

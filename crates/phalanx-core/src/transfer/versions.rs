@@ -17,9 +17,18 @@ const MOST_RANGES: usize = 2 * MOST_CHUNKS as usize;
 /// The last bytes of a file are sent in any case: with them comes the word that the source did not change.
 const LAST: u64 = 4096;
 
+/// An older version is compared only if neither size is more than this many times the other. Versions of very different sizes
+/// have little in common.
+const SIMILAR: u64 = 4;
+
 /// Whether a file of this size may be compared at all.
 pub fn is_comparable(size: u64) -> bool {
     (LEAST_COMPARED..=MOST_COMPARED).contains(&size)
+}
+
+/// Whether an older version of this size is worth comparing with a new version of that size.
+pub fn is_similar(older: u64, new: u64) -> bool {
+    older.saturating_mul(SIMILAR) >= new && older <= new.saturating_mul(SIMILAR)
 }
 
 /// The sending end's.
@@ -66,8 +75,8 @@ impl Asked {
         self.told.get_mut(&entry).map(|told| *told += chunks).is_some()
     }
 
-    /// Notes ranges that the older version had, and returns how many of their bytes were not known. Fails for an entry whose chunks were
-    /// not asked for, or not told.
+    /// Notes ranges that the older version had, and returns how many of their bytes were not known. Fails for an entry whose
+    /// chunks were not asked for, or not told.
     pub fn on_same(&mut self, entry: u32, ranges: &[(u64, u64)]) -> Result<u64, WireError> {
         let was_told = self.told.contains_key(&entry);
         let open = self.open.get_mut(&entry).filter(|_| was_told).ok_or(WireError::UnexpectedAnswer)?;

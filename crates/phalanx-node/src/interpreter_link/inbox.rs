@@ -50,8 +50,8 @@ impl Inbox {
         self.check()
     }
 
-    /// Queues a message. The queue is bounded, because the manager bounds what it sends ahead of the answers. A request to give
-    /// tokens back is answered at once, however long the user's code runs.
+    /// Queues a message. The queue is bounded, because the manager bounds what it sends ahead of the answers. A request to
+    /// give tokens back is answered at once, however long the user's code runs.
     pub fn push(&self, link: &Link, frame: Frame) {
         match decode(&frame.header) {
             Ok(ToInterpreter::GiveUp { firing }) => self.give_back(link, firing),
@@ -82,7 +82,8 @@ impl Inbox {
         lock(&self.queue).running.clone()
     }
 
-    /// Ends the firing that the interpreter works on. Returns it, and how many of its tokens are kept, if others were not begun.
+    /// Ends the firing that the interpreter works on. Returns it, and how many of its tokens are kept, if others were not
+    /// begun.
     pub fn end_firing(&self) -> Option<(FiringId, u32)> {
         let running = lock(&self.queue).running.take()?;
         Some((running.firing, running.give_back()?))
@@ -111,8 +112,8 @@ impl Queue {
         Some(message)
     }
 
-    /// Takes back the tokens of a firing that were not begun. Returns how many of its tokens are kept. `None`: there is nothing
-    /// to take back.
+    /// Takes back the tokens of a firing that were not begun. Returns how many of its tokens are kept. `None`: there is
+    /// nothing to take back.
     pub fn take_back(&mut self, wanted: FiringId) -> Option<u32> {
         if let Some(running) = self.running.as_ref().filter(|running| running.firing == wanted) {
             return running.give_back();

@@ -1,7 +1,9 @@
-//! The link of an interpreter to its manager. Messages are read while the user's code runs, and answers leave with their marks.
+//! The link of an interpreter to its manager. Messages are read while the user's code runs, and answers leave with their
+//! marks.
 //!
-//! Two threads read the link. The link's own thread needs no Python, so the interpreter sends beats and gives tokens back however
-//! long the user's code holds the GIL. While Python waits for a message, Python's thread reads itself, which saves a thread switch.
+//! Two threads read the link. The link's own thread needs no Python, so the interpreter sends beats and gives tokens back
+//! however long the user's code holds the GIL. While Python waits for a message, Python's thread reads itself, which saves a
+//! thread switch.
 
 mod inbox;
 mod marks;
@@ -157,8 +159,8 @@ impl InterpreterLink {
     ///
     /// # Errors
     ///
-    /// If this process was not started by an executor or a manager, or the link cannot be made. The process ends if its manager
-    /// goes meanwhile.
+    /// If this process was not started by an executor or a manager, or the link cannot be made. The process ends if its
+    /// manager goes meanwhile.
     pub fn begin() -> io::Result<(Begin, InterpreterLink)> {
         let (begin, link, reader, printing) = interpreter::begin().or_else(left_alone)?;
         let own = InterpreterLink::new(link.clone(), reader, printing);
@@ -252,8 +254,8 @@ impl InterpreterLink {
         }))
     }
 
-    /// Sends the results of the firing's next tokens, with the mark of the last instruction that was fired on them. `busy` is in
-    /// nanoseconds; `ways` and `stayed` are as in [`FromInterpreter::Fired`].
+    /// Sends the results of the firing's next tokens, with the mark of the last instruction that was fired on them. `busy` is
+    /// in nanoseconds; `ways` and `stayed` are as in [`FromInterpreter::Fired`].
     ///
     /// # Errors
     ///
@@ -335,8 +337,8 @@ impl InterpreterLink {
     }
 }
 
-/// The link's thread. It reads while Python does not, writes what the socket did not take at once, and sends beats. Returns why
-/// the interpreter is to end: its link has ended, or the manager has been silent for `silence`.
+/// The link's thread. It reads while Python does not, writes what the socket did not take at once, and sends beats. Returns
+/// why the interpreter is to end: its link has ended, or the manager has been silent for `silence`.
 fn attend(link: &Link, inbox: &Inbox, silence: Duration) -> Ending {
     let (mut last_beat, mut last_look, mut silent, mut received) = (Instant::now(), Instant::now(), Duration::ZERO, 0);
     loop {
@@ -367,8 +369,8 @@ fn attend(link: &Link, inbox: &Inbox, silence: Duration) -> Ending {
     }
 }
 
-/// Ends the process without a traceback if the manager goes while the interpreter begins. This is ordinary, and the executor's
-/// owner need not see it.
+/// Ends the process without a traceback if the manager goes while the interpreter begins. This is ordinary, and the
+/// executor's owner need not see it.
 fn left_alone<T>(error: io::Error) -> io::Result<T> {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => end_process(1),

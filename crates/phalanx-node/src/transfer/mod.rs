@@ -1,9 +1,13 @@
-//! Bulk transfer (paper 003): files over parallel, secured streams, at the speed of the wire.
+//! Bulk transfer (paper 003): files over parallel, secured streams, at the speed of the line.
 //!
-//! One end sends and one receives, whoever asked for it. What is to be copied, what of it is there and what failed goes over a
-//! control link; the bytes go over streams, each with a security context of its own, which a pool of threads serves: a
-//! thread that gets a stream reads from the disk, seals and sends, or receives, opens and writes, without handing a
-//! block to another. The engines of `phalanx_core::transfer` decide which block is next.
+//! One end sends and the other receives, whichever of them the user is at. A control link carries what is to be copied, what
+//! is there already, and what has failed. The bytes travel over streams, each with its own security context. A pool of
+//! threads serves the streams. A thread reads from the disk, seals and sends a block, or receives, opens and writes it,
+//! without handing it to another thread. The engines of `phalanx_core::transfer` decide which block is next.
+//!
+//! The wings, from low to high: `system` hides what differs between operating systems, `patterns` decides which paths a
+//! copy takes, `disk` reads and writes, `endpoint` is one end of a transfer, `client` dials, `files` answers requests
+//! about files, `server` is the executor's service. A wing imports only wings before it.
 
 pub mod files;
 

@@ -1,4 +1,4 @@
-//! What systems do differently: names as bytes, permission bits, reading and writing at a place.
+//! What differs between operating systems: names as bytes, permission bits, positioned reads and writes, locks.
 
 use cap_std::fs::{Dir, DirEntry, FileType, OpenOptions};
 use std::ffi::{OsStr, OsString};
@@ -7,16 +7,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Device, number of the file there, and the time of its last change in seconds and nanoseconds; zeros where the system has
-/// none.
+/// Identifies a file and its version: device, inode number, and the time of its last status change in seconds and
+/// nanoseconds. Zeros where the system has none.
 pub type Identity = (u64, u64, i64, i64);
 
-/// An error with the path that it is about.
+/// Adds the path to an error.
 pub fn about(path: &Path) -> impl Fn(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Seconds since 1970, and nanoseconds.
+/// Converts a time to seconds since 1970, and nanoseconds.
 pub fn to_time(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (after.as_secs() as i64, after.subsec_nanos()),
@@ -28,19 +28,19 @@ pub fn to_time(time: SystemTime) -> (i64, u32) {
     }
 }
 
-/// The time that a peer named, as far as this system has it.
+/// Converts a peer's time. A time that this system cannot represent becomes 1970.
 pub fn from_time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let at = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     at.and_then(|at| at.checked_add(Duration::from_nanos(nanoseconds.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-/// Whether something in a folder is a folder itself, and no link.
+/// Whether an entry of a folder is a folder itself, and no link.
 pub fn is_folder(one: &DirEntry) -> bool {
     is_folder_by(one.file_type(), || one.metadata())
 }
 
-/// Some file systems do not say in their lists what a name is: it is looked at then.
+/// Some file systems do not say in their lists what kind an entry is. Then its metadata is read.
 fn is_folder_by(told: io::Result<FileType>, look: impl FnOnce() -> io::Result<cap_std::fs::Metadata>) -> bool {
     match told {
         Ok(kind) if kind.is_dir() => true,
@@ -49,7 +49,7 @@ fn is_folder_by(told: io::Result<FileType>, look: impl FnOnce() -> io::Result<ca
     }
 }
 
-/// Says when something in a folder, and not what it may link to, was last changed.
+/// Sets the modification time of an entry of a folder. If the entry is a link, sets the link's time.
 #[cfg(unix)]
 pub fn set_time(folder: &Dir, name: &Path, (seconds, nanoseconds): (i64, u32)) -> io::Result<()> {
     use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT, utimensat};
@@ -68,7 +68,7 @@ pub fn set_time(folder: &Dir, name: &Path, time: (i64, u32)) -> io::Result<()> {
     folder.set_symlink_times(name, None, Some(SystemTimeSpec::Absolute(time)))
 }
 
-/// Gives a file another name in the same folder, unless something has it.
+/// Renames a file in its folder. It is an error if the new name exists.
 pub fn rename_new(folder: &Dir, old: &OsStr, new: &OsStr) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     {
@@ -76,23 +76,23 @@ pub fn rename_new(folder: &Dir, old: &OsStr, new: &OsStr) -> io::Result<()> {
         match renameat_with(folder, old, folder, new, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
             Err(error) if error == rustix::io::Errno::EXIST => return Err(error.into()),
-            Err(_) => {} // not every file system can
+            Err(_) => {} // not every file system supports it
         }
     }
     folder.hard_link(old, folder, new)?;
     folder.remove_file(old)
 }
 
-/// Why a device, a pipe or a socket does not get a file in its place.
+/// Why a file does not replace a device, a pipe or a socket.
 pub const SPECIAL: &str =
     "a device, a pipe or a socket is there, which no copy replaces (copy to - and redirect that to write into it)";
 
-/// Whether it is neither a file, nor a folder, nor a link: what others open by this name is more than its bytes.
+/// Whether it is neither a file, nor a folder, nor a link. Other programs that open it by its name expect more than bytes.
 pub fn is_special(found: &cap_std::fs::Metadata) -> bool {
     !(found.is_file() || found.is_dir() || found.is_symlink())
 }
 
-/// An error where a name is that of something special.
+/// An error if the name belongs to a device, a pipe or a socket.
 pub fn check_place(folder: &Dir, name: &OsStr) -> io::Result<()> {
     match folder.symlink_metadata(name) {
         Ok(found) if is_special(&found) => Err(io::Error::other(SPECIAL)),
@@ -100,12 +100,12 @@ pub fn check_place(folder: &Dir, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// When a file was last changed; 1970 where the system does not say.
+/// The modification time of a file; 1970 if the system does not say.
 pub fn modified(metadata: &Metadata) -> (i64, u32) {
     metadata.modified().map_or((0, 0), to_time)
 }
 
-/// How many files this process may have open.
+/// Most files that this process may have open.
 #[cfg(unix)]
 pub fn most_open() -> Option<usize> {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -117,7 +117,7 @@ pub fn most_open() -> Option<usize> {
     None
 }
 
-/// Bits that new files of this process do not get; asking the system itself would change them for a moment.
+/// The umask of this process, if it is known. The system call that returns it would also change it for a moment.
 #[cfg(target_os = "linux")]
 pub fn mask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -130,17 +130,17 @@ pub fn mask() -> Option<u32> {
     None
 }
 
-/// The calling thread runs when programs leave it time.
+/// Lowers the priority of the calling thread.
 #[cfg(target_os = "linux")]
 pub fn give_way() {
     const NICE: i32 = 10;
-    let _ = rustix::process::nice(NICE); // on Linux of one thread
+    let _ = rustix::process::nice(NICE); // on Linux, it applies to one thread
 }
 
 #[cfg(not(target_os = "linux"))]
 pub fn give_way() {}
 
-/// Makes bytes zeros, without room on the disk where the system can.
+/// Zeroes bytes of a file. They occupy no space on the disk if the file system can punch holes.
 pub fn clear(file: &File, offset: u64, length: u32) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -177,12 +177,12 @@ mod unix {
         file.write_all_at(bytes, offset)
     }
 
-    /// Who may read, write and run it; what lets a program run as somebody else is not copied.
+    /// Sets the permission bits. The setuid, setgid and sticky bits are never copied.
     pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
         file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777))
     }
 
-    /// Gives a file in a folder its permission bits, if it has others.
+    /// Sets the permission bits of a file in a folder, if they differ.
     pub fn fit_mode(folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata, wanted: Option<u32>) -> io::Result<()> {
         use cap_std::fs::PermissionsExt;
         match wanted.map(|wanted| wanted & 0o777) {
@@ -193,13 +193,13 @@ mod unix {
         }
     }
 
-    /// Permission bits, where the system has such.
+    /// The permission bits, if the system has them.
     pub fn mode(metadata: &cap_std::fs::Metadata) -> Option<u32> {
         use cap_std::fs::PermissionsExt;
         Some(metadata.permissions().mode() & 0o777)
     }
 
-    /// Whether a name in a folder, no link, is still that of an open file.
+    /// Whether a name in a folder still belongs to this open file. No link is followed.
     pub fn is_at(file: &File, folder: &Dir, name: &std::ffi::OsStr) -> io::Result<bool> {
         let file = file.metadata()?;
         match folder.symlink_metadata(name) {
@@ -209,43 +209,44 @@ mod unix {
         }
     }
 
-    /// Whether a file was made by this user, and is known by no other name.
+    /// Whether a file belongs to this user and has no other name.
     pub fn is_own(file: &Metadata) -> bool {
         file.is_file() && file.nlink() == 1 && file.uid() == rustix::process::geteuid().as_raw()
     }
 
-    /// Whether nobody but its owner may read, write or run a file.
+    /// Whether only its owner may read and write a file.
     pub fn is_private(file: &Metadata) -> bool {
         file.mode() & 0o777 == 0o600
     }
 
-    /// When anything of a file, also its name or mode, was last changed.
+    /// When contents, name, owner or mode of a file last changed.
     pub fn changed(file: &Metadata) -> Option<SystemTime> {
         Some(from_time((file.ctime(), u32::try_from(file.ctime_nsec()).ok()?)))
     }
 
-    /// Whether a file takes less room than it is long: it has holes, or is compressed.
+    /// Whether a file occupies less space than its length, because it has holes or is compressed.
     pub fn may_be_sparse(file: &cap_std::fs::Metadata) -> bool {
         file.blocks().saturating_mul(512) < file.len()
     }
 
-    /// Opens what may be a pipe without waiting for its other end.
+    /// Makes opening a pipe return at once, without waiting for its other end.
     pub fn at_once(how: &mut OpenOptions) {
         use cap_std::fs::OpenOptionsExt;
         how.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
     }
 
-    /// By what a file is known again, and when something of it was last changed.
+    /// The identity of a file and its version.
     pub fn identity(file: &cap_std::fs::Metadata) -> Identity {
         (file.dev(), file.ino(), file.ctime(), file.ctime_nsec())
     }
 
-    /// Nobody else writes this file meanwhile; false: somebody does. Without a lock of this file that there was.
+    /// Takes an exclusive lock. Returns false if another writer holds a lock. Replaces a lock that this open file holds
+    /// already.
     pub fn lock(file: &File) -> io::Result<bool> {
         lock_as(file, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Nobody writes this file alone meanwhile.
+    /// Takes a shared lock. Returns false if another writer holds an exclusive lock.
     pub fn lock_shared(file: &File) -> io::Result<bool> {
         lock_as(file, FlockOperation::NonBlockingLockShared)
     }
@@ -268,7 +269,7 @@ mod portable {
     use std::io::{Read, Seek, SeekFrom, Write};
     use std::sync::Mutex;
 
-    /// Where a file has one place only, one thread at a time reads or writes.
+    /// Without positioned reads and writes, one thread at a time may use a file's position.
     static PLACE: Mutex<()> = Mutex::new(());
 
     pub fn to_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
@@ -312,7 +313,7 @@ mod portable {
         file.is_file()
     }
 
-    /// Not known here: only what has a state is told to be a copy's.
+    /// Unknown on this system. Then only a partial file with a state file is recognised as a copy's.
     pub fn is_private(_: &Metadata) -> bool {
         false
     }
@@ -363,7 +364,7 @@ mod tests {
             assert_eq!(to_time(from_time(time)), time);
         }
         for far in [i64::MIN, i64::MAX] {
-            from_time((far, 999_999_999)); // whatever it is here
+            from_time((far, 999_999_999)); // must not panic
         }
     }
 }

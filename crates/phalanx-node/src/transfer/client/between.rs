@@ -1,7 +1,7 @@
-//! A copy between two executors, as their user directs it: the bytes go straight from one to the other.
+//! A copy between two executors, directed by their user. The bytes travel directly from one executor to the other.
 //!
-//! The one that receives gives a ticket for the one that sends, whose certificate the user names; the one that sends calls
-//! it and shows the ticket. The user's links to both stand as long as the copy: with either of them it ends.
+//! The user names the certificate of the sending executor to the receiving one, and gets a ticket. The sending executor calls
+//! the receiving one and shows the ticket. The copy ends when the user's link to either executor ends.
 
 use super::calling::{Called, agree};
 use crate::transfer::endpoint::common::{Failure, MOST_TOLD};
@@ -21,12 +21,12 @@ use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-/// How often each executor is told that its user lives.
+/// Interval at which the links to the executors are checked.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For the executor that received to say so, once the one that sent has.
+/// How long the receiving executor may take to report the outcome, after the sending one has.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Links that end with this.
+/// Closes the links when it is dropped.
 struct Ending<'a>([&'a Link; 2]);
 
 impl Drop for Ending<'_> {
@@ -35,7 +35,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// One attempt at it. `source`: what is copied from the executor there.
+/// One attempt of the copy, from the path `from` at the executor `source`.
 pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> Result<Report, CopyError> {
     let call = |address| Called::new(address, &job.member, Preamble::Transfer, |link| shared.add_link(link));
     let sends = call(source)?;
@@ -79,7 +79,7 @@ pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> R
     })
 }
 
-/// What came of it, if the executor that received says the same as the one that sent.
+/// The outcome, if both executors report the same.
 fn agreed(
     report: Report,
     source: &Address,
@@ -98,7 +98,7 @@ fn agreed(
     )))
 }
 
-/// What the streams may be: no less than the least, and nothing that the user never wants towards one of the two.
+/// The levels that the streams may have: at least `least`, and none that the user's policy forbids for one of the executors.
 fn taken(job: &Job, least: Level, one: &Called, other: &Called) -> LevelSet {
     let of = |called: &Called| {
         let place = job.policy.place(Some(called.at.ip()), Role::Executor.name());
@@ -110,7 +110,7 @@ fn taken(job: &Job, least: Level, one: &Called, other: &Called) -> LevelSet {
     }
 }
 
-/// The least that the streams may be: as the user's own policy says of both ends, or as was asked for.
+/// The weakest level that the streams may have, by the user's policy for both executors or by the level that was asked for.
 fn least(job: &Job, one: &Called, other: &Called) -> Result<Level, CopyError> {
     let of = |called: &Called| {
         let agreed = agree(&job.policy, job.level, called.at.ip(), LevelSet::from(Level::Clear));
@@ -119,12 +119,12 @@ fn least(job: &Job, one: &Called, other: &Called) -> Result<Level, CopyError> {
     Ok(of(one)?.0.max(of(other)?.0))
 }
 
-/// Lets the receiving executor know that its user lives, and hears what came of it.
+/// Serves the link to the receiving executor: sends beats, and receives the outcome.
 fn attend(called: Called, told: SyncSender<(Level, Totals)>) {
     let (reader, heard) = called.into_ear().into_parts();
     let on_frame = |frame: Frame| {
         if let Ok(Message::Arrived { level, totals }) = decode(&frame.header) {
-            let _ = told.try_send((level, totals)); // the first counts: nobody hears any others
+            let _ = told.try_send((level, totals)); // only the first one counts
         }
     };
     heard.into_iter().for_each(on_frame);

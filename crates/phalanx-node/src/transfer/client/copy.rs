@@ -4,7 +4,7 @@ use super::between;
 use super::calling::{Called, Ran, Terms, agree};
 use crate::transfer::endpoint::end::End;
 use crate::transfer::endpoint::common::Common;
-use crate::transfer::disk::exports::own;
+use crate::transfer::disk::exports::split_local;
 use super::job::{CopyError, Here, Job, Report, Shared, asked};
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;
@@ -146,13 +146,13 @@ fn open_here(job: &Job, is_near: bool, common: Arc<Common>) -> io::Result<End> {
         (Here::Executor { .. }, _) => Err(io::ErrorKind::InvalidInput.into()), // nothing of it is here
         (Here::Path { path, .. }, Direction::Put) => {
             let whole = std::path::absolute(path)?;
-            let (base, rest) = own(&whole)?;
+            let (base, rest) = split_local(&whole)?;
             let source = Source::open(&base, &rest, &whole).map_err(about(path))?.filtered(&job.filter)?;
             let source = source.following_anywhere(&whole)?;
             End::sending(common, source, job.limit, compress)
         }
         (Here::Path { path, into }, Direction::Get) => {
-            let (base, rest) = own(&std::path::absolute(path)?)?;
+            let (base, rest) = split_local(&std::path::absolute(path)?)?;
             let sink = Sink::tree(base, rest, *into, job.anew).called(&asked(&job.there)?).filtered(&job.filter)?;
             let sink = sink.shared(job.share, job.fresh).comparing(!job.whole_file(is_near));
             End::receiving(common, sink, job.share)

@@ -1,7 +1,7 @@
-//! Partial files that no copy goes on with. They are looked for in folders that copies go into, and removed.
+//! Abandoned partial files, which no copy will resume. They are looked for in the folders that copies write to, and removed.
 //!
-//! Only what is surely ours goes: a regular file of this user, without other names, whose own name has the exact form, which nobody
-//! has locked, and which is old by both of its times. No link is followed.
+//! A file is removed only if it is surely a copy's: a regular file of this user with one hard link, a name of the exact form,
+//! no lock, and old times of modification and of status change. No symbolic link is followed.
 
 use super::unfinished::{self, beside};
 use crate::transfer::system;
@@ -12,11 +12,12 @@ use std::fs::{File, Metadata};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What has a state from which a copy can go on stays for so long; everything else for a day.
+/// How long a partial file stays that a copy can resume, because its state file is valid.
 const RESUMABLE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How long all other partial files stay.
 const UNUSABLE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes what is abandoned of a folder beneath `home`; nothing is begun any more after `until`.
+/// Removes abandoned files from a folder beneath `home`. Starts no removal after `until`.
 pub fn sweep_beneath(home: &Dir, path: &Path, now: SystemTime, until: Instant) {
     let mut folder = home.try_clone().ok();
     for part in path.components() {
@@ -27,7 +28,7 @@ pub fn sweep_beneath(home: &Dir, path: &Path, now: SystemTime, until: Instant) {
     }
 }
 
-/// Removes what is abandoned in a folder. What cannot be looked at or removed stays.
+/// Removes abandoned files from a folder. A file that cannot be examined or removed stays.
 pub fn sweep(folder: &Dir, now: SystemTime, until: Instant) {
     let Ok(entries) = folder.entries() else { return };
     for entry in entries.map_while(Result::ok) {
@@ -50,12 +51,12 @@ fn remove_part(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
         return None;
     }
     if is_abandoned(folder, of, &file, now)? {
-        unfinished::remove(folder, of, &file); // nobody wrote it before it was locked
+        unfinished::remove(folder, of, &file); // no other copy wrote it before the lock was taken
     }
     Some(())
 }
 
-/// A state without a partial file.
+/// Removes a state file that has no partial file.
 fn remove_state(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
     let is_alone =
         folder.symlink_metadata(beside(of, "part")).is_err_and(|it| it.kind() == std::io::ErrorKind::NotFound);
@@ -66,11 +67,11 @@ fn remove_state(folder: &Dir, of: &OsStr, now: SystemTime) -> Option<()> {
     Some(())
 }
 
-/// Opens a regular file only: opening a pipe or a device may be noticed at its other end.
+/// Opens only regular files. Opening a pipe or a device could have an effect at its other end.
 fn open(folder: &Dir, part: &OsStr) -> Option<File> {
     let found = folder.symlink_metadata(part).ok()?;
     let open = |how: &mut OpenOptions| unfinished::open_own(folder, part, how);
-    // Some systems lock only what may be written.
+    // Some systems can lock only files that are open for writing.
     let writable = || open(OpenOptions::new().read(true).write(true));
     if found.is_file() { writable().or_else(|_| open(OpenOptions::new().read(true))).ok() } else { None }
 }
@@ -86,7 +87,7 @@ fn is_abandoned(folder: &Dir, of: &OsStr, file: &File, now: SystemTime) -> Optio
     })
 }
 
-/// Whether neither content nor name, owner or mode was changed for so long.
+/// Whether content, name, owner and mode have not changed for longer than `than`.
 fn is_older(found: &Metadata, now: SystemTime, than: Duration) -> Option<bool> {
     let last = found.modified().ok()?.max(system::changed(found).unwrap_or(SystemTime::UNIX_EPOCH));
     Some(now.duration_since(last).is_ok_and(|age| age > than))
@@ -118,8 +119,8 @@ mod tests {
         names
     }
 
-    /// A partial file of which a state tells.
-    fn begun(folder: &Dir, name: &str) -> unfinished::Part {
+    /// A partial file with a state file.
+    fn begun(folder: &Dir, name: &str) -> unfinished::PartialFile {
         let (name, source) = (OsStr::new(name), (SIZE, (1, 0)));
         let part = unfinished::open(folder, name, source, &Ranges::default()).expect("is opened");
         system::write_at(&part, b"data", 0).expect("is written");
@@ -182,7 +183,7 @@ mod tests {
         let pipe = path.path().join(".pipe.phalanx-part");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("is made");
         assert_eq!(sweep_after(&folder, 2 * RESUMABLE).len(), all.len() + 3);
-        // One that others may read is none that a copy began.
+        // Copies make their partial files private, so a readable one belongs to the user.
         std::fs::remove_file(path.path().join("other")).expect("is removed");
         let shown = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o644);
         std::fs::set_permissions(path.path().join(".notes.phalanx-part"), shown).expect("is set");

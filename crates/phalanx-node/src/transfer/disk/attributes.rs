@@ -1,5 +1,5 @@
-//! What files have beside contents, permissions and times: owners, extended attributes and access control lists. All calls
-//! to the system for these are here; systems without them say so.
+//! Owners, extended attributes and access control lists. All system calls for these are here. Where the system has none, the
+//! functions return an error.
 
 use phalanx_core::wire::transfer::{Attributes, Keeps};
 use phalanx_net::sync::lock;
@@ -12,11 +12,12 @@ pub use linux::{fit, fit_link, open_folder, read, several_names};
 #[cfg(not(target_os = "linux"))]
 pub use portable::{fit, fit_link, open_folder, read, several_names};
 
-/// What was not set, by its reason: the first path, and how many there are. Few lines say it of a million files.
+/// Attributes that could not be set. For each reason, the first path and the number of files, so that a few lines report on a
+/// million files.
 #[derive(Default)]
 pub struct Refusals(Mutex<BTreeMap<String, (PathBuf, u64)>>);
 
-/// Different reasons that are told.
+/// Most different reasons that are reported.
 const MOST_REASONS: usize = 64;
 
 impl Refusals {
@@ -32,7 +33,7 @@ impl Refusals {
         }
     }
 
-    /// All of them, as failures.
+    /// All reasons, as failures of the copy.
     pub fn take(&self) -> Vec<(PathBuf, String)> {
         let all = std::mem::take(&mut *lock(&self.0));
         let more = |count: u64| if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
@@ -40,10 +41,10 @@ impl Refusals {
     }
 }
 
-/// Whether an attribute is one that a peer may set here: nothing that gives rights on this machine, whoever runs this end.
+/// Whether a peer may set an attribute here. No attribute may grant rights on this machine, whichever user runs this end.
 ///
-/// `user.*` are anybody's; `trusted.*` only root's. All of `security.*` stays, for with `security.capability` a program
-/// would have rights as with a setuid bit, which is not copied either.
+/// Any user may set `user.*`, only root may set `trusted.*`. `security.*` is never copied: `security.capability` grants a
+/// program rights like a setuid bit, which is not copied either.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
 fn is_kept(name: &[u8], keeps: Keeps, is_root: bool) -> bool {
     let is_acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
@@ -66,9 +67,9 @@ mod linux {
     use std::io;
     use std::sync::LazyLock;
 
-    /// Longest list of names that the system has.
+    /// Longest list of attribute names that Linux returns, in bytes.
     const MOST_LIST: usize = 64 << 10;
-    /// Users and groups whose names or numbers are remembered.
+    /// Most users and groups whose names or numbers are cached.
     const MOST_KNOWN: usize = 4096;
 
     type Known<K, V> = LazyLock<Mutex<HashMap<(bool, K), Option<V>>>>;
@@ -79,7 +80,7 @@ mod linux {
         rustix::process::geteuid().is_root()
     }
 
-    /// What is kept of something that was found; `open` opens it, where that is needed.
+    /// The attributes to keep of an entry that was found. `open` opens it, if that is needed to read them.
     pub fn read(
         found: &cap_std::fs::Metadata,
         keeps: Keeps,
@@ -100,20 +101,20 @@ mod linux {
         })
     }
 
-    /// A folder as its attributes are read and set: what walks through it is not enough for that.
+    /// Opens a folder so that its attributes can be read and set. The handle with which it is walked cannot do that.
     pub fn open_folder(folder: &Dir) -> io::Result<File> {
         use rustix::fs::{Mode, OFlags, openat};
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(folder, ".", how, Mode::empty())?))
     }
 
-    /// By what a file with several names is known; None: it has one.
+    /// Device and inode number of a file with several names; `None` if it has one name.
     pub fn several_names(found: &cap_std::fs::Metadata) -> Option<(u64, u64)> {
         use cap_std::fs::MetadataExt;
         (found.is_file() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
     }
 
-    /// Extended attributes, in the order of their names.
+    /// The extended attributes, sorted by name.
     fn extended(file: &File, keeps: Keeps) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut list = vec![0; MOST_LIST];
         let length = match rustix::fs::flistxattr(file, &mut list[..]) {
@@ -127,7 +128,7 @@ mod linux {
         for name in names.filter(|name| is_kept(name, keeps, is_root)) {
             let length = match rustix::fs::fgetxattr(file, name, &mut value[..]) {
                 Ok(length) => length,
-                Err(Errno::NODATA) => continue, // gone meanwhile
+                Err(Errno::NODATA) => continue, // it was removed meanwhile
                 Err(error) => return Err(error.into()),
             };
             bytes += name.len() + length;
@@ -140,9 +141,10 @@ mod linux {
         Ok(all)
     }
 
-    /// Gives a file or a folder what its source has, if it has something else. Whether it had, and what was refused.
+    /// Gives a file or a folder the attributes of its source. Returns whether anything changed, and the reasons of refusals.
     ///
-    /// Its owner comes first, because that clears other things; permissions and times are to follow.
+    /// The owner is set first, because the system clears other attributes then. Permissions and times are to be set
+    /// afterwards.
     pub fn fit(file: &File, wanted: &Attributes, keeps: Keeps) -> (bool, Vec<String>) {
         use std::os::unix::fs::MetadataExt;
         let mut refused = Vec::new();
@@ -167,7 +169,7 @@ mod linux {
         (changed, refused)
     }
 
-    /// Acts while a file may be written to, without which one who is not root cannot set attributes of it.
+    /// Calls `act` while the file's mode allows writing, because only root can set attributes of a read-only file.
     fn writable(file: &File, act: impl FnOnce()) {
         use rustix::fs::{Mode, fchmod, fstat};
         let mode = fstat(file).map(|found| Mode::from_raw_mode(found.st_mode));
@@ -175,7 +177,7 @@ mod linux {
         let opened = closed.filter(|mode| fchmod(file, *mode | Mode::WUSR).is_ok());
         act();
         if let Some(mode) = opened {
-            // An access control list that was just set stays: only what the owner may do is as it was.
+            // Keeps an access control list that was just set: only the owner's permission is restored.
             let now = fstat(file).map_or(mode, |found| Mode::from_raw_mode(found.st_mode));
             let _ = fchmod(file, now - Mode::WUSR);
         }
@@ -209,7 +211,7 @@ mod linux {
         let owner = number(&wanted.owner, keeps.owner, false).filter(|number| *number != user);
         let new_group = number(&wanted.group, keeps.group, true).filter(|number| *number != group);
         let mut changed = false;
-        // The number of all ones would mean none.
+        // For the system call, u32::MAX means "do not change".
         if let Some(new) = owner.filter(|number| *number != u32::MAX) {
             match set(Some(Uid::from_raw(new)), None) {
                 Ok(()) => changed = true,
@@ -260,7 +262,7 @@ mod linux {
         crate::remote::printable(&String::from_utf8_lossy(name))
     }
 
-    /// The number here of a user or a group: that of the same name, or else the same number. Root stays root by number only.
+    /// This machine's number for a user or a group: the number with the same name, or else the same number.
     fn number(owner: &Owner, numeric: bool, is_group: bool) -> u32 {
         if numeric || owner.name.is_empty() {
             return owner.number;
@@ -278,7 +280,7 @@ mod linux {
         found.unwrap_or(owner.number)
     }
 
-    /// The name here of a user or a group; empty where there is none.
+    /// This machine's name of a user or a group; empty if it has none.
     fn name(number: u32, is_group: bool) -> Vec<u8> {
         if let Some(known) = lock(&NAMES).get(&(is_group, number)) {
             return known.clone().unwrap_or_default();
@@ -292,7 +294,7 @@ mod linux {
         found.unwrap_or_default()
     }
 
-    /// Room for what the system says of a user or a group.
+    /// Size of the buffer for the system's data about a user or a group.
     const ROOM: usize = 64 << 10;
 
     fn ask_name(number: u32, is_group: bool) -> Option<Vec<u8>> {

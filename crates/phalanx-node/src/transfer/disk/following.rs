@@ -1,7 +1,7 @@
-//! Links of what is copied that are followed: what they lead to is copied in their place.
+//! Symbolic links that are followed: the target is copied in the place of the link.
 //!
-//! Of an executor, only what lies in the same exported folder. What a link leads to is looked at before it is opened. Links that
-//! lead round, or to the same again and again, are bounded.
+//! At an executor, a target must lie in the same exported folder. The target is examined before it is opened. Limits bound
+//! cycles of links, and links that lead to the same folder again and again.
 
 use super::unfinished;
 use cap_fs_ext::DirExt;
@@ -15,17 +15,17 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
-/// Links that are followed in what other links led to.
+/// Most links on the way to an entry.
 const MOST_DEEP: u8 = 8;
-/// Entries that are found through links: several that lead to the same folder copy it several times.
+/// Most entries found through links. Several links to one folder copy it several times.
 const MOST_FOUND: u64 = 1 << 20;
 
-/// Where links lead.
+/// Resolves the symbolic links of one copy.
 pub struct Following {
     base: Dir,
-    /// Of what is copied, beneath `base`.
+    /// The path of the copied file or folder beneath `base`.
     root: PathBuf,
-    /// Links lead anywhere, and `base` is the root of this machine's files.
+    /// Whether links may lead anywhere. `base` is then the root of this machine's file system.
     is_anywhere: bool,
     found: Mutex<Noted>,
 }
@@ -39,26 +39,26 @@ struct Noted {
 /// An entry that was found through a link.
 #[derive(Clone)]
 pub struct Followed {
-    /// Beneath the base; no part of it was a link.
+    /// Its path beneath the base, without symbolic links.
     real: PathBuf,
-    /// Links on the way to it.
+    /// Number of links on the way to it.
     deep: u8,
 }
 
 impl Following {
-    /// Links of what lies at `root` lead to what is beneath `base`.
+    /// For a copy of `root` whose links must stay beneath `base`.
     pub fn beneath(base: Dir, root: PathBuf) -> Following {
         Following { base, root, is_anywhere: false, found: Mutex::default() }
     }
 
-    /// Links of what lies at `root` lead anywhere.
+    /// For a copy of `root` whose links may lead anywhere.
     pub fn anywhere(root: &Path) -> io::Result<Following> {
         let (top, root) = split(&root.canonicalize()?);
         let base = Dir::open_ambient_dir(top, ambient_authority())?;
         Ok(Following { base, root, is_anywhere: true, found: Mutex::default() })
     }
 
-    /// What a link in a folder leads to. `path`: the folder's, within what is copied.
+    /// The target of a link in a folder. `path`: the path of the folder within the copy.
     pub fn follow(&self, folder: u32, path: &Path, name: &OsStr) -> io::Result<(Metadata, Option<Followed>)> {
         let parent = self.at(folder);
         let (within, deep) = match parent {
@@ -83,7 +83,7 @@ impl Following {
         Ok((metadata, Some(Followed { real, deep: deep + 1 })))
     }
 
-    /// The same of what is no link, where its folder was found through one.
+    /// The same for an entry that is no link, if its folder was found through a link.
     pub fn within(&self, folder: u32, name: &OsStr) -> io::Result<Option<Followed>> {
         let Some(Followed { real, deep }) = self.at(folder) else { return Ok(None) };
         self.count()?;
@@ -99,7 +99,7 @@ impl Following {
         }
     }
 
-    /// Remembers an entry before anybody can ask for it.
+    /// Remembers an entry. Call this before the entry is offered to the other end.
     pub fn note(&self, number: u32, followed: Option<Followed>) {
         if let Some(followed) = followed {
             lock(&self.found).by_number.insert(number, followed);
@@ -110,19 +110,19 @@ impl Following {
         lock(&self.found).by_number.get(&number).cloned()
     }
 
-    /// A folder that was found through a link.
+    /// Opens a folder that was found through a link; `None` for any other.
     pub fn open_folder(&self, number: u32) -> Option<io::Result<Dir>> {
         let Followed { real, .. } = self.at(number)?;
         Some(if real.as_os_str().is_empty() { self.base.try_clone() } else { self.base.open_dir_nofollow(&real) })
     }
 
-    /// A file that was found through a link.
+    /// Opens a file that was found through a link; `None` for any other.
     pub fn open_file(&self, number: u32, how: &OpenOptions) -> Option<io::Result<File>> {
         let Followed { real, .. } = self.at(number)?;
         Some(self.base.open_with(&real, how).map(cap_std::fs::File::into_std))
     }
 
-    /// A path without links beneath the base.
+    /// Resolves all links of a path beneath the base.
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         let real = match self.is_anywhere {
             true => split(&Path::new("/").join(path).canonicalize()?).1,

@@ -1,5 +1,5 @@
-//! Files with several names: the first is copied, and the others become names of it when everything is in its place. Held
-//! are only those files, at both ends.
+//! Hard links. The first name of a file is copied. When all files are in place, the receiving end links the other names to
+//! it. Both ends keep only files with several names in memory.
 
 use phalanx_core::wire::transfer::HardLink;
 use phalanx_net::sync::lock;
@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::sync::Mutex;
 
-/// At the sending end: the first entry of each file, by which the system knows the file.
+/// At the sending end: the first entry of each file, by the file's device and inode number.
 #[derive(Default)]
 pub struct Sent(Mutex<HashMap<(u64, u64), u32>>);
 
@@ -24,28 +24,29 @@ impl Sent {
     }
 }
 
-/// Where a file is put, and what it is then: a name is made only of a file that came.
+/// The place of a file at the receiving end, and its size and time. Another name is linked to it only if the file there has
+/// them, so that it is surely the file that was copied.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct FilePlace {
     pub parent: Option<u32>,
     pub name: OsString,
     pub size: u64,
     pub modified: (i64, u32),
 }
 
-/// At the receiving end.
+/// At the receiving end: the files with several names that have been announced.
 #[derive(Default)]
 pub struct Received(Mutex<Linked>);
 
 #[derive(Default)]
 struct Linked {
-    firsts: HashMap<u32, Place>,
-    /// Number of the entry, its place, and the entry that it is the same as.
-    others: Vec<(u32, Place, u32)>,
+    firsts: HashMap<u32, FilePlace>,
+    /// The number of each entry, its place, and the number of the entry that names the same file.
+    others: Vec<(u32, FilePlace, u32)>,
 }
 
 impl Received {
-    pub fn note(&self, number: u32, place: Place, link: HardLink) {
+    pub fn note(&self, number: u32, place: FilePlace, link: HardLink) {
         let mut linked = lock(&self.0);
         match link {
             HardLink::First => drop(linked.firsts.insert(number, place)),
@@ -53,8 +54,8 @@ impl Received {
         }
     }
 
-    /// What is to be linked: its number and place, and that of its first name if there is one.
-    pub fn take(&self) -> Vec<(u32, Place, Option<Place>)> {
+    /// The names to link: the number and place of each, and the place of the file's first name, if that was announced.
+    pub fn take(&self) -> Vec<(u32, FilePlace, Option<FilePlace>)> {
         let Linked { firsts, others } = std::mem::take(&mut *lock(&self.0));
         others.into_iter().map(|(number, place, first)| (number, place, firsts.get(&first).cloned())).collect()
     }

@@ -1,8 +1,8 @@
-//! Where a file has holes, as its file system says.
+//! Holes of sparse files, as the file system reports them.
 
 use std::fs::File;
 
-/// Whether bytes of a file, which [`are_known`], lie in a hole.
+/// Whether these bytes of a file lie in a hole. Call this only for a file whose holes [`are_known`].
 #[cfg(target_os = "linux")]
 pub fn is_hole(file: &File, offset: u64, length: u64) -> bool {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
@@ -16,10 +16,11 @@ pub fn is_hole(_: &File, _: u64, _: u64) -> bool {
     false
 }
 
-/// Whether a file system's word on the holes of a file counts. Some have called a hole what was written and not on the disk yet
-/// (ZFS before 2.2.2, ext4 and Btrfs long ago). So the file is synced first. A file that was changed in the last minute counts only on
-/// file systems whose answers come from what is in memory too. What is changed from now on is noticed when the file is
-/// looked at once more at its end.
+/// Whether the file system's report on the holes of a file can be trusted.
+///
+/// Some file systems have reported a hole where data was written but not on the disk yet (ZFS before 2.2.2, old ext4 and
+/// Btrfs). So the file is synced first. If the file changed within the last minute, only file systems are trusted that also
+/// look at data in memory. A change from now on is noticed when the file is checked at its end.
 #[cfg(target_os = "linux")]
 pub fn are_known(file: &File) -> bool {
     rustix::fs::fdatasync(file).is_ok() && (is_settled(file) || is_of_known_system(file))
@@ -36,7 +37,7 @@ mod linux {
     use std::os::unix::fs::MetadataExt;
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    /// Seconds after which what was written is on the disk, by the file system itself: Linux begins after 30 s, ZFS after 5 s.
+    /// Seconds after which the file system itself has written data to the disk: Linux begins after 30 s, ZFS after 5 s.
     const SETTLED: i64 = 60;
     /// ext4, XFS, Btrfs, tmpfs.
     const KNOWN: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
@@ -46,7 +47,7 @@ mod linux {
         file.metadata().is_ok_and(|found| is_old(now, found.ctime()))
     }
 
-    /// Of a time to come nobody knows how long ago it is.
+    /// A time in the future does not count as old, because the clock was wrong then or is wrong now.
     fn is_old(now: i64, changed: i64) -> bool {
         now.saturating_sub(changed) > SETTLED
     }
@@ -71,7 +72,7 @@ mod linux {
             file.set_len(1 << 20).expect("is set");
             system::write_at(&file, b"data", 512 << 10).expect("is written");
             if !is_of_known_system(&file) {
-                return; // the temporary folder may be anywhere
+                return; // the temporary folder may be on another file system
             }
             assert!(are_known(&file));
             assert!(!is_hole(&file, 512 << 10, 4096) && !is_hole(&file, 0, 1 << 20));

@@ -1,19 +1,18 @@
-//! Where a copy is put: a file, a folder with all in it, or nowhere.
+//! The target of a copy: a file, a folder with everything in it, or memory, which discards the bytes.
 //!
-//! Names are resolved beneath the folder that was opened, by the system, also while somebody puts links in the way. A file
-//! appears under its name when it is whole.
+//! The system resolves all names beneath the folder that was opened, even if other programs create links meanwhile. A file
+//! appears under its name only when it is complete.
 
 use super::abandoned::sweep_beneath;
 use super::attributes::{self, Refusals};
-use crate::transfer::endpoint::chunks::is_similar;
-use super::hard_links::{Place, Received};
-use super::unfinished::{self, Part, beside};
-use crate::transfer::patterns::filter::Sieve;
+use super::hard_links::{FilePlace, Received};
+use super::unfinished::{self, PartialFile, beside};
+use crate::transfer::patterns::filter::PathFilter;
 use crate::transfer::system;
 use super::written::Written;
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
-use phalanx_core::transfer::{Outcome, Ranges, SPLIT, is_comparable};
+use phalanx_core::transfer::{Outcome, Ranges, SPLIT, is_comparable, is_similar};
 use phalanx_core::wire::transfer::{Attributes, Entry, Filter, HardLink, Kind, Links, Share};
 use phalanx_net::identity::random_number;
 use phalanx_net::sync::lock;
@@ -26,107 +25,108 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Folders that are kept open.
+/// Most folders that are kept open.
 const MOST_OPEN: usize = 64;
-/// Files from this size on are on the disk before they have their name; of smaller ones, all at the end.
+/// A file of at least this size is synced before it gets its name. Smaller files are synced together at the end.
 const LARGE: u64 = 8 << 20;
 
-/// For looking for partial files that were abandoned, at the end of a copy.
+/// How long a copy searches for abandoned partial files at its end.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Where entries are put.
+/// Where entries are written.
 pub enum Sink {
     Memory,
     Tree(Box<Tree>),
 }
 
-/// What is to happen with an entry.
+/// What the receiver does with an entry.
 pub enum Step {
-    /// It is in its place.
+    /// The entry is in its place now.
     Copied,
-    /// It was there already.
+    /// The entry was there already.
     Kept,
-    /// Its bytes are to come, all but those that are there.
+    /// The entry's bytes are wanted, apart from these ranges, which are there.
     Wanted(Ranges),
-    /// The same, and an older version is there, in which more of it may be found.
+    /// The same. An older version is there too, which may contain more of the bytes.
     Older(Ranges),
-    /// This end's share of it is there.
+    /// This end's share of the entry is there.
     Shared,
 }
 
-/// A folder of this machine, and what is put into it.
+/// A folder of this machine, and the entries that are written to it.
 pub struct Tree {
     base: Dir,
-    /// Beneath `base`, as the user named it.
+    /// The path beneath `base` that the user named.
     target: PathBuf,
-    /// The copy goes into the folder `target`, under its own name.
+    /// Whether the copy goes into the folder `target`, under its own name.
     into: bool,
     anew: bool,
-    /// Files are compared with their older versions.
+    /// Whether files are compared with their older versions.
     compares: bool,
-    /// What the copy is called in the folder `target`, whatever the other end says.
+    /// The name of the copy in the folder `target`; `None`: the name that the other end gives.
     name: Option<OsString>,
-    /// What was asked for; nothing else is put here, whatever the other end offers.
-    sieve: Sieve,
-    /// What is put here: a share, or all of it.
+    /// What the user asked for. The receiver refuses everything else that the other end offers.
+    sieve: PathFilter,
+    /// The share of the copy that is written here; `None`: all of it.
     share: Option<Share>,
-    /// The top folder counts as new, for shares of the same copy made it.
+    /// Whether the top folder counts as new, because a share of the same copy created it.
     fresh: bool,
-    /// Of names for what is not whole, so that nobody else has the same.
+    /// Makes the names of small partial files unique.
     token: u64,
     home: Mutex<Option<Arc<Dir>>>,
     folders: Mutex<HashMap<u32, Folder>>,
     open: Mutex<HashMap<u32, Arc<Dir>>>,
-    coming: Mutex<HashMap<u32, Arc<Coming>>>,
-    /// What is to be on the disk at the end.
+    coming: Mutex<HashMap<u32, Arc<IncomingFile>>>,
+    /// What must be synced at the end.
     written: Written,
-    /// Bits that new files of this process do not get, where that is known.
+    /// The umask of this process, if it is known.
     mask: Option<u32>,
     /// Files with several names.
     linked: Received,
-    /// What of owners and attributes could not be set.
+    /// Owners and attributes that could not be set.
     refusals: Refusals,
 }
 
 #[derive(Clone)]
 struct Folder {
-    /// Beneath `home`.
+    /// Its path beneath `home`.
     path: PathBuf,
-    /// It was made by this transfer.
+    /// Whether this transfer created it.
     is_new: bool,
     mode: Option<u32>,
     modified: (i64, u32),
     attributes: Option<Box<Attributes>>,
 }
 
-/// A file whose bytes come.
-struct Coming {
+/// A file whose bytes are arriving.
+struct IncomingFile {
     parent: Option<u32>,
     name: OsString,
     size: u64,
     mode: Option<u32>,
     modified: (i64, u32),
     attributes: Option<Box<Attributes>>,
-    /// What was there of it when it was begun.
+    /// The ranges that were there when it was begun.
     there: Ranges,
-    /// Opened for the first of its parts.
-    file: Mutex<Option<Arc<Part>>>,
-    /// Held by who writes to it. The system lets one write to a file at a time anyway, and who waits for that there burns a core.
+    /// The partial file, opened when the first part arrives.
+    file: Mutex<Option<Arc<PartialFile>>>,
+    /// Held by the thread that writes. The system lets only one thread write to a file at a time, and a thread that waits in
+    /// the system call spins.
     writing: Mutex<()>,
-    /// It is no more what is kept; held by who keeps it.
+    /// Whether its state must not be saved any more. Held by the thread that saves the state.
     ended: Mutex<bool>,
-    /// A state file says what is there of it, or did.
+    /// Whether it has, or had, a state file.
     has_state: AtomicBool,
-    /// It will not be whole: who keeps it just now removes it after.
+    /// Whether it was given up. A thread that is saving its state then removes it afterwards.
     given_up: AtomicBool,
 }
 
 impl Sink {
-    /// Beneath `base`, at `target`; with `into`, in the folder there.
+    /// Writes to `target` beneath `base`. `into`: into the folder there.
     pub fn tree(base: Dir, target: PathBuf, into: bool, anew: bool) -> Sink {
         let (home, folders, open, coming) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (token, mask) = (random_number() as u64, system::mask());
-        let (name, sieve, share, fresh, written) = (None, Sieve::default(), None, false, Written::default());
+        let (name, sieve, share, fresh, written) = (None, PathFilter::default(), None, false, Written::default());
         Sink::Tree(Box::new(Tree {
             base,
             target,
@@ -149,7 +149,7 @@ impl Sink {
         }))
     }
 
-    /// In the folder the copy is called so, whatever the other end says that it is called.
+    /// Sets the name of the copy in the folder, instead of the name that the other end gives.
     pub fn called(mut self, name: &OsStr) -> Sink {
         if let Sink::Tree(tree) = &mut self {
             tree.name = Some(name.to_owned());
@@ -157,7 +157,7 @@ impl Sink {
         self
     }
 
-    /// Takes what it can from older versions of files, unless a file is to come as a whole.
+    /// Whether bytes are taken from older versions of files.
     pub fn comparing(mut self, compares: bool) -> Sink {
         if let Sink::Tree(tree) = &mut self {
             tree.compares = compares;
@@ -165,15 +165,15 @@ impl Sink {
         self
     }
 
-    /// Of what comes, only what a filter takes.
+    /// Refuses entries that the filter does not accept.
     pub fn filtered(mut self, filter: &Filter) -> io::Result<Sink> {
         if let Sink::Tree(tree) = &mut self {
-            tree.sieve = Sieve::new(filter)?;
+            tree.sieve = PathFilter::new(filter)?;
         }
         Ok(self)
     }
 
-    /// Of what comes, only a share; `fresh`: all of it, after its shares, one of which made the top folder.
+    /// Writes only a share of the copy. `fresh`: writes all of it after its shares, one of which created the top folder.
     pub fn shared(mut self, share: Option<Share>, fresh: bool) -> Sink {
         if let Sink::Tree(tree) = &mut self {
             (tree.share, tree.fresh) = (share, fresh);
@@ -181,13 +181,13 @@ impl Sink {
         self
     }
 
-    /// Whether the folder in which an entry is to be was made, or was there.
+    /// Whether the folder of an entry is there.
     pub fn has_place(&self, entry: &Entry) -> bool {
         let (Sink::Tree(tree), Some(parent)) = (self, entry.parent) else { return true };
         lock(&tree.folders).contains_key(&parent)
     }
 
-    /// The next entry, before any of its bytes.
+    /// Begins an entry. Call this before any of its bytes arrive.
     pub fn begin(&self, number: u32, entry: &Entry) -> io::Result<Step> {
         match self {
             Sink::Memory => match entry.kind {
@@ -198,7 +198,7 @@ impl Sink {
         }
     }
 
-    /// All bytes of a file.
+    /// Writes all bytes of a file.
     pub fn whole(&self, entry: u32, data: &[u8]) -> io::Result<()> {
         let Sink::Tree(tree) = self else { return Ok(()) };
         let coming = tree.coming(entry)?;
@@ -211,14 +211,14 @@ impl Sink {
         Ok(())
     }
 
-    /// The older version of a file that is coming, and how long it is.
+    /// The older version of a file that is arriving, and its length.
     pub fn older(&self, entry: u32) -> io::Result<(File, u64)> {
         let Sink::Tree(tree) = self else { return Err(io::ErrorKind::NotFound.into()) };
         let coming = tree.coming(entry)?;
         open_older(&*tree.folder_of(coming.parent)?, &coming.name)
     }
 
-    /// Some bytes of a file.
+    /// Writes a part of a file.
     pub fn part(&self, entry: u32, data: &[u8], offset: u64) -> io::Result<()> {
         let Sink::Tree(tree) = self else { return Ok(()) };
         let coming = tree.coming(entry)?;
@@ -227,21 +227,21 @@ impl Sink {
         system::write_at(&file, data, offset)
     }
 
-    /// Some bytes of a file, all zeros, that take no room.
+    /// Writes a part of a file that consists of zeros, as a hole.
     pub fn hole(&self, entry: u32, offset: u64, length: u32) -> io::Result<()> {
         let Sink::Tree(tree) = self else { return Ok(()) };
         let coming = tree.coming(entry)?;
         let file = tree.file(&coming)?;
         if coming.there.bytes() > 0 {
-            system::clear(&file, offset, length)?; // an earlier copy may have written there what it did not come to keep
+            system::clear(&file, offset, length)?; // an earlier copy may have written there without saving its state
         }
         if file.metadata()?.len() < coming.size {
-            file.set_len(coming.size)?; // nobody writes beyond, so that this cuts nothing off
+            file.set_len(coming.size)?; // no thread writes beyond this length, so nothing is cut off
         }
         Ok(())
     }
 
-    /// All parts of a file that are to come are written.
+    /// Completes a file. All its parts have been written.
     pub fn finish(&self, entry: u32) -> io::Result<Outcome> {
         let Sink::Tree(tree) = self else { return Ok(Outcome::Copied) };
         let coming = tree.coming(entry)?;
@@ -253,7 +253,7 @@ impl Sink {
         let folder = tree.folder_of(coming.parent)?;
         let file = tree.file(&coming)?;
         if coming.size >= LARGE || coming.has_state.load(Ordering::SeqCst) {
-            file.sync_all()?; // before its state is forgotten: without both, all of it would come again after a power cut
+            file.sync_all()?; // before the state is removed: after a power cut, one of both must be there
         }
         *lock(&coming.ended) = true;
         let part = beside(&coming.name, "part");
@@ -268,7 +268,7 @@ impl Sink {
         Ok(Outcome::Copied)
     }
 
-    /// Nothing more of a file is written here, and what is there stays.
+    /// Stops writing a file. What is there stays.
     pub fn leave(&self, entry: u32) {
         let Sink::Tree(tree) = self else { return };
         if let Some(coming) = lock(&tree.coming).remove(&entry) {
@@ -277,7 +277,7 @@ impl Sink {
         }
     }
 
-    /// A file will not be whole.
+    /// Gives a file up. It will not be complete.
     pub fn give_up(&self, entry: u32) {
         let Sink::Tree(tree) = self else { return };
         if let Some(coming) = { lock(&tree.coming).remove(&entry) } {
@@ -286,12 +286,12 @@ impl Sink {
         }
     }
 
-    /// Keeps what is there of a file that comes in parts, so that another transfer goes on from there.
+    /// Saves which ranges of a file are there, so that another transfer can resume.
     pub fn keep(&self, entry: u32, ranges: Vec<(u64, u64)>) -> io::Result<()> {
         self.keep_as(entry, ranges, false)
     }
 
-    /// `is_last`: and nothing is kept of it after that.
+    /// `is_last`: no later state of the file is saved.
     fn keep_as(&self, entry: u32, ranges: Vec<(u64, u64)>, is_last: bool) -> io::Result<()> {
         let Sink::Tree(tree) = self else { return Ok(()) };
         let Some(coming) = lock(&tree.coming).get(&entry).cloned() else { return Ok(()) };
@@ -313,27 +313,27 @@ impl Sink {
         *ended = is_last && kept.is_ok();
         drop(ended);
         if is_last {
-            tree.written.on_folder(coming.parent, &folder)?; // nothing else says that this share is there
+            tree.written.on_folder(coming.parent, &folder)?; // only the state file says that this share is there
         }
         tree.remove_given_up(&coming);
         kept
     }
 
-    /// Everything is in its place: folders get their times, and all is on the disk. What a folder could not get.
+    /// Ends the copy: sets the times of folders and syncs everything. Returns the paths that failed, and why.
     pub fn end(&self) -> Vec<(PathBuf, String)> {
         let Sink::Tree(tree) = self else { return Vec::new() };
-        tree.sweep(SystemTime::now()); // before folders get their times
+        tree.sweep(SystemTime::now()); // before the times of folders are set
         tree.end()
     }
 
-    /// The path of a file that is coming, for people.
+    /// The path of a file that is arriving, for messages to users.
     pub fn path_of(&self, entry: u32) -> PathBuf {
         let Sink::Tree(tree) = self else { return PathBuf::from("memory") };
         let coming = tree.coming(entry);
         coming.map_or_else(|_| PathBuf::new(), |it| self.path(it.parent, &system::to_bytes(&it.name)))
     }
 
-    /// The path of an entry, for people: the copy's own name comes first, or a dot where it has none.
+    /// The path of an entry, for messages to users. It begins with the copy's own name, or with a dot if it has none.
     pub fn path(&self, parent: Option<u32>, name: &[u8]) -> PathBuf {
         let name = system::from_bytes(name.to_vec()).unwrap_or_default();
         let Sink::Tree(tree) = self else { return name.into() };
@@ -385,7 +385,7 @@ impl Tree {
         }
     }
 
-    /// A link as it is, if that was asked for.
+    /// Creates a link, if the user asked for links.
     fn put_link(&self, number: u32, folder: &Dir, name: &OsStr, target: &[u8], parent: u32) -> io::Result<Step> {
         let depth = match self.sieve.links() {
             Links::Within => Some(self.depth(parent)),
@@ -395,7 +395,7 @@ impl Tree {
         put_link(folder, name, &self.small_part(number), target, depth)
     }
 
-    /// Whether an entry was asked for.
+    /// Whether the user asked for an entry.
     fn takes(&self, entry: &Entry, name: &OsStr) -> bool {
         let is_folder = entry.kind == Kind::Folder;
         let Some(parent) = entry.parent else { return is_folder || !self.sieve.is_of_some() };
@@ -407,7 +407,7 @@ impl Tree {
         self.sieve.is_empty() || within.is_ok_and(|within| self.sieve.takes(&within.join(name), is_folder))
     }
 
-    /// Decides where the copy goes, and under which name.
+    /// Decides in which folder the copy goes, and returns its name there.
     fn settle_home(&self, root: &Entry) -> io::Result<OsString> {
         let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
         let there = match self.base.metadata(here(&self.target)) {
@@ -438,7 +438,8 @@ impl Tree {
         Ok(name)
     }
 
-    /// Where a link leads that has the copy's name: the copy takes the place of what the link leads to, not of the link.
+    /// If a link has the copy's name, the copy replaces the link's target, not the link. Returns the target's folder and
+    /// name.
     fn follow(&self, home: PathBuf, name: OsString) -> io::Result<(PathBuf, OsString)> {
         let path = home.join(&name);
         if name.is_empty() || !self.base.symlink_metadata(&path).is_ok_and(|there| there.is_symlink()) {
@@ -488,11 +489,11 @@ impl Tree {
     fn begin_file(&self, number: u32, entry: &Entry, folder: &Dir, name: OsString, size: u64) -> io::Result<Step> {
         let link = entry.attributes.as_ref().and_then(|it| it.hard_link).filter(|_| self.sieve.keeps().hard_links);
         if let Some(link) = link {
-            let place = Place { parent: entry.parent, name: name.clone(), size, modified: entry.modified };
+            let place = FilePlace { parent: entry.parent, name: name.clone(), size, modified: entry.modified };
             let is_there = || folder.symlink_metadata(&name).is_ok_and(|found| is_same(&found, size, entry.modified));
             match link {
                 HardLink::First => self.linked.note(number, place, link),
-                HardLink::Same(_) if self.share.is_some() => return Ok(Step::Kept), // the copy of all makes it
+                HardLink::Same(_) if self.share.is_some() => return Ok(Step::Kept), // the copy that follows the shares makes it
                 HardLink::Same(_) => {
                     self.linked.note(number, place, link);
                     return Ok(if is_there() { Step::Kept } else { Step::Copied });
@@ -504,7 +505,7 @@ impl Tree {
             match folder.symlink_metadata(&name) {
                 Ok(found) if found.is_dir() => return Err(io::Error::other("a folder is there, not a file")),
                 Ok(found) if system::is_special(&found) => return Err(io::Error::other(system::SPECIAL)),
-                // Where somebody else owns it, the copy that takes its place has the mode.
+                // If another user owns the file, its mode cannot be set, and a new copy with the mode replaces it.
                 Ok(found)
                     if !self.anew
                         && is_same(&found, size, entry.modified)
@@ -523,7 +524,7 @@ impl Tree {
         };
         let (parent, writing, given_up) = (entry.parent, Mutex::default(), AtomicBool::new(false));
         let (has_state, there, attributes) = (AtomicBool::new(there.bytes() > 0), there, entry.attributes.clone());
-        let coming = Coming {
+        let coming = IncomingFile {
             parent,
             name,
             size,
@@ -551,7 +552,7 @@ impl Tree {
         Ok(if compares { Step::Older(there) } else { Step::Wanted(there) })
     }
 
-    /// Whether a file that is there has the mode of its source, maybe from now on.
+    /// Gives a file that is there the mode of its source. Returns whether it has that mode now.
     fn fits_mode(&self, entry: &Entry, folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata) -> bool {
         let is_fitted = system::fit_mode(folder, name, found, entry.mode).is_ok();
         if is_fitted && entry.mode.is_some_and(|wanted| system::mode(found) != Some(wanted & 0o777)) {
@@ -560,7 +561,7 @@ impl Tree {
         is_fitted
     }
 
-    /// Gives a file that is there what its source has beside contents, permissions and times.
+    /// Gives a file that is there the attributes of its source.
     fn fit_attributes(&self, entry: &Entry, folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata) {
         let Some(attributes) = &entry.attributes else { return };
         let (changed, refused) = match open_older(folder, name) {
@@ -579,7 +580,7 @@ impl Tree {
         }
     }
 
-    /// Gives files their other names, through no link and only within the copy.
+    /// Creates the other names of files. No link is followed, and all names are within the copy.
     fn make_links(&self) -> Vec<(PathBuf, String)> {
         let mut failed = Vec::new();
         for (number, place, first) in self.linked.take() {
@@ -590,7 +591,7 @@ impl Tree {
         failed
     }
 
-    fn make_link(&self, number: u32, place: &Place, first: Option<Place>) -> io::Result<()> {
+    fn make_link(&self, number: u32, place: &FilePlace, first: Option<FilePlace>) -> io::Result<()> {
         let lost = || io::Error::other("the other name of this file could not be copied");
         let first = first.ok_or_else(lost)?;
         let (from, to) = (self.folder_of(first.parent)?, self.folder_of(place.parent)?);
@@ -610,7 +611,7 @@ impl Tree {
         self.written.on_folder(place.parent, &to)
     }
 
-    /// What an entry is called while it is not whole, where nobody goes on from that.
+    /// The name of a partial file that no copy resumes.
     fn small_part(&self, entry: u32) -> OsString {
         format!(".{:016x}-{entry}.phalanx-part", self.token).into()
     }
@@ -625,14 +626,14 @@ impl Tree {
         path(folder).unwrap_or(0).saturating_sub(path(0).unwrap_or(0))
     }
 
-    fn coming(&self, entry: u32) -> io::Result<Arc<Coming>> {
+    fn coming(&self, entry: u32) -> io::Result<Arc<IncomingFile>> {
         lock(&self.coming).get(&entry).cloned().ok_or_else(|| io::Error::other("it was given up"))
     }
 
-    /// Leaves nothing of a file that will not be whole, and of one to which others bring their shares as well, no word of what
-    /// came in this one: its source may have changed. It does not wait for a slow disk: whoever keeps the file just now
-    /// calls this as well, after.
-    fn remove_given_up(&self, coming: &Coming) {
+    /// Removes a file that was given up. Of a file that others write too, removes only the state of this share, because its
+    /// source may have changed. This function does not wait for a thread that is saving the state: that thread calls it again
+    /// afterwards.
+    fn remove_given_up(&self, coming: &IncomingFile) {
         let Ok(mut ended) = coming.ended.try_lock() else { return };
         if !coming.given_up.load(Ordering::SeqCst) || std::mem::replace(&mut *ended, true) {
             return;
@@ -646,13 +647,13 @@ impl Tree {
         }
     }
 
-    fn file(&self, coming: &Coming) -> io::Result<Arc<Part>> {
+    fn file(&self, coming: &IncomingFile) -> io::Result<Arc<PartialFile>> {
         let mut file = lock(&coming.file);
         if let Some(file) = &*file {
             return Ok(file.clone());
         }
         if coming.given_up.load(Ordering::SeqCst) {
-            return Err(io::Error::other("it was given up")); // and what was there of it is gone, or about to be
+            return Err(io::Error::other("it was given up")); // its partial file is removed, or about to be
         }
         let folder = self.folder_of(coming.parent)?;
         let how = if self.share_of(coming).is_some() { unfinished::open_shared } else { unfinished::open };
@@ -660,8 +661,8 @@ impl Tree {
         Ok(file.insert(Arc::new(opened)).clone())
     }
 
-    /// The share of a file that is divided.
-    fn share_of(&self, coming: &Coming) -> Option<Share> {
+    /// The share of a file that is large enough to be divided.
+    fn share_of(&self, coming: &IncomingFile) -> Option<Share> {
         self.share.filter(|_| coming.size >= SPLIT)
     }
 
@@ -685,9 +686,9 @@ impl Tree {
         Ok(folder)
     }
 
-    /// A file gets its time, its mode, and its name. `made`: it was made with its mode, if the process's mask allows that.
-    fn put_in_place(&self, folder: &Dir, part: &OsStr, file: &File, coming: &Coming, made: bool) -> io::Result<()> {
-        // Before its permissions: without that of writing, one who is not root sets no attributes.
+    /// Sets a file's time and mode, and gives it its name. `made`: it was created with its mode, as far as the umask allows.
+    fn put_in_place(&self, folder: &Dir, part: &OsStr, file: &File, coming: &IncomingFile, made: bool) -> io::Result<()> {
+        // Before its permissions: only root can set attributes of a read-only file.
         if let Some(attributes) = &coming.attributes {
             let (_, refused) = attributes::fit(file, attributes, self.sieve.keeps());
             self.refuse(coming.parent, &coming.name, refused);
@@ -700,7 +701,7 @@ impl Tree {
         self.written.on_file(coming.parent, folder, &coming.name, file)
     }
 
-    /// Removes partial files that nobody goes on with, in folders that were there before.
+    /// Removes abandoned partial files from the folders that were there before.
     fn sweep(&self, now: SystemTime) {
         let Ok(home) = self.home() else { return };
         let until = Instant::now() + LONGEST;
@@ -714,18 +715,19 @@ impl Tree {
     }
 
     fn end(&self) -> Vec<(PathBuf, String)> {
-        let mut failed = self.make_links(); // before folders get their times
+        let mut failed = self.make_links(); // before the times of folders are set
         let folders = lock(&self.folders);
         let is_made = |number: &u32, folder: &Folder| folder.is_new || (self.fresh && *number == 0);
-        let describes = self.share.is_none(); // otherwise others still put something there
-        // One that was there may be of a copy that was cut; the root may be any folder that the user named.
+        let describes = self.share.is_none(); // otherwise other machines still write there
+        // A folder that was there may be of an interrupted copy. Only the top folder may be any folder, because the user
+        // named it.
         let is_ours = |(number, folder): &(&u32, &Folder)| describes && (is_made(number, folder) || **number != 0);
         let mut numbers: Vec<_> = folders.iter().filter(is_ours).map(|(number, _)| *number).collect();
-        numbers.sort_unstable_by(|one, other| other.cmp(one)); // what is inside first
+        numbers.sort_unstable_by(|one, other| other.cmp(one)); // inner folders first
         let Ok(home) = self.home() else { return failed };
         for (number, folder) in numbers.iter().filter_map(|number| folders.get_key_value(number)) {
             let described = self.describe(&home, *number, folder);
-            let described = if is_made(number, folder) { described } else { Ok(()) }; // somebody else's stays as it is
+            let described = if is_made(number, folder) { described } else { Ok(()) }; // it may be another user's
             failed.extend(described.err().map(|error| (folder.path.clone(), error.to_string())));
         }
         drop(folders);
@@ -738,7 +740,7 @@ impl Tree {
         failed
     }
 
-    /// A folder gets its time and its mode, if it has others.
+    /// Sets the attributes, the mode and the time of a folder, where they differ.
     fn describe(&self, home: &Dir, number: u32, folder: &Folder) -> io::Result<()> {
         let path = if folder.path.as_os_str().is_empty() { Path::new(".") } else { &folder.path };
         if let Some(attributes) = &folder.attributes {
@@ -756,13 +758,13 @@ impl Tree {
         if has_mode && time.is_ok_and(|time| time == folder.modified) {
             return Ok(());
         }
-        let opened = home.open_dir(path)?; // before it may not be entered any more
+        let opened = home.open_dir(path)?; // before its new mode may forbid it
         describe(home, folder)?;
         self.written.on_folder(Some(number), &opened)
     }
 }
 
-/// What has a file's name, if it is a file that this end may read, and how long it is.
+/// Opens the file that has a name, if this end may read it. Returns it and its length.
 fn open_older(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
     let mut how = OpenOptions::new();
     how.read(true).follow(FollowSymlinks::No);
@@ -772,8 +774,8 @@ fn open_older(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
     if metadata.is_file() { Ok((file, metadata.len())) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-impl Coming {
-    /// By which its source is known again.
+impl IncomingFile {
+    /// Identifies the version of its source.
     fn source(&self) -> unfinished::Source {
         (self.size, self.modified)
     }
@@ -783,12 +785,12 @@ impl Coming {
     }
 }
 
-/// Whether a file of this size is more than one record.
+/// Whether a file of this size needs more than one record.
 fn comes_in_parts(size: u64) -> bool {
     size > u64::from(phalanx_core::transfer::PART)
 }
 
-/// Whether two names are of one file.
+/// Whether the metadata of two names belong to one file.
 fn is_one(one: &cap_std::fs::Metadata, other: &cap_std::fs::Metadata) -> bool {
     let ((device, number, ..), (other_device, other_number, ..)) = (system::identity(one), system::identity(other));
     (device, number) == (other_device, other_number)
@@ -799,7 +801,7 @@ fn is_same(found: &cap_std::fs::Metadata, size: u64, modified: (i64, u32)) -> bo
     found.is_file() && found.len() == size && time.is_ok_and(|time| time == modified)
 }
 
-/// A folder beneath another, through no link: one may be there that leads out, and was not there when the copy began.
+/// Opens a folder beneath another. No link is followed, because one that leads out may have appeared since the copy began.
 fn open_beneath(home: &Dir, path: &Path) -> io::Result<Dir> {
     let mut folder = None;
     for part in path.components() {
@@ -808,7 +810,8 @@ fn open_beneath(home: &Dir, path: &Path) -> io::Result<Dir> {
     folder.map_or_else(|| home.try_clone(), Ok)
 }
 
-/// A link is copied as it is, if it stays within the copy: others might follow it. No `depth`: wherever it leads.
+/// Creates a link, if its target stays within the copy, because another program might follow it. Without `depth`, the target
+/// may be anywhere.
 #[cfg(unix)]
 fn put_link(folder: &Dir, name: &OsStr, part: &OsStr, target: &[u8], depth: Option<usize>) -> io::Result<Step> {
     let target = PathBuf::from(system::from_bytes(target.to_vec())?);
@@ -829,8 +832,8 @@ fn put_link(_: &Dir, _: &OsStr, _: &OsStr, _: &[u8], _: Option<usize>) -> io::Re
     Err(io::Error::new(io::ErrorKind::Unsupported, "links are not made on this system"))
 }
 
-/// Whether a link in a folder `depth` below the copy's root leads to somewhere in the copy. It leads up only where it
-/// begins: after a name, which may be a link itself, nobody knows from where it would.
+/// Whether the target of a link, in a folder `depth` below the copy's root, lies within the copy. `..` is allowed only at the
+/// beginning: after a name, which may be a link itself, `..` could lead anywhere.
 #[cfg(unix)]
 fn stays_within(target: &Path, depth: usize) -> bool {
     let up = target.components().take_while(|part| *part == Component::ParentDir).count();
@@ -838,7 +841,8 @@ fn stays_within(target: &Path, depth: usize) -> bool {
     up <= depth && target.components().skip(up).all(down)
 }
 
-/// Makes a folder that is never open to more people than it is to be; what comes can be put into it.
+/// Creates a folder. At no time do other users have more rights than its mode grants. Its owner may write to it during the
+/// copy.
 fn create_folder(within: &Dir, name: &OsStr, mode: Option<u32>) -> io::Result<()> {
     let mut how = DirBuilder::new();
     #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! A file that comes in parts: beside its place, under another name, until it is whole; and what of it is there, in a small
-//! file beside that, from which a transfer that was cut goes on.
+//! Partial files. A file that arrives in parts is written under another name beside its final place until it is complete. A
+//! small state file beside it says which ranges are there, so that an interrupted transfer can resume.
 
 use crate::transfer::system;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
@@ -18,29 +18,30 @@ use std::ops::Deref;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest name that a file can have, in bytes, on the systems that there are.
+/// Longest name of a file, in bytes, on all common systems.
 const MOST_NAME: usize = 255;
-/// Longest state that is read.
+/// Most bytes of a state file that are read.
 const MOST_STATE: u64 = 16 << 10;
-/// Most ranges of one state.
+/// Most ranges in one state file.
 const MOST_RANGES: usize = 16;
-/// Most ranges of one file, of all its states: those of very many files fit one message.
+/// Most ranges of one file in all its state files. So the ranges of very many files fit one message.
 const MOST_FOUND: usize = 64;
 const VERSION: u32 = 2;
 const PART: &[u8] = b".phalanx-part";
 const STATE: &[u8] = b".phalanx-state";
-/// Nobody else reads what is not whole.
+/// Mode of partial files: only their owner reads them.
 const OWN: u32 = 0o600;
-/// Why a file with one of those names is not copied.
+/// Why a file with the name of a partial file is not copied.
 pub const RESERVED: &str = "names like this are for files that are not whole";
-/// For an earlier transfer of the same file to end, after its connection did.
+/// How long to wait until an earlier transfer of the same file ends, whose connection has ended.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// For those who write a file together to agree whose source it is; the copy that follows waits longer.
+/// How long to wait until the machines that write a file together agree on its source. It is shorter, because the copy that
+/// follows the shares waits for [`PATIENCE`].
 const PATIENCE_TOGETHER: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has.
+/// Interval between two attempts during these waits.
 const OFTEN: Duration = Duration::from_millis(50);
 
-/// The name beside `name` for what is not whole (`part`), and for what of it is there (`state`).
+/// The name of the partial file (`part`) or the state file (`state`) beside the file `name`.
 pub fn beside(name: &OsStr, suffix: &str) -> OsString {
     let mut beside = OsString::from(".");
     beside.push(name);
@@ -53,33 +54,34 @@ pub fn beside(name: &OsStr, suffix: &str) -> OsString {
     format!(".{:016x}.phalanx-{suffix}", hasher.finish()).into()
 }
 
-/// By which a source is known again: its size, and when it was last changed.
+/// Identifies a version of a source: its size, and the time of its last modification.
 pub type Source = (u64, (i64, u32));
 
-/// What a state file says.
+/// The contents of a state file.
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
     version: u32,
-    /// The source, by which it is known again.
+    /// The source's size.
     size: u64,
     modified: (i64, u32),
     ranges: Vec<(u64, u64)>,
-    /// Drawn when the partial file was begun; a share's state counts only with that of the whole of the same beginning.
+    /// A random number of this partial file. A share's state is valid only if the state of the whole has the same token.
     token: u64,
-    /// Of the whole: shares may have states beside it.
+    /// In the state of the whole: whether shares may have state files too.
     shared: bool,
 }
 
-/// A partial file that is open.
+/// An open partial file.
 #[derive(Debug)]
-pub struct Part {
+pub struct PartialFile {
     file: File,
-    /// Of the beginning that was found when it was opened: it may be begun anew where locks do not count on all machines.
+    /// The token that was found when it was opened. The file may be restarted meanwhile, if locks do not work between
+    /// machines.
     token: u64,
     shared: bool,
 }
 
-impl Deref for Part {
+impl Deref for PartialFile {
     type Target = File;
 
     fn deref(&self) -> &File {
@@ -87,21 +89,23 @@ impl Deref for Part {
     }
 }
 
-/// Whether a name is one for what is not whole.
+/// Whether a name is reserved for partial files and state files.
 pub fn is_reserved(name: &OsStr) -> bool {
     let name = system::to_bytes(name).to_ascii_lowercase();
     let is_state = || name.windows(STATE.len()).any(|part| part == STATE); // also of a share, or new
     name.starts_with(b".") && (name.ends_with(PART) || is_state())
 }
 
-/// The file's own name, where a name is exactly what [`beside`] makes of one; of a long one, what stands for it.
+/// The inverse of [`beside`]: the name of the file, or the hash that stands for a long name. `None` if the name has another
+/// form.
 pub fn of_name(beside: &OsStr, suffix: &str) -> Option<OsString> {
     let name = system::to_bytes(beside);
     let of = name.strip_prefix(b".")?.strip_suffix(format!(".phalanx-{suffix}").as_bytes())?;
     if of.is_empty() { None } else { system::from_bytes(of.to_vec()).ok() }
 }
 
-/// Whether a name was drawn for a file that no copy goes on with: `sixteen digits-number`, or 32 digits.
+/// Whether a name is a random one, for a partial file that no copy resumes: 16 hexadecimal digits, a dash and a number, or 32
+/// hexadecimal digits.
 pub fn is_drawn(of: &OsStr) -> bool {
     let of = of.as_encoded_bytes();
     let are_digits = |part: &[u8]| part.iter().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(it));
@@ -113,7 +117,7 @@ pub fn is_drawn(of: &OsStr) -> bool {
     }
 }
 
-/// Makes a file that nobody else has. `mode`: as far as the process's mask allows.
+/// Creates a file that does not exist yet, with `mode` as far as the process's umask allows.
 pub fn create_new(folder: &Dir, name: &OsStr, mode: u32) -> io::Result<File> {
     let mut how = OpenOptions::new();
     how.write(true).create_new(true);
@@ -128,7 +132,7 @@ fn set_mode(how: &mut OpenOptions, mode: u32) {
     let _ = (how, mode);
 }
 
-/// Opens a file beside its place: of this user, with no other name, and never one that a link leads to.
+/// Opens a partial file or a state file. It must belong to this user and have no other name. No link is followed.
 pub fn open_own(folder: &Dir, name: &OsStr, how: &mut OpenOptions) -> io::Result<File> {
     how.follow(FollowSymlinks::No);
     system::at_once(how);
@@ -139,7 +143,7 @@ pub fn open_own(folder: &Dir, name: &OsStr, how: &mut OpenOptions) -> io::Result
     }
 }
 
-/// What is there of a source, as far as it can be said while others may write it; of very many ranges the longest.
+/// The ranges of a source that are there, at most [`MOST_FOUND`] of them. Other copies may write the file meanwhile.
 pub fn look(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
     let there = longest(find(folder, name, source).pairs(), MOST_FOUND, (0, source.0));
     Ranges::from_pairs(&there, source.0).unwrap_or_default()
@@ -148,27 +152,27 @@ pub fn look(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
 fn find(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
     let there = read(folder, name, source);
     let Some((_, to)) = there.pairs().last().copied() else { return there };
-    // Opened, for that is when a network's file system asks again how long it is.
+    // Opens the file, because a network file system refreshes its length then.
     let part = open_own(folder, &beside(name, "part"), OpenOptions::new().read(true));
     let is_so_long = part.and_then(|part| part.metadata()).is_ok_and(|it| it.len() >= to);
     if is_so_long { there } else { Ranges::default() }
 }
 
-/// The partial file of a source, in which there is at least what was found before.
-pub fn open(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<Part> {
+/// Opens the partial file of a source. It must still contain the ranges `found` before, or it is an error.
+pub fn open(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<PartialFile> {
     let file = open_alone(folder, &beside(name, "part"))?;
     check_found(folder, name, source, found)?;
     match read_state(folder, name, "state", source) {
-        Some(State { token, shared, .. }) if found.bytes() > 0 => Ok(Part { file, token, shared }),
+        Some(State { token, shared, .. }) if found.bytes() > 0 => Ok(PartialFile { file, token, shared }),
         _ => begin(folder, name, file, false),
     }
 }
 
-/// Nothing is there of anything any more.
-fn begin(folder: &Dir, name: &OsStr, file: File, shared: bool) -> io::Result<Part> {
-    forget(folder, name); // first, since it may be of another source
+/// Empties a partial file and removes its state files.
+fn begin(folder: &Dir, name: &OsStr, file: File, shared: bool) -> io::Result<PartialFile> {
+    forget(folder, name); // first, because the states may be of another source
     file.set_len(0)?;
-    Ok(Part { file, token: random_number() as u64, shared })
+    Ok(PartialFile { file, token: random_number() as u64, shared })
 }
 
 fn check_found(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<()> {
@@ -180,18 +184,18 @@ fn check_found(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io
     }
 }
 
-/// The same, to write it together with others, also of other machines, who copy other shares of the same source.
+/// Opens a partial file together with other writers, also on other machines, which copy other shares of the same source.
 ///
-/// The state of the whole says whose the partial file is. Who finds another's, or none, begins it anew, and may as long as nobody
-/// else has it open; from then on nobody cuts it off until all who write it together have closed it.
-pub fn open_shared(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<Part> {
+/// The state of the whole names the source. A writer that finds another source or no state empties the file, if no other
+/// writer has it open. Afterwards no writer empties it until all writers have closed it.
+pub fn open_shared(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -> io::Result<PartialFile> {
     let (part, until) = (beside(name, "part"), Instant::now() + PATIENCE_TOGETHER);
     loop {
         let file = open_part(folder, &part)?;
         if system::lock_shared(&file)? && system::is_at(&file, folder, &part)? {
             if let Some(State { token, shared: true, .. }) = state_of(folder, name, source, &file)? {
                 check_found(folder, name, source, found)?;
-                return Ok(Part { file, token, shared: true });
+                return Ok(PartialFile { file, token, shared: true });
             }
         }
         let is_alone = system::lock(&file)? && system::is_at(&file, folder, &part)?;
@@ -199,12 +203,12 @@ pub fn open_shared(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -
             match state_of(folder, name, source, &file)? {
                 Some(State { shared: true, .. }) => {}
                 Some(State { token, ranges, .. }) => {
-                    keep(folder, name, &Part { file, token, shared: true }, source, None, ranges)?;
+                    keep(folder, name, &PartialFile { file, token, shared: true }, source, None, ranges)?;
                 }
                 None => keep(folder, name, &begin(folder, name, file, true)?, source, None, Vec::new())?,
             }
         } else {
-            drop(file); // so that the others come in as well
+            drop(file); // so that the other writers can lock it
         }
         if Instant::now() >= until {
             return Err(busy());
@@ -215,7 +219,7 @@ pub fn open_shared(folder: &Dir, name: &OsStr, source: Source, found: &Ranges) -
     }
 }
 
-/// The state of the whole, if the partial file is of this source, and not another than the one of which its states tell.
+/// The state of the whole, if it is of this source, and the partial file is at least as long as the states say.
 fn state_of(folder: &Dir, name: &OsStr, source: Source, file: &File) -> io::Result<Option<State>> {
     let end = read(folder, name, source).pairs().last().map_or(0, |(_, to)| *to);
     let is_so_long = file.metadata()?.len() >= end;
@@ -228,19 +232,19 @@ fn busy() -> io::Error {
 
 fn open_part(folder: &Dir, part: &OsStr) -> io::Result<File> {
     let mut how = OpenOptions::new();
-    how.read(true).write(true).create(true).truncate(false); // some systems lock together only what may be read
+    how.read(true).write(true).create(true).truncate(false); // some systems need reading for a shared lock
     set_mode(&mut how, OWN);
     open_own(folder, part, &mut how)
 }
 
-/// Opens a part that nobody else writes, once those who do have ended.
+/// Opens and locks a partial file. Waits until other writers have closed it.
 fn open_alone(folder: &Dir, part: &OsStr) -> io::Result<File> {
     let until = Instant::now() + PATIENCE;
     loop {
         let file = open_part(folder, part)?;
         let is_alone = system::lock(&file)?;
         if is_alone && system::is_at(&file, folder, part)? {
-            return Ok(file); // and not one that got its final name while this waited
+            return Ok(file); // it did not get its final name during the wait
         }
         if Instant::now() >= until {
             return Err(busy());
@@ -251,8 +255,8 @@ fn open_alone(folder: &Dir, part: &OsStr) -> io::Result<File> {
     }
 }
 
-/// What state files say of a source; nothing, where the partial file is another's. Those of shares count with that of the
-/// whole, as long as it is not begun anew.
+/// The ranges in all state files of a source. None if the partial file is of another source. States of shares count only if
+/// they have the token of the state of the whole.
 fn read(folder: &Dir, name: &OsStr, source: Source) -> Ranges {
     let Some(whole) = read_state(folder, name, "state", source) else { return Ranges::default() };
     let shares = if whole.shared { 0..MOST_SHARES } else { 0..0 };
@@ -269,7 +273,7 @@ fn of_share(share: u16) -> String {
     format!("state-{share}")
 }
 
-/// What one state file says, if it is of this source.
+/// Reads one state file, if it is of this source.
 fn read_state(folder: &Dir, name: &OsStr, suffix: &str, source: Source) -> Option<State> {
     let state = read_any(folder, name, suffix).filter(|state| (state.size, state.modified) == source)?;
     Ranges::from_pairs(&state.ranges, source.0)?;
@@ -288,15 +292,15 @@ fn read_with_file(folder: &Dir, name: &OsStr, suffix: &str) -> Option<(State, Fi
     (state.version == VERSION && state.ranges.len() <= MOST_RANGES).then_some((state, file))
 }
 
-/// How long the partial file is at least of which the state of the whole tells, whatever its source, and that state's file.
+/// The end of the last range in the state of the whole, of any source, and the metadata of that state file.
 pub fn read_end(folder: &Dir, name: &OsStr) -> Option<(u64, Metadata)> {
     let (state, file) = read_with_file(folder, name, "state")?;
     let ranges = Ranges::from_pairs(&state.ranges, state.size)?;
     Some((ranges.pairs().last().map_or(0, |(_, to)| *to), file.metadata().ok()?))
 }
 
-/// The longest of some ranges, in order, those that reach into `own` before others: of what is left out the other end sends
-/// all again.
+/// At most `most` of the ranges, sorted: first those that overlap `own`, then the longest. The sender sends the bytes of the
+/// others again.
 fn longest(mut ranges: Vec<(u64, u64)>, most: usize, own: (u64, u64)) -> Vec<(u64, u64)> {
     ranges.sort_by_key(|(from, to)| (*to <= own.0 || own.1 <= *from, Reverse(to.saturating_sub(*from))));
     ranges.truncate(most);
@@ -304,11 +308,11 @@ fn longest(mut ranges: Vec<(u64, u64)>, most: usize, own: (u64, u64)) -> Vec<(u6
     ranges
 }
 
-/// Keeps what is there, once that is on the disk: of the whole, or what came in a share.
+/// Syncs the partial file, and then writes a state file: of the whole, or of a share.
 pub fn keep(
     folder: &Dir,
     name: &OsStr,
-    part: &Part,
+    part: &PartialFile,
     (size, modified): Source,
     share: Option<Share>,
     ranges: Vec<(u64, u64)>,
@@ -326,7 +330,7 @@ pub fn keep(
     folder.rename(&new, folder, &place)
 }
 
-/// Leaves no word of what is there: that of the whole last, which says that there may be others.
+/// Removes all state files. The state of the whole goes last, because it says whether there may be others.
 pub fn forget(folder: &Dir, name: &OsStr) {
     if read_any(folder, name, "state").is_some_and(|whole| whole.shared) {
         (0..MOST_SHARES).for_each(|share| forget_share(folder, name, share));
@@ -334,7 +338,7 @@ pub fn forget(folder: &Dir, name: &OsStr) {
     remove_state(folder, name, "state");
 }
 
-/// Leaves no word of what came in a share.
+/// Removes the state file of a share.
 pub fn forget_share(folder: &Dir, name: &OsStr, share: u16) {
     remove_state(folder, name, &of_share(share));
 }
@@ -345,7 +349,7 @@ fn remove_state(folder: &Dir, name: &OsStr, suffix: &str) {
     }
 }
 
-/// Leaves nothing of what was not whole, in a file that is locked.
+/// Removes a partial file, which the caller has locked, and its state files.
 pub fn remove(folder: &Dir, name: &OsStr, file: &File) {
     let part = beside(name, "part");
     if system::is_at(file, folder, &part).unwrap_or(false) {
@@ -428,7 +432,7 @@ mod tests {
         Share { index, count: 4 }
     }
 
-    fn together(folder: &Dir, source: Source, found: &Ranges) -> Part {
+    fn together(folder: &Dir, source: Source, found: &Ranges) -> PartialFile {
         open_shared(folder, OsStr::new("big"), source, found).expect("is opened")
     }
 

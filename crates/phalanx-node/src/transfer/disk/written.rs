@@ -1,17 +1,17 @@
-//! What a copy has written that may not be on the disk yet: files, and folders in which names changed.
+//! Files that a copy has written, and folders whose names it has changed, and that may not be on the disk yet.
 //!
-//! At its end a copy syncs these and nothing else, because a `syncfs` waits for whatever other programs have written to the
-//! same file system. It is the fallback: for very many files, and wherever something is not found again.
+//! At its end a copy syncs only these, because `syncfs` also waits for the data of all other programs on the file system.
+//! `syncfs` is the fallback for very many files, and for a file that cannot be found again.
 
 use cap_std::fs::Dir;
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
-/// A folder by the number of its entry; none: the one that the copy goes into.
+/// A folder, by the number of its entry; `None`: the folder that the copy goes into.
 pub type Number = Option<u32>;
 
-/// What is not surely on the disk, and why: a file in a folder, or the folder itself.
+/// A file in a folder, or the folder itself, that may not be on the disk, and the reason.
 pub type Unsynced = (Number, Option<OsString>, io::Error);
 
 /// Opens a folder by its number.
@@ -38,13 +38,13 @@ mod linux {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    /// Files, and folders, that are synced one by one. For each the journal may be written once more: 1000 files of 16 KB take
-    /// 0.1 s and 4000 take 0.3 to 0.6 s on ext4, where a `syncfs` takes 0.06 s while nobody else writes.
+    /// Most files, and most folders, that are synced one by one. Each sync may write the journal once: on ext4, 1000 files of
+    /// 16 KB take 0.1 s and 4000 files take 0.3 to 0.6 s. One `syncfs` takes 0.06 s if no other program writes.
     pub const MOST: usize = 1024;
-    /// Threads that sync files: file systems put commits that are asked for at the same time together.
+    /// Threads that sync files. File systems combine commits that are requested at the same time.
     const THREADS: usize = 4;
 
-    /// Device, and number of a file there.
+    /// Device and inode number.
     type Identity = (u64, u64);
 
     /// What a copy has written.
@@ -55,13 +55,13 @@ mod linux {
     struct Noted {
         files: Vec<Noting>,
         folders: HashMap<Number, Identity>,
-        /// There was more than is synced one by one: all devices are synced as a whole.
+        /// There are more than [`MOST`]: whole file systems are synced instead.
         is_too_much: bool,
-        /// Every device that was written to, with something open there, by which it is synced as a whole.
+        /// Every file system that was written to, with an open file on it for `syncfs`.
         devices: HashMap<u64, Option<File>>,
     }
 
-    /// A file that was written, by which it is found again.
+    /// How to find a written file again.
     #[derive(Clone)]
     struct Noting {
         folder: Number,
@@ -70,14 +70,14 @@ mod linux {
     }
 
     impl Written {
-        /// A file got its name in a folder.
+        /// Call this when a file has got its name in a folder.
         pub fn on_file(&self, number: Number, folder: &Dir, name: &OsStr, file: &File) -> io::Result<()> {
             let found = file.metadata()?;
             self.note(number, name, (found.dev(), found.ino()), || open(folder).or_else(|_| file.try_clone()));
             self.on_folder(number, folder)
         }
 
-        /// A file's permissions were changed.
+        /// Call this when a file's permissions have changed.
         pub fn on_mode(&self, number: Number, folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata) {
             self.note(number, name, (found.dev(), found.ino()), || open(folder));
         }
@@ -91,7 +91,7 @@ mod linux {
             }
         }
 
-        /// Names in a folder changed, or its own permissions or time.
+        /// Call this when names in a folder have changed, or its own permissions or time.
         pub fn on_folder(&self, number: Number, folder: &Dir) -> io::Result<()> {
             if lock(&self.0).folders.contains_key(&number) {
                 return Ok(());
@@ -106,7 +106,7 @@ mod linux {
             Ok(())
         }
 
-        /// All of it is on the disk, but for what is named.
+        /// Syncs everything. Returns what may not be on the disk.
         pub fn sync(&self, folder: &Opening<'_>) -> Vec<Unsynced> {
             let Noted { files, folders, is_too_much, devices } = std::mem::take(&mut *lock(&self.0));
             let (mut unsynced, mut whole) = (Vec::new(), HashSet::new());
@@ -114,7 +114,7 @@ mod linux {
                 whole.extend(devices.keys().copied());
             } else {
                 let mut synced = sync_files(&files, folder);
-                // Names after what they are names of.
+                // Folders after files, so that no name reaches the disk before its file.
                 synced.extend(
                     folders.into_iter().map(|(number, id)| (number, None, id, sync_folder(number, id, folder))),
                 );
@@ -143,7 +143,7 @@ mod linux {
 
     enum Synced {
         Yes,
-        /// It cannot be opened, is another by now, or cannot be synced alone.
+        /// It cannot be opened, was replaced, or cannot be synced alone.
         NotFound,
     }
 
@@ -169,7 +169,7 @@ mod linux {
     fn sync_file(file: &Noting, folder: &Opening<'_>) -> io::Result<Synced> {
         let mut how = OpenOptions::new();
         how.read(true).follow(FollowSymlinks::No);
-        system::at_once(&mut how); // another may have put a pipe there
+        system::at_once(&mut how); // another program may have put a pipe there
         let opened = folder(file.folder).and_then(|folder| folder.open_with(&file.name, &how));
         sync_opened(opened.map(cap_std::fs::File::into_std), file.identity)
     }
@@ -192,14 +192,14 @@ mod linux {
         if let Some(Some(file)) = opened {
             return Ok(rustix::fs::syncfs(file)?);
         }
-        let home = open(&*folder(None)?)?; // where nothing else could be opened
+        let home = open(&*folder(None)?)?; // nothing else there could be opened
         match home.metadata()?.dev() == device {
             true => Ok(rustix::fs::syncfs(home)?),
             false => Err(io::Error::other("nothing of a file system that was written to could be opened to sync it")),
         }
     }
 
-    /// A folder for syncing: what is opened for finding names cannot be.
+    /// Opens a folder for syncing. A handle that only looks up names cannot be synced.
     fn open(folder: &Dir) -> io::Result<File> {
         Ok(folder.open(".")?.into_std())
     }
@@ -219,7 +219,7 @@ mod linux {
             written.on_file(None, folder, OsStr::new(name), &file).expect("is noted");
         }
 
-        /// What is synced one by one, and the devices that are synced as a whole.
+        /// How many files are synced one by one, and how many are not found.
         fn outcomes(written: &Written, folder: &Arc<Dir>) -> (usize, usize) {
             let open = |_: Number| Ok(folder.clone());
             let noted = lock(&written.0);
@@ -303,7 +303,7 @@ mod portable {
     use std::ffi::OsStr;
     use std::fs::File;
 
-    /// Nothing is synced: there is no call for a whole file system that says what became of it.
+    /// Syncs nothing, because these systems have no call that syncs a file system and reports errors.
     #[derive(Default)]
     pub struct Written;
 

@@ -1,4 +1,4 @@
-//! Files in chunks: cut where their content says, with a digest of each, and where chunks are to be.
+//! Content-defined chunks of files, their digests, and an index of where the chunks belong.
 
 use super::common::{Common, PAUSE};
 use crate::transfer::system;
@@ -11,15 +11,11 @@ use std::fs::File;
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Read at once, in bytes.
+/// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
-/// An older version is compared whose size is not more than so many times the new one's, nor the other way round: of one that
-/// has another size altogether, little is alike.
-const SIMILAR: u64 = 4;
-
 pub type Digest = [u8; 16];
 
-/// Drawn for each copy: digests say nothing to whoever sees those of another copy.
+/// The key of a copy's digests. It is random, so that digests of different copies cannot be compared.
 pub struct Key(pub [u8; 32]);
 
 impl Key {
@@ -31,18 +27,13 @@ impl Key {
     }
 }
 
-/// Whether an older version of this size is worth comparing with a new one of that.
-pub fn is_similar(older: u64, new: u64) -> bool {
-    older.saturating_mul(SIMILAR) >= new && older <= new.saturating_mul(SIMILAR)
-}
-
-/// Is told a chunk: where it is, its bytes, and its digest.
+/// Called with each chunk: its offset, its bytes, and its digest.
 pub type Each<'a> = dyn FnMut(u64, &[u8], Digest) -> io::Result<()> + 'a;
 
-/// Tells every chunk of a file of `size` bytes: where it is, its bytes, and its digest.
+/// Cuts a file of `size` bytes, and calls `each` with every chunk.
 pub fn cut(file: &File, size: u64, chunking: Chunking, key: &[u8; 32], each: &mut Each<'_>) -> io::Result<()> {
     let mut buffer = vec![0; chunking.most() + PIECE.max(chunking.most())];
-    // Of the file, what is in the buffer: from the chunk that begins at `begin`, as far as it was read.
+    // The buffer holds the file's bytes from `begin`, where the next chunk begins, in `from..to`.
     let (mut begin, mut from, mut to) = (0, 0, 0);
     loop {
         let unread = size - begin - (to - from) as u64;
@@ -65,34 +56,34 @@ pub fn cut(file: &File, size: u64, chunking: Chunking, key: &[u8; 32], each: &mu
     }
 }
 
-/// The receiving end's files that are to be compared.
+/// The files that the receiving end is to compare.
 #[derive(Default)]
 pub struct Queue {
-    waiting: Mutex<VecDeque<Told>>,
+    waiting: Mutex<VecDeque<NewVersion>>,
     changed: Condvar,
 }
 
-/// All chunks of an entry.
-pub struct Told {
+/// The chunks of an entry's new version.
+pub struct NewVersion {
     pub entry: u32,
     pub key: [u8; 32],
     pub chunks: Vec<Chunk>,
 }
 
 impl Queue {
-    /// One more.
-    pub fn add(&self, told: Told) {
+    /// Adds a file.
+    pub fn add(&self, told: NewVersion) {
         lock(&self.waiting).push_back(told);
         self.wake();
     }
 
-    /// All is over, or there is something to do.
+    /// Wakes the thread that waits in [`Queue::next`].
     pub fn wake(&self) {
         self.changed.notify_all();
     }
 
-    /// The next; none: all is over.
-    pub fn next(&self, common: &Common) -> Option<Told> {
+    /// Waits for the next file; `None`: the transfer is over.
+    pub fn next(&self, common: &Common) -> Option<NewVersion> {
         let mut waiting = lock(&self.waiting);
         while !common.is_over() {
             if let Some(told) = waiting.pop_front() {
@@ -104,11 +95,11 @@ impl Queue {
     }
 }
 
-/// Where the chunks of the new version are to be, by their digests.
+/// Where the chunks of the new version belong, by digest.
 pub struct Index {
-    /// Digest, offset, length; in order.
+    /// Digest, offset and length, sorted.
     places: Vec<(Digest, u64, u32)>,
-    /// Whether that one, the first of its digest, was written with all others of it.
+    /// For the first place of each digest, whether its places were returned already.
     found: Vec<bool>,
 }
 
@@ -124,7 +115,7 @@ impl Index {
         Index { found: vec![false; places.len()], places }
     }
 
-    /// Where a chunk of the older version is to be in the new one, the first time that it is met.
+    /// The places in the new version of a chunk of the older version. Empty when the same chunk is found again.
     pub fn take(&mut self, digest: &Digest, length: u32) -> &[(Digest, u64, u32)] {
         let first = self.places.partition_point(|place| place.0 < *digest);
         let same = self.places[first..].iter().take_while(|place| place.0 == *digest && place.2 == length).count();
@@ -171,11 +162,5 @@ mod tests {
         assert_eq!(offsets(index.take(&[2; 16], 21)), [0; 0], "another length");
         assert_eq!(offsets(index.take(&[2; 16], 20)), [10]);
         assert_eq!(offsets(index.take(&[3; 16], 10)), [0; 0]);
-    }
-
-    #[test]
-    fn versions_of_other_sizes_are_not_compared() {
-        assert!(is_similar(100, 400) && is_similar(400, 100) && is_similar(u64::MAX, u64::MAX));
-        assert!(!is_similar(100, 401) && !is_similar(401, 100) && !is_similar(0, 1 << 20));
     }
 }

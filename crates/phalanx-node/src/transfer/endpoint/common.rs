@@ -1,4 +1,4 @@
-//! How a transfer ends, and what both of its ends do alike.
+//! What both ends of a transfer have in common: the control link, the streams' connections, the failures, and how it ended.
 
 use crate::transfer::system;
 use crate::control::tell;
@@ -13,41 +13,42 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How often a thread that waits for a stream looks whether all is over.
+/// Interval at which a thread that waits for a stream checks whether the transfer is over.
 pub const PAUSE: Duration = Duration::from_millis(500);
-/// How often the receiving end says what it has taken, while nothing else is said.
+/// Interval at which the receiving end acknowledges frames.
 pub const TOLD: Duration = Duration::from_millis(50);
-/// Failures that are remembered with their reasons; more are counted.
+/// Most failures that are kept with their reasons. All are counted.
 pub const MOST_TOLD: usize = 10_000;
-/// Bytes that wait for an end that does not read what it is told, before it is given up.
+/// Most bytes that may wait on the control link for an end that does not read. With more, the link is closed.
 const MOST_WAITING: usize = 64 << 20;
 
 /// A file that was not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Within the copy.
+    /// The path within the copy.
     pub path: PathBuf,
     pub reason: String,
 }
 
-/// What both ends of a transfer have: the control link, and the state of the whole.
+/// The state that one end's threads share, whether it sends or receives.
 pub struct Common {
     pub link: Arc<Link>,
-    /// Of the two ends, this one closes the link when all is done.
+    /// Whether this end closes the link when the transfer is done. The other end waits for that.
     pub closes: bool,
-    /// Connections by the numbers of their streams; none: it is no more.
+    /// The connections of streams, by number; `None`: the stream has ended.
     handles: Mutex<HashMap<u32, Option<Socket>>>,
     failures: Mutex<Vec<Failure>>,
     /// Streams that ended before the transfer did.
     pub lost: AtomicU32,
-    /// Of these, those on which something came that the other end did not send.
+    /// Of these, the streams on which altered bytes arrived.
     pub altered: AtomicU32,
-    /// All is over: what remains is to leave.
+    /// Whether the transfer is over, and all threads are to return.
     over: AtomicBool,
     totals: Mutex<Option<Totals>>,
-    /// Words about older versions that went, or came: while these are compared, no bytes arrive.
+    /// Number of messages about older versions in both directions. While versions are compared, no bytes arrive, but the
+    /// transfer moves.
     pub moved: AtomicU64,
-    /// Why this end gave up, where it did.
+    /// Why the transfer was given up.
     broken: Mutex<Option<String>>,
 }
 
@@ -67,7 +68,7 @@ impl Common {
         }
     }
 
-    /// Says something to the other end.
+    /// Sends a message to the other end.
     pub fn tell(&self, message: &Message) {
         tell(&self.link, message);
         if self.link.waiting_bytes() > MOST_WAITING {
@@ -75,21 +76,21 @@ impl Common {
         }
     }
 
-    /// What tells the other end of something that failed and is no entry, or was ended before.
+    /// The message about a failure that belongs to no entry, or to an entry that had ended.
     pub fn skipped(path: &Path, reason: String) -> Message {
         let mut path = system::to_bytes(path.as_os_str());
         path.truncate(MOST_PATH);
         Message::Skipped { path, reason }
     }
 
-    /// The other end says that something failed there.
+    /// The other end has reported such a failure.
     pub fn on_skipped(&self, mut path: Vec<u8>, reason: &str) {
         path.truncate(MOST_PATH);
         let path = system::from_bytes(path).unwrap_or_default();
         self.add_failure(path.into(), printable(reason));
     }
 
-    /// Remembers a stream's connection. False: there was one of that number, or it is none.
+    /// Remembers a stream's connection. Returns false if the number was used before or is out of range.
     pub fn keep(&self, stream: u32, handle: Socket) -> bool {
         let mut handles = lock(&self.handles);
         if handles.contains_key(&stream) || stream >= MOST_NUMBERS {
@@ -99,19 +100,19 @@ impl Common {
         true
     }
 
-    /// A stream is no more, and its number is not given again.
+    /// Forgets the connection of a stream that has ended. Its number is not used again.
     pub fn forget(&self, stream: u32) {
         lock(&self.handles).insert(stream, None);
     }
 
-    /// Ends a stream's connection; whoever serves it notices.
+    /// Shuts a stream's connection down. The thread that serves it notices.
     pub fn cut(&self, stream: u32) {
         if let Some(Some(handle)) = lock(&self.handles).get(&stream) {
             handle.shut_down();
         }
     }
 
-    /// Ends every connection.
+    /// Shuts every connection down.
     pub fn cut_all(&self) {
         lock(&self.handles).values().flatten().for_each(Socket::shut_down);
     }
@@ -124,7 +125,7 @@ impl Common {
         self.over.store(true, Ordering::Release);
     }
 
-    /// This end cannot go on.
+    /// Gives the transfer up, because this end cannot continue, and tells the other end.
     pub fn give_up(&self, why: String) {
         let mut broken = lock(&self.broken);
         if broken.is_none() {
@@ -135,7 +136,7 @@ impl Common {
         self.link.close();
     }
 
-    /// The other end does not go on.
+    /// The other end has given the transfer up.
     pub fn set_broken(&self, why: String) {
         lock(&self.broken).get_or_insert(why);
         self.link.close();
@@ -149,7 +150,7 @@ impl Common {
         *lock(&self.totals) = Some(totals);
     }
 
-    /// What came of it, once the receiving end has said so.
+    /// The totals, once the receiving end has reported them.
     pub fn totals(&self) -> Option<Totals> {
         *lock(&self.totals)
     }

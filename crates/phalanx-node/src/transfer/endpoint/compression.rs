@@ -1,29 +1,32 @@
-//! Frames that are compressed: each by itself, so that any thread compresses any, and one that is lost says nothing of others.
+//! Compression of frames. Each frame is compressed by itself, so that any thread can compress it, and the loss of one frame
+//! does not affect others.
 
 use phalanx_core::error::WireError;
 use phalanx_core::wire::transfer::{MOST_PAYLOAD, Packed, RECORD};
 use zstd_safe::{CCtx, DCtx};
 
-/// A longer frame is tried first: of a sample of it, so many pieces of so many bytes.
+/// From this length on, a sample of a frame is compressed first: `PIECES` pieces of `PIECE` bytes.
 const LONG: usize = 64 << 10;
+/// Number of pieces in a sample.
 const PIECES: usize = 4;
+/// Bytes of each piece.
 const PIECE: usize = 4 << 10;
-/// Level at which the sample is compressed.
+/// Compression level for the sample.
 const QUICK: i32 = 1;
-/// A shorter frame is sent as it is.
+/// A shorter frame is not compressed.
 const SHORT: usize = 256;
-/// What would save less than one of so many bytes is sent as it is, and spares the other end the work.
+/// A frame is sent uncompressed if compression saves less than 1/`LEAST` of it, which spares the other end the work.
 const LEAST: usize = 16;
 
 /// Compresses frames, for one thread.
 #[derive(Default)]
-pub struct Packer {
-    /// Made when it is first needed.
+pub struct Compressor {
+    /// The context and the output buffer, created at first use.
     tools: Option<(CCtx<'static>, Box<[u8]>)>,
 }
 
-impl Packer {
-    /// Compresses a frame in its place; its new length, or the old one where little would be gained.
+impl Compressor {
+    /// Compresses a frame in place. Returns its new length, or the old one if the frame stays as it is.
     pub fn pack(&mut self, payload: &mut [u8], level: i32) -> usize {
         let length = payload.len();
         if length < SHORT {
@@ -43,7 +46,7 @@ impl Packer {
     }
 }
 
-/// Whether a sample of a frame gets shorter: of what is compressed already, only the sample is looked at.
+/// Whether a sample of a frame compresses. So data that is compressed already costs only the sample.
 fn is_promising(context: &mut CCtx<'_>, payload: &[u8], packed: &mut [u8]) -> bool {
     let mut sample = [0; PIECES * PIECE];
     let apart = (payload.len() - PIECE) / (PIECES - 1);
@@ -56,12 +59,12 @@ fn is_promising(context: &mut CCtx<'_>, payload: &[u8], packed: &mut [u8]) -> bo
 
 /// Decompresses frames, for one thread.
 #[derive(Default)]
-pub struct Unpacker {
+pub struct Decompressor {
     tools: Option<(DCtx<'static>, Box<[u8]>)>,
 }
 
-impl Unpacker {
-    /// The records of a frame. Whatever a peer sends, they take as much memory as a frame that is not compressed.
+impl Decompressor {
+    /// The records of a frame. They never take more memory than an uncompressed frame, whatever a peer sends.
     pub fn unpack<'a>(&'a mut self, payload: &'a [u8]) -> Result<&'a [u8], WireError> {
         let Some((Packed { length }, packed)) = Packed::split(payload)? else { return Ok(payload) };
         let make = || Some((DCtx::try_create()?, vec![0; MOST_PAYLOAD].into_boxed_slice()));
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_compresses_comes_back_and_what_does_not_stays_as_it_is() {
-        let (mut packer, mut unpacker) = (Packer::default(), Unpacker::default());
+        let (mut packer, mut unpacker) = (Compressor::default(), Decompressor::default());
         for length in [SHORT, 5000, LONG, MOST_PAYLOAD] {
             for level in 1..=9 {
                 let mut payload = text(length);
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn frames_that_do_not_hold_what_they_announce_are_refused() {
-        let (mut packer, mut unpacker) = (Packer::default(), Unpacker::default());
+        let (mut packer, mut unpacker) = (Compressor::default(), Decompressor::default());
         let mut payload = text(100_000);
         let count = packer.pack(&mut payload, 3);
         let packed = &payload[..count];
@@ -130,11 +133,11 @@ mod tests {
         fn hostile_frames_are_refused_or_as_long_as_they_say(
             length: u32, bytes in proptest::collection::vec(any::<u8>(), 0..300), damage in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..5)
         ) {
-            let mut unpacker = Unpacker::default();
+            let mut unpacker = Decompressor::default();
             let length = length % (2 * MOST_PAYLOAD as u32);
             let _ = unpacker.unpack(&[&Packed { length }.encode()[..], &bytes].concat());
             let mut payload = text(50_000);
-            let count = Packer::default().pack(&mut payload, 3);
+            let count = Compressor::default().pack(&mut payload, 3);
             for (at, bits) in damage {
                 payload[usize::from(at) % count] ^= bits;
             }

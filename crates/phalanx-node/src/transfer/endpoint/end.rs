@@ -1,4 +1,4 @@
-//! One end of a transfer, whichever: the control link's thread beside those that move the bytes.
+//! One end of a transfer, which sends or receives: its control link and the threads that move the bytes.
 
 use super::common::{Common, TOLD};
 use super::receiver::Receiver;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-/// Of a thread that moves bytes.
+/// Stack size of a thread that moves bytes.
 const STACK: usize = 512 << 10;
-/// After this long without a sign a stream is given up, the rest goes on. Longer than for the control link: a receiving end whose
-/// disk is slow takes nothing meanwhile, and the system counts that as silence.
+/// A stream whose peer is silent for this long is given up. The other streams continue. It is longer than for the control
+/// link, because a receiving end with a slow disk reads nothing meanwhile, which the system counts as silence.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Lets every thread leave, however the control link's own does: no other waits for them otherwise.
+/// Lets all threads return when the thread of the control link returns or panics. Otherwise the scope would wait for ever.
 struct Ending<'a>(&'a End);
 
 impl Drop for Ending<'_> {
@@ -39,12 +39,12 @@ pub enum End {
 }
 
 impl End {
-    /// `limit`: bytes/s, 0: as many as it can.
+    /// `limit`: bytes per second; 0: no limit.
     pub fn sending(common: Arc<Common>, source: Source, limit: u64, compress: Compress) -> io::Result<End> {
         Ok(End::Sending(Box::new(Sender::new(common, source, limit, compress)?)))
     }
 
-    /// `share`: what of it this end takes; none: all.
+    /// `share`: the share of the copy that this end receives; `None`: all of it.
     pub fn receiving(common: Arc<Common>, sink: Sink, share: Option<Share>) -> io::Result<End> {
         Ok(End::Receiving(Box::new(Receiver::new(common, sink, share)?)))
     }
@@ -56,7 +56,7 @@ impl End {
         }
     }
 
-    /// A stream over a connection, after its handshake.
+    /// Adds a stream over a connection, after its handshake.
     pub fn add(&self, number: u32, socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<()> {
         socket.end_when_silent(SILENCE)?;
         socket.give_way();
@@ -73,7 +73,7 @@ impl End {
         }
     }
 
-    /// Streams that are there.
+    /// The number of streams.
     pub fn streams(&self) -> usize {
         match self {
             End::Sending(sender) => sender.streams.count(),
@@ -89,7 +89,7 @@ impl End {
         }
     }
 
-    /// Bytes that are there, of how many so far, and whether there may be more.
+    /// Bytes that have arrived, the bytes that are known so far, and whether more may become known.
     pub fn progress(&self) -> (u64, u64, bool) {
         match self {
             End::Sending(sender) => sender.progress(),
@@ -97,7 +97,7 @@ impl End {
         }
     }
 
-    /// Whether all has come, and this end's disk is what it waits for.
+    /// Whether all bytes have arrived and the transfer waits only for this end's disk.
     pub fn is_ending(&self) -> bool {
         match self {
             End::Sending(_) => false,
@@ -105,7 +105,7 @@ impl End {
         }
     }
 
-    /// Serves the transfer until it is done or cut. `heard`: what the other end has said already. `on_pause` is called often,
+    /// Serves the transfer until it is done or cut. `heard`: frames that have been read already. `on_pause` is called often,
     /// and may start threads.
     pub fn run<'env>(
         &'env self,
@@ -116,7 +116,7 @@ impl End {
     ) -> io::Result<()> {
         thread::scope(|scope| {
             let _ending = Ending(self);
-            on_pause(scope, &self.common().link); // handshakes of streams take longest: they begin first
+            on_pause(scope, &self.common().link); // first, because the handshakes of streams take longest
             let started = self.start(scope, threads);
             if started.is_ok() {
                 let mut pulse = Pulse::new();
@@ -185,7 +185,7 @@ impl End {
     }
 }
 
-/// Threads for the streams where nobody says how many: one more than cores (paper 003, section IV).
+/// The number of threads if the user does not choose: one more than cores (paper 003, section IV).
 pub fn usual_threads() -> u16 {
     thread::available_parallelism().map_or(2, |cores| cores.get().min(63) as u16 + 1)
 }

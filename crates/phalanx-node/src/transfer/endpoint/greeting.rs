@@ -1,4 +1,4 @@
-//! The first words on a transfer's control link, one after the other.
+//! The first messages on a transfer's control link, before the transfer itself is served.
 
 use phalanx_core::wire::decode;
 use phalanx_core::wire::transfer::Message;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// Hears what the other end says before the transfer is served, and keeps what comes with it.
+/// Reads the messages before the transfer one by one. Keeps the messages that arrive together with them.
 pub struct Ear {
     reader: Reader,
     heard: VecDeque<Frame>,
@@ -19,13 +19,17 @@ impl Ear {
         Ear { reader, heard: VecDeque::new() }
     }
 
-    /// The next word. Errors: of the kind `TimedOut` where none comes, `InvalidData` where it is none, others where the link
+    /// The next message that is no beat.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if none arrives within `patience`, `InvalidData` for bytes that are no message, another kind if the link
     /// ended.
     pub fn hear(&mut self, patience: Duration) -> io::Result<Message> {
         self.hear_of_living(patience, patience)
     }
 
-    /// The same from an end that is given its `patience` again with each sign of life, but no longer than the `most`.
+    /// The same. Each beat extends the wait by `patience`, up to `most` in total.
     pub fn hear_of_living(&mut self, patience: Duration, most: Duration) -> io::Result<Message> {
         let (began, mut until) = (Instant::now(), Instant::now() + patience);
         loop {
@@ -46,7 +50,7 @@ impl Ear {
         }
     }
 
-    /// The link's reader, and what it has read already.
+    /// The link's reader, and the frames that it has read already.
     pub fn into_parts(self) -> (Reader, Vec<Frame>) {
         (self.reader, self.heard.into())
     }

@@ -5,7 +5,7 @@ pub(super) mod common;
 mod compression;
 pub(super) mod end;
 pub(super) mod greeting;
-mod pace;
+mod rate_limit;
 mod receiver;
 mod sender;
 mod streams;

@@ -1,9 +1,9 @@
-//! The receiving end's driver: any number of threads receive, open and write.
+//! The driver of the receiving end: its threads receive frames, open them, and write the bytes.
 
 use super::chunks::Queue;
 use super::common::Common;
-use super::compression::Unpacker;
-use super::streams::Served;
+use super::compression::Decompressor;
+use super::streams::Streams;
 use crate::transfer::disk::sink::{Sink, Step};
 use crate::transfer::system;
 use crate::control::BEAT;
@@ -23,31 +23,31 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often what is there of files that come in parts is kept, for going on after a cut.
+/// Interval at which the states of partial files are saved, so that an interrupted copy can resume.
 const KEPT: Duration = Duration::from_secs(1);
-/// For room for one more file that comes in parts, and how often it is looked for.
+/// How long a record waits until another file that arrives in parts may begin.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Interval between two attempts during that wait.
 const SOON: Duration = Duration::from_millis(5);
-/// Entries that come in parts and are kept at a time.
+/// Most partial files whose states are saved at a time.
 const MOST_KEPT: usize = 256;
 
 /// The receiving end of one transfer.
 pub struct Receiver {
     pub common: Arc<Common>,
     pub(super) sink: Sink,
-    /// What of it this end takes; none: all.
+    /// The share of the copy that this end receives; `None`: all of it.
     share: Option<Share>,
     pub(super) engine: Mutex<Receiving>,
-    /// Files that are to be compared with their older versions.
+    /// Files to compare with their older versions.
     pub(super) older: Queue,
-    pub streams: Served<Incoming>,
-    /// Frames of each stream that were taken and not told yet.
+    pub streams: Streams<Incoming>,
+    /// The number of frames of each stream that were received and not acknowledged yet.
     taken: Mutex<HashMap<u32, u32>>,
-    /// Whether all is there; changes once.
+    /// Whether everything has arrived. It changes once.
     all_is_there: Mutex<bool>,
     changed: Condvar,
-    /// Held while an entry fails: of several causes the first counts, and is told before anybody can take the copy for
-    /// ended.
+    /// Held while an entry fails. Of several causes the first counts. It is reported before the copy can end.
     failing: Mutex<()>,
 }
 
@@ -55,24 +55,24 @@ impl Receiver {
     pub fn new(common: Arc<Common>, sink: Sink, share: Option<Share>) -> io::Result<Receiver> {
         let (engine, taken) = (Mutex::new(Receiving::new(share)), Mutex::default());
         let (all_is_there, changed, failing) = (Mutex::new(false), Condvar::new(), Mutex::default());
-        let streams = Served::new(common.clone())?;
+        let streams = Streams::new(common.clone())?;
         let older = Queue::default();
         Ok(Receiver { common, sink, share, engine, older, streams, taken, all_is_there, changed, failing })
     }
 
-    /// One of the threads: serves whichever stream has something, until all is over.
+    /// The loop of one thread: serves any stream that has frames, until the transfer is over.
     pub fn serve(&self, threads: usize) {
-        let unpacker = RefCell::<Unpacker>::default();
-        self.streams.serve(|turn| self.go_on(turn, threads, &mut unpacker.borrow_mut()));
+        let decompressor = RefCell::<Decompressor>::default();
+        self.streams.serve(|turn| self.go_on(turn, threads, &mut decompressor.borrow_mut()));
     }
 
-    /// Takes frames off a stream until it has no more.
-    fn go_on(&self, mut turn: Turn<Incoming>, threads: usize, unpacker: &mut Unpacker) {
+    /// Receives frames from a stream until it has no more.
+    fn go_on(&self, mut turn: Turn<Incoming>, threads: usize, decompressor: &mut Decompressor) {
         let stream = turn.key as u32;
         loop {
             match turn.stream.receive() {
                 Ok(Some(payload)) => {
-                    if let Err(error) = self.take(payload, unpacker) {
+                    if let Err(error) = self.take(payload, decompressor) {
                         return self.common.give_up(format!("the other end broke the protocol: {error}"));
                     }
                     *lock(&self.taken).entry(stream).or_default() += 1;
@@ -87,10 +87,10 @@ impl Receiver {
         }
     }
 
-    /// Every record of a frame.
-    fn take(&self, payload: &[u8], unpacker: &mut Unpacker) -> Result<(), WireError> {
+    /// Handles every record of a frame.
+    fn take(&self, payload: &[u8], decompressor: &mut Decompressor) -> Result<(), WireError> {
         let crossed = payload.len();
-        let mut payload = unpacker.unpack(payload)?;
+        let mut payload = decompressor.unpack(payload)?;
         if payload.len() > crossed {
             lock(&self.engine).on_packed((payload.len() - crossed) as u64);
         }
@@ -124,8 +124,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether a record's bytes are to be written. Where there is no room for one more file that comes in parts, the word that
-    /// others have failed may be on its way on the other link.
+    /// Whether a record's bytes are to be written. If too many files arrive in parts already, this waits: the message that
+    /// some of them have failed may be on its way on the control link.
     fn accept(&self, record: &Record) -> Result<Accept, WireError> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -137,7 +137,7 @@ impl Receiver {
         }
     }
 
-    /// An entry is in its place, or failed here.
+    /// Ends an entry, which is in its place or has failed.
     fn settle(&self, entry: u32, outcome: io::Result<Outcome>) {
         match outcome {
             Ok(outcome) => drop(lock(&self.engine).on_ended(entry, outcome)),
@@ -145,11 +145,11 @@ impl Receiver {
         }
     }
 
-    /// An entry will not be whole. `tells`: the other end does not know.
+    /// Fails an entry. `tells`: the other end is told.
     pub(super) fn fail(&self, entry: u32, reason: String, tells: bool) {
         let _alone = lock(&self.failing);
         if lock(&self.engine).has_ended(entry) {
-            return; // with the first cause, of which this may be what followed
+            return; // this may be a consequence of the first cause
         }
         self.common.add_failure(self.sink.path_of(entry), reason.clone());
         if tells {
@@ -168,7 +168,7 @@ impl Receiver {
         self.common.tell(&Message::Lost { stream });
     }
 
-    /// The other end said something. An error is a breach of the protocol.
+    /// A message of the other end. An error means that it broke the protocol.
     pub fn on_frame(&self, frame: &Frame) -> Result<(), String> {
         let wire = |error: WireError| error.to_string();
         match decode(&frame.header).map_err(wire)? {
@@ -196,8 +196,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// New entries; what is there of them, and of which there are older versions. A disk may take long for it: the other end
-    /// hears meanwhile that this one lives.
+    /// Begins new entries. Returns the ranges that are there, and the entries that have older versions. A disk may take long
+    /// for this, so beats are sent meanwhile.
     fn begin_all(&self, first: u32, entries: &[Entry]) -> (Vec<There>, Vec<u32>) {
         let (mut last_beat, mut there, mut older) = (Instant::now(), Vec::new(), Vec::new());
         for (number, entry) in (first..).zip(entries) {
@@ -210,12 +210,12 @@ impl Receiver {
         (there, older)
     }
 
-    /// A new entry; what is there of it.
+    /// Begins a new entry. Returns the ranges that are there.
     fn begin(&self, number: u32, entry: &Entry, older: &mut Vec<u32>) -> Option<There> {
         let takes = self.takes(entry);
         if takes && !self.sink.has_place(entry) {
             let mut engine = lock(&self.engine);
-            engine.on_ended(number, Outcome::Failed); // its folder was told: what is in that is only counted
+            engine.on_ended(number, Outcome::Failed); // its folder's failure was reported, so this one is only counted
             return engine.nothing_of(number);
         }
         let begun = if takes { self.sink.begin(number, entry) } else { Ok(Step::Kept) };
@@ -242,7 +242,8 @@ impl Receiver {
         engine.nothing_of(number)
     }
 
-    /// Whether something of an entry may be in this end's share. What has no bytes is left to the copy that follows.
+    /// Whether a part of an entry may be in this end's share. Entries without bytes are left to the copy that follows the
+    /// shares.
     fn takes(&self, entry: &Entry) -> bool {
         let Some(share) = self.share else { return true };
         match entry.kind {
@@ -256,7 +257,7 @@ impl Receiver {
         }
     }
 
-    /// What is to happen with an entry, where only a share of it is to come.
+    /// What to do with an entry of which only a share is wanted.
     fn shared(&self, number: u32, entry: &Entry, step: Step) -> Step {
         let (Some(share), Step::Wanted(there), Kind::File { size }) = (self.share, &step, &entry.kind) else {
             return step;
@@ -272,7 +273,7 @@ impl Receiver {
         Step::Shared
     }
 
-    /// Whether all is there, and may not be on the disk.
+    /// Whether everything has arrived, although it may not be on the disk yet.
     pub fn is_ending(&self) -> bool {
         lock(&self.engine).is_ended()
     }
@@ -284,7 +285,7 @@ impl Receiver {
         }
     }
 
-    /// By a thread of its own, since disks may take long: keeps what is there now and then, and ends the copy.
+    /// The loop of a thread, because disks may take long: saves the states of partial files regularly, and ends the copy.
     pub fn finish(&self) {
         let mut before = HashMap::new();
         while !self.common.is_over() {
@@ -316,13 +317,13 @@ impl Receiver {
         }
     }
 
-    /// To be called now and then: says what was taken.
+    /// Call this regularly. It acknowledges frames.
     pub fn pause(&self) {
         self.tell_taken();
     }
 
     fn tell_taken(&self) {
-        let mut taken = lock(&self.taken); // held: what is told of a stream is told in order
+        let mut taken = lock(&self.taken); // held, so that acknowledgements of a stream stay in order
         if !taken.is_empty() {
             self.common.tell(&Message::Taken { frames: taken.drain().collect() });
         }
@@ -334,31 +335,31 @@ impl Receiver {
         for There { entry, ranges } in partial {
             let bytes = ranges.iter().map(|(from, to)| to - from).sum();
             if before.get(&entry) != Some(&bytes) {
-                let _ = self.sink.keep(entry, ranges); // a copy is not worse for it
+                let _ = self.sink.keep(entry, ranges); // without it the copy goes on, but cannot be resumed there
             }
             kept.insert(entry, bytes);
         }
         *before = kept;
     }
 
-    /// The transfer was cut: what is there is kept.
+    /// Saves the states of all partial files, because the transfer was cut.
     pub fn keep_all(&self) {
         self.keep(&mut HashMap::new());
     }
 
-    /// Lets every thread leave.
+    /// Lets all threads return.
     pub fn end(&self) {
         self.streams.end();
         self.changed.notify_all();
         self.older.wake();
     }
 
-    /// Bytes that crossed streams.
+    /// Bytes that arrived over streams.
     pub fn crossed(&self) -> u64 {
         lock(&self.engine).crossed()
     }
 
-    /// Bytes that are there, of how many so far, and whether there may be more.
+    /// Bytes that have arrived, the bytes that are known so far, and whether more may become known.
     pub fn progress(&self) -> (u64, u64, bool) {
         lock(&self.engine).progress()
     }

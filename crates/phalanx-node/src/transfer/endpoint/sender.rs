@@ -1,10 +1,10 @@
-//! The sending end's driver: a thread finds what there is, any number of threads read, seal and send.
+//! The driver of the sending end: one thread walks the source, the others read, seal and send.
 
 use super::chunks::Key;
 use super::common::{Common, PAUSE};
-use super::pace::Pace;
-use super::compression::Packer;
-use super::streams::Served;
+use super::rate_limit::RateLimit;
+use super::compression::Compressor;
+use super::streams::Streams;
 use crate::transfer::disk::source::{Content, Source};
 use crate::remote::printable;
 use bytes::Bytes;
@@ -23,35 +23,35 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Bytes of entries from which on a message is sent.
+/// Entries are sent in a message when they have at least this many bytes.
 const BATCH: usize = 64 << 10;
 
 /// The sending end of one transfer.
 pub struct Sender {
     pub common: Arc<Common>,
     pub(super) source: Source,
-    pace: Pace,
+    rate_limit: RateLimit,
     compression: Mutex<Compression>,
     pub(super) may_compress: bool,
     began: Instant,
     pub(super) engine: Mutex<Sending>,
-    /// The other end has less to remember, or all is over.
+    /// Notified when the other end has fewer entries to remember, or the transfer is over.
     pub(super) less: Condvar,
-    /// Of chunks' digests.
+    /// The key of the chunks' digests.
     pub(super) key: Key,
-    /// They rest while there is nothing to send.
-    pub streams: Served<Outgoing>,
+    /// The streams. They rest while there is nothing to send.
+    pub streams: Streams<Outgoing>,
 }
 
-/// What one of the threads has.
+/// The state of one thread.
 #[derive(Default)]
-struct Hand {
-    packer: Packer,
-    /// Since when it has been waiting for a line to take more.
+struct ThreadState {
+    compressor: Compressor,
+    /// Since when the thread has been waiting for a connection to accept more.
     waits: Option<Instant>,
 }
 
-/// Entries that are not told yet.
+/// Entries that were not sent yet.
 #[derive(Default)]
 struct Batch {
     entries: Vec<Entry>,
@@ -59,17 +59,17 @@ struct Batch {
 }
 
 impl Sender {
-    /// `limit`: bytes/s that it keeps to; 0: there is none.
+    /// `limit`: bytes per second; 0: no limit.
     pub fn new(common: Arc<Common>, source: Source, limit: u64, compress: Compress) -> io::Result<Sender> {
-        let streams = Served::new(common.clone())?;
+        let streams = Streams::new(common.clone())?;
         let (engine, less, key) = (Mutex::default(), Condvar::new(), Key::draw());
         let compress = if matches!(source, Source::Memory { .. }) { Compress::Never } else { compress }; // it measures lines
         let (compression, began) = (Mutex::new(Compression::new(compress)), Instant::now());
-        let (pace, may_compress) = (Pace::new(limit), compress != Compress::Never);
-        Ok(Sender { common, source, pace, compression, may_compress, began, engine, less, key, streams })
+        let (rate_limit, may_compress) = (RateLimit::new(limit), compress != Compress::Never);
+        Ok(Sender { common, source, rate_limit, compression, may_compress, began, engine, less, key, streams })
     }
 
-    /// Finds what there is, and tells it; by a thread of its own.
+    /// The work of one thread: walks the source and offers all entries.
     pub fn walk(&self) {
         let mut batch = Batch::default();
         let walked = self.source.walk(&mut |found| {
@@ -93,7 +93,7 @@ impl Sender {
         self.common.tell(&Message::AllEntries);
     }
 
-    /// Tells of what cannot be an entry.
+    /// Reports a path that cannot be an entry.
     fn skip(&self, path: PathBuf, reason: String) -> io::Result<()> {
         let message = Common::skipped(&path, reason.clone());
         self.common.add_failure(path, reason);
@@ -116,14 +116,14 @@ impl Sender {
         self.common.link.send(Mark::None, start, vec![Bytes::from(body)]).map_err(io::Error::other)
     }
 
-    /// One of the threads: serves whichever stream can go on, until all is over.
+    /// The loop of one thread: serves any stream that can accept bytes, until the transfer is over.
     pub fn serve(&self, threads: usize) {
-        let hand = RefCell::<Hand>::default();
+        let hand = RefCell::<ThreadState>::default();
         self.streams.serve(|turn| self.go_on(turn, threads, &mut hand.borrow_mut()));
     }
 
-    /// Sends on a stream until it takes no more, or there is nothing to send.
-    fn go_on(&self, mut turn: Turn<Outgoing>, threads: usize, hand: &mut Hand) {
+    /// Sends on a stream until it accepts no more, or there is nothing to send.
+    fn go_on(&self, mut turn: Turn<Outgoing>, threads: usize, hand: &mut ThreadState) {
         loop {
             self.note_wait(hand);
             match turn.stream.send() {
@@ -139,23 +139,23 @@ impl Sender {
             let Some((pieces, going_on)) = self.next(turn) else { return };
             turn = going_on;
             let length = self.fill(turn.key as u32, &pieces, turn.stream.payload());
-            let length = self.pack(turn.key as u32, &mut turn.stream.payload()[..length], &mut hand.packer);
+            let length = self.pack(turn.key as u32, &mut turn.stream.payload()[..length], &mut hand.compressor);
             hand.waits = self.wait_for_turn(length);
             turn.stream.seal(length);
         }
     }
 
-    /// What a thread waited for the line, it could have compressed.
-    fn note_wait(&self, hand: &mut Hand) {
+    /// Counts the time that a thread waited for a connection. It could have compressed meanwhile.
+    fn note_wait(&self, hand: &mut ThreadState) {
         if let Some(since) = hand.waits.take() {
             lock(&self.compression).on_waited(since.elapsed());
         }
     }
 
-    /// Compresses a frame where that saves time; its length then.
-    fn pack(&self, stream: u32, payload: &mut [u8], packer: &mut Packer) -> usize {
+    /// Compresses a frame if that saves time. Returns its length.
+    fn pack(&self, stream: u32, payload: &mut [u8], compressor: &mut Compressor) -> usize {
         let (length, level) = (payload.len(), lock(&self.compression).level());
-        let packed = level.map_or(length, |level| packer.pack(payload, level));
+        let packed = level.map_or(length, |level| compressor.pack(payload, level));
         if packed < length {
             lock(&self.engine).on_packed(stream, (length - packed) as u64);
         }
@@ -163,10 +163,11 @@ impl Sender {
         packed
     }
 
-    /// Waits until so many bytes may go. Its stream has sent all that it had, and others of which half a frame is sent are
-    /// served when the wait is over: nobody waits for ever. Since when it waited, if it did.
+    /// Waits until the rate limit allows `length` bytes. Returns since when it waited, if it did. The wait cannot starve a
+    /// stream: this thread's stream has sent its frame completely, and other streams with half a frame are served after the
+    /// wait.
     pub(super) fn wait_for_turn(&self, length: usize) -> Option<Instant> {
-        let (from, since) = (self.pace.take(length as u64)?, Instant::now());
+        let (from, since) = (self.rate_limit.take(length as u64)?, Instant::now());
         while !self.common.is_over() {
             let left = from.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -177,20 +178,21 @@ impl Sender {
         Some(since)
     }
 
-    /// What goes next over a stream; `None`: nothing now, and the stream rests.
+    /// The next pieces for a stream; `None`: there are none now, and the stream rests.
     fn next(&self, turn: Turn<Outgoing>) -> Option<(Vec<Piece>, Turn<Outgoing>)> {
         let mut engine = lock(&self.engine);
         match engine.next(turn.key as u32) {
             Next::Frame(pieces) => Some((pieces, turn)),
             Next::Wait | Next::Ended => {
                 lock(&self.compression).on_idle();
-                self.streams.rest(turn); // before anybody changes the engine and wakes it
+                self.streams.rest(turn); // under the engine's lock, so that a change after it wakes the stream
                 None
             }
         }
     }
 
-    /// Reads pieces, each behind its record; how long they are together. What cannot be read is left out, and told.
+    /// Reads pieces into a frame, each behind its record. Returns the frame's length. A piece that cannot be read is left
+    /// out, and its entry fails.
     fn fill(&self, stream: u32, pieces: &[Piece], payload: &mut [u8]) -> usize {
         let mut at = 0;
         let one = pieces.len() == 1;
@@ -231,7 +233,7 @@ impl Sender {
         self.streams.wake();
     }
 
-    /// The other end said something. An error is a breach of the protocol.
+    /// A message of the other end. An error means that it broke the protocol.
     pub fn on_frame(&self, frame: &Frame) -> Result<(), String> {
         let message: Message = decode(&frame.header).map_err(|error| error.to_string())?;
         let mut engine = lock(&self.engine);
@@ -278,18 +280,18 @@ impl Sender {
         Ok(())
     }
 
-    /// Lets every thread leave.
+    /// Lets all threads return.
     pub fn end(&self) {
         self.streams.end();
         self.less.notify_all();
     }
 
-    /// Bytes that crossed streams.
+    /// Bytes that the other end has received over streams.
     pub fn crossed(&self) -> u64 {
         lock(&self.engine).crossed()
     }
 
-    /// Bytes that are there, of how many so far, and whether there may be more.
+    /// Bytes that have arrived, the bytes that are known so far, and whether more may become known.
     pub fn progress(&self) -> (u64, u64, bool) {
         lock(&self.engine).progress()
     }

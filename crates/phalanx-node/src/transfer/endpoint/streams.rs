@@ -1,4 +1,4 @@
-//! The streams of one end and the threads that serve them, whichever way the bytes go.
+//! The streams of one end and the threads that serve them, for both directions.
 
 use super::common::{Common, PAUSE};
 use phalanx_net::stream::{Stream, Turn, Turns};
@@ -6,19 +6,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Streams of one kind, and what their end has beside them.
-pub struct Served<S: Stream> {
+/// The streams of one end.
+pub struct Streams<S: Stream> {
     pub common: Arc<Common>,
     turns: Turns<S>,
 }
 
-impl<S: Stream> Served<S> {
-    /// None yet.
-    pub fn new(common: Arc<Common>) -> io::Result<Served<S>> {
-        Ok(Served { common, turns: Turns::new()? })
+impl<S: Stream> Streams<S> {
+    /// No streams yet.
+    pub fn new(common: Arc<Common>) -> io::Result<Streams<S>> {
+        Ok(Streams { common, turns: Turns::new()? })
     }
 
-    /// One more.
+    /// Adds a stream.
     pub fn add(&self, number: u32, stream: S) -> io::Result<()> {
         match self.common.keep(number, stream.raw().try_clone()?) {
             true => self.turns.add(number as usize, stream).inspect_err(|_| self.common.forget(number)),
@@ -26,12 +26,12 @@ impl<S: Stream> Served<S> {
         }
     }
 
-    /// How many there are.
+    /// The number of streams.
     pub fn count(&self) -> usize {
         self.turns.count()
     }
 
-    /// One of the threads: goes on with whichever stream can, until all is over.
+    /// The loop of one thread: continues with any stream that is ready, until the transfer is over.
     pub fn serve(&self, go_on: impl Fn(Turn<S>)) {
         while !self.common.is_over() {
             match self.turns.next(PAUSE) {
@@ -43,7 +43,8 @@ impl<S: Stream> Served<S> {
         self.turns.close();
     }
 
-    /// The stream cannot go on now. It comes back to the same thread of the `threads`, or any goes on with it later.
+    /// Returns a stream that is not ready. It is either given back to this thread when it is ready, or any of the `threads`
+    /// continues with it later.
     pub fn pause(&self, turn: Turn<S>, threads: usize) -> Option<Turn<S>> {
         self.turns.pause(turn, threads, PAUSE).unwrap_or_else(|error| {
             self.common.give_up(error.to_string());
@@ -51,19 +52,19 @@ impl<S: Stream> Served<S> {
         })
     }
 
-    /// The stream has nothing to do until [`Served::wake`].
+    /// Lets a stream rest until [`Streams::wake`].
     pub fn rest(&self, turn: Turn<S>) {
         self.turns.rest(turn);
     }
 
-    /// There may be something to do for those that rest.
+    /// Wakes the streams that rest.
     pub fn wake(&self) {
         if let Err(error) = self.turns.wake() {
             self.common.give_up(error.to_string());
         }
     }
 
-    /// The stream is no more. Its number, if that is news while the transfer goes on.
+    /// Removes a stream that has ended. Returns its number, unless the transfer is over.
     pub fn lose(&self, turn: Turn<S>) -> Option<u32> {
         let stream = turn.key as u32;
         self.turns.remove(turn);
@@ -75,7 +76,7 @@ impl<S: Stream> Served<S> {
         Some(stream)
     }
 
-    /// Lets every thread leave.
+    /// Lets all threads return.
     pub fn end(&self) {
         self.common.set_over();
         self.turns.close();

@@ -1,11 +1,11 @@
-//! Files of which the receiving end has an older version: only what differs crosses (rsync's purpose, by other means).
+//! Files of which the receiving end has an older version: only the differences are transferred, as with rsync.
 //!
-//! The sending end cuts the new version into chunks where its content says, and tells their digests. The receiving end cuts the
-//! older version in the same way, and each chunk whose digest it was told it writes to the new file's part from the same memory
-//! that it computed the digest of: whatever happens to the older version meanwhile, no other bytes get into the new one.
-//! The rest is sent as any file's bytes are.
+//! The sending end cuts the new version into content-defined chunks, and sends their digests. The receiving end cuts the
+//! older version in the same way. If it knows a chunk's digest, it writes the chunk to the new file from the same memory that
+//! the digest was computed of. So no other bytes get into the new file, even if the older version changes meanwhile. The
+//! remaining bytes are sent as usual.
 
-use super::chunks::{Index, Told, cut};
+use super::chunks::{Index, NewVersion, cut};
 use super::common::PAUSE;
 use super::receiver::Receiver;
 use super::sender::Sender;
@@ -22,11 +22,12 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often the sending end hears what was found, while not all is compared.
+/// Interval at which the receiving end reports what it has found so far.
 const OFTEN: Duration = Duration::from_secs(1);
 
 impl Sender {
-    /// By a thread of its own: tells the chunks of files that the other end has older versions of, until all is over.
+    /// The loop of a thread: sends the digests of files of which the other end has older versions, until the transfer is
+    /// over.
     pub fn tell_all_chunks(&self) {
         let mut engine = lock(&self.engine);
         while !self.common.is_over() {
@@ -66,19 +67,19 @@ impl Sender {
 }
 
 impl Receiver {
-    /// The other end told chunks of an entry. An error is a breach of the protocol.
+    /// The other end has sent chunks of an entry. An error means that it broke the protocol.
     pub fn on_chunks(&self, entry: u32, key: [u8; 32], chunks: &[Chunk]) -> Result<(), String> {
         self.common.moved.fetch_add(1, Ordering::Relaxed);
         let all = lock(&self.engine).on_chunks(entry, chunks).map_err(|error| error.to_string())?;
         if let Some(chunks) = all {
-            self.older.add(Told { entry, key, chunks });
+            self.older.add(NewVersion { entry, key, chunks });
         }
         Ok(())
     }
 
-    /// By a thread of its own: takes from older versions what is in the new ones, until all is over.
+    /// The loop of a thread: copies chunks from older versions to new ones, until the transfer is over.
     pub fn compare_all(&self) {
-        while let Some(Told { entry, key, chunks }) = self.older.next(&self.common) {
+        while let Some(NewVersion { entry, key, chunks }) = self.older.next(&self.common) {
             let compared = self.compare(entry, &key, &chunks);
             if let Err(error) = compared {
                 self.fail(entry, error.to_string(), true);
@@ -119,13 +120,13 @@ impl Receiver {
         if let Some(error) = failed {
             return Err(error); // the new version cannot be written
         }
-        // Of an older version that cannot be read, or not to the end, what was found counts.
+        // If the older version cannot be read to its end, the chunks found so far are used.
         drop(read);
         self.tell_same(entry, &found, true);
         Ok(())
     }
 
-    /// Says what was found, in words that a message holds; `ended`: that is all.
+    /// Sends the ranges that were found, in messages of bounded length. `ended`: the comparison is complete.
     fn tell_same(&self, entry: u32, found: &Ranges, ended: bool) {
         self.common.moved.fetch_add(1, Ordering::Relaxed);
         let mut engine = lock(&self.engine);

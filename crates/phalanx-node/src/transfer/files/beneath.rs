@@ -1,4 +1,4 @@
-//! Files by their paths within a folder, where no link is followed: neither one that was there nor one that is put there.
+//! Opens files by their paths within a folder. No link is followed, even if another program creates it meanwhile.
 
 use crate::transfer::system;
 use cap_fs_ext::DirExt;
@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders in folders that are looked into.
+/// Deepest nesting of folders that are entered.
 pub const MOST_DEEP: usize = 128;
 
-/// A folder, and where another in it was opened last: names that follow each other are mostly of one folder. However deep
-/// that is, no more than these two stay open.
+/// A folder, and the folder in it that was opened last, because consecutive names are mostly of one folder. No more than
+/// these two stay open, at any depth.
 pub struct Beneath {
     root: Dir,
     last: Option<(PathBuf, Dir)>,
@@ -25,14 +25,14 @@ impl Beneath {
         Beneath { root, last: None }
     }
 
-    /// The folder in which a path ends, and its last name.
+    /// The folder that contains the last name of a path, and that name.
     pub fn find(&mut self, path: &[u8]) -> io::Result<(&Dir, OsString)> {
         let path = PathBuf::from(system::from_bytes(path.to_vec())?);
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
-    /// A folder in it, or itself.
+    /// Opens a folder in it, or returns itself.
     pub fn folder(&mut self, path: &Path) -> io::Result<&Dir> {
         if path.as_os_str().is_empty() {
             return Ok(&self.root);
@@ -56,14 +56,14 @@ fn open_folder(root: &Dir, path: &Path) -> io::Result<Dir> {
     folder.map_or_else(|| root.try_clone(), Ok)
 }
 
-/// A file for reading; not one that a link leads to, and no pipe, which would wait for its other end.
+/// Opens a file for reading. Refuses links, and pipes, because opening one would wait for its other end.
 #[cfg(unix)]
 pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
     use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
     if Path::new(name).components().count() != 1 || matches!(name.as_encoded_bytes(), b"." | b"..") {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // Even opening a pipe would be noticed at its other end.
+    // Even opening a pipe would have an effect at its other end.
     let kind = FileType::from_raw_mode(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
     check_file(kind == FileType::RegularFile, kind == FileType::Directory)?;
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -80,13 +80,13 @@ pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
     open_with(folder, Path::new(name), &mut how, false)
 }
 
-/// The same, where links within what may be read are followed.
+/// The same, but links are followed that stay within the folder.
 pub fn open_path(folder: &Dir, path: &Path) -> io::Result<File> {
     open_with(folder, path, OpenOptions::new().read(true), true)
 }
 
 fn open_with(folder: &Dir, path: &Path, how: &mut OpenOptions, follows: bool) -> io::Result<File> {
-    // Even opening a pipe would be noticed at its other end; one may be put there in this very moment.
+    // Even opening a pipe would have an effect at its other end. Another program may create one at this moment.
     let found = if follows { folder.metadata(path)? } else { folder.symlink_metadata(path)? };
     check_file(found.is_file(), found.is_dir())?;
     system::at_once(how);
@@ -103,7 +103,7 @@ fn check_file(is_file: bool, is_folder: bool) -> io::Result<()> {
     }
 }
 
-/// What is said of something that was looked at; `link` reads what a link says.
+/// The facts about an entry, from its metadata. `link` reads the target of a link.
 pub fn about(metadata: &Metadata, link: impl FnOnce() -> io::Result<PathBuf>) -> io::Result<About> {
     let kind = if metadata.is_dir() {
         Kind::Folder
@@ -121,17 +121,17 @@ pub fn about(metadata: &Metadata, link: impl FnOnce() -> io::Result<PathBuf>) ->
     Ok(About { kind, mode: system::mode(metadata), modified })
 }
 
-/// Whether a name can be told to the other end.
+/// An error if a name is too long for the protocol.
 pub fn check_name(name: &[u8]) -> io::Result<()> {
     if name.len() <= MOST_NAME { Ok(()) } else { Err(io::Error::other("its name is too long")) }
 }
 
-/// Whether nothing lies there.
+/// Whether an error means that there is no such file.
 pub fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Why something failed, for programs.
+/// The kind of a failure, for programs.
 pub fn why(error: &io::Error) -> Why {
     match error.kind() {
         io::ErrorKind::NotFound => Why::Missing,

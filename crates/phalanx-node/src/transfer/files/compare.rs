@@ -1,6 +1,6 @@
-//! What differs between two folders at two ends. Both tell their listings in pages, which come in turn, and what is alike is
-//! forgotten as soon as both have told it: ends that list folders in the same order leave little to be held. Contents are
-//! asked for meanwhile, some questions ahead, so that neither end waits for the other.
+//! The differences between two folders at two ends. Pages of both listings are read in turn. Equal entries are forgotten as
+//! soon as both ends have listed them, so little memory is needed if both list folders in the same order. Meanwhile digests
+//! of contents are requested, several requests ahead, so that neither end waits for the other.
 
 use super::client::Session;
 use super::line::{FilesError, GoesOn, Waiting};
@@ -13,87 +13,88 @@ use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
-/// Bytes of names that are held at a time.
+/// Most bytes of names that are held at a time.
 const MOST_BYTES: usize = 4_000_000_000;
-/// Of one question for contents: files, bytes of their names, and of their contents, after which another question may be
-/// answered.
+/// Most files in one request for digests.
 const FILES: usize = 512;
+/// Most bytes of their names.
 const NAMES: usize = 128 << 10;
+/// Bytes of contents after which a request ends, so that other requests are answered in between.
 const BYTES: u64 = 1 << 30;
-/// Questions for contents that wait for their answers at each end.
+/// Requests for digests that are under way at each end.
 const AHEAD: usize = 3;
-/// Told at once of what one end alone has.
+/// Entries in one page of those that only one end has.
 const PAGE: usize = 4096;
 
-/// A folder at one of the ends.
+/// A folder at one end.
 pub struct Side {
     pub session: Arc<Session>,
     pub path: Vec<u8>,
 }
 
-/// What is compared, and what of it is told.
+/// What is compared, and what is reported.
 #[derive(Debug, Clone, Default)]
 pub struct How {
     pub filter: Filter,
-    /// Contents of files of the same size decide, and not times.
+    /// Files of the same size are compared by their contents, not by their times.
     pub contents: bool,
-    /// Links are passed over.
+    /// Links are ignored.
     pub skips_links: bool,
-    /// What is neither a file nor a folder is told also where both ends have the same.
+    /// Entries that are neither files nor folders are reported even if both ends have the same.
     pub tells_special: bool,
-    /// Entries that are held at a time.
+    /// Most entries that are held at a time.
     pub most: usize,
 }
 
-/// Something that is not the same at both ends, or could not be looked at.
+/// An entry that differs between the ends, or that an end could not examine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     pub path: Vec<u8>,
-    /// At the source, and at the target; none: it is not there.
+    /// The entry at the source and at the target; `None`: it is not there.
     pub ends: [Option<About>; 2],
     pub verdict: Verdict,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is not the same, by what was listed.
+    /// The listings differ.
     Listed,
     SameContent,
     OtherContent,
-    /// The source's content could not be read, and why.
+    /// The source could not read its contents, and why.
     Unread(String),
-    /// An end could not look at it, and why: 0 is the source.
+    /// This end (0: the source) could not examine it, and why.
     Unknown(usize, String),
 }
 
-/// A comparison that goes on.
+/// A comparison in progress.
 pub struct Comparison {
     how: How,
     sides: Vec<Side>,
-    /// None: all of it has come.
+    /// `None`: the listing is complete.
     listings: Vec<Option<Listing>>,
-    /// By one end only, so far.
+    /// Entries that only one end has listed so far.
     told: [HashMap<Vec<u8>, About>; 2],
-    /// Of names in `told`.
+    /// Bytes of the names in `told`.
     bytes: usize,
     alike: Batch,
     asked: VecDeque<Asked>,
-    /// Files whose contents were compared.
+    /// Number of files whose contents were compared.
     pub compared: u64,
-    /// What the source has, so far.
+    /// What the source has listed so far.
     pub counts: Counts,
 }
 
-/// How much there is at the source.
+/// Counts of the entries at the source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub files: u64,
     pub folders: u64,
-    /// Links, and what is no file or is not whole.
+    /// Links, special files and partial files.
     pub others: u64,
-    /// In files.
+    /// The sizes of all files.
     pub bytes: u64,
-    /// Folders that were changed at another time at the target: what else is alike says nothing of that.
+    /// Folders that have another modification time at the target. They are not reported as differences.
     pub dated: u64,
 }
 
@@ -101,19 +102,20 @@ pub struct Counts {
 #[derive(Default)]
 struct Batch {
     files: Vec<(Vec<u8>, [About; 2])>,
-    /// Of their contents, and of their names.
+    /// Bytes of their contents.
     size: u64,
+    /// Bytes of their names.
     names: usize,
-}
+    }
 
-/// A question that both ends were asked.
+/// A request for digests that was sent to both ends.
 struct Asked {
     files: Vec<(Vec<u8>, [About; 2])>,
     waiting: [Waiting; 2],
 }
 
 impl Comparison {
-    /// Begins. Without a target, everything is at the source only.
+    /// Begins a comparison. Without a target, all entries are at the source only.
     pub fn new(source: Side, target: Option<Side>, how: How, go_on: &mut GoesOn<'_>) -> Result<Comparison, FilesError> {
         let sides: Vec<_> = [source].into_iter().chain(target).collect();
         let mut listings = Vec::new();
@@ -126,7 +128,7 @@ impl Comparison {
         Ok(Comparison { how, sides, listings, told, bytes: 0, alike, asked, compared: 0, counts: Counts::default() })
     }
 
-    /// The next that is to be told; None after the last.
+    /// The next differences; `None` after the last.
     pub fn page(&mut self, go_on: &mut GoesOn<'_>) -> Result<Option<Vec<Told>>, FilesError> {
         let mut out = Vec::new();
         while out.is_empty() {
@@ -142,7 +144,7 @@ impl Comparison {
         Ok(Some(out))
     }
 
-    /// A page of each listing; whether there may be more.
+    /// Reads a page of each listing. Returns whether there may be more.
     fn list(&mut self, out: &mut Vec<Told>, go_on: &mut GoesOn<'_>) -> Result<bool, FilesError> {
         for side in 0..self.sides.len() {
             let Some(listing) = &self.listings[side] else { continue };
@@ -202,7 +204,7 @@ impl Comparison {
         }
     }
 
-    /// Asks both ends what is in files of the same size; not about few of them, unless no more come.
+    /// Requests digests of files of the same size from both ends, once there are many of them or the listings are complete.
     fn ask(&mut self, all: bool, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
         while self.alike.is_full() || (all && !self.alike.files.is_empty()) {
             let files = self.alike.take();
@@ -217,7 +219,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Hears the answers to the oldest question.
+    /// Receives the answers to the oldest request.
     fn compare(&mut self, out: &mut Vec<Told>, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
         let Some(Asked { files, waiting: [one, other] }) = self.asked.pop_front() else { return Ok(()) };
         let (one, other) = (digests(one, files.len(), go_on)?, digests(other, files.len(), go_on)?);
@@ -234,7 +236,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Some of what only one end has; whether there was any.
+    /// Moves some entries that only one end has to the page. Returns whether there were any.
     fn tell_rest(&mut self, out: &mut Vec<Told>) -> bool {
         for side in 0..2 {
             let some: Vec<_> = self.told[side].keys().take(PAGE).cloned().collect();
@@ -284,7 +286,7 @@ impl Batch {
         self.files.len() >= FILES || self.size >= BYTES || self.names >= NAMES
     }
 
-    /// As many as one question is about, and no fewer than one.
+    /// Takes as many files as one request may have, at least one.
     fn take(&mut self) -> Vec<(Vec<u8>, [About; 2])> {
         let mut some = Batch::default();
         let rest = std::mem::take(self);
@@ -310,7 +312,7 @@ fn room(path: &[u8], about: &About) -> usize {
     path.len() + if let Kind::Link { target } = &about.kind { target.len() } else { 0 }
 }
 
-/// Whether one is to be made like the other: times of folders and permissions of links say nothing.
+/// Whether two entries differ. Times of folders and permissions of links do not count.
 fn differ(one: &About, other: &About) -> bool {
     let has_other_mode = || one.mode.is_some() && other.mode.is_some() && one.mode != other.mode;
     match (&one.kind, &other.kind) {
@@ -326,7 +328,7 @@ fn is_special(about: &About) -> bool {
     matches!(about.kind, Kind::Link { .. } | Kind::Other)
 }
 
-/// Whether it is a name for what is not whole, which is neither copied nor removed.
+/// Whether a name is that of a partial file, which is neither copied nor removed.
 fn is_reserved(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path).to_ascii_lowercase();
     let end = name.strip_prefix(b".").and_then(|rest| rest.rsplit(|byte| *byte == b'.').next());

@@ -1,4 +1,4 @@
-//! Files that are read piece by piece, and those that are written so: these have their name when they are whole.
+//! Files that are read or written piece by piece. A written file gets its name when it is complete.
 
 use super::beneath::open_path;
 use crate::transfer::disk::unfinished;
@@ -10,11 +10,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Of a new file, as far as the process's mask allows; and of one that is not whole.
+/// Mode of a new file, as far as the process's umask allows.
 const MODE: u32 = 0o666;
+/// Mode of a partial file.
 const PART_MODE: u32 = 0o600;
 
-/// BLAKE3 of what is written, as it goes.
+/// Computes BLAKE3 of bytes that are written piece by piece.
 #[derive(Debug, Clone, Default)]
 pub struct Hasher(blake3::Hasher);
 
@@ -52,7 +53,7 @@ impl Reading {
         Ok(Metadata::from_just_metadata(self.file.metadata()?))
     }
 
-    /// Up to `length` bytes; fewer at the end of what the file had when it was opened.
+    /// Reads up to `length` bytes, but none beyond the size that the file had when it was opened.
     pub fn read(&self, offset: u64, length: u32) -> io::Result<Vec<u8>> {
         let length = self.size.saturating_sub(offset).min(length.into());
         let mut bytes = vec![0; length as usize];
@@ -63,7 +64,7 @@ impl Reading {
         Ok(bytes)
     }
 
-    /// An error if it is not as it was when it was opened.
+    /// An error if the file has changed since it was opened.
     pub fn settle(&self) -> io::Result<()> {
         let now = self.file.metadata()?;
         let identity = system::identity(&Metadata::from_just_metadata(now.clone()));
@@ -78,7 +79,7 @@ fn changed() -> io::Error {
     io::Error::other("it was changed while it was read")
 }
 
-/// A file that is written. Dropped before it is whole, it leaves nothing.
+/// A file that is written. If it is dropped before it is complete, it is removed.
 pub struct Writing {
     folder: Dir,
     name: OsString,
@@ -86,15 +87,15 @@ pub struct Writing {
     file: File,
     hasher: Hasher,
     length: u64,
-    /// When it is whole: that of the file whose place it takes, if there is one.
+    /// The final mode: that of the file that it replaces, if there is one.
     mode: Option<u32>,
-    /// It takes nothing's place.
+    /// Whether it must not replace a file.
     new: bool,
     is_whole: bool,
 }
 
 impl Writing {
-    /// `new`: nothing may be there, now and when it is whole.
+    /// `new`: no file may have the name, neither now nor when this file is complete.
     pub fn create(folder: Dir, name: OsString, new: bool) -> io::Result<Writing> {
         if unfinished::is_reserved(&name) {
             return Err(io::Error::other(unfinished::RESERVED));
@@ -111,7 +112,7 @@ impl Writing {
         let usual = system::mask().map(|mask| MODE & !mask);
         let mode = there.as_ref().and_then(system::mode).or(usual);
         let file = unfinished::create_new(&folder, &part, if mode.is_some() { PART_MODE } else { MODE })?;
-        let _ = system::lock(&file); // so that it counts as written, also while nothing comes for days
+        let _ = system::lock(&file); // so that it does not count as abandoned, even if no bytes arrive for days
         Ok(Writing { folder, name, part, file, hasher: Hasher::new(), length: 0, mode, new, is_whole: false })
     }
 
@@ -122,7 +123,7 @@ impl Writing {
         Ok(())
     }
 
-    /// It has its name, if all of it came as it was sent.
+    /// Gives the file its name, if length and digest are those of the bytes that were sent.
     pub fn commit(mut self, length: u64, digest: [u8; 32]) -> io::Result<()> {
         if (length, digest) != (self.length, self.hasher.finalize()) {
             return Err(io::Error::other("what came is not what was sent"));

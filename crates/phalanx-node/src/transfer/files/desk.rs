@@ -1,4 +1,4 @@
-//! Answers what is asked of files: an executor's for one user, or this machine's own.
+//! Answers requests about files: about an executor's files for one user, or about this machine's own files.
 
 use super::beneath::{Beneath, about, is_missing, why};
 use super::contents::{Reading, Writing};
@@ -7,9 +7,9 @@ use super::locate;
 use super::remove::{Tally, remove};
 use super::room::{Room, Taken};
 use super::walk::Walk;
-use crate::transfer::disk::exports::{Exports, own};
+use crate::transfer::disk::exports::{Exports, split_local};
 use crate::transfer::disk::unfinished;
-use crate::transfer::patterns::filter::{Matching, Sieve};
+use crate::transfer::patterns::filter::{Matching, PathFilter};
 use crate::transfer::system;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -19,18 +19,18 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Which files there are.
+/// Which files may be accessed.
 pub enum Places {
-    /// Those in exported folders.
+    /// Files in exported folders.
     Exported(Exports),
-    /// All that this process may use.
+    /// All files that this process may access.
     Own,
 }
 
-/// What is open for one who asks.
+/// What is open for one client.
 pub struct Desk {
     places: Places,
-    /// Whether data have a digest, since nothing else protects them.
+    /// Whether data has a digest, because the link does not protect it.
     digests: bool,
     room: Room,
     walks: HashMap<u32, Walk>,
@@ -38,11 +38,12 @@ pub struct Desk {
     writings: HashMap<u32, (Writing, Taken)>,
 }
 
-/// What the system has open for a file that is written: with its folder. And while a question is answered, for each thread.
+/// Descriptors for a file that is written: the file and its folder.
 const OPEN: usize = 2;
+/// Descriptors for each thread while a request is answered.
 const OPEN_MEANWHILE: usize = 4;
 
-/// Listings over one link: each may have read much ahead.
+/// Most listings over one link. Each may have read many names ahead.
 const MOST_WALKS: usize = 8;
 
 /// An answer, and its body.
@@ -53,7 +54,7 @@ impl Desk {
         Desk { places, digests, room, walks: HashMap::new(), readings: HashMap::new(), writings: HashMap::new() }
     }
 
-    /// Answers. `body`: what came with it; `is_over`: nobody waits any more.
+    /// Answers a request with its `body`. `is_over`: whether the client is gone.
     pub fn answer(&mut self, ask: Ask, body: &[u8], is_over: &(dyn Fn() -> bool + Sync)) -> Answered {
         let checked = ask.check().map_err(|_| io::Error::other("this is no question"));
         let answered = checked.and_then(|()| self.try_answer(ask, body, is_over));
@@ -63,7 +64,7 @@ impl Desk {
     fn try_answer(&mut self, ask: Ask, body: &[u8], is_over: &(dyn Fn() -> bool + Sync)) -> io::Result<Answered> {
         let answer = match ask {
             Ask::List { handle, path, depth, filter, matching } => {
-                let (sieve, matching) = (Sieve::new(&filter)?, Matching::new(&matching)?);
+                let (sieve, matching) = (PathFilter::new(&filter)?, Matching::new(&matching)?);
                 self.check_room(handle)?;
                 if self.walks.len() >= MOST_WALKS && matches!(self.places, Places::Exported(_)) {
                     return Err(io::Error::other(format!("{MOST_WALKS} folders are being listed already")));
@@ -181,7 +182,7 @@ impl Desk {
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<Answer> {
         let ((from, old), (to, new)) = (self.entry(from, true)?, self.entry(to, true)?);
         if unfinished::is_reserved(&old) || unfinished::is_reserved(&new) {
-            return Err(io::Error::other(unfinished::RESERVED)); // a copy would go on from it
+            return Err(io::Error::other(unfinished::RESERVED)); // a copy would resume it
         }
         from.rename(old, &to, new)?;
         Ok(Answer::Done)
@@ -202,16 +203,16 @@ impl Desk {
         }
     }
 
-    /// Where a path lies: an opened folder, and the rest of it.
+    /// Splits a path into an opened folder and the rest of the path.
     fn find(&self, path: &[u8], writes: bool) -> io::Result<(Dir, PathBuf)> {
         let path = PathBuf::from(system::from_bytes(path.to_vec())?);
         match &self.places {
             Places::Exported(exports) => exports.find(&path, writes),
-            Places::Own => own(&path),
+            Places::Own => split_local(&path),
         }
     }
 
-    /// The same, where a link is meant itself, and not what it leads to.
+    /// The same for a path whose last name may be a link that is meant itself, not its target.
     fn find_itself(&self, path: &[u8], writes: bool) -> io::Result<(Dir, PathBuf)> {
         let Places::Own = &self.places else { return self.find(path, writes) };
         let path = std::path::absolute(PathBuf::from(system::from_bytes(path.to_vec())?))?;
@@ -219,11 +220,11 @@ impl Desk {
             (Some(folder), Some(name)) => {
                 Ok((Dir::open_ambient_dir(folder, ambient_authority())?, PathBuf::from(name)))
             }
-            _ => own(&path), // a path that ends with `..`, or the top
+            _ => split_local(&path), // a path that ends with `..`, or the top
         }
     }
 
-    /// The folder in which a path ends, and its last name.
+    /// The folder that contains the last name of a path, and that name.
     fn entry(&self, path: &[u8], writes: bool) -> io::Result<(Dir, OsString)> {
         let (base, rest) = self.find_itself(path, writes)?;
         let refused = || io::Error::new(io::ErrorKind::PermissionDenied, "this is an exported folder itself");
@@ -234,7 +235,7 @@ impl Desk {
         Ok((base.open_dir(here(rest.parent().unwrap_or(Path::new(""))))?, name))
     }
 
-    /// The same of what is to be written: where a link is there, of what it leads to.
+    /// The same for a file that is to be written: if a link has the name, the folder and the name of its target.
     fn entry_behind_links(&self, path: &[u8]) -> io::Result<(Dir, OsString)> {
         let (folder, name) = self.entry(path, true)?;
         if !folder.symlink_metadata(&name).is_ok_and(|there| there.is_symlink()) {
@@ -268,13 +269,13 @@ fn set_time(beneath: &mut Beneath, name: &[u8], Dated { time, seen }: Dated) -> 
     system::set_time(folder, name, time)
 }
 
-/// Whether a file still has the size and the time that it had when it was looked at.
+/// Whether a file still has the size and the time that it had when it was listed.
 fn is_as(folder: &Dir, name: &Path, (size, modified): (u64, Time)) -> bool {
     let found = folder.symlink_metadata(name).and_then(|found| about(&found, || Err(unknown())));
     found.is_ok_and(|found| found.kind == Kind::File { size } && found.modified == modified)
 }
 
-/// An error says which path it is about, once.
+/// Adds the path to an error, unless the error names it already.
 fn named(path: &[u8]) -> impl Fn(io::Error) -> io::Error + '_ {
     move |error| {
         let name = PathBuf::from(system::from_bytes(path.to_vec()).unwrap_or_default());

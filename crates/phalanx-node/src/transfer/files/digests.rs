@@ -1,4 +1,5 @@
-//! What files contain, as BLAKE3, by a few threads at once: each has a file of its own, and all share a large one.
+//! BLAKE3 digests of files, computed by several threads. Each thread hashes a small file alone; all threads share a large
+//! file.
 
 use super::beneath::{Beneath, open_file};
 use crate::transfer::system;
@@ -12,19 +13,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Threads at a time.
+/// Most threads.
 pub const MOST_THREADS: usize = 8;
-/// Read at once, in bytes: what was read stays in a core's cache until it is hashed.
+/// Bytes that are read at once. They stay in a core's cache until they are hashed.
 const PIECE: usize = 256 << 10;
-/// Of large files, each thread hashes so many bytes at a time: a power of two, and so a tree of its own within BLAKE3's.
+/// Bytes of a large file that a thread hashes at a time. A power of two, so that they are a subtree of BLAKE3's tree.
 const BLOCK: u64 = 16 << 20;
 
 pub type Digest = [u8; 32];
 
-/// A file of several blocks, and its number among the names.
+/// A file of several blocks: its index among the names, the file, and its size.
 type Large = (usize, File, u64);
 
-/// Of files within `root`, in the order of their names.
+/// The digests of files within `root`, in the order of `names`.
 pub fn digests(root: &Dir, names: &[Vec<u8>], is_over: &(dyn Fn() -> bool + Sync)) -> Vec<Result<Digest, String>> {
     let (next, large) = (AtomicUsize::new(0), Mutex::new(Vec::<Large>::new()));
     let some = || -> Vec<(usize, Result<Digest, String>)> {
@@ -38,7 +39,7 @@ pub fn digests(root: &Dir, names: &[Vec<u8>], is_over: &(dyn Fn() -> bool + Sync
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(name) = names.get(number) else { return done };
             let digest = open(&mut beneath, name).and_then(|(file, size)| match size {
-                // Few are open at a time: no question is about more than some of these.
+                // Bounds the number of open files. A request has few large files.
                 size if size > BLOCK && lock(&large).len() < MOST_LARGE => {
                     lock(&large).push((number, file, size));
                     Ok(None)
@@ -58,22 +59,22 @@ pub fn digests(root: &Dir, names: &[Vec<u8>], is_over: &(dyn Fn() -> bool + Sync
     all
 }
 
-/// Large files that are open at a time.
+/// Most large files that are open at a time.
 const MOST_LARGE: usize = 16;
 
-/// What several threads come to that do the same.
+/// Runs `act` in several threads, and returns all their results.
 fn by_threads<T: Send>(most: usize, act: &(dyn Fn() -> Vec<T> + Sync)) -> Vec<T> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let named = || thread::Builder::new().name("phalanx-digests".into());
     thread::scope(|scope| {
         let others = 1..cores.min(MOST_THREADS).min(most);
-        let threads: Vec<_> = others.filter_map(|_| named().spawn_scoped(scope, act).ok()).collect(); // or fewer
+        let threads: Vec<_> = others.filter_map(|_| named().spawn_scoped(scope, act).ok()).collect(); // fewer if the system starts no more
         let mine = act();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).chain(mine).collect()
     })
 }
 
-/// A file, and how long it is now: somebody may write on for ever.
+/// Opens a file. Its size is fixed here, because another program may append to it for ever.
 fn open(beneath: &mut Beneath, name: &[u8]) -> io::Result<(File, u64)> {
     let (folder, name) = beneath.find(name)?;
     let file = open_file(folder, &name)?;
@@ -87,7 +88,7 @@ fn whole(file: &File, size: u64, piece: &mut [u8], is_over: &dyn Fn() -> bool) -
     Ok(hasher.finalize().into())
 }
 
-/// Reads a part of a file into a hasher.
+/// Hashes a part of a file.
 fn hash(
     file: &File,
     from: u64,
@@ -115,7 +116,7 @@ fn hash(
     Ok(())
 }
 
-/// Of a file of more than one block: all threads hash its blocks.
+/// The digest of a file of several blocks. All threads hash its blocks.
 fn of_large(file: &File, size: u64, is_over: &(dyn Fn() -> bool + Sync)) -> io::Result<Digest> {
     let (count, next) = (size.div_ceil(BLOCK) as usize, AtomicUsize::new(0));
     let some = || {
@@ -145,7 +146,7 @@ fn of_large(file: &File, size: u64, is_over: &(dyn Fn() -> bool + Sync)) -> io::
     Ok(merge_subtrees_root(&merged(left), &merged(right), Mode::Hash).into())
 }
 
-/// The value of blocks next to each other, as BLAKE3's tree has them.
+/// The chaining value of adjacent blocks in BLAKE3's tree.
 fn merged(blocks: &[ChainingValue]) -> ChainingValue {
     if let [one] = blocks {
         return *one;
@@ -154,7 +155,7 @@ fn merged(blocks: &[ChainingValue]) -> ChainingValue {
     merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
 }
 
-/// How many of several blocks are on the left side of the tree.
+/// The number of blocks in the left subtree.
 fn left_of(blocks: usize) -> usize {
     (left_subtree_len(blocks as u64 * BLOCK) / BLOCK) as usize
 }

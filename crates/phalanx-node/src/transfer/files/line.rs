@@ -1,4 +1,4 @@
-//! Where questions go out, and who waits for their answers: these come in the order of the questions.
+//! Sends requests and assigns the answers to the waiting callers. Answers arrive in the order of the requests.
 
 use bytes::Bytes;
 use phalanx_core::level::Mark;
@@ -14,13 +14,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Whoever waits is asked so often whether they still do.
+/// Interval at which a wait calls [`GoesOn`].
 const OFTEN: Duration = Duration::from_millis(100);
 
-/// Asked about ten times a second by whatever waits: false, and it waits no more.
+/// Called about ten times a second during a wait. If it returns false, the wait ends with [`FilesError::Interrupted`].
 pub type GoesOn<'a> = dyn FnMut() -> bool + 'a;
 
-/// Why there is no answer.
+/// Why a request has failed.
 #[derive(Debug, Clone, Error)]
 pub enum FilesError {
     #[error("{0}")]
@@ -29,7 +29,7 @@ pub enum FilesError {
     Level(String),
     #[error("{0}")]
     Identity(String),
-    /// It cannot be done, and why.
+    /// The other end could not do it.
     #[error("{1}")]
     Failed(Why, String),
     #[error("the connection to {0} ended")]
@@ -46,12 +46,12 @@ pub enum FilesError {
     Broken,
 }
 
-/// What came of a question: the answer and its body.
+/// The answer to a request, and its body.
 pub type Outcome = Result<(Answer, Bytes), FilesError>;
 
-/// To whom questions go.
+/// Where requests go.
 pub enum Way {
-    /// A thread that looks at this machine's own files, until it hears that it is over.
+    /// To a thread that accesses this machine's own files, until `is_over`.
     Own {
         asks: Mutex<Option<Sender<(Ask, Bytes)>>>,
         is_over: AtomicBool,
@@ -59,12 +59,12 @@ pub enum Way {
     There(Arc<Link>),
 }
 
-/// A way, and who waits.
+/// A way for requests, and the callers that wait for answers.
 pub struct Line {
     pub way: Way,
-    /// Of the other end, for people.
+    /// The name of the other end, for messages to users.
     pub name: String,
-    /// None: no more answers come.
+    /// `None`: no more answers arrive.
     waiters: Mutex<Option<Waiters>>,
     has_room: Condvar,
     process: u32,
@@ -73,11 +73,11 @@ pub struct Line {
 #[derive(Default)]
 struct Waiters {
     waiting: VecDeque<Sender<Outcome>>,
-    /// What is to be closed as soon as there is room: nobody waits for that.
+    /// Handles to close as soon as another request may be sent. No caller waits for that.
     forgotten: Vec<u32>,
 }
 
-/// An answer that is to come.
+/// An answer that has not been received yet.
 pub struct Waiting {
     answer: Mutex<Receiver<Outcome>>,
     line: Arc<Line>,
@@ -89,17 +89,17 @@ impl Line {
         Arc::new(Line { way, name, waiters, has_room: Condvar::new(), process: process::id() })
     }
 
-    /// Asks; waits first while as many questions wait for their answers as may.
+    /// Sends a request. Waits first while too many requests are under way.
     pub fn ask(self: &Arc<Line>, ask: &Ask, body: Bytes, go_on: &mut GoesOn<'_>) -> Result<Waiting, FilesError> {
         ask.check().map_err(|_| FilesError::NoQuestion)?;
-        let mut waiters = self.with_room(go_on)?; // held: answers come in the order of the questions
+        let mut waiters = self.with_room(go_on)?; // held, so that waiters are in the order of the requests
         let (sender, waiting) = self.expect();
         waiters.as_mut().ok_or_else(|| self.lost())?.waiting.push_back(sender);
         self.way.send(ask, body);
         Ok(waiting)
     }
 
-    /// The first answer is one that nobody has asked for.
+    /// Waits for the first answer, which the other end sends without a request.
     pub fn await_first(self: &Arc<Line>) -> Waiting {
         let (sender, waiting) = self.expect();
         if let Some(waiters) = &mut *lock(&self.waiters) {
@@ -108,7 +108,7 @@ impl Line {
         waiting
     }
 
-    /// Nothing is to be open under this number any more. Does not wait.
+    /// Closes a handle without waiting for the answer.
     pub fn forget(&self, handle: u32) {
         if self.is_copy() {
             return;
@@ -119,7 +119,7 @@ impl Line {
         }
     }
 
-    /// Who waits for the next answer; none: nobody does.
+    /// The caller that waits for the next answer, if there is one.
     pub fn next(&self) -> Option<Sender<Outcome>> {
         let next = lock(&self.waiters).as_mut().and_then(|waiters| {
             let next = waiters.waiting.pop_front();
@@ -130,13 +130,13 @@ impl Line {
         next
     }
 
-    /// No more answers come.
+    /// Ends all waits. No more answers arrive.
     pub fn end(&self) {
         lock(&self.waiters).take();
         self.has_room.notify_all();
     }
 
-    /// Ends it; who waits hears that soon.
+    /// Closes the line. Callers that wait get an error soon.
     pub fn close(&self) {
         match &self.way {
             Way::There(link) => link.close(),
@@ -148,7 +148,7 @@ impl Line {
         }
     }
 
-    /// Whether no answer can come any more.
+    /// Whether no more answers can arrive.
     pub fn is_closed(&self) -> bool {
         let is_over = match &self.way {
             Way::There(link) => link.is_closed(),
@@ -157,7 +157,7 @@ impl Line {
         is_over || self.is_copy()
     }
 
-    /// Whether this process is a fork of the one that made the line: it has no thread that would hear an answer.
+    /// Whether this process is a fork of the one that created the line. A fork has no thread that receives answers.
     pub fn is_copy(&self) -> bool {
         process::id() != self.process
     }
@@ -213,7 +213,7 @@ impl Way {
             }
             Way::Own { asks, .. } => {
                 if let Some(asks) = &*lock(asks) {
-                    let _ = asks.send((ask.clone(), body)); // to nobody, if it is over
+                    let _ = asks.send((ask.clone(), body)); // fails if the thread has ended
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Way {
 }
 
 impl Waiting {
-    /// Waits for it.
+    /// Waits for the answer.
     pub fn wait(self, go_on: &mut GoesOn<'_>) -> Outcome {
         let answer = lock(&self.answer);
         loop {

@@ -1,5 +1,5 @@
-//! Which folders a place lies in: by where they are in their file systems, and not by their names, of which links and
-//! mounts give each several.
+//! Tells in which folders a place lies, by their positions in their file systems. Names do not tell, because links and mounts
+//! give one folder several names.
 
 use super::beneath::is_missing;
 use super::places::places;
@@ -15,7 +15,8 @@ pub fn own(path: &Path) -> io::Result<Answer> {
     Ok(located(exists, &found))
 }
 
-/// A place `rest` in an exported folder, which is at `root`. What is above that is told by its number only.
+/// A place `rest` in an exported folder at `root`. Folders above `root` are reported only by their identities, not by
+/// their names.
 pub fn exported(base: &Dir, root: &Path, rest: &Path) -> io::Result<Answer> {
     let (found, exists) = match rest.as_os_str().is_empty() {
         true => (PathBuf::new(), true),
@@ -31,7 +32,7 @@ fn located(exists: bool, found: &Path) -> Answer {
     Answer::Located { exists, folders: places(found) }
 }
 
-/// What of a path is there, without links; and whether that is all of it.
+/// The part of a path that exists, without links, and whether that is the whole path.
 fn nearest(path: &Path, resolve: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<(PathBuf, bool)> {
     for (up, path) in path.ancestors().enumerate() {
         match resolve(path) {

@@ -1,5 +1,5 @@
-//! Files at an executor: what is in its folders, and what users do with that beside copying. One link for each user, over
-//! which questions go and answers come in the same order; this machine's own files are asked the same questions.
+//! Files at an executor: listings, and operations of users other than copies. Requests and answers travel over one link per
+//! user, in the same order. Requests about this machine's own files are answered by the same code.
 
 mod beneath;
 mod client;

@@ -1,12 +1,12 @@
-//! What a user has open: listings, files that are read, and files that are written. Nothing that comes is believed which
-//! was not asked for.
+//! What a user has open: listings, files that are read, and files that are written. Answers are checked against the requests,
+//! because an executor may lie.
 
 use super::beneath::MOST_DEEP;
 use super::client::{Session, done};
 use super::contents::Hasher;
 use super::line::{FilesError, GoesOn, Waiting};
 use crate::remote::printable;
-use crate::transfer::patterns::filter::{Matching, Sieve};
+use crate::transfer::patterns::filter::{Matching, PathFilter};
 use crate::transfer::system::from_bytes;
 use bytes::Bytes;
 use phalanx_core::wire::files::{About, Answer, Ask, Found, Kind, MOST_BODY, Why, decode_found};
@@ -18,17 +18,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// Pieces of a file on their way.
+/// Pieces of a file that are under way.
 const AHEAD: usize = 4;
 /// Longest piece.
 const PIECE: u32 = MOST_BODY as u32;
 
-/// An honest executor looks for half a second before it tells that it found nothing yet.
+/// An empty page that arrives sooner than this counts as early. An honest executor searches for half a second before it sends
+/// one.
 const SOONEST: Duration = Duration::from_millis(100);
-/// Pages without anything that come sooner, one after the other: some may, since the two ends do not have the same clock.
+/// Most early pages in a row. Some are possible, because the ends have different clocks.
 const MOST_EARLY: u32 = 16;
 
-/// Something open at the other end, which is closed when this is dropped. It does not keep the link.
+/// A handle that is open at the other end. Dropping it closes the handle. It does not keep the link alive.
 struct Opened {
     session: Weak<Session>,
     handle: u32,
@@ -43,7 +44,7 @@ impl Opened {
         self.session.upgrade().ok_or(FilesError::Closed)
     }
 
-    /// The other end has closed it by itself.
+    /// The other end has closed the handle by itself.
     fn has_ended(mut self) {
         self.session = Weak::new();
     }
@@ -61,42 +62,42 @@ impl Drop for Opened {
     }
 }
 
-/// A folder that comes in pages.
+/// A listing of a folder, which arrives in pages.
 pub struct Listing {
     depth: usize,
-    sieve: Sieve,
+    sieve: PathFilter,
     matching: Option<Matching>,
-    /// The last folder in which something may lie: what is found next is mostly in the same.
+    /// The folder that was checked last. The next entry is mostly in the same one.
     passed: Mutex<PathBuf>,
-    /// None: all has come.
+    /// `None`: the listing is complete.
     next: Mutex<Option<Next>>,
 }
 
-/// The next page, which was asked for.
+/// The next page, which has been requested.
 struct Next {
     opened: Opened,
     waiting: Waiting,
     asked: Instant,
-    /// Pages just before it that had nothing and came too soon.
+    /// Number of early pages in a row before it.
     early: u32,
 }
 
-/// Which folder is listed.
+/// A listing to request.
 pub struct Wanted {
     pub path: Vec<u8>,
-    /// Folders in folders.
+    /// How deep folders are entered.
     pub depth: u32,
     pub filter: Filter,
     pub matching: Vec<String>,
 }
 
 impl Listing {
-    /// Begins.
+    /// Begins a listing.
     pub fn new(session: &Arc<Session>, wanted: Wanted, go_on: &mut GoesOn<'_>) -> Result<Listing, FilesError> {
         let Wanted { path, depth, filter, matching } = wanted;
-        // Before it is asked: without them, whatever is answered would be believed.
+        // Before the request, because answers are checked against them.
         let wrong = |error: io::Error| FilesError::Failed(Why::Other, printable(&error.to_string()));
-        let (sieve, known) = (Sieve::new(&filter).map_err(wrong)?, Matching::new(&matching).map_err(wrong)?);
+        let (sieve, known) = (PathFilter::new(&filter).map_err(wrong)?, Matching::new(&matching).map_err(wrong)?);
         let opened = Opened::new(session);
         let ask = Ask::List { handle: opened.handle, path, depth, filter, matching };
         let asked = Instant::now();
@@ -106,8 +107,8 @@ impl Listing {
         Ok(Listing { depth, sieve, matching: known, passed: Mutex::default(), next })
     }
 
-    /// The next page; None after the last. The one after it is asked for meanwhile. Where nothing is found for long there are
-    /// pages without anything, but not many at a time: who waits may leave between them.
+    /// The next page; `None` after the last. The page after it is requested meanwhile. While the executor finds nothing,
+    /// empty pages arrive from time to time, so that the caller can give up between them.
     pub fn page(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Vec<Found>>, FilesError> {
         let Some(Next { opened, waiting, asked, early }) = lock(&self.next).take() else { return Ok(None) };
         let (answer, body) = waiting.wait(go_on)?;
@@ -134,7 +135,7 @@ impl Listing {
     fn was_asked_for(&self, found: &Found) -> bool {
         let Ok(path) = from_bytes(found.path.clone()) else { return false };
         let path = PathBuf::from(path);
-        // What cannot be looked at may be anything; the folder itself, if its path is empty.
+        // An entry that cannot be examined may be of any kind. An empty path is the folder itself.
         let Ok(about) = &found.about else { return path.components().count() <= self.depth.saturating_add(1) };
         let above = || path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         above().count() <= self.depth
@@ -162,13 +163,13 @@ pub struct OpenFile {
     at: Mutex<Place>,
 }
 
-/// Where reading on is.
+/// The position of sequential reading.
 #[derive(Default)]
 struct Place {
     at: u64,
-    /// Pieces that are on their way, with their lengths.
+    /// Pieces that are under way, with their lengths.
     waiting: VecDeque<(Waiting, u64)>,
-    /// One of them will never come.
+    /// Whether one of them was lost.
     is_broken: bool,
 }
 
@@ -183,7 +184,7 @@ impl OpenFile {
         Ok(OpenFile { opened, about, size, at: Mutex::default() })
     }
 
-    /// Up to `length` bytes; fewer at the end.
+    /// Reads up to `length` bytes; fewer at the end of the file.
     pub fn read(&self, offset: u64, length: u64, go_on: &mut GoesOn<'_>) -> Result<Vec<u8>, FilesError> {
         let (mut bytes, end) = (Vec::new(), offset.saturating_add(length).min(self.size));
         let (mut at, mut waiting) = (offset, VecDeque::new());
@@ -196,13 +197,13 @@ impl OpenFile {
         }
     }
 
-    /// The next piece from the beginning to the end; None there, once it is known that the file is as it was. After an
-    /// error, also one of whoever did not wait, there are only errors: a piece would be missing.
+    /// The next piece of the file; `None` at its end, after a check that the file has not changed. After an error or an
+    /// interrupted wait, all calls fail, because a piece would be missing.
     pub fn next(&self, go_on: &mut GoesOn<'_>) -> Result<Option<Bytes>, FilesError> {
         self.try_next(go_on).inspect_err(|_| {
             let mut place = lock(&self.at);
             place.is_broken = true;
-            place.waiting.clear(); // each of them keeps the link
+            place.waiting.clear(); // each of them keeps the link alive
         })
     }
 
@@ -223,12 +224,12 @@ impl OpenFile {
         }
     }
 
-    /// An error if the file is not as it was when it was opened.
+    /// An error if the file has changed since it was opened.
     pub fn settle(&self, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
         self.opened.session()?.tell(&Ask::Settle { handle: self.opened.handle }, go_on)
     }
 
-    /// Asks for the piece at a place, and moves that on.
+    /// Requests the piece at a position, and advances the position.
     fn ask(&self, at: &mut u64, end: u64, go_on: &mut GoesOn<'_>) -> Result<(Waiting, u64), FilesError> {
         let length = (end - *at).min(PIECE.into());
         let ask = Ask::Read { handle: self.opened.handle, offset: *at, length: length as u32 };
@@ -238,7 +239,7 @@ impl OpenFile {
     }
 }
 
-/// Exactly so many bytes: the size was told when the file was opened.
+/// Receives a piece. It must have the requested length, because the file's size was reported when it was opened.
 fn piece((waiting, length): (Waiting, u64), go_on: &mut GoesOn<'_>) -> Result<Bytes, FilesError> {
     match waiting.wait(go_on)? {
         (Answer::Data { .. }, body) if body.len() as u64 == length => Ok(body),
@@ -246,7 +247,7 @@ fn piece((waiting, length): (Waiting, u64), go_on: &mut GoesOn<'_>) -> Result<By
     }
 }
 
-/// A file that is written, and has its name when it is whole.
+/// A file that is written. It gets its name when it is complete.
 pub struct NewFile {
     opened: Opened,
     state: Mutex<State>,
@@ -257,12 +258,12 @@ struct State {
     hasher: Hasher,
     length: u64,
     waiting: VecDeque<Waiting>,
-    /// Nobody knows whether all of it was taken.
+    /// Whether a piece may have been lost.
     is_broken: bool,
 }
 
 impl NewFile {
-    /// `new`: nothing may be there, now and when it is whole.
+    /// `new`: no file may have the name, neither now nor when this file is complete.
     pub fn new(
         session: &Arc<Session>,
         path: Vec<u8>,
@@ -274,13 +275,13 @@ impl NewFile {
         Ok(NewFile { opened, state: Mutex::default() })
     }
 
-    /// Sends bytes on; waits while too many are on their way. After an error, also one of whoever did not wait, there are
-    /// only errors: it cannot become whole.
+    /// Sends bytes. Waits while too many are under way. After an error or an interrupted wait, all calls fail, because the
+    /// file cannot become complete.
     pub fn write(&self, bytes: &[u8], go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
         self.try_write(bytes, go_on).inspect_err(|_| {
             let mut state = lock(&self.state);
             state.is_broken = true;
-            state.waiting.clear(); // each of them keeps the link
+            state.waiting.clear(); // each of them keeps the link alive
         })
     }
 
@@ -305,7 +306,7 @@ impl NewFile {
         if state.is_broken { Err(FilesError::Broken) } else { Ok(state) }
     }
 
-    /// It is whole.
+    /// Completes the file and gives it its name.
     pub fn commit(&self, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
         self.try_commit(go_on).inspect_err(|_| lock(&self.state).is_broken = true)
     }

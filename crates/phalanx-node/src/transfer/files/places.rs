@@ -1,5 +1,5 @@
-//! By what a folder and those above it are known: by where they are in their file systems, which is the same for whoever
-//! looks at them on a machine, also through a mount that shows a part of a tree, and from a container.
+//! Identifies a folder and the folders above it by their positions in their file systems. All processes of a machine see the
+//! same positions, even through a bind mount or from a container.
 
 use crate::transfer::system;
 use phalanx_core::wire::files::Place;
@@ -8,23 +8,23 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A part of a file system: `root` in it is seen at `point`.
+/// A mount: the folder `root` of a file system is visible at `point`.
 struct Mount {
     device: String,
     root: PathBuf,
     point: PathBuf,
 }
 
-/// A folder, by its path without links, and those above it: those that are seen, and in its file system above what is seen.
-/// Where the system does not tell, only this process knows them again.
+/// The identities of a folder, given by its path without links, and of the folders above it. Folders of its file system above
+/// the mount's root are included. If the system does not list its mounts, the identities are valid only in this process.
 pub fn places(path: &Path) -> Vec<Place> {
     places_by(path, system_tells())
 }
 
-/// The same by what the system tells: the number of the boot, and the mounts.
+/// The same, from the boot's identity and the mounts.
 fn places_by(path: &Path, told: Option<(String, Vec<Mount>)>) -> Vec<Place> {
     static PROCESS: OnceLock<String> = OnceLock::new();
-    let path: PathBuf = path.components().collect(); // `a/` and `a` are one folder
+    let path: PathBuf = path.components().collect(); // `a/` and `a` are the same folder
     let found = told.map(|(boot, mounts)| (boot, above(&path, &mounts)));
     let (key, folders) = found.filter(|(_, folders)| !folders.is_empty()).unwrap_or_else(|| {
         let process = PROCESS.get_or_init(|| format!("{:?}", random_token()));
@@ -42,13 +42,13 @@ fn places_by(path: &Path, told: Option<(String, Vec<Mount>)>) -> Vec<Place> {
     folders.iter().map(hashed).collect()
 }
 
-/// The number of the machine's boot, and what is mounted where.
+/// The identity of the machine's boot, and its mounts.
 fn system_tells() -> Option<(String, Vec<Mount>)> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some((boot, mounts(&std::fs::read("/proc/self/mountinfo").ok()?)))
 }
 
-/// As proc(5) says: number, number of the mount above, device, root, point and more, with spaces between them.
+/// Parses a line as in proc(5): mount ID, parent ID, device, root, mount point and more, separated by spaces.
 fn mounts(table: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut words = line.split(|byte| *byte == b' ').skip(2);
@@ -58,7 +58,7 @@ fn mounts(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
-/// Spaces and the like are written as `\040`.
+/// Decodes the escapes of spaces and similar characters, such as `\040`.
 fn unescaped(word: &[u8]) -> Option<PathBuf> {
     let (mut bytes, mut rest) = (Vec::new(), word);
     while let Some((first, after)) = rest.split_first() {
@@ -70,11 +70,11 @@ fn unescaped(word: &[u8]) -> Option<PathBuf> {
     system::from_bytes(bytes).ok().map(PathBuf::from)
 }
 
-/// A folder and those above it, each by its device and the path there.
+/// A folder and the folders above it, each by its device and its path there.
 fn above(path: &Path, mounts: &[Mount]) -> Vec<(String, PathBuf)> {
     let (mut all, mut next) = (Vec::new(), Some(path));
     while let Some(seen) = next {
-        // Of several at one point, the last one is seen.
+        // Of several mounts at one point, the last one is visible.
         let length = |mount: &&Mount| mount.point.as_os_str().len();
         let Some(mount) = mounts.iter().filter(|mount| seen.starts_with(&mount.point)).max_by_key(length) else {
             break;
@@ -116,7 +116,7 @@ nonsense
 
     #[test]
     fn a_folder_is_the_same_with_a_slash_behind_it_also_where_the_system_tells_nothing() {
-        // In a chroot no mount may be told that its root lies in.
+        // In a chroot, the mount that contains its root may not be listed.
         for told in [system_tells, || None, || Some(("boot".into(), Vec::new()))] {
             let [plain, slash] = ["/a/b", "/a/b/"].map(|path| places_by(Path::new(path), told()));
             assert_eq!(plain, slash);

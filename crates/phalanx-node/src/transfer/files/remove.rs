@@ -1,5 +1,5 @@
-//! Takes files and folders away, through no link and nowhere but in the folder that was opened. However deep they are, few
-//! folders are open at a time.
+//! Removes files and folders. No link is followed, and nothing outside of the opened folder is touched. At any depth, only
+//! few folders are open at a time.
 
 use super::beneath::{Beneath, MOST_DEEP, why};
 use crate::transfer::disk::abandoned::sweep_beneath;
@@ -13,20 +13,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// For looking for partial files in one folder.
+/// How long to search for abandoned partial files in one folder.
 const LONGEST: Duration = Duration::from_secs(1);
 /// Names of a folder that are read at once.
 const BATCH: usize = 1024;
-/// Things that stay in one folder after which the rest of it stays too.
+/// If this many entries of a folder cannot be removed, the rest of the folder is not tried.
 const MOST_KEPT: usize = 4096;
 
-/// What came of names, one after the other.
+/// The outcomes for the names of a request.
 #[derive(Debug, Default)]
 pub struct Tally {
     done: u64,
     failed: u64,
     failures: Vec<Failure>,
-    /// Of what is told of failures.
+    /// Bytes of the reported failures.
     bytes: usize,
 }
 
@@ -49,7 +49,7 @@ impl Tally {
     }
 }
 
-/// Removes names within `root`; folders with all in them if `all`, otherwise those that are empty.
+/// Removes names within `root`. `all`: folders with everything in them; otherwise only empty folders.
 pub fn remove(root: Dir, names: &[Vec<u8>], all: bool, is_over: &dyn Fn() -> bool) -> Tally {
     let mut removing = Removing { beneath: Beneath::new(root), tally: Tally::default(), all, is_over };
     for path in names {
@@ -72,10 +72,10 @@ struct Removing<'a> {
 }
 
 impl Removing<'_> {
-    /// One entry; whether it is gone.
+    /// Removes one entry. Returns whether it is gone.
     fn entry(&mut self, path: &Path, depth: usize) -> bool {
         let outcome = match self.is_folder(path) {
-            Ok(true) if self.all && !self.content(path, depth) => return false, // why is told of what is still in it
+            Ok(true) if self.all && !self.content(path, depth) => return false, // the failures in it are reported already
             Ok(true) => self.at(path, remove_folder),
             Ok(false) => self.at(path, |folder, name| folder.remove_file_or_symlink(name)),
             Err(error) => Err(error),
@@ -98,7 +98,7 @@ impl Removing<'_> {
         self.tally.note(&system::to_bytes(path.as_os_str()), outcome);
     }
 
-    /// All that is in a folder; whether it is empty now.
+    /// Removes everything in a folder. Returns whether it is empty now.
     fn content(&mut self, path: &Path, depth: usize) -> bool {
         if depth >= MOST_DEEP {
             let error = io::Error::other(format!("folders in more than {MOST_DEEP} others: remove it first"));
@@ -130,7 +130,7 @@ impl Removing<'_> {
         false
     }
 
-    /// Some of what is in a folder, but not what stays.
+    /// Some entries of a folder, apart from those that could not be removed.
     fn names(&mut self, path: &Path, kept: &HashSet<OsString>) -> io::Result<Vec<OsString>> {
         let entries = self.beneath.folder(path)?.entries()?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
@@ -138,7 +138,7 @@ impl Removing<'_> {
     }
 }
 
-/// An empty folder. Partial files that nobody goes on with do not keep it: no listing shows them.
+/// Removes an empty folder. Abandoned partial files in it are removed first, because no listing shows them.
 fn remove_folder(folder: &Dir, name: &Path) -> io::Result<()> {
     let removed = folder.remove_dir(name);
     if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {

@@ -1,4 +1,5 @@
-//! How many files and folders may be open for all who ask at an executor: it is to have some left for who comes next.
+//! Limits how many files and folders an executor opens for its clients, so that some descriptors are left for the next
+//! client.
 
 use crate::transfer::system;
 use phalanx_core::wire::files::MOST_OPEN;
@@ -7,12 +8,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// Where the system does not say how many a process may have open.
+/// Assumed limit of open files, if the system does not report one.
 const USUAL: usize = 1024;
-/// One user has no more than such a part of all, but room for what may be open over one link.
+/// One user gets at most this fraction of all descriptors, but at least those of one link.
 const PART: usize = 4;
 
-/// All of it.
+/// The descriptors for all users.
 #[derive(Debug, Clone)]
 pub struct Rooms(Arc<Shared>);
 
@@ -20,23 +21,23 @@ pub struct Rooms(Arc<Shared>);
 struct Shared {
     most: usize,
     share: usize,
-    /// By users.
+    /// Descriptors in use, by user.
     taken: Mutex<HashMap<String, usize>>,
 }
 
-/// What one user may have of it, over all links.
+/// The descriptors of one user, over all links.
 #[derive(Debug, Clone)]
 pub struct Room {
     all: Rooms,
     user: String,
 }
 
-/// Room for some of them, until this is dropped.
+/// Reserved descriptors. Dropping it releases them.
 #[derive(Debug)]
 pub struct Taken(Room, usize);
 
 impl Rooms {
-    /// Half of what this process may have open.
+    /// Half of the open files that this process may have.
     pub fn half() -> Rooms {
         let most = system::most_open().unwrap_or(USUAL) / 2;
         Rooms::new(most, (most / PART).max(MOST_OPEN))
@@ -52,7 +53,7 @@ impl Rooms {
 }
 
 impl Room {
-    /// For this machine's own files, which a user has open at their own cost.
+    /// Without limit, for this machine's own files.
     pub fn endless() -> Room {
         Rooms::new(usize::MAX, usize::MAX).of("")
     }

@@ -1,13 +1,12 @@
-//! An executor's end of a user's questions about files.
+//! The executor's end of a link for requests about files.
 
 use super::desk::{Desk, Places};
 use super::room::Rooms;
-use crate::control::{Pulse, tell};
+use crate::control::{Pulse, await_end, tell};
 use crate::door::{Peer, check_accepted, refused};
 use crate::log::Log;
 use crate::remote::printable;
 use crate::transfer::disk::exports::Exports;
-use crate::transfer::server::service::await_end;
 use bytes::Bytes;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
 use phalanx_core::wire::files::{Answer, Ask, MOST_AHEAD, MOST_BODY, Why};
@@ -24,12 +23,13 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Users' links at a time, and those of one user.
+/// Most links at a time.
 const MOST: usize = 256;
+/// Most links of one user.
 const SHARE: usize = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whom an executor answers, and about what.
+/// Which users an executor answers, and about which files.
 pub struct Terms<'a> {
     pub member: &'a Member,
     pub policy: &'a Policy,
@@ -40,7 +40,7 @@ pub struct Terms<'a> {
     pub log: &'a Log,
 }
 
-/// Who is being answered, and what may be open for all of them.
+/// The users that are being served, and the limit of open files for all of them.
 pub struct Guests {
     users: Mutex<Vec<String>>,
     rooms: Rooms,
@@ -52,7 +52,7 @@ impl Guests {
     }
 }
 
-/// Makes room for another link, however this one ends.
+/// Removes a user's link from the list when its service ends.
 struct Leaving<'a>(&'a Mutex<Vec<String>>, String);
 
 impl Drop for Leaving<'_> {
@@ -64,14 +64,14 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Nobody on the way is to remove files in a user's name: of these levels, those that let nothing be altered, whatever a
-/// network is trusted with.
+/// Those of the levels at which no attacker on the network can alter requests, even in a trusted network. Otherwise an
+/// attacker could remove files in a user's name.
 pub fn protecting(levels: LevelSet) -> LevelSet {
     let protecting = levels.both(LevelSet::from(Level::Safe));
     if protecting.levels().next().is_none() { LevelSet::from(Level::Private) } else { protecting }
 }
 
-/// Answers a user until they are gone.
+/// Serves a user until the link ends.
 pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     let from = peer.from.ok_or_else(|| refused("questions about files come over the network"))?;
     let place = terms.policy.place(Some(from), Role::User.name());
@@ -109,9 +109,9 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
             Ok(Ask::Beat) => {}
             Ok(ask) if !(frame.body.is_empty() || matches!(ask, Ask::Write { .. })) => link.close(),
             Ok(ask) => {
-                let ask = ask.check().is_ok().then_some(ask); // before it waits: what is wrong may be large
+                let ask = ask.check().is_ok().then_some(ask); // before it is queued, because a wrong request may be large
                 if asks.try_send((ask, frame.body)).is_err() {
-                    link.close(); // more than may be asked before it is answered
+                    link.close(); // more requests than may be under way
                 }
             }
             Err(_) => link.close(),
@@ -142,7 +142,7 @@ fn enter<'a>(terms: &Terms<'a>, link: &Link, user: &str) -> io::Result<Leaving<'
     Err(refused(reason))
 }
 
-/// Whoever waits for answers hears so when no more come, for whatever reason.
+/// Closes the link when the answering thread returns or panics, so that the client does not wait for ever.
 struct Ending<'a>(&'a Link);
 
 impl Drop for Ending<'_> {
@@ -151,7 +151,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Answers in the order of the questions; waits while the user is slow to take what was answered.
+/// Answers in the order of the requests. Waits while the client is slow to read the answers.
 fn answer(link: &Link, mut desk: Desk, queue: Receiver<(Option<Ask>, Bytes)>, log: &(dyn Fn(String) + Sync)) {
     let _ending = Ending(link);
     while let Ok((ask, body)) = queue.recv() {
@@ -175,7 +175,7 @@ fn answer(link: &Link, mut desk: Desk, queue: Receiver<(Option<Ask>, Bytes)>, lo
     }
 }
 
-/// What a question changes, for who reads the log.
+/// What a request changes, for the log.
 fn describe(ask: &Ask) -> Option<String> {
     let shown = |path: &[u8]| printable(&String::from_utf8_lossy(path));
     match ask {

@@ -1,9 +1,9 @@
-//! What is in a folder, in pages. However deep a walk is, few folders are open: the one where it is, and those above it
-//! of which there is more than was read at once.
+//! Listings of folders, in pages. At any depth, only few folders are open: the current one, and those above it that have more
+//! names than were read at once.
 
 use super::beneath::{Beneath, MOST_DEEP, about, check_name};
 use super::room::{Room, Taken};
-use crate::transfer::patterns::filter::{Matching, Sieve};
+use crate::transfer::patterns::filter::{Matching, PathFilter};
 use crate::transfer::system;
 use cap_std::fs::{Dir, DirEntry, Metadata, ReadDir};
 use phalanx_core::wire::files::{About, Found, Kind, MOST_BODY, MOST_FOUND, MOST_OF_ONE, encode_found};
@@ -14,40 +14,40 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A page goes after so long, even if there is little in it.
+/// A page is sent after this time, even if it has few entries.
 const OFTEN: Duration = Duration::from_millis(500);
 /// Names of a folder that are read at once.
 const BATCH: usize = 128;
-/// Reading them takes no longer, whatever their patterns and the disk cost, so that whoever has left is noticed.
+/// Longest time for reading a batch, however slow patterns and disk are, so that a client that has left is noticed.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Larger folders in each other.
+/// Most folders above the current one that have more names than were read at once.
 const MOST_LARGE: usize = 32;
-/// What the system has open for a folder that is read, and for the one where a walk is.
+/// Descriptors for a folder that is read.
 const OPEN: usize = 2;
 
-/// A listing that goes on.
+/// A listing in progress.
 pub struct Walk {
     beneath: Beneath,
     levels: Vec<Level>,
     depth: usize,
-    sieve: Sieve,
+    sieve: PathFilter,
     matching: Option<Matching>,
-    /// Found after what was told last.
+    /// An entry that was found and did not fit the last page.
     next: Option<Found>,
     room: Room,
     _taken: Taken,
 }
 
-/// A folder above the place where the walk is, or the one there.
+/// The current folder of the walk, or a folder above it.
 struct Level {
-    /// Within the folder that is listed.
+    /// Its path within the listed folder.
     path: PathBuf,
     read: VecDeque<Entry>,
-    /// There may be more.
+    /// The rest of its names, if there may be more.
     rest: Option<(ReadDir, Taken)>,
 }
 
-/// Something in a folder; `looked`: what it is, if that is told.
+/// A name in a folder. `looked`: its metadata, if it is to be listed.
 struct Entry {
     name: OsString,
     is_entered: bool,
@@ -55,8 +55,8 @@ struct Entry {
 }
 
 impl Walk {
-    /// What is in `root`, and `depth` folders deep in it.
-    pub fn new(root: Dir, depth: u32, sieve: Sieve, matching: Option<Matching>, room: &Room) -> io::Result<Walk> {
+    /// Walks `root`, and the folders in it down to `depth`.
+    pub fn new(root: Dir, depth: u32, sieve: PathFilter, matching: Option<Matching>, room: &Room) -> io::Result<Walk> {
         let (beneath, levels, taken) = (Beneath::new(root), Vec::new(), room.take(OPEN)?);
         let (depth, room) = (depth as usize, room.clone());
         let mut walk = Walk { beneath, levels, depth, sieve, matching, next: None, room, _taken: taken };
@@ -64,7 +64,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The next page: how many, as bytes, and whether there may be more.
+    /// The next page: the number of entries, their encoding, and whether there may be more.
     pub fn page(&mut self) -> (u32, Vec<u8>, bool) {
         let (mut count, mut body, until) = (0, Vec::new(), Instant::now() + OFTEN);
         while count < MOST_FOUND && body.len() + MOST_OF_ONE < MOST_BODY as usize && Instant::now() < until {
@@ -80,7 +80,7 @@ impl Walk {
         (count, body, true)
     }
 
-    /// Looks at one more; what is to be told of it.
+    /// The next entry to list.
     fn step(&mut self) -> Option<Option<Found>> {
         if let Some(next) = self.next.take() {
             return Some(Some(next));
@@ -103,7 +103,7 @@ impl Walk {
         Some(failure)
     }
 
-    /// One entry; where it is a folder, the walk is there from now on.
+    /// Lists one entry. If it is a folder, the walk enters it.
     fn tell(&mut self, path: PathBuf, entry: Entry) -> Option<Found> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let bytes = system::to_bytes(if is_too_long(&path) { folder.as_os_str() } else { path.as_os_str() });
@@ -116,7 +116,7 @@ impl Walk {
         }
         match told {
             Some(Ok(about)) => Some(found(bytes, about)),
-            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None, // it is gone already
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None, // it was removed meanwhile
             Some(Err(error)) => Some(failed(bytes, &error)),
             None => None,
         }
@@ -131,7 +131,7 @@ impl Walk {
         self.read(&path, rest).inspect_err(|_| drop(self.levels.pop()))
     }
 
-    /// Reads on in the folder where the walk is.
+    /// Reads more names of the current folder.
     fn read(&mut self, path: &Path, (mut entries, taken): (ReadDir, Taken)) -> io::Result<()> {
         let (mut read, until) = (VecDeque::new(), Instant::now() + LONGEST);
         for _ in 0..BATCH {
@@ -157,7 +157,7 @@ impl Walk {
         self.levels.last_mut().expect("a walk reads where it is")
     }
 
-    /// What is to be done about something in a folder; None if that is nothing.
+    /// What to do with a name in a folder; `None`: nothing.
     fn look(&self, folder: &Path, entry: &DirEntry) -> Option<Entry> {
         let name = entry.file_name();
         let path = folder.join(&name);
@@ -178,7 +178,7 @@ impl Walk {
     }
 }
 
-/// Whether a path, or the last name in it, cannot be told.
+/// Whether a path, or its last name, is too long for the protocol.
 fn is_too_long(path: &Path) -> bool {
     let name = path.file_name().map(system::to_bytes).unwrap_or_default();
     path.as_os_str().len() > MOST_PATH || check_name(&name).is_err()
@@ -205,7 +205,7 @@ mod tests {
         let root = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("is there");
         let matching: Vec<_> = matching.iter().map(|one| (*one).to_owned()).collect();
         let matching = Matching::new(&matching).expect("are patterns");
-        Walk::new(root, depth, Sieve::new(filter).expect("is one"), matching, &Room::endless()).expect("is a folder")
+        Walk::new(root, depth, PathFilter::new(filter).expect("is one"), matching, &Room::endless()).expect("is a folder")
     }
 
     fn all(mut walk: Walk) -> BTreeMap<String, Result<About, String>> {

@@ -1,9 +1,9 @@
-//! Braces in patterns: `a{b,c}` is `ab` and `ac`.
+//! Brace expansion: `a{b,c}` stands for `ab` and `ac`.
 
-/// What one pattern may be written out to.
+/// Most patterns that one pattern may expand to. It bounds the memory that a peer's pattern costs.
 const MOST_ALTERNATIVES: usize = 256;
 
-/// Writes out `{a,b}`, also in each other.
+/// Expands all braces of a pattern, also nested ones, and adds the results to `all`.
 pub fn expand(text: &str, all: &mut Vec<String>) -> Result<(), &'static str> {
     let Some((before, alternatives, after)) = first_braces(text)? else {
         all.push(text.to_owned());
@@ -14,7 +14,8 @@ pub fn expand(text: &str, all: &mut Vec<String>) -> Result<(), &'static str> {
 
 type Braces<'a> = (&'a str, Vec<&'a str>, &'a str);
 
-/// What is before the first braces, between their commas, and behind them. Braces in brackets are signs like others.
+/// The text before the first braces, the alternatives in them, and the text after them. Inside `[...]`, braces are ordinary
+/// characters.
 fn first_braces(text: &str) -> Result<Option<Braces<'_>>, &'static str> {
     let (mut depth, mut open, mut from) = (0, 0, 0);
     let mut alternatives = Vec::new();
@@ -45,8 +46,10 @@ fn first_braces(text: &str) -> Result<Option<Braces<'_>>, &'static str> {
     if depth == 0 { Ok(None) } else { Err("a { without its }") }
 }
 
-/// Goes to the end of `[...]`, in which a `]` that comes first is one of the signs. One sign there is one byte: of a letter
-/// that has several, each would be taken for one, and other letters that have it match.
+/// Skips to the end of `[...]`. A `]` in the first place is one of the characters of the class.
+///
+/// Only ASCII characters are allowed, because the class is matched byte by byte: each byte of a longer character would match
+/// alone, and so would other characters that contain it.
 fn skip_class(signs: &mut std::str::CharIndices<'_>) -> Result<(), &'static str> {
     let (mut is_negated, mut is_first) = (false, true);
     for (_, sign) in signs.by_ref() {

@@ -1,69 +1,70 @@
-//! What is left out of a copy or a listing: patterns for paths, as a shell has them.
+//! Include and exclude patterns of a copy or a listing, with the syntax of a shell.
 //!
-//! `*` and `?` stand for what is within one name, `**` for folders too. A pattern that begins with `/` is about the top folder, any
-//! other about the end of a path; one that ends with `/` is about folders only.
+//! `*` and `?` match within one name, `**` matches across folders. A pattern that begins with `/` is anchored at the top
+//! folder. Any other pattern matches the end of a path. A pattern that ends with `/` matches only folders.
 
-use super::glob::{Name, Parts, Patterns, Reader, Reading, wrong};
+use super::glob::{Name, PathPattern, Patterns, Reader, Reading, wrong};
 use crate::transfer::system;
 use phalanx_core::wire::transfer::{Filter, Keeps, Links};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-/// A filter, ready to be asked.
+/// A compiled filter.
 #[derive(Default)]
-pub struct Sieve {
+pub struct PathFilter {
     only: HashSet<Vec<u8>>,
-    include: Option<Several>,
-    exclude: Option<Several>,
+    include: Option<PatternList>,
+    exclude: Option<PatternList>,
     patterns: Patterns,
     links: Links,
     keeps: Keeps,
 }
 
-/// Patterns, of which some are about folders only.
-struct Several(Vec<Pattern>);
+/// A list of patterns.
+struct PatternList(Vec<Pattern>);
 
 struct Pattern {
-    parts: Parts,
+    parts: PathPattern,
     is_of_folders: bool,
 }
 
-/// Paths that are told, as a whole, and no others. Names that begin with a dot match only parts that do, as for a shell.
-pub struct Matching(Vec<Parts>, Patterns);
+/// Patterns for whole paths: a listing contains the paths that match one of them. A name that begins with a dot matches only
+/// a segment that begins with a dot, as in a shell.
+pub struct Matching(Vec<PathPattern>, Patterns);
 
-impl Sieve {
-    /// An error names a pattern that is none.
-    pub fn new(filter: &Filter) -> io::Result<Sieve> {
+impl PathFilter {
+    /// Compiles a filter. The error quotes the invalid pattern.
+    pub fn new(filter: &Filter) -> io::Result<PathFilter> {
         filter.check().map_err(|_| wrong("too many patterns, or too long ones"))?;
         let only = filter.only.iter().cloned().collect();
         let mut reading = Reading::default();
-        let include = Several::new(&filter.include, &mut reading)?;
-        let exclude = Several::new(&filter.exclude, &mut reading)?;
-        Ok(Sieve { only, include, exclude, patterns: reading.patterns()?, links: filter.links, keeps: filter.keeps })
+        let include = PatternList::new(&filter.include, &mut reading)?;
+        let exclude = PatternList::new(&filter.exclude, &mut reading)?;
+        Ok(PathFilter { only, include, exclude, patterns: reading.patterns()?, links: filter.links, keeps: filter.keeps })
     }
 
-    /// Whether it is asked for nothing but a yes.
+    /// Whether the filter accepts every path.
     pub fn is_empty(&self) -> bool {
         self.only.is_empty() && self.include.is_none() && self.exclude.is_none()
     }
 
-    /// What becomes of links.
+    /// How symbolic links are treated.
     pub fn links(&self) -> Links {
         self.links
     }
 
-    /// What is kept beside contents, permissions and times.
+    /// The attributes that are kept besides contents, permissions and times.
     pub fn keeps(&self) -> Keeps {
         self.keeps
     }
 
-    /// Whether not all names in the top folder are taken.
+    /// Whether only some names of the top folder are accepted.
     pub fn is_of_some(&self) -> bool {
         !self.only.is_empty()
     }
 
-    /// Whether an entry at this path in the top folder is taken; a folder that is not is not looked into.
+    /// Whether the entry at this path, relative to the top folder, is accepted. A folder that is not accepted is not walked.
     pub fn takes(&self, path: &Path, is_folder: bool) -> bool {
         let names = self.patterns.names(path);
         if self.exclude.as_ref().is_some_and(|exclude| exclude.have(&names, is_folder)) {
@@ -73,7 +74,7 @@ impl Sieve {
             return false;
         }
         let above = || (1..names.len()).map(|count| &names[..count]);
-        let is_included = |it: &Several| it.have(&names, false) || above().any(|folder| it.have(folder, true));
+        let is_included = |it: &PatternList| it.have(&names, false) || above().any(|folder| it.have(folder, true));
         is_folder || self.include.as_ref().is_none_or(is_included)
     }
 }
@@ -82,13 +83,13 @@ fn first(path: &Path) -> Vec<u8> {
     path.components().next().map(|part| system::to_bytes(part.as_os_str())).unwrap_or_default()
 }
 
-impl Several {
-    fn new(patterns: &[String], reading: &mut Reading) -> io::Result<Option<Several>> {
+impl PatternList {
+    fn new(patterns: &[String], reading: &mut Reading) -> io::Result<Option<PatternList>> {
         let mut all = Vec::new();
         for pattern in patterns {
             all.extend(reading.read(pattern, Pattern::new)?);
         }
-        Ok(if all.is_empty() { None } else { Some(Several(all)) })
+        Ok(if all.is_empty() { None } else { Some(PatternList(all)) })
     }
 
     fn have(&self, names: &[Name<'_>], is_folder: bool) -> bool {
@@ -120,7 +121,7 @@ impl Matching {
         Ok(Some(Matching(all, reading.patterns()?)))
     }
 
-    /// Whether there may be something in this folder that is told.
+    /// Whether anything in this folder may match.
     pub fn looks_into(&self, folder: &Path) -> bool {
         let names = self.1.names(folder);
         self.0.iter().any(|parts| parts.look_into(&names))
@@ -136,9 +137,9 @@ impl Matching {
 mod tests {
     use super::*;
 
-    fn sieve(include: &[&str], exclude: &[&str]) -> Sieve {
+    fn sieve(include: &[&str], exclude: &[&str]) -> PathFilter {
         let texts = |of: &[&str]| of.iter().map(|text| (*text).to_owned()).collect();
-        Sieve::new(&Filter { include: texts(include), exclude: texts(exclude), ..Filter::default() })
+        PathFilter::new(&Filter { include: texts(include), exclude: texts(exclude), ..Filter::default() })
             .expect("are patterns")
     }
 
@@ -176,7 +177,7 @@ mod tests {
             let error = Matching::new(&[wrong.to_owned()]).err().expect("is none").to_string();
             assert!(error.contains(wrong), "{error}");
         }
-        assert!(Sieve::new(&Filter { exclude: vec![String::new()], ..Filter::default() }).is_err());
+        assert!(PathFilter::new(&Filter { exclude: vec![String::new()], ..Filter::default() }).is_err());
     }
 
     #[test]
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn only_some_of_the_top_folder_with_all_in_them() {
         let filter = Filter { only: vec![b"a".into()], ..Filter::default() };
-        let sieve = Sieve::new(&filter).expect("is one");
+        let sieve = PathFilter::new(&filter).expect("is one");
         assert!(sieve.takes(Path::new("a"), false) && sieve.takes(Path::new("a/b/c"), false));
         assert!(!sieve.takes(Path::new("b"), true) && !sieve.takes(Path::new("b/a"), false));
     }

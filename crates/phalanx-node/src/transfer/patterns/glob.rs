@@ -1,4 +1,4 @@
-//! One pattern, part by part: whatever stands in it, it is about one name of a path, or it is `**`.
+//! One glob pattern, segment by segment. A segment matches one name of a path, or it is `**` and matches any number of names.
 
 use super::braces::expand;
 use globset::{Glob, GlobBuilder, GlobSet};
@@ -8,53 +8,54 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Of one pattern: parts between slashes.
+/// Most segments of one pattern.
 const MOST_PARTS: usize = 128;
-/// Of all patterns of one question: parts, and different ones that are more than a name or `*`, each of which takes 5 KB and
-/// more; and bytes of these.
+/// Most segments of all patterns of one request.
 const MOST_IN_ALL: usize = 4096;
+/// Most different patterns for names of one request, apart from `*` and plain names. Each takes 5 KB or more when compiled.
 const MOST_KINDS: usize = 1024;
+/// Most bytes of these patterns.
 const MOST_BYTES: usize = 32 << 10;
 
-/// A pattern for paths, in which no `{a,b}` is left.
-pub struct Parts(Vec<Arc<Part>>);
+/// A pattern for paths whose braces are expanded.
+pub struct PathPattern(Vec<Arc<Segment>>);
 
-enum Part {
-    /// `**`: any names, or none.
+enum Segment {
+    /// `**`: any number of names.
     Any,
-    /// A name; one that begins with a dot only if the pattern has that.
-    Name { look: Look, has_dot: bool },
+    /// One name. A name that begins with a dot matches only if the pattern begins with a dot (`has_dot`), as in a shell.
+    Name { look: NamePattern, has_dot: bool },
 }
 
-enum Look {
+enum NamePattern {
     Every,
     Exact(String),
-    /// The number of a pattern in [`Patterns`].
+    /// The index of a pattern in [`Patterns`].
     Pattern(usize),
 }
 
-/// Every pattern for names that one question has. A name is compared with all of them at once.
+/// All patterns for names in one request. A name is matched against all of them at once.
 #[derive(Default)]
 pub struct Patterns(GlobSet);
 
-/// A name of a path, and which patterns it is like.
+/// A name of a path, and the patterns that it matches.
 pub struct Name<'a> {
     text: &'a OsStr,
-    /// Numbers, in order.
+    /// Indexes in [`Patterns`], in ascending order.
     like: Vec<usize>,
 }
 
-/// Reads the patterns of one question, which are bounded together. Equal parts are kept once.
+/// Parses the patterns of one request, which share one limit. Equal segments are stored once.
 #[derive(Default)]
 pub struct Reading {
-    known: HashMap<String, Arc<Part>>,
+    known: HashMap<String, Arc<Segment>>,
     parts: usize,
     patterns: Vec<Glob>,
     bytes: usize,
 }
 
 impl Reading {
-    /// A pattern: one for each of the alternatives in it, made by `make` from its text.
+    /// Parses a pattern: calls `make` with the text of each alternative.
     pub fn read<T>(
         &mut self,
         pattern: &str,
@@ -66,7 +67,7 @@ impl Reading {
         alternatives.iter().map(|text| make(text, &mut reader)).collect()
     }
 
-    /// All that were read.
+    /// Compiles all patterns for names that were parsed.
     pub fn patterns(self) -> io::Result<Patterns> {
         let built = GlobSet::new(self.patterns);
         Ok(Patterns(built.map_err(|error| wrong(format!("these patterns are too much together: {}", error.kind())))?))
@@ -74,41 +75,41 @@ impl Reading {
 }
 
 impl Patterns {
-    /// The names of a path, for [`Parts::have`].
+    /// The names of a path, for [`PathPattern::have`].
     pub fn names<'a>(&self, path: &'a Path) -> Vec<Name<'a>> {
         path.iter().map(|text| Name { text, like: self.0.matches(text) }).collect()
     }
 }
 
-/// Reads what is meant by a pattern, which errors name.
+/// Parses the alternatives of one pattern. Errors quote `pattern`.
 pub struct Reader<'a> {
     reading: &'a mut Reading,
     pattern: &'a str,
 }
 
 impl Reader<'_> {
-    pub fn parts(&mut self, text: &str) -> io::Result<Parts> {
+    pub fn parts(&mut self, text: &str) -> io::Result<PathPattern> {
         let count = text.split('/').count();
         self.reading.parts += count;
         if count > MOST_PARTS || self.reading.parts > MOST_IN_ALL {
             let what = format!("{:?}: more than {MOST_PARTS} names, or {MOST_IN_ALL} in all patterns", self.pattern);
             return Err(wrong(what));
         }
-        Ok(Parts(text.split('/').map(|part| self.part(part)).collect::<io::Result<_>>()?))
+        Ok(PathPattern(text.split('/').map(|part| self.part(part)).collect::<io::Result<_>>()?))
     }
 
-    fn part(&mut self, part: &str) -> io::Result<Arc<Part>> {
+    fn part(&mut self, part: &str) -> io::Result<Arc<Segment>> {
         if let Some(known) = self.reading.known.get(part) {
             return Ok(known.clone());
         }
         let has_dot = part.strip_prefix('\\').unwrap_or(part).starts_with('.');
         let made = Arc::new(match part {
-            "**" => Part::Any,
-            "*" => Part::Name { look: Look::Every, has_dot },
+            "**" => Segment::Any,
+            "*" => Segment::Name { look: NamePattern::Every, has_dot },
             _ if !part.contains(['*', '?', '[', ']', '{', '}', '\\']) => {
-                Part::Name { look: Look::Exact(part.to_owned()), has_dot }
+                Segment::Name { look: NamePattern::Exact(part.to_owned()), has_dot }
             }
-            _ => Part::Name { look: Look::Pattern(self.pattern(part)?), has_dot },
+            _ => Segment::Name { look: NamePattern::Pattern(self.pattern(part)?), has_dot },
         });
         self.reading.known.insert(part.to_owned(), made.clone());
         Ok(made)
@@ -128,53 +129,54 @@ impl Reader<'_> {
     }
 }
 
-impl Parts {
-    /// Whether a whole path matches. `shows_hidden`: names that begin with a dot are like any other.
+impl PathPattern {
+    /// Whether a whole path matches. `shows_hidden`: names that begin with a dot are treated like all others.
     pub fn have(&self, names: &[Name<'_>], shows_hidden: bool) -> bool {
         matches(&self.0, names, shows_hidden)
     }
 
-    /// Whether something in a folder, or deep in it, may match.
+    /// Whether anything in a folder, at any depth, may match.
     pub fn look_into(&self, names: &[Name<'_>]) -> bool {
         may_begin(&self.0, names)
     }
 }
 
-impl Part {
+impl Segment {
     fn has(&self, name: &Name<'_>, shows_hidden: bool) -> bool {
         let is_shown = |has_dot| shows_hidden || has_dot || !name.text.as_encoded_bytes().starts_with(b".");
         match self {
-            Part::Any => is_shown(false),
-            Part::Name { look, has_dot } => look.has(name) && is_shown(*has_dot),
+            Segment::Any => is_shown(false),
+            Segment::Name { look, has_dot } => look.has(name) && is_shown(*has_dot),
         }
     }
 }
 
-impl Look {
+impl NamePattern {
     fn has(&self, name: &Name<'_>) -> bool {
         match self {
-            Look::Every => true,
-            Look::Exact(text) => name.text == OsStr::new(text),
-            Look::Pattern(number) => name.like.binary_search(number).is_ok(),
+            NamePattern::Every => true,
+            NamePattern::Exact(text) => name.text == OsStr::new(text),
+            NamePattern::Pattern(number) => name.like.binary_search(number).is_ok(),
         }
     }
 }
 
-/// What stands between two `**` is sought as early as it can be: if that cannot match, nothing can.
-fn matches(parts: &[Arc<Part>], names: &[Name<'_>], shows_hidden: bool) -> bool {
+/// Matches greedily: the segments between two `**` are matched as early as possible. If the rest does not match then, no
+/// later place can make it match, so only the last `**` is ever tried again.
+fn matches(parts: &[Arc<Segment>], names: &[Name<'_>], shows_hidden: bool) -> bool {
     let (mut part, mut name, mut last_any) = (0, 0, None);
-    // A `**` at the end stands for one name at least.
+    // A `**` at the end matches at least one name.
     let is_end = |part: usize| part + 1 == parts.len();
     while name < names.len() {
         match parts.get(part).map(Arc::as_ref) {
-            Some(Part::Any) if is_end(part) => return names[name..].iter().all(|one| Part::Any.has(one, shows_hidden)),
-            Some(Part::Any) => {
+            Some(Segment::Any) if is_end(part) => return names[name..].iter().all(|one| Segment::Any.has(one, shows_hidden)),
+            Some(Segment::Any) => {
                 last_any = Some((part, name));
                 part += 1;
             }
             Some(one) if one.has(&names[name], shows_hidden) => (part, name) = (part + 1, name + 1),
             _ => match last_any {
-                Some((any, from)) if Part::Any.has(&names[from], shows_hidden) => {
+                Some((any, from)) if Segment::Any.has(&names[from], shows_hidden) => {
                     last_any = Some((any, from + 1));
                     (part, name) = (any + 1, from + 1);
                 }
@@ -186,14 +188,14 @@ fn matches(parts: &[Arc<Part>], names: &[Name<'_>], shows_hidden: bool) -> bool 
 }
 
 /// Whether a pattern may match a path that begins with these names.
-fn may_begin(parts: &[Arc<Part>], names: &[Name<'_>]) -> bool {
+fn may_begin(parts: &[Arc<Segment>], names: &[Name<'_>]) -> bool {
     for (number, name) in names.iter().enumerate() {
         match parts.get(number).map(Arc::as_ref) {
-            // From here on hidden names are told apart when they are there: a later part may name them.
-            Some(Part::Any) => {
+            // A later segment may name hidden names explicitly. Then they are distinguished once the whole path is known.
+            Some(Segment::Any) => {
                 let rest = &parts[number..];
-                let names_hidden = rest.iter().any(|part| matches!(**part, Part::Name { has_dot: true, .. }));
-                return names_hidden || names[number..].iter().all(|name| Part::Any.has(name, false));
+                let names_hidden = rest.iter().any(|part| matches!(**part, Segment::Name { has_dot: true, .. }));
+                return names_hidden || names[number..].iter().all(|name| Segment::Any.has(name, false));
             }
             Some(part) if part.has(name, false) => {}
             _ => return false,
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    struct All(Vec<Parts>, Patterns);
+    struct All(Vec<PathPattern>, Patterns);
 
     impl All {
         fn have(&self, path: &Path, shows_hidden: bool) -> bool {

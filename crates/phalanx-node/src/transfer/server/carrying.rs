@@ -1,11 +1,11 @@
-//! An executor's part in a copy to another: it lets in the one that shows a ticket, or is the one that calls.
+//! An executor's part in a copy between two executors: it admits the executor that shows a ticket, or it calls the other one.
 //!
-//! A ticket is good once, for who owns the certificate that the user named, for what the user asked, and as long as the
+//! A ticket is valid once, for the owner of the certificate that the user named, for the request of the user, and while the
 //! user's own link stands.
 
 use crate::transfer::client::calling::{Called, Ran, Terms, agree};
 use crate::transfer::endpoint::common::Common;
-use super::transfers::{Expected, Going, Ticket};
+use super::transfers::{Expected, Transfers, Ticket};
 use crate::transfer::client::job::CopyError;
 use super::service::{Guest, Idle, PATIENCE, Service, counted};
 use crate::control::{LEVELS, Pulse, tell};
@@ -25,24 +25,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the user's link is looked at.
+/// Interval at which the user's link is checked.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For the other executor to show its ticket.
+/// How long the other executor may take to show its ticket.
 const VALID: Duration = Duration::from_secs(60);
-/// Bytes that wait for a user who does not read what there is to tell, before that is given up.
+/// Most bytes that may wait for a user who does not read. With more, the copy is given up.
 const MOST_WAITING: usize = 1 << 20;
 
-/// Forgets a ticket, however the serving of its user ends, and ends what goes on under it.
+/// Removes a ticket when the service of its user ends, and ends the transfer that was begun with it.
 struct Leaving<'a>(&'a Service, Ticket, Arc<Expected>);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        lock(&self.0.going).expected.remove(&self.1);
+        lock(&self.0.transfers).expected.remove(&self.1);
         self.2.gone.store(true, Ordering::Release);
     }
 }
 
-/// The copy that was shown a ticket has ended.
+/// Marks a copy as ended when its service ends.
 struct Ended(Arc<Expected>);
 
 impl Drop for Ended {
@@ -51,21 +51,21 @@ impl Drop for Ended {
     }
 }
 
-/// An executor has shown its ticket, or not.
+/// Ends the count of a call when it has shown a ticket, or failed to.
 struct Showing<'a>(&'a Service, Vec<u8>);
 
 impl Drop for Showing<'_> {
     fn drop(&mut self) {
-        lock(&self.0.going).leave_showing(&self.1);
+        lock(&self.0.transfers).leave_showing(&self.1);
     }
 }
 
-/// A user has one copy less to another executor.
+/// Ends the count of a user's copy to another executor.
 struct Carrying<'a>(&'a Service, String);
 
 impl Drop for Carrying<'_> {
     fn drop(&mut self) {
-        let carrying = &mut lock(&self.0.going).carrying;
+        let carrying = &mut lock(&self.0.transfers).carrying;
         if let Some(index) = carrying.iter().position(|user| *user == self.1) {
             carrying.swap_remove(index);
         }
@@ -73,7 +73,7 @@ impl Drop for Carrying<'_> {
 }
 
 impl Service {
-    /// A user says which executor is to copy here; from the ticket until the user is gone.
+    /// Gives a user a ticket for the executor that is to copy here. Returns when the user's link has ended.
     pub(super) fn expect(
         &self,
         guest: Guest,
@@ -93,9 +93,9 @@ impl Service {
         let expected = Arc::new(Expected { user, certificate, request, levels, name, gone, ended, arrived });
         let ticket = random_token();
         let entered = is_possible.and_then(|()| {
-            let mut going = lock(&self.going);
-            going.room(&expected.user)?;
-            going.expected.insert(ticket, expected.clone());
+            let mut transfers = lock(&self.transfers);
+            transfers.room(&expected.user)?;
+            transfers.expected.insert(ticket, expected.clone());
             Ok(())
         });
         let (reader, _) = ear.into_parts();
@@ -107,26 +107,26 @@ impl Service {
         let until = Instant::now() + VALID;
         let mut told = None::<Instant>;
         self.attend(reader, || {
-            let is_late = Instant::now() >= until && lock(&self.going).expected.contains_key(&ticket);
-            let has_ended = expected.ended.load(Ordering::Acquire); // looked at first: what came of it is there before
+            let is_late = Instant::now() >= until && lock(&self.transfers).expected.contains_key(&ticket);
+            let has_ended = expected.ended.load(Ordering::Acquire); // read first, because `arrived` is set before it
             let arrived = lock(&expected.arrived).take();
             if let Some((level, totals)) = arrived {
                 tell(&link, &Message::Arrived { level, totals });
                 told = Some(Instant::now());
             }
-            // A user who does not close then is not waited for.
+            // If the user does not close the link then, this end does.
             let is_over = told.map_or(has_ended, |at| at.elapsed() >= PATIENCE);
             is_late || is_over
         });
         Ok(())
     }
 
-    /// Another executor, which a user has sent.
+    /// Serves another executor, which was sent by a user.
     pub fn serve_executor(&self, mut peer: Peer) -> io::Result<()> {
         let shaken = peer.shake_hands_as(&self.member, LEVELS, Role::Executor)?;
         let certificate = shaken.peer_certificate().to_vec();
         let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
-        lock(&self.going).enter_showing(&certificate)?;
+        lock(&self.transfers).enter_showing(&certificate)?;
         let showing = Showing(self, certificate);
         let mut guest = self.greet(peer, shaken, name, Role::Executor)?;
         let Message::Show { ticket, level } = guest.hear(PATIENCE)? else {
@@ -148,23 +148,23 @@ impl Service {
         Ok(())
     }
 
-    /// What the ticket was given for, if it was given for this executor. Another one's try does not spend it.
+    /// Redeems a ticket, if it was given for this executor. An attempt of another executor does not use it up.
     fn redeem(&self, ticket: Ticket, guest: &Guest, level: Level) -> io::Result<Arc<Expected>> {
-        let mut going = lock(&self.going);
-        let expected = going.expected.get(&ticket).filter(|expected| expected.certificate == guest.certificate);
+        let mut transfers = lock(&self.transfers);
+        let expected = transfers.expected.get(&ticket).filter(|expected| expected.certificate == guest.certificate);
         let expected = expected.ok_or_else(|| refused("an unknown ticket"))?;
         if !expected.levels.contains(level) {
             return Err(refused(format!("streams are to be {level}, but the user takes {}", expected.levels)));
         }
-        going.expected.remove(&ticket).ok_or_else(|| refused("an unknown ticket"))
+        transfers.expected.remove(&ticket).ok_or_else(|| refused("an unknown ticket"))
     }
 
-    /// A user lets this executor copy to another; until the user has heard what came of it.
+    /// Copies to another executor for a user. Returns when the user has received the outcome.
     pub(super) fn carry(&self, guest: Guest, carriage: &Carriage) -> io::Result<()> {
         let Guest { link, ear, user, .. } = guest;
         let (reader, _) = ear.into_parts();
-        let enter = |mut going: MutexGuard<'_, Going>| going.room(&user).map(|()| going.carrying.push(user.clone()));
-        let entered = enter(lock(&self.going));
+        let enter = |mut transfers: MutexGuard<'_, Transfers>| transfers.room(&user).map(|()| transfers.carrying.push(user.clone()));
+        let entered = enter(lock(&self.transfers));
         if let Err(error) = entered {
             return Err(self.refuse(&link, reader, &user, &error));
         }
@@ -174,7 +174,7 @@ impl Service {
         let (gone, told) = (AtomicBool::new(false), Mutex::new(None::<Instant>));
         thread::scope(|scope| {
             let attending = || {
-                // A user who does not close then is not waited for.
+                // If the user does not close the link then, this end does.
                 self.attend(reader, || lock(&told).is_some_and(|at| at.elapsed() >= PATIENCE));
                 gone.store(true, Ordering::Release);
             };
@@ -191,12 +191,12 @@ impl Service {
         })
     }
 
-    /// Copies to the other executor, as a user's machine would.
+    /// Copies to the other executor, as a user's machine does.
     fn copy_on(&self, carriage: &Carriage, user: &Link, gone: &AtomicBool) -> Result<Carried, CopyError> {
         let refused = |error: io::Error| CopyError::Refused(error.to_string());
         let get = Request { direction: Direction::Get, ..carriage.request.clone() };
         self.allows(&get).map_err(refused)?;
-        let address: Result<SocketAddr, _> = carriage.address.parse(); // by number: this machine looks no name up
+        let address: Result<SocketAddr, _> = carriage.address.parse(); // numeric, so that this machine resolves no name
         let address = address.map_err(|_| CopyError::Refused("this is no executor's address".to_owned()))?;
         let address = Address { host: address.ip().to_string(), port: address.port() };
         let mut called = Called::new(&address, &self.member, Preamble::Executor, |_| ())?;
@@ -205,7 +205,7 @@ impl Service {
         }
         let (least, checked) = (carriage.request.level, carriage.request.checked);
         let place = self.policy.place(Some(called.at.ip()), Role::Executor.name());
-        let own = self.policy.offered(&place, Mark::None); // whatever the user would like
+        let own = self.policy.offered(&place, Mark::None); // whatever the user prefers
         let theirs = called.levels.both(LevelSet::from(least)).both(carriage.levels).both(own);
         let agreed = agree(&self.policy, carriage.exact.then_some(least), called.at.ip(), theirs);
         let (level, why) = agreed.map_err(|why| CopyError::Level(format!("{address}: {why}")))?;
@@ -240,7 +240,7 @@ impl Service {
         Ok(Carried { level, why, streams, lost, altered, setup: setup.as_micros() as u64, totals })
     }
 
-    /// Keeps a user's link until it ends, or `is_over`.
+    /// Serves a user's link until it ends or `is_over` returns true.
     fn attend(&self, reader: Reader, mut is_over: impl FnMut() -> bool) {
         let mut pulse = Pulse::new();
         reader.run(
@@ -256,7 +256,7 @@ impl Service {
     }
 }
 
-/// What the user hears of a copy that has ended.
+/// The message to the user about a copy that has ended.
 fn last_word(outcome: Result<Carried, CopyError>) -> Message {
     let stopped = |trouble, reason| Message::Stopped { trouble, reason };
     match outcome {

@@ -1,4 +1,4 @@
-//! What a user who calls an executor for a transfer wants.
+//! The first request on a user's control link decides what the transfer is.
 
 use super::service::{LONGEST, Service};
 use crate::control;
@@ -9,7 +9,7 @@ use phalanx_net::link::Link;
 use std::io;
 
 impl Service {
-    /// A user's control link, from the first word to the last.
+    /// Serves a user's control link.
     pub fn serve(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
         if let Err(error) = check_accepted(&self.accepted, &user) {

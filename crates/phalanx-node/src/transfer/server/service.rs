@@ -1,15 +1,15 @@
-//! An executor's part in transfers: whom it serves, from which folders, over which streams.
+//! The executor's service of transfers: which users it serves, from which folders, over which streams.
 
 use crate::transfer::endpoint::greeting::Ear;
 use crate::transfer::endpoint::end::{End, usual_threads};
 use crate::transfer::endpoint::common::Common;
 use crate::transfer::disk::exports::Exports;
 use crate::transfer::files;
-use super::transfers::{Gathering, Going, Token};
+use super::transfers::{Gathering, Transfers, Token};
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;
 use crate::transfer::system;
-use crate::control::tell;
+use crate::control::{await_end, tell};
 use crate::door::{Peer, refused};
 use crate::log::Log;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
@@ -31,16 +31,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A transfer in which nothing moves for so long ends: its place is another's. No honest disk takes as long for a file.
+/// A transfer in which nothing moves for this long is ended, so that another can begin. No healthy disk takes as long for a
+/// file.
 const IDLE: Duration = Duration::from_secs(15 * 60);
-/// For the user's end to say what it wants.
+/// How long the client may take to send its request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The same for a user who says meanwhile that there is another executor to be reached first.
+/// The same for a client that sends beats meanwhile, because it connects to another executor first.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether another transfer has ended.
+/// Interval at which a transfer checks whether one in its way has ended.
 const SOON: Duration = Duration::from_millis(10);
-/// A transfer lives that was heard of and goes on for so long: one whose end was killed is heard to end well before.
+/// A transfer counts as alive if bytes have arrived and it has not ended this long afterwards. The connection of a killed
+/// process ends well before that.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// Serves copies to and from this machine.
@@ -49,41 +51,41 @@ pub struct Service {
     pub(super) policy: Policy,
     pub(super) accepted: Vec<String>,
     exports: Exports,
-    pub(super) going: Mutex<Going>,
-    /// Who looks at files.
+    pub(super) transfers: Mutex<Transfers>,
+    /// The users with links for requests about files.
     guests: files::Guests,
     closed: AtomicBool,
     pub(super) log: Log,
 }
 
-/// Who has called, and is a member of the grid.
+/// A member of the grid that has called.
 pub(super) struct Guest {
     pub link: Arc<Link>,
     pub ear: Ear,
     from: IpAddr,
     pub user: String,
     pub certificate: Vec<u8>,
-    /// What streams to there may be.
+    /// The levels that streams to the member may have.
     levels: LevelSet,
 }
 
 impl Guest {
-    /// The first word. `most`: for who lives, and is still about to say it.
+    /// The member's request. `most`: the longest wait for a member that sends beats meanwhile.
     pub fn hear(&mut self, most: Duration) -> io::Result<Message> {
         self.ear.hear_of_living(PATIENCE, most)
     }
 }
 
-/// Forgets a transfer, however its serving ends.
+/// Removes a transfer when its service ends.
 struct Leaving<'a>(&'a Service, Token);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        lock(&self.0.going).waiting.remove(&self.1);
+        lock(&self.0.transfers).waiting.remove(&self.1);
     }
 }
 
-/// When a transfer last moved.
+/// Notices a transfer in which nothing moves.
 pub(super) struct Idle {
     progress: ((u64, u64, bool), u64),
     since: Instant,
@@ -94,7 +96,7 @@ impl Idle {
         Idle { progress: ((0, 0, true), 0), since: Instant::now() }
     }
 
-    /// Whether nothing has moved for too long, by its peer's fault.
+    /// Whether nothing has moved for too long. Time that this end's own disk takes does not count.
     pub(super) fn is_over(&mut self, end: &End) -> bool {
         let progress = (end.progress(), end.common().moved.load(Ordering::Relaxed));
         if progress != self.progress || end.is_ending() {
@@ -106,21 +108,21 @@ impl Idle {
 
 impl Service {
     pub fn new(member: Member, policy: Policy, accepted: Vec<String>, exports: Exports, log: Log) -> Service {
-        let (going, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
-        Service { member, policy, accepted, exports, going, guests, closed, log }
+        let (transfers, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
+        Service { member, policy, accepted, exports, transfers, guests, closed, log }
     }
 
     /// Ends every transfer.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        lock(&self.going).waiting.values().for_each(|one| one.end.common().link.close());
+        lock(&self.transfers).waiting.values().for_each(|one| one.end.common().link.close());
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Says to a member what this machine takes.
+    /// Tells a member which levels this machine accepts.
     pub(super) fn greet(&self, peer: Peer, shaken: Shaken, user: String, role: Role) -> io::Result<Guest> {
         peer.proved();
         let from = peer.from.ok_or_else(|| refused("transfers come over the network"))?;
@@ -131,15 +133,15 @@ impl Service {
         Ok(Guest { link, ear: Ear::new(reader), from, user, certificate, levels })
     }
 
-    /// Says why not, and lets the other end hear it.
+    /// Tells the other end why it is refused, and waits until it closes the link.
     pub(super) fn refuse(&self, link: &Link, reader: Reader, user: &str, error: &io::Error) -> io::Error {
         tell(link, &Message::Refused { reason: error.to_string() });
         await_end(reader);
         refused(format!("{user}: {error}"))
     }
 
-    /// The transfer itself; what came of it, where it came to its end. `name`: what the copy is called in a folder.
-    /// `is_left`: nobody wants it any more.
+    /// Serves a transfer. Returns its totals if it was completed. `name`: the name of the copy in a folder. `is_left`:
+    /// whether its user is gone.
     pub(super) fn go(
         &self,
         guest: Guest,
@@ -186,31 +188,32 @@ impl Service {
         Ok(common.totals())
     }
 
-    /// A user's questions about files, until they are gone.
+    /// Serves a user's requests about files until the link ends.
     pub fn serve_files(&self, peer: Peer) -> io::Result<()> {
         let Service { member, policy, accepted, exports, guests, closed, log, .. } = self;
         files::serve(peer, &files::Terms { member, policy, accepted, exports, guests, closed, log })
     }
 
-    /// Lets a transfer in once no other one writes to the same place.
+    /// Admits a transfer once no other transfer writes to the same place.
     ///
-    /// A copy that begins again has lost its first connection, which may not know yet: that one ends now. Another copy is
-    /// refused as long as the first one lives: otherwise both would reconnect and end each other for ever. The first one may
-    /// be of a user whose machine is gone, so that it only counts as alive once it has been heard of since.
+    /// If a copy reconnects, its earlier connection is lost but may not have noticed: that connection is ended. A different
+    /// copy to the same place is refused while the earlier copy is alive. Otherwise both would reconnect and end each other
+    /// for ever. The machine of the earlier copy may be gone, so that copy counts as alive only once bytes have arrived from
+    /// it.
     fn enter(&self, token: Token, gathering: &Arc<Gathering>) -> io::Result<()> {
         let (began, mut watched) = (Instant::now(), None::<Watched>);
         let is_one_folder = gathering.request.direction == Direction::Put && self.is_folder(&gathering.request);
         loop {
             let (other, gathered, relation) = {
-                let mut going = lock(&self.going);
+                let mut transfers = lock(&self.transfers);
                 let relations =
-                    going.waiting.iter().map(|(token, one)| (token, one, relate(one, gathering, is_one_folder)));
+                    transfers.waiting.iter().map(|(token, one)| (token, one, relate(one, gathering, is_one_folder)));
                 let in_the_way = relations.filter(|(.., relation)| *relation != Relation::None);
-                // Another copy first: who is refused has ended nothing.
+                // A different copy comes first, so that a copy that is refused has not ended another one.
                 let found = in_the_way.max_by_key(|(.., relation)| *relation == Relation::Other);
                 let Some(found) = found.map(|(token, one, relation)| (*token, one.clone(), relation)) else {
-                    going.room(&gathering.user)?;
-                    going.waiting.insert(token, gathering.clone());
+                    transfers.room(&gathering.user)?;
+                    transfers.waiting.insert(token, gathering.clone());
                     return Ok(());
                 };
                 found
@@ -232,7 +235,7 @@ impl Service {
         }
     }
 
-    /// Whether what a request names is a folder here.
+    /// Whether the target of a request is a folder here.
     fn is_folder(&self, request: &Request) -> bool {
         let Target::Path { path, .. } = &request.target else { return false };
         let found = to_path(path).and_then(|path| self.exports.find(&path, true));
@@ -246,7 +249,7 @@ impl Service {
         self.open(Arc::new(Common::new(link.clone(), false)), request, name)
     }
 
-    /// Whether what a request names is exported.
+    /// An error if the target of a request is not exported.
     pub(super) fn allows(&self, request: &Request) -> io::Result<()> {
         if request.share.is_some_and(|share| share.check().is_err()) {
             return Err(refused("this is no share of a copy"));
@@ -265,7 +268,7 @@ impl Service {
         }
     }
 
-    /// This machine's end of what a request names. `name`: what the copy is called in a folder.
+    /// Opens this machine's end of a transfer. `name`: the name of the copy in a folder.
     pub(super) fn open(&self, common: Arc<Common>, request: &Request, name: Option<&[u8]>) -> io::Result<End> {
         self.allows(request)?;
         let writes = request.direction == Direction::Put;
@@ -290,9 +293,9 @@ impl Service {
         }
     }
 
-    /// A stream of a transfer that was begun.
+    /// Adds a stream to a transfer.
     pub fn serve_stream(&self, mut peer: Peer, token: Token, number: u32) -> io::Result<()> {
-        let gathering = lock(&self.going).waiting.get(&token).cloned().ok_or_else(|| refused("an unknown token"))?;
+        let gathering = lock(&self.transfers).waiting.get(&token).cloned().ok_or_else(|| refused("an unknown token"))?;
         if peer.from != Some(gathering.from) {
             return Err(refused("a token from another machine than it was given to"));
         }
@@ -320,17 +323,17 @@ impl Service {
     }
 }
 
-/// What a transfer is to one that is about to begin.
+/// How an earlier transfer is related to one that is about to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Relation {
     None,
-    /// An earlier connection of the same copy.
+    /// It is an earlier connection of the same copy.
     Same,
-    /// Another copy to the same place.
+    /// It is a different copy to the same place.
     Other,
 }
 
-/// `is_folder`: their target is one, so that files of other names go into it beside each other.
+/// `is_folder`: whether their target is a folder, so that copies with different names go into it beside each other.
 fn relate(one: &Gathering, new: &Gathering, is_folder: bool) -> Relation {
     let (old, request) = (&one.request, &new.request);
     let same_target = old.direction == request.direction && old.target == request.target;
@@ -347,17 +350,18 @@ fn relate(one: &Gathering, new: &Gathering, is_folder: bool) -> Relation {
             _ => Relation::None,
         };
     }
-    // The copy of all follows its shares, those of the same number each other, and new ones a copy of all that writes.
+    // The copy of everything replaces its shares, a share replaces the same share, and a new share replaces a copy of
+    // everything that writes.
     let index = |request: &Request| request.share.map(|share| share.index);
     let puts_all = old.direction == Direction::Put && old.share.is_none();
     let follows = index(old) == index(request) || request.share.is_none() || puts_all;
     if follows { Relation::Same } else { Relation::None }
 }
 
-/// A copy to the same place, while it is not known whether it lives.
+/// A different copy to the same place, of which it is not known whether it is alive.
 struct Watched {
     token: Token,
-    /// Bytes that its link had received when it was looked at first.
+    /// Bytes that its link had received at the first check.
     received: u64,
     heard: Option<Instant>,
 }
@@ -367,10 +371,11 @@ impl Watched {
         Watched { token, received: received(one), heard: None }
     }
 
-    /// Whether it was heard of, and did not end right after: what was on its way when it was killed is no sign of life.
+    /// Whether bytes have arrived from it, and it did not end right afterwards. Bytes that were under way when its process
+    /// was killed are no sign of life.
     fn lives(&mut self, one: &Gathering) -> bool {
         if one.end.common().totals().is_some() {
-            return false; // it has ended, and is about to leave
+            return false; // it has ended, and is about to be removed
         }
         if self.heard.is_none() && received(one) != self.received {
             self.heard = Some(Instant::now());
@@ -383,7 +388,7 @@ fn received(one: &Gathering) -> u64 {
     one.end.common().link.counters().received.load(Ordering::Relaxed)
 }
 
-/// Why a copy does not begin: who writes to its place.
+/// Why a copy is refused: another copy writes to the same place.
 fn in_use(other: &Gathering) -> String {
     let Target::Path { path, .. } = &other.request.target else { return "it is written already".to_owned() };
     let path = crate::remote::printable(&String::from_utf8_lossy(path));
@@ -400,13 +405,7 @@ fn to_path(path: &[u8]) -> io::Result<PathBuf> {
     }
 }
 
-/// Lets the other end hear the last word, and close.
-pub fn await_end(mut reader: Reader) {
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until && reader.poll(PATIENCE, &mut |_| ()).is_ok() {}
-}
-
-/// What came of a copy, for the log.
+/// The totals of a copy, for the log.
 pub(super) fn counted(totals: &Totals) -> String {
     let Totals { files, bytes, reused, crossed, .. } = totals;
     format!("{files} files, {bytes} bytes, of which {reused} were in older versions; {crossed} crossed")

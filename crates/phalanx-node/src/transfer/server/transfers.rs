@@ -1,4 +1,4 @@
-//! All transfers that go on at an executor, and whose they are.
+//! All transfers at an executor, and the limits per user.
 
 use crate::transfer::endpoint::end::End;
 use crate::door::refused;
@@ -12,27 +12,27 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Transfers at a time.
+/// Most transfers at a time.
 const MOST: usize = 64;
-/// Of these, those of one user.
+/// Most transfers of one user.
 const SHARE: usize = 16;
 
 pub type Token = [u8; 12];
 pub type Ticket = [u8; 16];
 
-/// All transfers that go on here, or are about to.
+/// All transfers here, also those that are about to begin.
 #[derive(Default)]
-pub struct Going {
+pub struct Transfers {
     pub waiting: HashMap<Token, Arc<Gathering>>,
     pub expected: HashMap<Ticket, Arc<Expected>>,
-    /// For each copy to another executor its user.
+    /// The user of each copy to another executor.
     pub carrying: Vec<String>,
-    /// Certificates of executors that are about to show a ticket.
+    /// Certificates of executors that have called and not shown a ticket yet.
     pub showing: Vec<Vec<u8>>,
 }
 
-impl Going {
-    /// Whether there is room for one more of this user.
+impl Transfers {
+    /// An error if the user may not begin another transfer now.
     pub fn room(&self, user: &str) -> io::Result<()> {
         let gathering = self.waiting.values().map(|one| one.user.as_str());
         let expected = self.expected.values().map(|one| one.user.as_str());
@@ -47,8 +47,8 @@ impl Going {
     }
 }
 
-impl Going {
-    /// One more executor is about to show a ticket, unless so many of its calls are.
+impl Transfers {
+    /// Counts a call of an executor that is to show a ticket. An error if it has too many such calls.
     pub fn enter_showing(&mut self, certificate: &[u8]) -> io::Result<()> {
         if self.showing.iter().filter(|one| *one == certificate).count() >= SHARE {
             return Err(refused("too many calls of one executor that has not shown a ticket"));
@@ -57,7 +57,7 @@ impl Going {
         Ok(())
     }
 
-    /// It has, or is gone.
+    /// The call has shown its ticket, or has ended.
     pub fn leave_showing(&mut self, certificate: &[u8]) {
         if let Some(index) = self.showing.iter().position(|one| one == certificate) {
             self.showing.swap_remove(index);
@@ -65,11 +65,11 @@ impl Going {
     }
 }
 
-/// A transfer whose streams come.
+/// A transfer that streams can join.
 pub struct Gathering {
     pub from: IpAddr,
     pub user: String,
-    /// The other end's, which streams must show too.
+    /// The certificate of the other end. Streams must show it too.
     pub certificate: Vec<u8>,
     pub protection: Protection,
     pub request: Request,
@@ -77,20 +77,20 @@ pub struct Gathering {
     pub since: Instant,
 }
 
-/// A copy that another executor is to begin here.
+/// A copy that another executor is to begin here with a ticket.
 pub struct Expected {
     pub user: String,
-    /// The other executor's.
+    /// The certificate of the other executor.
     pub certificate: Vec<u8>,
     pub request: Request,
-    /// Those that the user takes.
+    /// The levels that the user accepts.
     pub levels: LevelSet,
-    /// What the copy is called in a folder, whatever the other executor says.
+    /// The name of the copy in a folder, instead of the name that the other executor gives.
     pub name: Vec<u8>,
-    /// Its user is gone.
+    /// Whether its user is gone.
     pub gone: AtomicBool,
-    /// It has ended.
+    /// Whether it has ended.
     pub ended: AtomicBool,
-    /// What came of it, where it came to its end.
+    /// Its level and totals, if it was completed.
     pub arrived: Mutex<Option<(Level, Totals)>>,
 }

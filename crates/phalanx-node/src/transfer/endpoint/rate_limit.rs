@@ -1,24 +1,25 @@
-//! How fast an end may send, over all of its streams together.
+//! The rate limit of a sending end, over all its streams together.
 
 use phalanx_net::sync::lock;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Gives each frame its time, so that a rate is kept.
+/// Delays frames so that a rate is not exceeded.
 #[derive(Debug, Default)]
-pub struct Pace {
-    /// Bytes/s; 0: there is no limit.
+pub struct RateLimit {
+    /// Bytes per second; 0: no limit.
     limit: u64,
-    /// When the next frame may go.
+    /// When the next frame may be sent.
     next: Mutex<Option<Instant>>,
 }
 
-impl Pace {
-    pub fn new(limit: u64) -> Pace {
-        Pace { limit, next: Mutex::default() }
+impl RateLimit {
+    pub fn new(limit: u64) -> RateLimit {
+        RateLimit { limit, next: Mutex::default() }
     }
 
-    /// So many bytes are to go: from when on they may. What was not used before is not caught up with.
+    /// Reserves the time of `bytes`. Returns when they may be sent; `None`: at once. Unused time is not saved up for later
+    /// bursts.
     pub fn take(&self, bytes: u64) -> Option<Instant> {
         if self.limit == 0 {
             return None;
@@ -37,10 +38,10 @@ mod tests {
 
     #[test]
     fn frames_go_one_after_the_other() {
-        let pace = Pace::new(1000);
+        let pace = RateLimit::new(1000);
         let (began, first) = (Instant::now(), pace.take(500).expect("there is a limit"));
         let second = pace.take(1).expect("there is a limit");
         assert!(first >= began && second == first + Duration::from_millis(500));
-        assert_eq!(Pace::default().take(1 << 40), None);
+        assert_eq!(RateLimit::default().take(1 << 40), None);
     }
 }
