@@ -2,6 +2,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, final
 
+from phalanx._copying import CopyOrder
+
 __all__ = [
     "Bsp",
     "Comparison",
@@ -217,37 +219,7 @@ class Executor:
 
 @final
 class Copy:
-    def __new__(
-        cls,
-        address: str,
-        *,
-        source: str | None,
-        identity_file: str,
-        policy: _Policy,
-        puts: bool,
-        here: str | os.PathLike[str] | None,
-        here_into: bool,
-        there: str | os.PathLike[str] | None,
-        there_into: bool,
-        memory: int,
-        level: str | None,
-        streams: int | None,
-        threads: int | None,
-        checked: bool,
-        anew: bool,
-        whole_file: bool | None,
-        compress: bool | None,
-        include: list[str],
-        exclude: list[str],
-        links: str | None,
-        keeps: list[str],
-        only: list[str | os.PathLike[str]],
-        patience: float,
-        limit: int,
-        share: tuple[int, int] | None,
-        fresh: bool,
-        copy: bytes | None,
-    ) -> Copy: ...
+    def __new__(cls, order: CopyOrder) -> Copy: ...
     def progress(self) -> tuple[int, int, bool]: ...
     def wait(self, patience: float) -> dict[str, Any] | None: ...
     def is_cut(self) -> bool: ...

@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any, BinaryIO
 
 from phalanx import striping
+from phalanx._copying import CopyOrder
 from phalanx._native import Copy
 from phalanx.errors import TransferError
 from phalanx.files import Files, batches, expand, has_magic, hint, named, outermost, place_of, read_hosts, there
@@ -317,8 +318,8 @@ def _begin(
     made_here = _memory(here) if how.source or ":" in here else None  # a file here may be called memory
     made_there = _memory(path)
     trusts = [*reach.trusted, *(reach.hosts.trusted if reach.hosts else [])]
-    return Copy(
-        _address(match, reach.hosts),
+    order = CopyOrder(
+        address=_address(match, reach.hosts),
         source=_address(how.source, reach.hosts) if how.source else None,
         identity_file=read_identity(reach.identity, "user.pem"),
         policy=policy_words(reach.policy, trusts),
@@ -346,6 +347,7 @@ def _begin(
         fresh=fresh,
         copy=how.copy,
     )
+    return Copy(order)
 
 
 def _copy_all(here: str, match: re.Match[str], found: list[str], reach: Reach, how: _How) -> CopyReport:

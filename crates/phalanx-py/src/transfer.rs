@@ -11,98 +11,110 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A copy that goes on.
+/// The order of a copy: `CopyOrder` of `phalanx/_copying.py`, which describes the fields.
+#[derive(FromPyObject)]
+struct Order {
+    address: String,
+    source: Option<String>,
+    identity_file: String,
+    policy: Words,
+    puts: bool,
+    here: Option<PathBuf>,
+    here_into: bool,
+    there: Option<PathBuf>,
+    there_into: bool,
+    memory: u64,
+    level: Option<String>,
+    streams: Option<u16>,
+    threads: Option<u16>,
+    checked: bool,
+    anew: bool,
+    whole_file: Option<bool>,
+    compress: Option<bool>,
+    include: Vec<String>,
+    exclude: Vec<String>,
+    links: Option<String>,
+    keeps: Vec<String>,
+    only: Vec<PathBuf>,
+    patience: f64,
+    limit: u64,
+    share: Option<(u16, u16)>,
+    fresh: bool,
+    copy: Option<[u8; 16]>,
+}
+
+impl Order {
+    fn read(self) -> PyResult<Job> {
+        let level = self.level.as_deref().map(str::parse).transpose();
+        let share = self.share.map(|(index, count)| Share { index, count });
+        share.map_or(Ok(()), Share::check).map_err(|error| raise("TransferError", error))?;
+        let here = match (&self.source, self.here) {
+            (Some(source), from) => {
+                Here::Executor { address: to_address(source)?, source: target(from, false, self.memory) }
+            }
+            (None, Some(path)) => Here::Path { path, into: self.here_into },
+            (None, None) => Here::Memory { bytes: self.memory },
+        };
+        Ok(Job {
+            address: to_address(&self.address)?,
+            member: Member::parse(&self.identity_file, Role::User).map_err(identity)?,
+            policy: self.policy.read()?,
+            direction: if self.puts { Direction::Put } else { Direction::Get },
+            here,
+            there: target(self.there, self.there_into, self.memory),
+            level: level.map_err(|error: String| raise("PolicyError", error))?,
+            streams: self.streams,
+            threads: self.threads,
+            checked: self.checked,
+            anew: self.anew,
+            whole_file: self.whole_file,
+            compress: self.compress,
+            filter: Filter {
+                only: self.only.iter().map(|name| node::to_bytes(name.as_os_str())).collect(),
+                include: self.include,
+                exclude: self.exclude,
+                links: links_of(self.links.as_deref())?,
+                keeps: keeps_of(&self.keeps)?,
+            },
+            patience: Duration::from_secs_f64(self.patience.clamp(0.0, 1e9)),
+            limit: self.limit,
+            share,
+            fresh: self.fresh,
+            copy: self.copy.unwrap_or_else(random_token),
+        })
+    }
+}
+
+fn to_address(text: &str) -> PyResult<Address> {
+    text.parse().map_err(|error| raise("TransferError", error))
+}
+
+/// A path at an executor; `None`: `memory` bytes, generated or discarded.
+fn target(path: Option<PathBuf>, folder: bool, memory: u64) -> Target {
+    match path {
+        Some(path) => Target::Path { path: node::to_bytes(path.as_os_str()), folder },
+        None => Target::Memory { bytes: memory },
+    }
+}
+
+/// A copy in progress.
 #[pyclass(frozen)]
 pub struct Copy(node::Copy);
 
 #[pymethods]
 impl Copy {
-    /// Between the executor at `address` and this machine, to it, if it `puts`; or from the executor at `source` to it. A path
-    /// of None: `memory`, so many bytes that are made up or thrown away. `into`: the copy goes into the folder there, under
-    /// its own name. `limit`: bytes/s, 0: none. `share`: number and count, where others copy the rest at the same time;
-    /// `fresh`: this copies all after its shares, one of which made the top folder. `copy`: 16 bytes that all shares of one copy have alike.
+    /// Begins a copy.
     #[new]
-    #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, source, identity_file, policy, puts, here, here_into, there, there_into, memory, level, streams, threads, checked, anew, whole_file, compress, include, exclude, links, keeps, only, patience, limit, share, fresh, copy))]
-    fn new(
-        address: &str,
-        source: Option<&str>,
-        identity_file: &str,
-        policy: Words,
-        puts: bool,
-        here: Option<PathBuf>,
-        here_into: bool,
-        there: Option<PathBuf>,
-        there_into: bool,
-        memory: u64,
-        level: Option<&str>,
-        streams: Option<u16>,
-        threads: Option<u16>,
-        checked: bool,
-        anew: bool,
-        whole_file: Option<bool>,
-        compress: Option<bool>,
-        include: Vec<String>,
-        exclude: Vec<String>,
-        links: Option<&str>,
-        keeps: Vec<String>,
-        only: Vec<PathBuf>,
-        patience: f64,
-        limit: u64,
-        share: Option<(u16, u16)>,
-        fresh: bool,
-        copy: Option<[u8; 16]>,
-    ) -> PyResult<Copy> {
-        let parse = |address: &str| address.parse::<Address>().map_err(|error| raise("TransferError", error));
-        let address = parse(address)?;
-        let level = level.map(str::parse).transpose().map_err(|error: String| raise("PolicyError", error))?;
-        let target = |path: Option<PathBuf>, folder| match path {
-            Some(path) => Target::Path { path: node::to_bytes(path.as_os_str()), folder },
-            None => Target::Memory { bytes: memory },
-        };
-        let here = match (source, here) {
-            (Some(source), from) => Here::Executor { address: parse(source)?, source: target(from, false) },
-            (None, Some(path)) => Here::Path { path, into: here_into },
-            (None, None) => Here::Memory { bytes: memory },
-        };
-        let share = share.map(|(index, count)| Share { index, count });
-        share.map_or(Ok(()), Share::check).map_err(|error| raise("TransferError", error))?;
-        let job = Job {
-            address,
-            member: Member::parse(identity_file, Role::User).map_err(identity)?,
-            policy: policy.read()?,
-            direction: if puts { Direction::Put } else { Direction::Get },
-            here,
-            there: target(there, there_into),
-            level,
-            streams,
-            threads,
-            checked,
-            anew,
-            whole_file,
-            compress,
-            filter: Filter {
-                only: only.iter().map(|name| node::to_bytes(name.as_os_str())).collect(),
-                include,
-                exclude,
-                links: links_of(links)?,
-                keeps: keeps_of(&keeps)?,
-            },
-            patience: Duration::from_secs_f64(patience.clamp(0.0, 1e9)),
-            limit,
-            share,
-            fresh,
-            copy: copy.unwrap_or_else(random_token),
-        };
-        Ok(Copy(node::Copy::start(job).map_err(|error| raise("TransferError", error))?))
+    fn new(order: Order) -> PyResult<Copy> {
+        Ok(Copy(node::Copy::start(order.read()?).map_err(|error| raise("TransferError", error))?))
     }
 
-    /// Bytes that are there, of how many so far, and whether there may be more.
+    /// Bytes that have arrived, the bytes that are known so far, and whether more may become known.
     fn progress(&self) -> (u64, u64, bool) {
         self.0.progress()
     }
 
-    /// What came of it, once it has ended; waits for that up to `patience` seconds.
+    /// The outcome of the copy. Waits for it up to `patience` seconds.
     fn wait<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyDict>>> {
         let patience = Duration::from_secs_f64(patience.clamp(0.0, 3600.0));
         match py.detach(|| self.0.wait(patience)) {
@@ -114,20 +126,20 @@ impl Copy {
         }
     }
 
-    /// Whether it has ended since one of its machines was out of reach.
+    /// Whether it has ended because one of its machines was out of reach.
     fn is_cut(&self) -> bool {
         let outcome = self.0.wait(Duration::ZERO);
         matches!(outcome, Some(Err(CopyError::Unreachable(_) | CopyError::Cut(_))))
     }
 
-    /// Ends it; what is there is kept.
+    /// Cancels it. Partial files are kept.
     fn cancel(&self) {
         self.0.cancel();
     }
 }
 
 impl Drop for Copy {
-    /// Other threads of the program go on while this one waits for the copy's.
+    /// Releases the GIL, because this waits for the copy's thread.
     fn drop(&mut self) {
         Python::attach(|py| py.detach(|| self.0.close()));
     }
