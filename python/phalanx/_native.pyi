@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NoReturn, final
+from typing import Any, ClassVar, NoReturn, Protocol, final
 
 from phalanx._copying import CopyOrder
 
@@ -300,16 +300,8 @@ class NewFile:
 _Fields = tuple[Any, ...]
 _Place = tuple[int, ...]
 
-@final
-class LocalSpace:
-    def __new__(
-        cls,
-        options: dict[str, Any],
-        objects: bool,
-        directory: str | os.PathLike[str] | None = None,
-        *,
-        identity_file: str | None = None,
-    ) -> LocalSpace: ...
+#: What both spaces have. A space of another process takes a few more arguments.
+class _Space(Protocol):
     def out(
         self,
         fields: _Fields,
@@ -398,7 +390,18 @@ class LocalSpace:
     def close(self) -> None: ...
 
 @final
-class RemoteSpace:
+class LocalSpace(_Space):
+    def __new__(
+        cls,
+        options: dict[str, Any],
+        objects: bool,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        identity_file: str | None = None,
+    ) -> LocalSpace: ...
+
+@final
+class RemoteSpace(_Space):
     def __new__(
         cls,
         address: str,
@@ -472,16 +475,6 @@ class RemoteSpace:
         patience: float | None = None,
         /,
     ) -> tuple[list[_Fields], _Place | None]: ...
-    def wait(
-        self,
-        template: _Fields,
-        take: bool,
-        select: tuple[Any, ...],
-        where: Any,
-        transaction: int | None,
-        timeout: float | None,
-        /,
-    ) -> _Fields | None: ...
     def begin_wait(
         self,
         template: _Fields,
@@ -494,34 +487,11 @@ class RemoteSpace:
         patience: float | None = None,
         /,
     ) -> int: ...
-    def cancel(self, request: int, /) -> bool: ...
-    def settle(self, request: int, kept: bool, /) -> None: ...
     def count(
         self, template: _Fields, where: Any, transaction: int | None, patience: float | None = None, /
     ) -> int: ...
-    def renew(self, number: int, lease: float | None, /) -> bool: ...
     def begin(self, transaction: int, timeout: float, repeatable: bool, patience: float | None = None, /) -> None: ...
-    def prepare(self, transaction: int, coordinator: _Decider | None = None, /) -> None: ...
-    def go_by(self, card: bytes, replaces: bytes | None = None, /) -> bytes | None: ...
-    def browse(self, after: _At | None, /) -> tuple[list[_Item], _At | None]: ...
-    def withdraw(self, spots: Sequence[_At], transaction: int, /) -> list[_Item]: ...
-    def put_whole(
-        self,
-        tuples: Sequence[bytes],
-        lease: float | None,
-        key: bytes | None,
-        label: bytes | None,
-        priority: int,
-        transaction: int | None,
-        /,
-    ) -> None: ...
     def commit(self, transaction: int, once: tuple[int, int, int] | None = None, /) -> None: ...
-    def abort(self, transaction: int, /) -> None: ...
-    def watch(self, template: _Fields, where: Any, since: int | None, nudge: Callable[[], object] | None, /) -> int: ...
-    def events(self, watch: int, timeout: float | None, /) -> list[tuple[int, _Fields]]: ...
-    def unwatch(self, watch: int, /) -> None: ...
-    def info(self) -> dict[str, Any]: ...
-    def close(self) -> None: ...
     def leave(self, seconds: float) -> bool: ...
 
 @final

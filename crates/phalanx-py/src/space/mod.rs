@@ -5,6 +5,7 @@ mod classes;
 mod codec;
 mod decode;
 mod encode;
+mod engine;
 mod info;
 mod local;
 mod options;

@@ -6,8 +6,8 @@ use work::answered;
 
 use super::decode::decode_tuple;
 use super::encode::Encoding;
-use super::options::{Place, to_cursor, to_duration, to_get, to_options, to_out_options};
-use super::template::to_template;
+use super::engine::{Engine, Out};
+use super::options::{Place, to_duration, to_options};
 use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
 use super::whole::{self, At, Item, Items, to_at, to_items, to_spot};
 use super::{Decider, failed, info, to_coordinator, to_isolation, wrong};
@@ -27,8 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Most bytes of tuples in one page of a bulk read or take.
-const PAGE: u64 = 16 << 20;
 /// Name of the only space of a directory that is not served.
 const KEPT: &str = "space";
 /// How many forks lie between the first process and this one.
@@ -100,9 +98,7 @@ impl LocalSpace {
         priority: Option<i64>,
         transaction: Option<u128>,
     ) -> PyResult<u64> {
-        let tuple = self.tuple(fields)?;
-        let options = to_out_options(lease, key, label, priority, &self.encoding)?;
-        self.put(py, &[tuple], &options, transaction)
+        self.put_fields(py, fields, Out { lease, key, label, priority, once: None }, transaction)
     }
 
     #[pyo3(signature = (tuples, lease, label, priority, transaction, /))]
@@ -115,9 +111,7 @@ impl LocalSpace {
         priority: Option<i64>,
         transaction: Option<u128>,
     ) -> PyResult<()> {
-        let encoded: PyResult<Vec<Tuple>> = tuples.iter().map(|fields| self.tuple(fields)).collect();
-        let options = to_out_options(lease, None, label, priority, &self.encoding)?;
-        self.put(py, &encoded?, &options, transaction).map(drop)
+        self.put_many(py, &tuples, Out { lease, key: None, label, priority, once: None }, transaction)
     }
 
     #[pyo3(signature = (template, take, select, r#where, transaction, /))]
@@ -130,14 +124,11 @@ impl LocalSpace {
         r#where: Option<&Bound<'py, PyAny>>,
         transaction: Option<u128>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let template = to_template(template, r#where, &self.encoding)?;
-        let get = to_get(take, select, &self.encoding)?;
-        let (session, mut tuples, _) = self.find(py, &template, &get, transaction, r#where.is_some())?;
+        let search = self.search(template, take, select, r#where, transaction)?;
+        let (session, mut tuples, _) = self.find(py, &search, r#where.is_some())?;
         match tuples.pop() {
             None => Ok(None),
-            Some(tuple) => {
-                self.hand_over(py, session, take && transaction.is_none(), &[tuple]).map(|mut all| all.pop())
-            }
+            Some(tuple) => self.hand_over(py, session, search.acknowledges, &[tuple]).map(|mut all| all.pop()),
         }
     }
 
@@ -154,15 +145,9 @@ impl LocalSpace {
         limit: u32,
         after: Option<Place>,
     ) -> PyResult<(Bound<'py, PyList>, Option<Place>)> {
-        let template = to_template(template, r#where, &self.encoding)?;
-        let get = Get {
-            limit: limit.max(1),
-            page_bytes: PAGE,
-            after: after.map(to_cursor),
-            ..to_get(take, select, &self.encoding)?
-        };
-        let (session, tuples, next) = self.find(py, &template, &get, transaction, r#where.is_some())?;
-        let tuples = self.hand_over(py, session, take && transaction.is_none(), &tuples)?;
+        let search = self.search(template, take, select, r#where, transaction)?.paged(limit, after);
+        let (session, tuples, next) = self.find(py, &search, r#where.is_some())?;
+        let tuples = self.hand_over(py, session, search.acknowledges, &tuples)?;
         Ok((PyList::new(py, tuples)?, next))
     }
 
@@ -178,16 +163,15 @@ impl LocalSpace {
         transaction: Option<u128>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (template, searches) = (&to_template(template, r#where, &self.encoding)?, r#where.is_some());
-        let get = &to_get(take, select, &self.encoding)?;
+        let search = self.search(template, take, select, r#where, transaction)?;
         let end = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
         let end = end.map(|timeout| Instant::now() + timeout);
         let slot = Arc::new(Slot::default());
         let mut locked = self.lock(py)?;
         let session = locked.open(slot.clone());
-        let asker = Asker { session, request: 0, acknowledges: take && transaction.is_none() };
-        let (transaction, goal) = (transaction.map(TransactionId), Goal::Wait(None));
-        let (found, told) = self.ask(py, locked, &Question { asker, template, get, transaction, goal }, searches)?;
+        let asker = Asker { session, request: 0, acknowledges: search.acknowledges };
+        let question = search.question(asker, Goal::Wait(None));
+        let (found, told) = self.ask(py, locked, &question, r#where.is_some())?;
         let found = answered(found);
         if found.is_some() {
             self.hosted.lock().forget(session);
@@ -227,18 +211,15 @@ impl LocalSpace {
         timeout: Option<f64>,
         done: Py<PyAny>,
     ) -> PyResult<u64> {
-        let template = &to_template(template, r#where, &self.encoding)?;
-        let get = &to_get(take, select, &self.encoding)?;
+        let search = self.search(template, take, select, r#where, transaction)?;
         let timeout = timeout.map(|seconds| to_duration(seconds, "timeout=")).transpose()?;
-        let acknowledges = take && transaction.is_none();
-        let callback = Arc::new(Callback::new(done, self.encoding.objects, acknowledges, &self.hosted));
+        let callback = Arc::new(Callback::new(done, self.encoding.objects, search.acknowledges, &self.hosted));
         let mut locked = self.lock(py)?;
         let session = locked.open(callback.clone());
-        let asker = Asker { session, request: 0, acknowledges };
+        let asker = Asker { session, request: 0, acknowledges: search.acknowledges };
         let now = self.hosted.now();
         let goal = Goal::Wait(timeout.map(|timeout| now.saturating_add(timeout)));
-        let transaction = transaction.map(TransactionId);
-        let found = locked.engine().ask(now, &Question { asker, template, get, transaction, goal });
+        let found = locked.engine().ask(now, &search.question(asker, goal));
         locked.tick();
         let told = locked.unlock();
         self.flush(py, told)?;
@@ -283,7 +264,7 @@ impl LocalSpace {
         r#where: Option<&Bound<'_, PyAny>>,
         transaction: Option<u128>,
     ) -> PyResult<u64> {
-        let (template, get) = (&to_template(template, r#where, &self.encoding)?, &Get::default());
+        let (template, get) = (&self.pattern(template, r#where)?, &Get::default());
         let mut locked = self.lock(py)?;
         let asker = Asker { session: locked.number(), request: 0, acknowledges: false };
         let (transaction, goal) = (transaction.map(TransactionId), Goal::Count);
@@ -371,7 +352,7 @@ impl LocalSpace {
     ) -> PyResult<()> {
         let check = |bytes: Vec<u8>| Tuple::check(bytes.into(), &self.encoding.limits).map_err(wrong);
         let tuples: PyResult<Vec<_>> = tuples.into_iter().map(check).collect();
-        self.put(py, &tuples?, &whole::to_options(lease, key, label, priority)?, transaction).map(drop)
+        self.put(py, tuples?, whole::to_options(lease, key, label, priority)?, transaction).map(drop)
     }
 
     #[pyo3(signature = (transaction, /))]
@@ -396,7 +377,7 @@ impl LocalSpace {
         since: Option<u64>,
         nudge: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
-        let template = Arc::new(to_template(template, r#where, &self.encoding)?);
+        let template = Arc::new(self.pattern(template, r#where)?);
         let events = Arc::new(Events::new(nudge));
         let mut locked = self.lock(py)?;
         let session = locked.open(events.clone());

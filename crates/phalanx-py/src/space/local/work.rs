@@ -3,14 +3,16 @@
 use super::{FORKS, LocalSpace, Watch, forgotten};
 use crate::errors::raise;
 use crate::space::decode::decode_tuple;
-use crate::space::encode::encode_tuple;
+use crate::space::encode::{Encoding, encode_tuple};
+use crate::space::engine::{Engine, Search};
 use crate::space::options::{Place, to_place};
+use crate::space::template::to_template;
 use crate::space::waiting::{Answer, Callback, SIGNALS, Slot, uninterrupted};
 use crate::space::{failed, wrong};
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
-use phalanx_core::space::{Asker, Get, Goal, OutOptions, Outcome, Page, Question, Template, Tuple};
+use phalanx_core::space::{Asker, Goal, OutOptions, Outcome, Page, Question, Template, Tuple};
 use phalanx_node::space::{Hosted, Locked, Told};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -18,6 +20,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
+
+impl Engine for LocalSpace {
+    type Encoded = Tuple;
+    type Pattern = Template;
+
+    fn encoding(&self) -> &Encoding {
+        &self.encoding
+    }
+
+    fn encode(&self, fields: &Bound<'_, PyTuple>) -> PyResult<Tuple> {
+        let bytes = Bytes::from(encode_tuple(fields, &self.encoding)?);
+        Tuple::check(bytes, &self.encoding.limits).map_err(wrong)
+    }
+
+    fn pattern(&self, template: &Bound<'_, PyTuple>, query: Option<&Bound<'_, PyAny>>) -> PyResult<Template> {
+        to_template(template, query, &self.encoding)
+    }
+
+    fn put<T>(&self, py: Python<'_>, tuples: T, options: OutOptions, transaction: Option<u128>) -> PyResult<u64>
+    where
+        T: AsRef<[Tuple]> + IntoIterator<Item = Tuple>,
+    {
+        let put = |locked: &mut Locked<'_>, now| {
+            locked.engine().check_card(self.session)?;
+            locked.engine().out(now, tuples.as_ref(), &options, transaction.map(TransactionId))
+        };
+        self.change(py, put)?.map_err(failed)
+    }
+}
+
+impl Search<Template> {
+    /// The question to the space's engine.
+    pub(super) fn question(&self, asker: Asker, goal: Goal) -> Question<'_> {
+        Question { asker, template: &self.pattern, get: &self.get, transaction: self.transaction, goal }
+    }
+}
 
 impl LocalSpace {
     /// The space, for a server in this process.
@@ -59,25 +97,6 @@ impl LocalSpace {
         }
     }
 
-    pub(super) fn tuple(&self, fields: &Bound<'_, PyTuple>) -> PyResult<Tuple> {
-        let bytes = Bytes::from(encode_tuple(fields, &self.encoding)?);
-        Tuple::check(bytes, &self.encoding.limits).map_err(wrong)
-    }
-
-    pub(super) fn put(
-        &self,
-        py: Python<'_>,
-        tuples: &[Tuple],
-        options: &OutOptions,
-        transaction: Option<u128>,
-    ) -> PyResult<u64> {
-        let put = |locked: &mut Locked<'_>, now| {
-            locked.engine().check_card(self.session)?;
-            locked.engine().out(now, tuples, options, transaction.map(TransactionId))
-        };
-        self.change(py, put)?.map_err(failed)
-    }
-
     /// Changes the engine, and tells the sessions concerned.
     pub(super) fn change<T>(&self, py: Python<'_>, change: impl FnOnce(&mut Locked<'_>, Duration) -> T) -> PyResult<T> {
         let mut locked = self.lock(py)?;
@@ -92,17 +111,13 @@ impl LocalSpace {
     pub(super) fn find(
         &self,
         py: Python<'_>,
-        template: &Template,
-        get: &Get,
-        transaction: Option<u128>,
+        search: &Search<Template>,
         searches: bool,
     ) -> PyResult<(SessionId, Vec<Tuple>, Option<Place>)> {
-        let acknowledges = get.take && transaction.is_none();
         let mut locked = self.lock(py)?;
-        let asker = Asker { session: locked.number(), request: 0, acknowledges };
-        let transaction = transaction.map(TransactionId);
-        let question = Question { asker, template, get, transaction, goal: Goal::Page };
-        let (outcome, told) = self.ask(py, locked, &question, searches || get.limit > 1)?;
+        let asker = Asker { session: locked.number(), request: 0, acknowledges: search.acknowledges };
+        let question = search.question(asker, Goal::Page);
+        let (outcome, told) = self.ask(py, locked, &question, searches || search.get.limit > 1)?;
         let page = match outcome {
             Ok(Outcome::Found(page)) => Ok(page),
             Ok(Outcome::One(tuple)) => Ok(Page { tuples: tuple.into_iter().collect(), next: None }),

@@ -2,6 +2,8 @@
 
 use super::{Asked, RemoteSpace, SIGNALS};
 use crate::errors::raise;
+use crate::space::encode::{Encoding, encode_tuple};
+use crate::space::engine::{Engine, Search};
 use crate::space::decode::{FOREIGN, decode_foreign, decode_tuple};
 use crate::space::local::FORKS;
 use crate::space::template::to_template;
@@ -12,12 +14,54 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::space::{OutOptions, RequestId, Tuple};
-use phalanx_core::wire::space::{FromSpace, ToSpace};
+use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_node::space::{Answer, ClientError, SILENT};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+impl Engine for RemoteSpace {
+    type Encoded = Vec<u8>;
+    type Pattern = Bytes;
+
+    fn encoding(&self) -> &Encoding {
+        &self.encoding
+    }
+
+    fn encode(&self, fields: &Bound<'_, PyTuple>) -> PyResult<Vec<u8>> {
+        encode_tuple(fields, &self.encoding)
+    }
+
+    fn pattern(&self, template: &Bound<'_, PyTuple>, query: Option<&Bound<'_, PyAny>>) -> PyResult<Bytes> {
+        let mut bytes = Vec::with_capacity(64);
+        to_template(template, query, &self.encoding)?.encode(&mut bytes);
+        Ok(bytes.into())
+    }
+
+    fn put<T>(&self, py: Python<'_>, tuples: T, options: OutOptions, transaction: Option<u128>) -> PyResult<u64>
+    where
+        T: AsRef<[Vec<u8>]> + IntoIterator<Item = Vec<u8>>,
+    {
+        let (count, mut tuples) = (tuples.as_ref().len() as u32, tuples.into_iter());
+        let mut bytes = tuples.next().unwrap_or_default(); // a single tuple is not copied
+        tuples.for_each(|tuple| bytes.extend_from_slice(&tuple));
+        self.put_bytes(py, bytes, count, options, transaction)
+    }
+}
+
+impl Search<Bytes> {
+    /// The transaction under which it takes tuples, if there is one.
+    pub(super) fn takes_under(&self) -> Option<TransactionId> {
+        self.transaction.filter(|_| self.get.take)
+    }
+
+    /// The body and the message that ask a server for it.
+    pub(super) fn request(self, wait: Wait) -> (Bytes, impl FnOnce(RequestId) -> ToSpace + Send) {
+        let Search { pattern, get, transaction, .. } = self;
+        (pattern, move |request| ToSpace::Get { request, get, wait, transaction })
+    }
+}
 
 impl RemoteSpace {
     pub(super) fn check(&self) -> PyResult<()> {
@@ -26,12 +70,6 @@ impl RemoteSpace {
             return Err(raise("SpaceError", why));
         }
         Ok(())
-    }
-
-    pub(super) fn template(&self, elements: &Bound<'_, PyTuple>, query: Option<&Bound<'_, PyAny>>) -> PyResult<Bytes> {
-        let mut bytes = Vec::with_capacity(64);
-        to_template(elements, query, &self.encoding)?.encode(&mut bytes);
-        Ok(bytes.into())
     }
 
     /// Sends a request and waits for its answer. `cancels`: Ctrl-C cancels the request; otherwise it only ends the wait.
@@ -120,6 +158,18 @@ impl RemoteSpace {
         answer.map_err(unusable)
     }
 
+    /// Sends a read or take that does not wait, as [`RemoteSpace::ask_soon`] does.
+    pub(super) fn get_soon(
+        &self,
+        py: Python<'_>,
+        patience: Option<Duration>,
+        search: Search<Bytes>,
+    ) -> PyResult<Answer> {
+        let takes = search.takes_under();
+        let (template, message) = search.request(Wait::No);
+        self.ask_soon(py, patience, takes, template, message)
+    }
+
     fn late(&self) -> ClientError {
         ClientError::Late { space: self.client.address().to_string() }
     }
@@ -129,7 +179,7 @@ impl RemoteSpace {
         self.ask(py, false, Bytes::new(), message)?.map(drop).map_err(unusable)
     }
 
-    pub(super) fn put(
+    pub(super) fn put_bytes(
         &self,
         py: Python<'_>,
         bytes: Vec<u8>,

@@ -8,16 +8,11 @@ use pyo3::prelude::*;
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-/// The transaction under which a request takes tuples, if it takes any under one.
-pub(super) fn taking(take: bool, transaction: Option<TransactionId>) -> Option<TransactionId> {
-    transaction.filter(|_| take)
-}
-
 #[derive(Default)]
 pub(super) struct Doomed(Mutex<HashSet<TransactionId>>);
 
 impl Doomed {
-    /// Called when a request got no answer in time. `takes`: the transaction under which it takes tuples, as [`taking`] says.
+    /// Called when a request got no answer in time. `takes`: the transaction under which it takes tuples, if there is one.
     pub(super) fn add(&self, takes: Option<TransactionId>) {
         if let Some(transaction) = takes {
             lock(&self.0).insert(transaction);

@@ -5,13 +5,14 @@ mod doomed;
 mod watching;
 
 use asking::{call, nonsense, unusable};
-use doomed::{Doomed, taking};
+use doomed::Doomed;
 use watching::Nudging;
 
-use super::encode::{Encoding, encode_tuple};
+use super::encode::Encoding;
+use super::engine::{Engine, Out};
 use super::info;
 use super::local::FORKS;
-use super::options::{Numbered, Place, to_cursor, to_duration, to_get, to_once, to_options, to_out_options, to_place};
+use super::options::{Numbered, Place, to_duration, to_once, to_options, to_place};
 use super::whole::{self, At, Item, Items, to_spot};
 use super::{Decider, to_coordinator, to_isolation};
 use crate::errors::{identity, raise};
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Mark;
-use phalanx_core::space::{Coordinator, Decision, Get, Limits, OutOptions, RequestId};
+use phalanx_core::space::{Coordinator, Decision, Limits, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::sync::lock;
 use phalanx_node::space::{Answer, Client, ClientError, Connect, Done, Nudge, SpaceAddress};
@@ -33,8 +34,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Most bytes of tuples in one page of a bulk read or take.
-const PAGE: u64 = 16 << 20;
 /// How often a wait checks for Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
 /// A server should end a waiting request when its time is over. After this extra time the client stops waiting.
@@ -201,10 +200,7 @@ impl RemoteSpace {
         transaction: Option<u128>,
         once: Option<Numbered>,
     ) -> PyResult<u64> {
-        let tuple = encode_tuple(fields, &self.encoding)?;
-        let options = to_out_options(lease, key, label, priority, &self.encoding)?;
-        let options = OutOptions { once: once.map(to_once), ..options };
-        self.put(py, tuple, 1, options, transaction)
+        self.put_fields(py, fields, Out { lease, key, label, priority, once }, transaction)
     }
 
     #[pyo3(signature = (tuples, lease, label, priority, transaction, once = None, /))]
@@ -219,13 +215,7 @@ impl RemoteSpace {
         transaction: Option<u128>,
         once: Option<Numbered>,
     ) -> PyResult<()> {
-        let mut bytes = Vec::new();
-        for fields in &tuples {
-            bytes.extend_from_slice(&encode_tuple(fields, &self.encoding)?);
-        }
-        let options = to_out_options(lease, None, label, priority, &self.encoding)?;
-        let options = OutOptions { once: once.map(to_once), ..options };
-        self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
+        self.put_many(py, &tuples, Out { lease, key: None, label, priority, once }, transaction)
     }
 
     /// `patience`: seconds within which the answer should come. If a take in a transaction gets no answer in time, the
@@ -242,13 +232,10 @@ impl RemoteSpace {
         transaction: Option<u128>,
         patience: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let template = self.template(template, r#where)?;
-        let get = to_get(take, select, &self.encoding)?;
-        let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
-        let takes = taking(take, transaction);
-        let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction };
-        let answer = self.ask_soon(py, patience, takes, template, message)?;
-        self.found(py, answer, take && transaction.is_none())
+        let search = self.search(template, take, select, r#where, transaction)?;
+        let acknowledges = search.acknowledges;
+        let answer = self.get_soon(py, to_patience(patience)?, search)?;
+        self.found(py, answer, acknowledges)
     }
 
     #[pyo3(signature = (template, take, select, r#where, transaction, limit, after, patience = None, /))]
@@ -265,20 +252,11 @@ impl RemoteSpace {
         after: Option<Place>,
         patience: Option<f64>,
     ) -> PyResult<(Bound<'py, PyList>, Option<Place>)> {
-        let template = self.template(template, r#where)?;
-        let get = Get {
-            limit: limit.max(1),
-            page_bytes: PAGE,
-            after: after.map(to_cursor),
-            ..to_get(take, select, &self.encoding)?
-        };
-        let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
-        let takes = taking(take, transaction);
-        let message = |request| ToSpace::Get { request, get, wait: Wait::No, transaction };
-        let answer = self.ask_soon(py, patience, takes, template, message)?;
+        let search = self.search(template, take, select, r#where, transaction)?.paged(limit, after);
+        let acknowledges = search.acknowledges;
+        let answer = self.get_soon(py, to_patience(patience)?, search)?;
         let FromSpace::Got { request, tuples, next } = answer.message else { return Err(nonsense()) };
-        let decoded =
-            self.settled(py, request, take && transaction.is_none(), || self.decode_many(py, &answer.body, tuples))?;
+        let decoded = self.settled(py, request, acknowledges, || self.decode_many(py, &answer.body, tuples))?;
         Ok((PyList::new(py, decoded)?, next.map(to_place)))
     }
 
@@ -294,17 +272,16 @@ impl RemoteSpace {
         transaction: Option<u128>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let template = self.template(template, r#where)?;
-        let get = to_get(take, select, &self.encoding)?;
-        let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
-        let message = |request| ToSpace::Get { request, get, wait, transaction };
+        let search = self.search(template, take, select, r#where, transaction)?;
+        let (wait, acknowledges, takes) = (to_wait(timeout)?, search.acknowledges, search.takes_under());
+        let (template, message) = search.request(wait);
         match self.ask_within(py, self.within(wait), true, template, message)? {
             None => {
-                self.doomed.add(taking(take, transaction));
+                self.doomed.add(takes);
                 Ok(None)
             }
             Some(Err(ClientError::Space(SpaceError::TimedOut))) => Ok(None),
-            Some(answer) => self.found(py, answer.map_err(unusable)?, take && transaction.is_none()),
+            Some(answer) => self.found(py, answer.map_err(unusable)?, acknowledges),
         }
     }
 
@@ -323,12 +300,11 @@ impl RemoteSpace {
         patience: Option<f64>,
     ) -> PyResult<u64> {
         self.check()?;
-        let template = self.template(template, r#where)?;
-        let get = to_get(take, select, &self.encoding)?;
-        let (wait, transaction) = (to_wait(timeout)?, transaction.map(TransactionId));
+        let search = self.search(template, take, select, r#where, transaction)?;
+        let wait = to_wait(timeout)?;
         let waits = !matches!(wait, Wait::No | Wait::For(Duration::ZERO));
         let until = to_patience(patience)?.or(self.within(wait)).and_then(|within| Instant::now().checked_add(within));
-        let (objects, takes, doomed) = (self.encoding.objects, taking(take, transaction), self.doomed.clone());
+        let (objects, takes, doomed) = (self.encoding.objects, search.takes_under(), self.doomed.clone());
         let done: Done = Box::new(move |answer| {
             let is_late = matches!(answer, Err(ClientError::Late { .. }));
             if is_late {
@@ -341,7 +317,7 @@ impl RemoteSpace {
                 drop(done);
             });
         });
-        let message = move |request| ToSpace::Get { request, get, wait, transaction };
+        let (template, message) = search.request(wait);
         py.detach(|| self.client.start(message, vec![template], until, done)).map_err(unusable)
     }
 
@@ -366,7 +342,7 @@ impl RemoteSpace {
         transaction: Option<u128>,
         patience: Option<f64>,
     ) -> PyResult<u64> {
-        let template = self.template(template, r#where)?;
+        let template = self.pattern(template, r#where)?;
         let (patience, transaction) = (to_patience(patience)?, transaction.map(TransactionId));
         let message = |request| ToSpace::Count { request, transaction };
         match self.ask_soon(py, patience, None, template, message)?.message {
@@ -447,7 +423,7 @@ impl RemoteSpace {
         let options = whole::to_options(lease, key, label, priority)?;
         let mut bytes = Vec::with_capacity(tuples.iter().map(|tuple| tuple.len()).sum());
         tuples.iter().for_each(|tuple| bytes.extend_from_slice(tuple));
-        self.put(py, bytes, tuples.len() as u32, options, transaction).map(drop)
+        self.put_bytes(py, bytes, tuples.len() as u32, options, transaction).map(drop)
     }
 
     #[pyo3(signature = (transaction, once = None, /))]
@@ -479,7 +455,7 @@ impl RemoteSpace {
         since: Option<u64>,
         nudge: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
-        let template = self.template(template, r#where)?;
+        let template = self.pattern(template, r#where)?;
         let nudge = nudge.map(|nudge| {
             let nudging = Nudging::new(nudge);
             Arc::new(move || nudging.call()) as Nudge
