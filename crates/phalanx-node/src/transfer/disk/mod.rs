@@ -9,4 +9,6 @@ mod holes;
 pub(super) mod sink;
 pub(super) mod source;
 pub(super) mod unfinished;
+#[cfg(target_os = "linux")]
+mod users;
 mod written;

@@ -64,13 +64,13 @@ impl Desk {
     fn try_answer(&mut self, ask: Ask, body: &[u8], is_over: &(dyn Fn() -> bool + Sync)) -> io::Result<Answered> {
         let answer = match ask {
             Ask::List { handle, path, depth, filter, matching } => {
-                let (sieve, matching) = (PathFilter::new(&filter)?, Matching::new(&matching)?);
+                let (path_filter, matching) = (PathFilter::new(&filter)?, Matching::new(&matching)?);
                 self.check_room(handle)?;
                 if self.walks.len() >= MOST_WALKS && matches!(self.places, Places::Exported(_)) {
                     return Err(io::Error::other(format!("{MOST_WALKS} folders are being listed already")));
                 }
                 let folder = self.folder(&path, false).map_err(named(&path))?;
-                let walk = Walk::new(folder, depth, sieve, matching, &self.room)?;
+                let walk = Walk::new(folder, depth, path_filter, matching, &self.room)?;
                 self.walks.insert(handle, walk);
                 return self.page(handle);
             }

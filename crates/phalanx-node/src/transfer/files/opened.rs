@@ -65,7 +65,7 @@ impl Drop for Opened {
 /// A listing of a folder, which arrives in pages.
 pub struct Listing {
     depth: usize,
-    sieve: PathFilter,
+    path_filter: PathFilter,
     matching: Option<Matching>,
     /// The folder that was checked last. The next entry is mostly in the same one.
     passed: Mutex<PathBuf>,
@@ -97,14 +97,14 @@ impl Listing {
         let Wanted { path, depth, filter, matching } = wanted;
         // Before the request, because answers are checked against them.
         let wrong = |error: io::Error| FilesError::Failed(Why::Other, printable(&error.to_string()));
-        let (sieve, known) = (PathFilter::new(&filter).map_err(wrong)?, Matching::new(&matching).map_err(wrong)?);
+        let (path_filter, known) = (PathFilter::new(&filter).map_err(wrong)?, Matching::new(&matching).map_err(wrong)?);
         let opened = Opened::new(session);
         let ask = Ask::List { handle: opened.handle, path, depth, filter, matching };
         let asked = Instant::now();
         let waiting = opened.ask(&ask, Bytes::new(), go_on)?;
         let depth = (depth as usize).min(MOST_DEEP);
         let next = Mutex::new(Some(Next { opened, waiting, asked, early: 0 }));
-        Ok(Listing { depth, sieve, matching: known, passed: Mutex::default(), next })
+        Ok(Listing { depth, path_filter, matching: known, passed: Mutex::default(), next })
     }
 
     /// The next page; `None` after the last. The page after it is requested meanwhile. While the executor finds nothing,
@@ -139,7 +139,7 @@ impl Listing {
         let Ok(about) = &found.about else { return path.components().count() <= self.depth.saturating_add(1) };
         let above = || path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         above().count() <= self.depth
-            && self.sieve.takes(&path, about.kind == Kind::Folder)
+            && self.path_filter.takes(&path, about.kind == Kind::Folder)
             && self.may_lie_in(path.parent().unwrap_or(Path::new("")))
             && self.matching.as_ref().is_none_or(|matching| matching.has(&path))
     }
@@ -147,7 +147,7 @@ impl Listing {
     fn may_lie_in(&self, folder: &Path) -> bool {
         let mut passed = lock(&self.passed);
         let mut above = folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && *above != *passed);
-        let is_taken = above.all(|folder| self.sieve.takes(folder, true));
+        let is_taken = above.all(|folder| self.path_filter.takes(folder, true));
         if is_taken && *passed != folder {
             *passed = folder.to_owned();
         }

@@ -30,7 +30,7 @@ pub struct Walk {
     beneath: Beneath,
     levels: Vec<Level>,
     depth: usize,
-    sieve: PathFilter,
+    path_filter: PathFilter,
     matching: Option<Matching>,
     /// An entry that was found and did not fit the last page.
     next: Option<Found>,
@@ -56,10 +56,10 @@ struct Entry {
 
 impl Walk {
     /// Walks `root`, and the folders in it down to `depth`.
-    pub fn new(root: Dir, depth: u32, sieve: PathFilter, matching: Option<Matching>, room: &Room) -> io::Result<Walk> {
+    pub fn new(root: Dir, depth: u32, path_filter: PathFilter, matching: Option<Matching>, room: &Room) -> io::Result<Walk> {
         let (beneath, levels, taken) = (Beneath::new(root), Vec::new(), room.take(OPEN)?);
         let (depth, room) = (depth as usize, room.clone());
-        let mut walk = Walk { beneath, levels, depth, sieve, matching, next: None, room, _taken: taken };
+        let mut walk = Walk { beneath, levels, depth, path_filter, matching, next: None, room, _taken: taken };
         walk.enter(PathBuf::new())?;
         Ok(walk)
     }
@@ -166,7 +166,7 @@ impl Walk {
             return Some(Entry { name, is_entered: false, looked });
         }
         let is_folder = system::is_folder(entry);
-        if !self.sieve.is_empty() && !self.sieve.takes(&path, is_folder) {
+        if !self.path_filter.is_empty() && !self.path_filter.takes(&path, is_folder) {
             return None;
         }
         let matching = self.matching.as_ref();

@@ -137,7 +137,7 @@ impl Matching {
 mod tests {
     use super::*;
 
-    fn sieve(include: &[&str], exclude: &[&str]) -> PathFilter {
+    fn path_filter(include: &[&str], exclude: &[&str]) -> PathFilter {
         let texts = |of: &[&str]| of.iter().map(|text| (*text).to_owned()).collect();
         PathFilter::new(&Filter { include: texts(include), exclude: texts(exclude), ..Filter::default() })
             .expect("are patterns")
@@ -145,16 +145,16 @@ mod tests {
 
     #[test]
     fn what_is_excluded_is_left_out_also_if_it_is_included() {
-        let sieve = sieve(&["*.csv", "docs/"], &["tmp/", "/top.csv", "a/b.csv"]);
+        let path_filter = path_filter(&["*.csv", "docs/"], &["tmp/", "/top.csv", "a/b.csv"]);
         for path in ["x.csv", "far/away/x.csv", "docs/x.txt", "far/docs/a/x.txt", "far/top.csv", "a/c.csv"] {
-            assert!(sieve.takes(Path::new(path), false), "{path}");
+            assert!(path_filter.takes(Path::new(path), false), "{path}");
         }
         for path in ["x.txt", "top.csv", "a/b.csv", "z/a/b.csv", "docs"] {
-            assert!(!sieve.takes(Path::new(path), false), "{path}");
+            assert!(!path_filter.takes(Path::new(path), false), "{path}");
         }
-        assert!(sieve.takes(Path::new("far"), true));
-        assert!(!sieve.takes(Path::new("far/tmp"), true), "and with it all in it");
-        assert!(!sieve.takes(Path::new("tmp"), false), "it is not included");
+        assert!(path_filter.takes(Path::new("far"), true));
+        assert!(!path_filter.takes(Path::new("far/tmp"), true), "and with it all in it");
+        assert!(!path_filter.takes(Path::new("tmp"), false), "it is not included");
     }
 
     #[test]
@@ -182,19 +182,19 @@ mod tests {
 
     #[test]
     fn each_alternative_is_a_pattern_also_an_empty_one() {
-        let sieve = sieve(&[], &["precious{,.bak}", "{/top,cache/}", "{*.a,*.b}{,c}"]);
+        let path_filter = path_filter(&[], &["precious{,.bak}", "{/top,cache/}", "{*.a,*.b}{,c}"]);
         for path in ["precious", "far/precious.bak", "top", "x.a", "x.bc"] {
-            assert!(!sieve.takes(Path::new(path), false), "{path}");
+            assert!(!path_filter.takes(Path::new(path), false), "{path}");
         }
-        assert!(!sieve.takes(Path::new("far/cache"), true) && sieve.takes(Path::new("cache"), false));
-        assert!(sieve.takes(Path::new("far/top"), false));
+        assert!(!path_filter.takes(Path::new("far/cache"), true) && path_filter.takes(Path::new("cache"), false));
+        assert!(path_filter.takes(Path::new("far/top"), false));
     }
 
     #[test]
     fn only_some_of_the_top_folder_with_all_in_them() {
         let filter = Filter { only: vec![b"a".into()], ..Filter::default() };
-        let sieve = PathFilter::new(&filter).expect("is one");
-        assert!(sieve.takes(Path::new("a"), false) && sieve.takes(Path::new("a/b/c"), false));
-        assert!(!sieve.takes(Path::new("b"), true) && !sieve.takes(Path::new("b/a"), false));
+        let path_filter = PathFilter::new(&filter).expect("is one");
+        assert!(path_filter.takes(Path::new("a"), false) && path_filter.takes(Path::new("a/b/c"), false));
+        assert!(!path_filter.takes(Path::new("b"), true) && !path_filter.takes(Path::new("b/a"), false));
     }
 }

@@ -60,7 +60,7 @@ impl Tree {
         if let Some(attributes) = &folder.attributes {
             let opened = open_beneath(home, &folder.path)?;
             let (changed, refused) =
-                attributes::fit(&attributes::open_folder(&opened)?, attributes, self.sieve.keeps());
+                attributes::fit(&attributes::open_folder(&opened)?, attributes, self.path_filter.keeps());
             self.refusals.note(&folder.path, refused);
             if changed {
                 self.written.on_folder(Some(number), &opened)?;

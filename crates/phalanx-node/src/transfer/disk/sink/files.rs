@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 impl Tree {
     pub(super) fn begin_file(&self, number: u32, entry: &Entry, folder: &Dir, name: OsString, size: u64) -> io::Result<Step> {
-        let link = entry.attributes.as_ref().and_then(|it| it.hard_link).filter(|_| self.sieve.keeps().hard_links);
+        let link = entry.attributes.as_ref().and_then(|it| it.hard_link).filter(|_| self.path_filter.keeps().hard_links);
         if let Some(link) = link {
             let place = FilePlace { parent: entry.parent, name: name.clone(), size, modified: entry.modified };
             let is_there = || folder.symlink_metadata(&name).is_ok_and(|found| is_same(&found, size, entry.modified));
@@ -96,7 +96,7 @@ impl Tree {
     fn fit_attributes(&self, entry: &Entry, folder: &Dir, name: &OsStr, found: &cap_std::fs::Metadata) {
         let Some(attributes) = &entry.attributes else { return };
         let (changed, refused) = match open_older(folder, name) {
-            Ok((file, _)) => attributes::fit(&file, attributes, self.sieve.keeps()),
+            Ok((file, _)) => attributes::fit(&file, attributes, self.path_filter.keeps()),
             Err(error) => (false, vec![format!("its owner and attributes were not set: {error}")]),
         };
         if changed {

@@ -49,7 +49,7 @@ impl Tree {
                         self.written.on_folder(Some(parent), &folder)?;
                     }
                     if let Some(attributes) = &entry.attributes {
-                        let (_, refused) = attributes::fit_link(&folder, &name, attributes, self.sieve.keeps());
+                        let (_, refused) = attributes::fit_link(&folder, &name, attributes, self.path_filter.keeps());
                         self.refuse(Some(parent), &name, refused);
                     }
                     Ok(step)
@@ -63,13 +63,13 @@ impl Tree {
     /// Whether the user asked for an entry.
     fn takes(&self, entry: &Entry, name: &OsStr) -> bool {
         let is_folder = entry.kind == Kind::Folder;
-        let Some(parent) = entry.parent else { return is_folder || !self.sieve.is_of_some() };
+        let Some(parent) = entry.parent else { return is_folder || !self.path_filter.is_of_some() };
         let folders = lock(&self.folders);
         let (Some(parent), Some(top)) = (folders.get(&parent), folders.get(&0)) else {
             return true; // without its folder it has no place
         };
         let within = parent.path.strip_prefix(&top.path);
-        self.sieve.is_empty() || within.is_ok_and(|within| self.sieve.takes(&within.join(name), is_folder))
+        self.path_filter.is_empty() || within.is_ok_and(|within| self.path_filter.takes(&within.join(name), is_folder))
     }
 
     /// Decides in which folder the copy goes, and returns its name there.

@@ -191,7 +191,7 @@ impl Tree {
     pub(super) fn put_in_place(&self, folder: &Dir, part: &OsStr, file: &File, coming: &IncomingFile, made: bool) -> io::Result<()> {
         // Before its permissions: only root can set attributes of a read-only file.
         if let Some(attributes) = &coming.attributes {
-            let (_, refused) = attributes::fit(file, attributes, self.sieve.keeps());
+            let (_, refused) = attributes::fit(file, attributes, self.path_filter.keeps());
             self.refuse(coming.parent, &coming.name, refused);
         }
         if !made || coming.attributes.is_some() || self.mask.is_none_or(|mask| mask & coming.mode() != 0) {

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 impl Tree {
     /// Creates a link, if the user asked for links.
     pub(super) fn put_link(&self, number: u32, folder: &Dir, name: &OsStr, target: &[u8], parent: u32) -> io::Result<Step> {
-        let depth = match self.sieve.links() {
+        let depth = match self.path_filter.links() {
             Links::Within => Some(self.depth(parent)),
             Links::Keep => None,
             Links::Follow | Links::Skip => return Err(io::Error::other("the other end offers what was not asked for")),

@@ -63,7 +63,7 @@ pub struct Tree {
     /// The name of the copy in the folder `target`; `None`: the name that the other end gives.
     name: Option<OsString>,
     /// What the user asked for. The receiver refuses everything else that the other end offers.
-    sieve: PathFilter,
+    path_filter: PathFilter,
     /// The share of the copy that is written here; `None`: all of it.
     share: Option<Share>,
     /// Whether the top folder counts as new, because a share of the same copy created it.
@@ -123,7 +123,7 @@ impl Sink {
     pub fn tree(base: Dir, target: PathBuf, into: bool, anew: bool) -> Sink {
         let (home, folders, open, coming) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (token, mask) = (random_number() as u64, system::mask());
-        let (name, sieve, share, fresh, written) = (None, PathFilter::default(), None, false, Written::default());
+        let (name, path_filter, share, fresh, written) = (None, PathFilter::default(), None, false, Written::default());
         Sink::Tree(Box::new(Tree {
             base,
             target,
@@ -131,7 +131,7 @@ impl Sink {
             anew,
             compares: false,
             name,
-            sieve,
+            path_filter,
             share,
             fresh,
             token,
@@ -165,7 +165,7 @@ impl Sink {
     /// Refuses entries that the filter does not accept.
     pub fn filtered(mut self, filter: &Filter) -> io::Result<Sink> {
         if let Sink::Tree(tree) = &mut self {
-            tree.sieve = PathFilter::new(filter)?;
+            tree.path_filter = PathFilter::new(filter)?;
         }
         Ok(self)
     }
