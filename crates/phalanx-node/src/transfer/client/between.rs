@@ -4,11 +4,11 @@
 //! the receiving one and shows the ticket. The copy ends when the user's link to either executor ends.
 
 use super::calling::{Called, agree};
-use crate::transfer::endpoint::common::{Failure, MOST_TOLD};
 use super::job::{CopyError, Job, Report, Shared, asked};
-use crate::transfer::system::{from_bytes, to_bytes};
 use crate::control::{Pulse, tell};
 use crate::remote::printable;
+use crate::transfer::endpoint::common::{Failure, MOST_TOLD};
+use crate::transfer::system::{from_bytes, to_bytes};
 use phalanx_core::level::{Level, LevelSet, Mark};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::transfer::{Carriage, Carried, Direction, Message, Target, Totals, Trouble};

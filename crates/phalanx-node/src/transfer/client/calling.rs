@@ -2,11 +2,11 @@
 //! machine, and by an executor that copies to another.
 
 use super::dialling::{Dialling, Reached};
-use crate::transfer::endpoint::greeting::Ear;
-use crate::transfer::endpoint::end::{End, usual_threads};
 use super::job::CopyError;
 use crate::control::{BEAT, tell};
 use crate::remote::{call, printable, unreachable};
+use crate::transfer::endpoint::end::{End, usual_threads};
+use crate::transfer::endpoint::greeting::Ear;
 use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
 use phalanx_core::wire::VERSION;
 use phalanx_core::wire::transfer::{MOST_BODY, Message, Totals};

@@ -2,12 +2,12 @@
 
 use super::between;
 use super::calling::{Called, Ran, Terms, agree};
-use crate::transfer::endpoint::end::End;
-use crate::transfer::endpoint::common::Common;
-use crate::transfer::disk::exports::split_local;
 use super::job::{CopyError, Here, Job, Report, Shared, asked};
+use crate::transfer::disk::exports::split_local;
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;
+use crate::transfer::endpoint::common::Common;
+use crate::transfer::endpoint::end::End;
 use crate::transfer::system::{about, to_bytes};
 use phalanx_core::wire::transfer::{Direction, Filter, Message};
 use phalanx_net::preamble::Preamble;

@@ -1,8 +1,8 @@
 //! Opens the streams of a transfer: as many as were asked for, or more while more of them carry more; and others in place of
 //! those that end.
 
-use crate::transfer::endpoint::end::End;
 use crate::remote::DIAL_PATIENCE;
+use crate::transfer::endpoint::end::End;
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::transfer::Growth;
 use phalanx_core::wire::transfer::{MOST_NUMBERS, MOST_STREAMS};

@@ -1,7 +1,7 @@
 //! A copy as a user asks for it, its progress, and its outcome.
 
-use crate::transfer::endpoint::end::End;
 use crate::transfer::endpoint::common::Failure;
+use crate::transfer::endpoint::end::End;
 use crate::transfer::system::from_bytes;
 use phalanx_core::level::{Level, Policy};
 use phalanx_core::wire::transfer::{Compress, Direction, Filter, Request, Share, Target, Totals};
@@ -153,7 +153,7 @@ pub struct Report {
 /// The state shared by the thread that copies and the thread that waits for it.
 #[derive(Default)]
 pub struct Shared {
-    going: Mutex<Going>,
+    current: Mutex<InProgress>,
     cancelled: AtomicBool,
     pub outcome: Mutex<Option<Result<Report, CopyError>>>,
     pub ended: Condvar,
@@ -161,7 +161,7 @@ pub struct Shared {
 
 /// A copy in progress.
 #[derive(Default)]
-struct Going {
+struct InProgress {
     /// The copy ends when one of these links is closed.
     links: Vec<Arc<Link>>,
     /// The end of the transfer on this machine.
@@ -173,7 +173,7 @@ struct Going {
 impl Shared {
     /// Adds a link, which is closed when the copy is cancelled.
     pub fn add_link(&self, link: &Arc<Link>) {
-        lock(&self.going).links.push(link.clone());
+        lock(&self.current).links.push(link.clone());
         if self.is_cancelled() {
             link.close();
         }
@@ -181,27 +181,27 @@ impl Shared {
 
     /// Forgets an attempt that has ended. Its files are closed and unlocked, and its progress is kept.
     pub fn forget_attempt(&self) {
-        let mut going = lock(&self.going);
-        going.links.clear();
-        if let Some(end) = going.end.take() {
-            going.progress = Some(end.progress());
+        let mut current = lock(&self.current);
+        current.links.clear();
+        if let Some(end) = current.end.take() {
+            current.progress = Some(end.progress());
         }
     }
 
     /// Sets the progress, if no end of the copy is on this machine.
     pub fn set_progress(&self, progress: (u64, u64, bool)) {
-        lock(&self.going).progress = Some(progress);
+        lock(&self.current).progress = Some(progress);
     }
 
     /// Sets the end of the copy on this machine.
     pub fn set_end(&self, end: &Arc<End>) {
-        lock(&self.going).end = Some(end.clone());
+        lock(&self.current).end = Some(end.clone());
     }
 
     /// Ends the current attempt, and prevents further attempts.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        lock(&self.going).links.iter().for_each(|link| link.close());
+        lock(&self.current).links.iter().for_each(|link| link.close());
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -210,8 +210,8 @@ impl Shared {
 
     /// Bytes that have arrived, the bytes that are known so far, and whether more may become known.
     pub fn progress(&self) -> (u64, u64, bool) {
-        let going = lock(&self.going);
-        going.end.as_ref().map(|end| end.progress()).or(going.progress).unwrap_or((0, 0, true))
+        let current = lock(&self.current);
+        current.end.as_ref().map(|end| end.progress()).or(current.progress).unwrap_or((0, 0, true))
     }
 }
 

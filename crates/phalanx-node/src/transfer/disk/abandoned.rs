@@ -196,7 +196,10 @@ mod tests {
         for name in ["real", "kept"] {
             std::fs::create_dir(path.path().join(name)).expect("is made");
             let inside = folder.open_dir(name).expect("is there");
-            drop(unfinished::create_new(&inside, OsStr::new(".0123456789abcdef-7.phalanx-part"), 0o644).expect("is made"));
+            drop(
+                unfinished::create_new(&inside, OsStr::new(".0123456789abcdef-7.phalanx-part"), 0o644)
+                    .expect("is made"),
+            );
         }
         std::os::unix::fs::symlink("kept", path.path().join("link")).expect("is linked");
         for name in ["link", "real", "none"] {

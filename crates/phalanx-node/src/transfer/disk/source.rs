@@ -118,7 +118,9 @@ impl Source {
     /// Follows links anywhere that this process may read, not only beneath the folder that was opened.
     pub fn following_anywhere(mut self, path: &Path) -> io::Result<Source> {
         match &mut self {
-            Source::Tree(tree) if tree.path_filter.links() == Links::Follow => tree.following = Following::anywhere(path)?,
+            Source::Tree(tree) if tree.path_filter.links() == Links::Follow => {
+                tree.following = Following::anywhere(path)?
+            }
             _ => {}
         }
         Ok(self)

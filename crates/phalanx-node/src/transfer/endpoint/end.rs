@@ -3,10 +3,10 @@
 use super::common::{Common, TOLD};
 use super::receiver::Receiver;
 use super::sender::Sender;
+use crate::control::Pulse;
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;
 use crate::transfer::system;
-use crate::control::Pulse;
 use phalanx_core::wire::transfer::{Compress, Message, Share};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, Reader};

@@ -2,11 +2,11 @@
 
 use super::chunks::Key;
 use super::common::{Common, PAUSE};
-use super::rate_limit::RateLimit;
 use super::compression::Compressor;
+use super::rate_limit::RateLimit;
 use super::streams::Streams;
-use crate::transfer::disk::source::{Content, Source};
 use crate::remote::printable;
+use crate::transfer::disk::source::{Content, Source};
 use bytes::Bytes;
 use phalanx_core::level::Mark;
 use phalanx_core::transfer::{Compression, Next, Piece, Sending};

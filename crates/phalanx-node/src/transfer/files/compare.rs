@@ -106,7 +106,7 @@ struct Batch {
     size: u64,
     /// Bytes of their names.
     names: usize,
-    }
+}
 
 /// A request for digests that was sent to both ends.
 struct Asked {

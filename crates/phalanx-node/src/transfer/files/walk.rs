@@ -56,7 +56,13 @@ struct Entry {
 
 impl Walk {
     /// Walks `root`, and the folders in it down to `depth`.
-    pub fn new(root: Dir, depth: u32, path_filter: PathFilter, matching: Option<Matching>, room: &Room) -> io::Result<Walk> {
+    pub fn new(
+        root: Dir,
+        depth: u32,
+        path_filter: PathFilter,
+        matching: Option<Matching>,
+        room: &Room,
+    ) -> io::Result<Walk> {
         let (beneath, levels, taken) = (Beneath::new(root), Vec::new(), room.take(OPEN)?);
         let (depth, room) = (depth as usize, room.clone());
         let mut walk = Walk { beneath, levels, depth, path_filter, matching, next: None, room, _taken: taken };
@@ -205,7 +211,8 @@ mod tests {
         let root = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("is there");
         let matching: Vec<_> = matching.iter().map(|one| (*one).to_owned()).collect();
         let matching = Matching::new(&matching).expect("are patterns");
-        Walk::new(root, depth, PathFilter::new(filter).expect("is one"), matching, &Room::endless()).expect("is a folder")
+        Walk::new(root, depth, PathFilter::new(filter).expect("is one"), matching, &Room::endless())
+            .expect("is a folder")
     }
 
     fn all(mut walk: Walk) -> BTreeMap<String, Result<About, String>> {

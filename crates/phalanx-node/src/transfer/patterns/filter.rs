@@ -41,7 +41,14 @@ impl PathFilter {
         let mut reading = Reading::default();
         let include = PatternList::new(&filter.include, &mut reading)?;
         let exclude = PatternList::new(&filter.exclude, &mut reading)?;
-        Ok(PathFilter { only, include, exclude, patterns: reading.patterns()?, links: filter.links, keeps: filter.keeps })
+        Ok(PathFilter {
+            only,
+            include,
+            exclude,
+            patterns: reading.patterns()?,
+            links: filter.links,
+            keeps: filter.keeps,
+        })
     }
 
     /// Whether the filter accepts every path.

@@ -169,7 +169,9 @@ fn matches(parts: &[Arc<Segment>], names: &[Name<'_>], shows_hidden: bool) -> bo
     let is_end = |part: usize| part + 1 == parts.len();
     while name < names.len() {
         match parts.get(part).map(Arc::as_ref) {
-            Some(Segment::Any) if is_end(part) => return names[name..].iter().all(|one| Segment::Any.has(one, shows_hidden)),
+            Some(Segment::Any) if is_end(part) => {
+                return names[name..].iter().all(|one| Segment::Any.has(one, shows_hidden));
+            }
             Some(Segment::Any) => {
                 last_any = Some((part, name));
                 part += 1;

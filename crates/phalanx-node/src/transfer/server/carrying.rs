@@ -3,13 +3,13 @@
 //! A ticket is valid once, for the owner of the certificate that the user named, for the request of the user, and while the
 //! user's own link stands.
 
-use crate::transfer::client::calling::{Called, Ran, Terms, agree};
-use crate::transfer::endpoint::common::Common;
-use super::transfers::{Expected, Transfers, Ticket};
-use crate::transfer::client::job::CopyError;
 use super::service::{Guest, Idle, PATIENCE, Service, counted};
+use super::transfers::{Expected, Ticket, Transfers};
 use crate::control::{LEVELS, Pulse, tell};
 use crate::door::{Peer, refused};
+use crate::transfer::client::calling::{Called, Ran, Terms, agree};
+use crate::transfer::client::job::CopyError;
+use crate::transfer::endpoint::common::Common;
 use phalanx_core::level::{Level, LevelSet, Mark};
 use phalanx_core::wire::transfer::{Carriage, Carried, Direction, MOST_STREAMS, Message, Request, Trouble, is_name};
 use phalanx_net::address::Address;
@@ -163,7 +163,9 @@ impl Service {
     pub(super) fn carry(&self, guest: Guest, carriage: &Carriage) -> io::Result<()> {
         let Guest { link, ear, user, .. } = guest;
         let (reader, _) = ear.into_parts();
-        let enter = |mut transfers: MutexGuard<'_, Transfers>| transfers.room(&user).map(|()| transfers.carrying.push(user.clone()));
+        let enter = |mut transfers: MutexGuard<'_, Transfers>| {
+            transfers.room(&user).map(|()| transfers.carrying.push(user.clone()))
+        };
         let entered = enter(lock(&self.transfers));
         if let Err(error) = entered {
             return Err(self.refuse(&link, reader, &user, &error));

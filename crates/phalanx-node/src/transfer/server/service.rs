@@ -1,17 +1,17 @@
 //! The executor's service of transfers: which users it serves, from which folders, over which streams.
 
-use crate::transfer::endpoint::greeting::Ear;
-use crate::transfer::endpoint::end::{End, usual_threads};
-use crate::transfer::endpoint::common::Common;
-use crate::transfer::disk::exports::Exports;
-use crate::transfer::files;
-use super::transfers::{Gathering, Transfers, Token};
-use crate::transfer::disk::sink::Sink;
-use crate::transfer::disk::source::Source;
-use crate::transfer::system;
+use super::transfers::{Gathering, Token, Transfers};
 use crate::control::{await_end, tell};
 use crate::door::{Peer, refused};
 use crate::log::Log;
+use crate::transfer::disk::exports::Exports;
+use crate::transfer::disk::sink::Sink;
+use crate::transfer::disk::source::Source;
+use crate::transfer::endpoint::common::Common;
+use crate::transfer::endpoint::end::{End, usual_threads};
+use crate::transfer::endpoint::greeting::Ear;
+use crate::transfer::files;
+use crate::transfer::system;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
 use phalanx_core::wire::VERSION;
 use phalanx_core::wire::transfer::{
@@ -240,7 +240,8 @@ impl Service {
 
     /// Adds a stream to a transfer.
     pub fn serve_stream(&self, mut peer: Peer, token: Token, number: u32) -> io::Result<()> {
-        let gathering = lock(&self.transfers).waiting.get(&token).cloned().ok_or_else(|| refused("an unknown token"))?;
+        let gathering =
+            lock(&self.transfers).waiting.get(&token).cloned().ok_or_else(|| refused("an unknown token"))?;
         if peer.from != Some(gathering.from) {
             return Err(refused("a token from another machine than it was given to"));
         }

@@ -1,7 +1,7 @@
 //! All transfers at an executor, and the limits per user.
 
-use crate::transfer::endpoint::end::End;
 use crate::door::refused;
+use crate::transfer::endpoint::end::End;
 use phalanx_core::level::{Level, LevelSet};
 use phalanx_core::wire::transfer::{Request, Totals};
 use phalanx_net::stream::Protection;

@@ -2,9 +2,9 @@
 
 use super::{Asked, RemoteSpace, SIGNALS};
 use crate::errors::raise;
+use crate::space::decode::{FOREIGN, decode_foreign, decode_tuple};
 use crate::space::encode::{Encoding, encode_tuple};
 use crate::space::engine::{Engine, Search};
-use crate::space::decode::{FOREIGN, decode_foreign, decode_tuple};
 use crate::space::local::FORKS;
 use crate::space::template::to_template;
 use crate::space::waiting::uninterrupted;

@@ -1,11 +1,11 @@
 //! The end of a copy: abandoned files are removed, folders get their times, and everything is synced.
 
 use super::folders::open_beneath;
-use super::{Tree, Folder};
-use cap_std::fs::Dir;
+use super::{Folder, Tree};
 use crate::transfer::disk::abandoned::sweep_beneath;
 use crate::transfer::disk::attributes;
 use crate::transfer::system;
+use cap_std::fs::Dir;
 use phalanx_net::sync::lock;
 use std::io;
 use std::path::{Path, PathBuf};

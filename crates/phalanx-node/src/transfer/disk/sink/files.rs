@@ -1,12 +1,12 @@
 //! How a file begins: what of it is there already, and what is fitted to the source.
 
-use super::{Step, Tree, IncomingFile};
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
-use cap_std::fs::{Dir, OpenOptions};
+use super::{IncomingFile, Step, Tree};
 use crate::transfer::disk::attributes;
 use crate::transfer::disk::hard_links::FilePlace;
 use crate::transfer::disk::unfinished;
 use crate::transfer::system;
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, OpenOptions};
 use phalanx_core::transfer::{Ranges, is_comparable, is_similar};
 use phalanx_core::wire::transfer::{Entry, HardLink};
 use phalanx_net::sync::lock;
@@ -17,8 +17,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 impl Tree {
-    pub(super) fn begin_file(&self, number: u32, entry: &Entry, folder: &Dir, name: OsString, size: u64) -> io::Result<Step> {
-        let link = entry.attributes.as_ref().and_then(|it| it.hard_link).filter(|_| self.path_filter.keeps().hard_links);
+    pub(super) fn begin_file(
+        &self,
+        number: u32,
+        entry: &Entry,
+        folder: &Dir,
+        name: OsString,
+        size: u64,
+    ) -> io::Result<Step> {
+        let link =
+            entry.attributes.as_ref().and_then(|it| it.hard_link).filter(|_| self.path_filter.keeps().hard_links);
         if let Some(link) = link {
             let place = FilePlace { parent: entry.parent, name: name.clone(), size, modified: entry.modified };
             let is_there = || folder.symlink_metadata(&name).is_ok_and(|found| is_same(&found, size, entry.modified));

@@ -1,11 +1,11 @@
 //! Folders of the target, and where in them entries go.
 
-use super::{Step, Tree, Folder};
-use cap_fs_ext::DirExt;
-use cap_std::fs::{Dir, DirBuilder};
+use super::{Folder, Step, Tree};
 use crate::transfer::disk::attributes;
 use crate::transfer::disk::unfinished;
 use crate::transfer::system;
+use cap_fs_ext::DirExt;
+use cap_std::fs::{Dir, DirBuilder};
 use phalanx_core::wire::transfer::{Entry, Kind};
 use phalanx_net::sync::lock;
 use std::ffi::{OsStr, OsString};

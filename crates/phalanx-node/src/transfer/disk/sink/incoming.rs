@@ -1,11 +1,11 @@
 //! Files whose bytes are arriving: how they are written, how their states are saved, and how they end.
 
 use super::files::open_older;
-use super::{Sink, Tree, IncomingFile};
-use cap_std::fs::Dir;
+use super::{IncomingFile, Sink, Tree};
 use crate::transfer::disk::attributes;
 use crate::transfer::disk::unfinished::{self, PartialFile, beside};
 use crate::transfer::system;
+use cap_std::fs::Dir;
 use phalanx_core::transfer::{Outcome, SPLIT};
 use phalanx_core::wire::transfer::Share;
 use phalanx_net::sync::lock;
@@ -188,7 +188,14 @@ impl Tree {
     }
 
     /// Sets a file's time and mode, and gives it its name. `made`: it was created with its mode, as far as the umask allows.
-    pub(super) fn put_in_place(&self, folder: &Dir, part: &OsStr, file: &File, coming: &IncomingFile, made: bool) -> io::Result<()> {
+    pub(super) fn put_in_place(
+        &self,
+        folder: &Dir,
+        part: &OsStr,
+        file: &File,
+        coming: &IncomingFile,
+        made: bool,
+    ) -> io::Result<()> {
         // Before its permissions: only root can set attributes of a read-only file.
         if let Some(attributes) = &coming.attributes {
             let (_, refused) = attributes::fit(file, attributes, self.path_filter.keeps());

@@ -2,9 +2,9 @@
 
 use super::files::is_same;
 use super::{Step, Tree};
-use cap_std::fs::Dir;
 use crate::transfer::disk::hard_links::FilePlace;
 use crate::transfer::system;
+use cap_std::fs::Dir;
 use phalanx_core::wire::transfer::Links;
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,14 @@ use std::path::{Component, Path, PathBuf};
 
 impl Tree {
     /// Creates a link, if the user asked for links.
-    pub(super) fn put_link(&self, number: u32, folder: &Dir, name: &OsStr, target: &[u8], parent: u32) -> io::Result<Step> {
+    pub(super) fn put_link(
+        &self,
+        number: u32,
+        folder: &Dir,
+        name: &OsStr,
+        target: &[u8],
+        parent: u32,
+    ) -> io::Result<Step> {
         let depth = match self.path_filter.links() {
             Links::Within => Some(self.depth(parent)),
             Links::Keep => None,

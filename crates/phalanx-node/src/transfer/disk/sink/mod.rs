@@ -11,13 +11,13 @@ mod links;
 
 #[cfg(all(test, unix))]
 mod tests;
-use cap_std::fs::Dir;
 use crate::transfer::disk::attributes::Refusals;
 use crate::transfer::disk::hard_links::Received;
 use crate::transfer::disk::unfinished::PartialFile;
 use crate::transfer::disk::written::Written;
 use crate::transfer::patterns::filter::PathFilter;
 use crate::transfer::system;
+use cap_std::fs::Dir;
 use phalanx_core::transfer::Ranges;
 use phalanx_core::wire::transfer::{Attributes, Entry, Filter, Kind, Share};
 use phalanx_net::identity::random_number;

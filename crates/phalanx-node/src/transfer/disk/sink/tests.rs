@@ -20,8 +20,7 @@ fn entry(parent: Option<u32>, name: &str, kind: Kind) -> Entry {
 }
 
 fn names(folder: &Path) -> Vec<OsString> {
-    let mut names: Vec<_> =
-        folder.read_dir().expect("is there").map(|one| one.expect("is read").file_name()).collect();
+    let mut names: Vec<_> = folder.read_dir().expect("is there").map(|one| one.expect("is read").file_name()).collect();
     names.sort();
     names
 }

@@ -96,9 +96,5 @@ fn links_that_double_are_bounded() {
         }
     }
     let (found, failed) = walked(export.path(), Links::Follow, false);
-    assert!(
-        found.len() <= 12 * 512 && failed.iter().any(|one| one.contains("links lead to it")),
-        "{}",
-        found.len()
-    );
+    assert!(found.len() <= 12 * 512 && failed.iter().any(|one| one.contains("links lead to it")), "{}", found.len());
 }

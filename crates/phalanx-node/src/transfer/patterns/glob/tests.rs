@@ -36,8 +36,7 @@ fn letters_of_several_bytes_in_brackets_are_refused_and_as_alternatives_taken() 
 fn all_patterns_of_a_question_are_bounded_together() {
     assert!(read(&format!("{}{}", "{a,b}".repeat(8), "/?".repeat(127))).is_err());
     let mut reading = Reading::default();
-    let one =
-        |reading: &mut Reading, pattern: &str| reading.read(pattern, |text, reader| reader.parts(text)).map(drop);
+    let one = |reading: &mut Reading, pattern: &str| reading.read(pattern, |text, reader| reader.parts(text)).map(drop);
     for _ in 0..400 {
         one(&mut reading, "{a?,b?}/*/**/c/?").expect("ten parts of 4096, of three kinds");
     }
