@@ -14,7 +14,7 @@ use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role};
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::{choose_ahead, offer};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -95,7 +95,8 @@ fn transfer(level: Option<Level>, messages: usize, pace: Option<u32>) -> (f64, f
             let mut socket = Socket::tcp(stream).unwrap();
             let shake_hands = || {
                 let soon = Instant::now() + Duration::from_secs(10);
-                handshake(ours.client_of(&theirs.certificate).unwrap(), levels, &mut socket.until(soon)).unwrap()
+                let client = ours.client_of(&theirs.certificate).unwrap();
+                choose_ahead(client, levels, &[], &mut socket.until(soon)).unwrap()
             };
             let shaken = levels.need_handshake().then(shake_hands);
             let (link, reader) = Link::new(socket, shaken, MAX_BODY).unwrap();
@@ -152,7 +153,8 @@ fn receive(address: &str) {
         let mut socket = Socket::tcp(stream).unwrap();
         let own = KeyedCertificate::from_parts(certificate, key);
         let soon = Instant::now() + Duration::from_secs(10);
-        let shake_hands = || handshake(own.server_of(&peer).unwrap(), levels, &mut socket.until(soon)).unwrap();
+        let server = || own.server_of(&peer).unwrap();
+        let shake_hands = || offer(server(), levels.exactly(), &[], &mut socket.until(soon)).unwrap();
         let shaken = levels.need_handshake().then(shake_hands);
         let (link, mut reader) = Link::new(socket, shaken, MAX_BODY).unwrap();
         let mut left = messages;
@@ -253,11 +255,11 @@ fn shake_hands(client: &phalanx_net::identity::Client, executor: &Member) {
     let server = executor.server().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let shaken = handshake(server, levels, &mut other.until(soon)).unwrap();
+            let shaken = offer(server, levels.exactly(), &[], &mut other.until(soon)).unwrap();
             let (link, _reader) = Link::new(other.try_clone().unwrap(), Some(shaken), MAX_BODY).unwrap();
             link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).unwrap();
         });
-        let shaken = handshake(client.connect().unwrap(), levels, &mut one.until(soon)).unwrap();
+        let shaken = choose_ahead(client.connect().unwrap(), levels, &[], &mut one.until(soon)).unwrap();
         let (_link, mut reader) = Link::new(one.try_clone().unwrap(), Some(shaken), MAX_BODY).unwrap();
         let mut heard = false;
         while !heard {

@@ -1,8 +1,8 @@
-//! The first bytes of a connection to an executor or a server of spaces, sent in the clear. They say what the
+//! The first bytes of a connection to an executor, a server of spaces or a rank, sent in the clear. They say what the
 //! connection is for.
 //!
-//! They only decide which process does the handshake that follows; they are not trusted. A stream's preamble is bound
-//! into the keys of its handshake, so that an attacker cannot redirect it to another transfer.
+//! They only decide which process does the handshake that follows; they are not trusted. They are bound into the keys of
+//! that handshake, so that an attacker cannot redirect a connection to another service or to another transfer.
 
 use std::io::{self, Read, Write};
 
@@ -16,6 +16,7 @@ const TRANSFER: u8 = 5;
 const STREAM: u8 = 6;
 const EXECUTOR: u8 = 7;
 const FILES: u8 = 8;
+const RANK: u8 = 9;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +40,23 @@ pub enum Preamble {
     Stream { token: [u8; 12], number: u32 },
     /// A user's requests about files.
     Files,
+    /// The rank that connects to another rank of its program.
+    Rank { rank: u32 },
 }
 
 impl Preamble {
     /// Writes the 23 bytes.
     pub fn write(self, to: &mut impl Write) -> io::Result<()> {
         to.write_all(&self.bytes())
+    }
+
+    /// The bytes on which the keys of the handshake depend. None for a data link: the executor reads its preamble, and
+    /// the interpreter does the handshake, in which both ends know each other's certificate.
+    pub fn bound(self) -> Vec<u8> {
+        match self {
+            Preamble::Data { .. } => Vec::new(),
+            _ => self.bytes(),
+        }
     }
 
     /// The 23 bytes.
@@ -61,6 +73,10 @@ impl Preamble {
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
                 (STREAM, bytes.try_into().expect("16 bytes"))
+            }
+            Preamble::Rank { rank } => {
+                let bytes = [&rank.to_le_bytes()[..], &[0; 12]].concat();
+                (RANK, bytes.try_into().expect("16 bytes"))
             }
         };
         [&MAGIC[..], &[kind], &token].concat()
@@ -84,6 +100,10 @@ impl Preamble {
                 let (token, number) = token.split_at(12);
                 let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
                 Ok(Preamble::Stream { token: token.try_into().expect("12 bytes"), number })
+            }
+            (true, RANK) => {
+                let (rank, _) = token.split_at(4);
+                Ok(Preamble::Rank { rank: u32::from_le_bytes(rank.try_into().expect("4 bytes")) })
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),
         }

@@ -1,11 +1,14 @@
 //! The handshake of a link: mutual TLS 1.3 by rustls, and the keys that result from it.
 //!
-//! TLS carries the handshake and one message after it, the server's greeting. What follows is protected by
-//! [`crate::seal`] with secrets from the handshake's exporter (RFC 8446, section 7.5).
+//! TLS carries the handshake and one message from each end after it: the levels that the server accepts ([`offer`]), and
+//! the client's choice among them. A client that knows the levels already sends its choice without waiting for the offer
+//! ([`choose_ahead`]), so the link is ready for it after one round trip. Other clients wait for the offer and decide then
+//! ([`choose`]). What follows is protected by [`crate::seal`] with secrets from the handshake's exporter (RFC 8446,
+//! section 7.5).
 
 use crate::seal::{Context, SECRET};
 use crate::socket::Timed;
-use phalanx_core::level::{LevelSet, Levels, Mark};
+use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{PREFIX, decode, encode};
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, HandshakeKind};
@@ -18,7 +21,6 @@ const RECORD: usize = RECORD_HEAD + 16 * 1024 + 256;
 /// Limit in bytes on what a peer may send before the handshake is complete. rustls itself limits one message to 64 KiB.
 const HANDSHAKE_LIMIT: usize = 256 * 1024;
 const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
-const GREETING: &[u8] = b"welcome";
 /// Length in bytes of the server's message with the levels that it accepts, and of the client's message with its
 /// choice.
 const WORD: usize = 3;
@@ -29,15 +31,15 @@ pub struct Shaken {
     pub levels: Levels,
     pub(crate) seal: Context,
     pub(crate) open: Context,
-    /// At the client: the greeting that the server has still to send.
-    pub(crate) greeting: Option<Greeting>,
+    /// At a client that has chosen ahead: the offer that the server has still to send.
+    pub(crate) awaited: Option<AwaitedOffer>,
     peer: CertificateDer<'static>,
     resumed: bool,
 }
 
 impl Shaken {
-    /// Derives the keys for a link of these levels after a handshake, without a greeting. `said`: the bytes that both
-    /// ends sent in the clear before.
+    /// Derives the keys for a link of these levels after a handshake. `said`: the bytes that the client sent in the
+    /// clear before.
     fn of(connection: &mut Connection, levels: Levels, said: &[u8]) -> io::Result<Shaken> {
         let mut exported = [0; 2 * SECRET];
         let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8), said].concat();
@@ -52,7 +54,7 @@ impl Shaken {
             Connection::Client(_) => (of_client, of_server),
             Connection::Server(_) => (of_server, of_client),
         };
-        Ok(Shaken { levels, seal, open, greeting: None, peer, resumed })
+        Ok(Shaken { levels, seal, open, awaited: None, peer, resumed })
     }
 
     /// The certificate whose key the peer has proved to hold.
@@ -60,8 +62,8 @@ impl Shaken {
         &self.peer
     }
 
-    /// The contexts that seal and open blocks, for use without a link. Not after [`handshake`], because its client has
-    /// still to hear that it was accepted.
+    /// The contexts that seal and open blocks, for use without a link. Not after [`choose_ahead`], because its client
+    /// has still to hear the offer.
     pub fn into_contexts(self) -> (Context, Context) {
         (self.seal, self.open)
     }
@@ -72,27 +74,12 @@ impl Shaken {
     }
 }
 
-/// Completes the handshake for a link of these levels over a blocking socket, until its deadline. Reads no byte beyond
-/// it.
+/// A server's handshake for a link whose client chooses the levels, for each mark, among those `offered`. It blocks
+/// until the socket's deadline, and reads no byte beyond the handshake.
 ///
-/// On an error, the peer gets an alert, best effort. If the two ends assume different levels, they get different keys.
-/// A TLS 1.3 client is done before the server has judged its certificate, so a refusal arrives in place of the
-/// greeting.
-pub fn handshake(mut connection: Connection, levels: Levels, socket: &mut Timed<'_>) -> io::Result<Shaken> {
-    drive(&mut connection, socket)?;
-    if let Connection::Server(_) = connection {
-        connection.writer().write_all(GREETING)?;
-        send(&mut connection, socket)?;
-        return Shaken::of(&mut connection, levels, &[]);
-    }
-    let mut shaken = Shaken::of(&mut connection, levels, &[])?;
-    shaken.greeting = Some(Greeting { connection, heard: 0 });
-    Ok(shaken)
-}
-
-/// A server's handshake for a link whose client chooses the levels, for each mark, among those `offered`. Offer and
-/// choice travel inside TLS, so an attacker on the wire can neither see nor change them. `said`: the bytes that both
-/// ends sent in the clear before. If the two ends differ in these, they get different keys.
+/// Offer and choice travel inside TLS, so an attacker on the wire can neither see nor change them. `said`: the bytes
+/// that the client sent in the clear before. If the two ends differ in these or in the levels, they get different keys.
+/// On an error, the peer gets an alert, best effort.
 pub fn offer(
     mut connection: Connection,
     offered: [LevelSet; 3],
@@ -103,10 +90,33 @@ pub fn offer(
     connection.writer().write_all(&encode(&offered, 0)[PREFIX..])?;
     send(&mut connection, socket)?;
     let levels: Levels = decode(&hear(&mut connection, socket)?).map_err(invalid)?;
-    match Mark::ALL.into_iter().find(|mark| !offered[*mark as usize].contains(levels.of(*mark))) {
-        Some(mark) => Err(invalid(format!("the peer wants {}, which is not offered", levels.of(mark)))),
+    match not_offered(levels, offered) {
+        Some(level) => Err(invalid(format!("the peer wants {level}, which is not offered"))),
         None => Shaken::of(&mut connection, levels, said),
     }
+}
+
+/// A level that is chosen but not offered.
+fn not_offered(chosen: Levels, offered: [LevelSet; 3]) -> Option<Level> {
+    let mut missing = Mark::ALL.into_iter().filter(|mark| !offered[*mark as usize].contains(chosen.of(*mark)));
+    missing.next().map(|mark| chosen.of(mark))
+}
+
+/// The client's side of [`offer`] where the levels are known. The choice is sent with the end of the handshake.
+///
+/// A TLS 1.3 client is done before the server has judged its certificate. So the link's reader hears the offer, and a
+/// refusal arrives in its place. An offer without these levels ends the link.
+pub fn choose_ahead(
+    mut connection: Connection,
+    levels: Levels,
+    said: &[u8],
+    socket: &mut Timed<'_>,
+) -> io::Result<Shaken> {
+    connection.writer().write_all(&encode(&levels, 0)[PREFIX..])?; // TLS keeps it until the server is authenticated
+    drive(&mut connection, socket)?;
+    let mut shaken = Shaken::of(&mut connection, levels, said)?;
+    shaken.awaited = Some(AwaitedOffer { connection, levels, word: [0; WORD], heard: 0 });
+    Ok(shaken)
 }
 
 /// The client's side of [`offer`]: `choose` decides, from the levels that the server accepts.
@@ -216,32 +226,41 @@ fn take(connection: &mut Connection, mut record: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The server's message that it accepts the client, the first thing that the client reads.
+/// The server's offer, which a client that has chosen ahead reads before anything else.
 #[derive(Debug)]
-pub struct Greeting {
+pub struct AwaitedOffer {
     connection: Connection,
+    /// The client's choice.
+    levels: Levels,
+    word: [u8; WORD],
     heard: usize,
 }
 
-impl Greeting {
-    /// Takes the record at the start of `bytes`. Returns its length, and whether the greeting is complete. `None`: the
-    /// record is incomplete. Fails if the server refuses, or sends something else.
+impl AwaitedOffer {
+    /// Takes the record at the start of `bytes`. Returns its length, and whether the offer is complete. `None`: the
+    /// record is incomplete. Fails if the server refuses, or does not offer what the client has chosen.
     pub fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<(usize, bool)>> {
         let Some(head) = bytes.first_chunk() else { return Ok(None) };
         let length = record_length(*head)?;
         let Some(record) = bytes.get(..length) else { return Ok(None) };
         take(&mut self.connection, record)?;
-        let mut word = [0; GREETING.len()];
-        let heard = match self.connection.reader().read(&mut word[self.heard..]) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        match self.connection.reader().read(&mut self.word[self.heard..]) {
+            Ok(count) => self.heard += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
-        };
-        if word[self.heard..][..heard] != GREETING[self.heard..][..heard] {
-            return Err(invalid("the peer does not speak phalanx"));
         }
-        self.heard += heard;
-        Ok(Some((length, self.heard == GREETING.len())))
+        let is_complete = self.heard == WORD;
+        if is_complete {
+            self.check()?;
+        }
+        Ok(Some((length, is_complete)))
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match not_offered(self.levels, decode(&self.word).map_err(invalid)?) {
+            Some(level) => Err(invalid(format!("the peer does not offer {level}"))),
+            None => Ok(()),
+        }
     }
 }
 

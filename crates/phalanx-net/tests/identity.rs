@@ -6,17 +6,19 @@ use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, Client, KeyedCertificate, Member, Role, role_and_name};
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::{Shaken, choose, handshake, offer};
+use phalanx_net::tls::{Shaken, choose, choose_ahead, offer};
 use rustls::Connection;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+const PRIVATE: Levels = Levels::all(Level::Private);
+
 /// Both ends' outcomes. A client is done before the server has judged it, so it then waits for the server's word.
 fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>, io::Result<String>) {
     let (mut one, mut other) = Socket::pair().unwrap();
     let serving = thread::spawn(move || {
-        let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon()))?;
+        let shaken = offer(server, PRIVATE.exactly(), &[], &mut other.until(soon()))?;
         let (_, name) = role_and_name(shaken.peer_certificate()).unwrap_or_default();
         let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY)?;
         link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).map_err(io::Error::other)?;
@@ -28,7 +30,7 @@ fn shake_hands(client: Connection, server: Connection) -> (Result<(), LinkError>
 }
 
 fn hear_a_frame(client: Connection, socket: &mut Socket) -> Result<(), LinkError> {
-    let shaken = handshake(client, Levels::all(Level::Private), &mut socket.until(soon()))?;
+    let shaken = choose_ahead(client, PRIVATE, &[], &mut socket.until(soon()))?;
     let (_link, mut reader) = Link::new(socket.try_clone()?, Some(shaken), MAX_BODY)?;
     let (mut heard, until) = (false, soon());
     while !heard && Instant::now() < until {
@@ -56,13 +58,13 @@ fn is_resumed(client: &Client, executor: &Member) -> bool {
     let (mut one, mut other) = Socket::pair().unwrap();
     let server = executor.server().unwrap();
     let serving = thread::spawn(move || {
-        let shaken = handshake(server, Levels::all(Level::Private), &mut other.until(soon())).unwrap();
+        let shaken = offer(server, PRIVATE.exactly(), &[], &mut other.until(soon())).unwrap();
         let (_, name) = role_and_name(shaken.peer_certificate()).unwrap();
         let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY).unwrap();
         link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).unwrap();
         name
     });
-    let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut one.until(soon())).unwrap();
+    let shaken = choose_ahead(client.connect().unwrap(), PRIVATE, &[], &mut one.until(soon())).unwrap();
     assert_eq!(role_and_name(shaken.peer_certificate()).unwrap().1, executor.name);
     let is_resumed = shaken.was_resumed();
     let (_link, mut reader) = Link::new(one, Some(shaken), MAX_BODY).unwrap();

@@ -8,9 +8,9 @@ use phalanx_net::frames::Frame;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::{Shaken, handshake};
+use phalanx_net::tls::{Shaken, choose_ahead, offer};
 use proptest::prelude::*;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -41,11 +41,11 @@ fn shake_hands(
     let (client, server) = (KeyedCertificate::ephemeral().unwrap(), KeyedCertificate::ephemeral().unwrap());
     let accepting = server.server_of(&client.certificate).unwrap();
     let serving = thread::spawn(move || {
-        let shaken = handshake(accepting, theirs, &mut other.until(soon())).unwrap();
+        let shaken = offer(accepting, theirs.exactly(), &[], &mut other.until(soon())).unwrap();
         (other, shaken)
     });
     let connection = client.client_of(&server.certificate).unwrap();
-    let shaken = handshake(connection, ours, &mut one.until(soon())).unwrap();
+    let shaken = choose_ahead(connection, ours, &[], &mut one.until(soon())).unwrap();
     ((one, shaken), serving.join().unwrap())
 }
 
@@ -308,17 +308,35 @@ fn a_block_weaker_than_the_link_ends_it() {
     }
 }
 
+/// A client and a server that may mean different things: the client's link, and what the server makes of the handshake.
+fn meet(ours: (Levels, &[u8]), theirs: (Levels, &'static [u8])) -> (End, Socket, io::Result<Shaken>) {
+    let (mut one, mut other) = Socket::pair().unwrap();
+    let (client, server) = (KeyedCertificate::ephemeral().unwrap(), KeyedCertificate::ephemeral().unwrap());
+    let accepting = server.server_of(&client.certificate).unwrap();
+    let serving = thread::spawn(move || {
+        let shaken = offer(accepting, theirs.0.exactly(), theirs.1, &mut other.until(soon()));
+        (other, shaken)
+    });
+    let connection = client.client_of(&server.certificate).unwrap();
+    let shaken = choose_ahead(connection, ours.0, ours.1, &mut one.until(soon())).unwrap();
+    let (other, accepted) = serving.join().unwrap();
+    (Link::new(one, Some(shaken), MAX_BODY).unwrap(), other, accepted)
+}
+
 #[test]
-fn ends_that_mean_different_levels_do_not_understand_each_other() {
-    let (one, other) = Socket::pair().unwrap();
-    let ((one, client), (other, server)) = shake_hands(
-        one,
-        other,
-        Levels::all(Level::Safe),
-        Levels { base: Level::Safe, data: Level::Private, code: Level::Safe },
-    );
-    let (link, _reader) = Link::new(one, Some(client), MAX_BODY).unwrap();
-    let (_link, reader) = Link::new(other, Some(server), MAX_BODY).unwrap();
+fn a_client_that_chooses_ahead_what_is_not_offered_is_refused_and_hears_so() {
+    let marked = Levels { base: Level::Safe, data: Level::Private, code: Level::Safe };
+    let ((_link, reader), _server, accepted) = meet((Levels::all(Level::Safe), &[]), (marked, &[]));
+    assert!(accepted.unwrap_err().to_string().contains("the peer wants safe, which is not offered"));
+    let error = read(reader).recv_timeout(PATIENCE).unwrap().unwrap_err();
+    assert!(error.to_string().contains("the peer does not offer safe"), "{error}");
+}
+
+#[test]
+fn ends_that_heard_different_preambles_do_not_understand_each_other() {
+    let safe = Levels::all(Level::Safe);
+    let ((link, _reader), server, accepted) = meet((safe, b"a copy"), (safe, b"another copy"));
+    let (_link, reader) = Link::new(server, Some(accepted.unwrap()), MAX_BODY).unwrap();
     link.send(Mark::None, start(&sent(0)), vec![sent(0).into()]).unwrap();
     assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Failed(_))));
 }

@@ -50,6 +50,8 @@ pub struct Peer {
     pub socket: Socket,
     /// The address it comes from. `None`: it comes from this machine, over a unix path.
     pub from: Option<IpAddr>,
+    /// The bytes of its preamble on which the keys of a handshake depend.
+    said: Vec<u8>,
     deadline: Instant,
     door: Arc<Door>,
 }
@@ -92,7 +94,8 @@ impl Door {
         if let Ok(socket) = socket.try_clone() {
             self.make_room(Unproved { number, from: ip, socket });
         }
-        let peer = Peer { number, socket, from: ip, deadline: Instant::now() + PATIENCE, door: self };
+        let (said, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+        let peer = Peer { number, socket, from: ip, said, deadline, door: self };
         let serve = move || {
             let door = peer.door.clone();
             if let Err(error) = peer.serve() {
@@ -129,53 +132,41 @@ impl Door {
 impl Peer {
     fn serve(mut self) -> io::Result<()> {
         let preamble = Preamble::read(&mut self.socket.until(self.deadline))?;
+        self.said = preamble.bound();
         let door = self.door.clone();
         (door.serve)(self, preamble)
     }
 
     /// Does the handshake for a link of these levels with a member in the role of a user. Returns the user's name too.
     pub fn shake_hands(&mut self, member: &Member, levels: Levels) -> io::Result<(Shaken, String)> {
-        let connection = member.server().map_err(io::Error::other)?;
-        let shaken = tls::handshake(connection, levels, &mut self.socket.until(self.deadline))?;
-        user_of(shaken)
+        self.shake_hands_as(member, levels, Role::User)
     }
 
-    /// Does the handshake for a link of these levels with a member in another role.
-    pub fn shake_hands_as(&mut self, member: &Member, levels: Levels, role: Role) -> io::Result<Shaken> {
-        let connection = member.server().map_err(io::Error::other)?;
-        let shaken = tls::handshake(connection, levels, &mut self.socket.until(self.deadline))?;
-        let (is, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+    /// Does the handshake for a link of these levels with a member in this role. Returns the member's name too.
+    pub fn shake_hands_as(&mut self, member: &Member, levels: Levels, role: Role) -> io::Result<(Shaken, String)> {
+        let (shaken, is, name) = self.shake(member, levels.exactly())?;
         match is == role.name() {
-            true => Ok(shaken),
+            true => Ok((shaken, name)),
             false => Err(refused(format!("{name} is no {} but has the role {is}", role.name()))),
         }
     }
 
-    /// Does the handshake with a member in any role, which chooses among the levels offered. Returns its role and name. `said`
-    /// is as in [`tls::offer`].
-    pub fn offer(
-        &mut self,
-        member: &Member,
-        offered: [LevelSet; 3],
-        said: &[u8],
-    ) -> io::Result<(Shaken, Role, String)> {
-        let connection = member.server().map_err(io::Error::other)?;
-        let shaken = tls::offer(connection, offered, said, &mut self.socket.until(self.deadline))?;
-        let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+    /// Does the handshake with a member in any role, which chooses among the levels offered. Returns its role and name.
+    pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, Role, String)> {
+        let (shaken, role, name) = self.shake(member, offered)?;
         Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name))
+    }
+
+    fn shake(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, String, String)> {
+        let connection = member.server().map_err(io::Error::other)?;
+        let shaken = tls::offer(connection, offered, &self.said, &mut self.socket.until(self.deadline))?;
+        let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+        Ok((shaken, role, name))
     }
 
     /// Marks the peer as authenticated, so that no flood disconnects it.
     pub fn proved(&self) {
         self.door.proved(self.number);
-    }
-}
-
-fn user_of(shaken: Shaken) -> io::Result<(Shaken, String)> {
-    let (role, user) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
-    match role == Role::User.name() {
-        true => Ok((shaken, user)),
-        false => Err(refused(format!("{user} is no user but has the role {role}"))),
     }
 }
 

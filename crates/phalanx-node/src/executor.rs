@@ -199,6 +199,7 @@ impl Service {
             Preamble::Ranks => self.serve_ranks(peer),
             #[cfg(not(target_os = "linux"))]
             Preamble::Ranks => Err(refused("message passing programs run on Linux")),
+            Preamble::Rank { .. } => Err(refused("ranks connect to each other, not to an executor")),
             Preamble::Transfer => self.transfers.serve(peer),
             Preamble::Files => self.transfers.serve_files(peer),
             Preamble::Executor => self.transfers.serve_executor(peer),

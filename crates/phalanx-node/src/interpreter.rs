@@ -13,7 +13,7 @@ use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::offer;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -204,7 +204,8 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
         Some(secrets) => {
             let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
             let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
-            let shaken = handshake(connection, begin.levels, &mut data.until(Instant::now() + HANDSHAKE_PATIENCE))?;
+            let until = Instant::now() + HANDSHAKE_PATIENCE;
+            let shaken = offer(connection, begin.levels.exactly(), &[], &mut data.until(until))?;
             Link::new(data, Some(shaken), MAX_BODY)?
         }
     };

@@ -11,7 +11,7 @@ use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::{KeyedCertificate, Role};
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::choose_ahead;
 use std::time::{Duration, Instant};
 
 /// The machine name that users see for these interpreters.
@@ -74,7 +74,8 @@ impl Source for ThisMachine {
             None => Link::sharing(data, MAX_BODY)?,
             Some(theirs) => {
                 let connection = self.own.client_of(&theirs.certificate)?;
-                let shaken = handshake(connection, levels, &mut data.until(Instant::now() + START_PATIENCE))?;
+                let until = Instant::now() + START_PATIENCE;
+                let shaken = choose_ahead(connection, levels, &[], &mut data.until(until))?;
                 Link::new(data, Some(shaken), MAX_BODY)?
             }
         };

@@ -17,7 +17,7 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, handshake};
+use phalanx_net::tls::{Shaken, choose_ahead};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
@@ -285,10 +285,11 @@ impl Host {
         let mut socket = Socket::dial_at(&session.address, DIAL_PATIENCE)?;
         let _opening = self.opens(&socket)?;
         let mut timed = socket.until(Instant::now() + START_PATIENCE);
-        Preamble::Data { token }.write(&mut timed)?;
+        let preamble = Preamble::Data { token };
+        preamble.write(&mut timed)?;
         let shake_hands = || {
             let connection = self.own.client_of(certificate).map_err(io::Error::other)?;
-            handshake(connection, levels, &mut timed)
+            choose_ahead(connection, levels, &preamble.bound(), &mut timed)
         };
         let shaken = levels.need_handshake().then(shake_hands).transpose()?;
         Link::new(socket, shaken, MAX_BODY)
@@ -437,7 +438,7 @@ fn introduce(mut socket: Socket, client: &Client, preamble: Preamble) -> io::Res
     let connection = client.connect().map_err(io::Error::other)?;
     let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
     preamble.write(&mut timed)?;
-    let shaken = handshake(connection, control::LEVELS, &mut timed)?;
+    let shaken = choose_ahead(connection, control::LEVELS, &preamble.bound(), &mut timed)?;
     Ok((socket, shaken))
 }
 

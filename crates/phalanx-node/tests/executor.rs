@@ -7,7 +7,7 @@ use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::choose_ahead;
 use phalanx_node::executor::{Executor, Options};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,9 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
     let mut timed = socket.until(Instant::now() + patience);
     Preamble::Control.write(&mut timed).unwrap();
-    let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut timed).unwrap();
+    let private = Levels::all(Level::Private);
+    let said = Preamble::Control.bound();
+    let shaken = choose_ahead(client.connect().unwrap(), private, &said, &mut timed).unwrap();
     let (link, mut reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY).unwrap();
     link.send(Mark::None, encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16] }, 0), Vec::new())
         .unwrap();

@@ -11,7 +11,7 @@ use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
-use phalanx_net::tls::handshake;
+use phalanx_net::tls::choose_ahead;
 use phalanx_node::executor::{Executor, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,8 @@ impl Launcher {
         let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
         let mut timed = socket.until(Instant::now() + PATIENCE);
         Preamble::Ranks.write(&mut timed).unwrap();
-        let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut timed).unwrap();
+        let levels = Levels::all(Level::Private);
+        let shaken = choose_ahead(client.connect().unwrap(), levels, &Preamble::Ranks.bound(), &mut timed).unwrap();
         let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).unwrap();
         let mut launcher = Launcher { link, reader, _executor: executor };
         launcher.say(&ToMachine::Ask { program: [3; 16] });

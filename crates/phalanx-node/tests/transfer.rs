@@ -13,7 +13,7 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::stream::{Outgoing, Protection};
-use phalanx_net::tls::{choose, handshake};
+use phalanx_net::tls::{choose, choose_ahead};
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::transfer::Exports;
 use std::collections::VecDeque;
@@ -75,7 +75,8 @@ impl Lab {
         let mut socket = self.dial();
         let mut timed = socket.until(Instant::now() + PATIENCE);
         preamble.write(&mut timed).unwrap();
-        let shaken = handshake(client.connect().unwrap(), Levels::all(Level::Private), &mut timed).unwrap();
+        let levels = Levels::all(Level::Private);
+        let shaken = choose_ahead(client.connect().unwrap(), levels, &preamble.bound(), &mut timed).unwrap();
         let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).unwrap();
         Peer { link, reader, heard: VecDeque::new() }
     }
@@ -388,8 +389,10 @@ fn streams_without_the_token_or_of_another_user_are_not_taken() {
     let try_stream = |client: &Client, token, level| {
         let mut socket = lab.dial();
         let mut timed = socket.until(Instant::now() + PATIENCE);
-        Preamble::Stream { token, number: 0 }.write(&mut timed).unwrap();
-        choose(client.connect().unwrap(), |_: [LevelSet; 3]| Ok::<_, String>(Levels::all(level)), &[], &mut timed)
+        let preamble = Preamble::Stream { token, number: 0 };
+        preamble.write(&mut timed).unwrap();
+        let levels = |_: [LevelSet; 3]| Ok::<_, String>(Levels::all(level));
+        choose(client.connect().unwrap(), levels, &preamble.bound(), &mut timed)
     };
     assert!(try_stream(&lab.client, [0; 12], Level::Private).is_err());
     assert!(try_stream(&lab.client, token, Level::Private).is_ok());

@@ -97,6 +97,11 @@ impl Levels {
         }
     }
 
+    /// For each mark, the set with only its level: the offer of an end that accepts nothing else.
+    pub fn exactly(self) -> [LevelSet; 3] {
+        Mark::ALL.map(|mark| LevelSet::only(self.of(mark)))
+    }
+
     /// Whether the ends must do a handshake.
     pub fn need_handshake(self) -> bool {
         Mark::ALL.into_iter().any(|mark| self.of(mark) > Level::Clear)
@@ -109,6 +114,11 @@ pub struct LevelSet(u8);
 
 impl LevelSet {
     pub const EVERY: LevelSet = LevelSet(0b1111);
+
+    /// The given level and no other.
+    pub fn only(level: Level) -> LevelSet {
+        LevelSet(1 << level as u8)
+    }
 
     /// The given level and all stronger ones.
     pub fn from(level: Level) -> LevelSet {

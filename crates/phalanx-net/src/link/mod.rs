@@ -152,9 +152,9 @@ impl Link {
         poller: Option<Poller>,
         pool: Option<Pool>,
     ) -> (Arc<Link>, Reader) {
-        let (levels, seal, open, greeting) = match shaken {
+        let (levels, seal, open, awaited) = match shaken {
             None => (Levels::all(Level::Clear), None, None, None),
-            Some(Shaken { levels, seal, open, greeting, .. }) => (levels, Some(seal), Some(open), greeting),
+            Some(Shaken { levels, seal, open, awaited, .. }) => (levels, Some(seal), Some(open), awaited),
         };
         let link = Arc::new(Link {
             socket,
@@ -171,7 +171,7 @@ impl Link {
             counters: Counters::default(),
             owner: forks::process(),
         });
-        let reader = Reader::new(link.clone(), most_body, levels.base, open, greeting);
+        let reader = Reader::new(link.clone(), most_body, levels.base, open, awaited);
         (link, reader)
     }
 

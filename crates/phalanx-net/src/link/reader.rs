@@ -9,7 +9,7 @@ use crate::memory::{File, Table};
 use crate::seal::{self, BLOCK, Context, HEAD, TAG};
 #[cfg(target_os = "linux")]
 use crate::socket::Waker;
-use crate::tls::Greeting;
+use crate::tls::AwaitedOffer;
 use phalanx_core::level::Level;
 use socket2::MaybeUninitSlice;
 use std::io;
@@ -34,8 +34,8 @@ pub struct Reader {
     kept: usize,
     /// Bytes missing from the block at the start of the buffer.
     wanted: usize,
-    /// What the server must still send before anything else.
-    greeting: Option<Greeting>,
+    /// The offer that the server must still send, before anything else.
+    awaited: Option<AwaitedOffer>,
     context: Option<Context>,
     /// Weaker blocks are refused.
     least: Level,
@@ -65,7 +65,7 @@ impl Reader {
         most_body: u64,
         least: Level,
         context: Option<Context>,
-        greeting: Option<Greeting>,
+        awaited: Option<AwaitedOffer>,
     ) -> Reader {
         let (assembler, buffer) = (Assembler::new(most_body), vec![0; BUFFER]);
         Reader {
@@ -74,7 +74,7 @@ impl Reader {
             buffer,
             kept: 0,
             wanted: 0,
-            greeting,
+            awaited,
             context,
             least,
             plain: 0,
@@ -193,7 +193,7 @@ impl Reader {
 
     /// How many of the next bytes are neither protected nor part of a block's head.
     fn as_they_are(&self) -> usize {
-        match (&self.greeting, &self.context) {
+        match (&self.awaited, &self.context) {
             (Some(_), _) => 0,
             (None, Some(_)) => self.plain,
             (None, None) => usize::MAX,
@@ -264,14 +264,14 @@ impl Reader {
     fn use_buffer(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         let mut used = 0;
         self.wanted = 0;
-        while let Some(greeting) = &mut self.greeting {
-            let Some((record, complete)) = greeting.hear(&self.buffer[used..self.kept])? else { break };
+        while let Some(awaited) = &mut self.awaited {
+            let Some((record, complete)) = awaited.hear(&self.buffer[used..self.kept])? else { break };
             used += record;
             if complete {
-                self.greeting = None;
+                self.awaited = None;
             }
         }
-        if self.greeting.is_none() {
+        if self.awaited.is_none() {
             used += match self.context {
                 Some(_) => self.open_blocks(used, on_frame)?,
                 None => self.feed_plain(used..self.kept, on_frame)?,

@@ -113,8 +113,9 @@ fn shake_hands(
         decision.as_ref().map(|agreed| agreed.levels).map_err(Conflict::to_string)
     };
     let mut timed = socket.until(Instant::now() + connect.patience);
-    let said = Preamble::Space { shakes: true }.write(&mut timed);
-    let shaken = said.and_then(|()| choose(connection, decide, &[], &mut timed));
+    let preamble = Preamble::Space { shakes: true };
+    let said = preamble.write(&mut timed);
+    let shaken = said.and_then(|()| choose(connection, decide, &preamble.bound(), &mut timed));
     match (shaken, decided) {
         (_, Some(Err(conflict))) => Err(conflict.into()),
         (Ok(shaken), Some(Ok(agreed))) => {

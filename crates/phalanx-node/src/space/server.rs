@@ -117,7 +117,7 @@ impl Service {
         let (shaken, visitor) = match (shakes, &self.member) {
             (false, _) => (None, Visitor::new(self.check_same_user(&peer, offered)?, access)),
             (true, Some(member)) => {
-                let (shaken, role, name) = peer.offer(member, offered, &[])?;
+                let (shaken, role, name) = peer.offer(member, offered)?;
                 let visitor = match role == Role::Executor && !self.is_about(role) {
                     true => Visitor::server(name),
                     false => {
@@ -233,7 +233,7 @@ impl Server {
             Preamble::Space { shakes } => serving.serve(peer, shakes),
             Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
             Preamble::Replica => serving.serve_replica(peer),
-            Preamble::Ranks => Err(refused("no ranks are started here")),
+            Preamble::Ranks | Preamble::Rank { .. } => Err(refused("no ranks are started here")),
             Preamble::Transfer | Preamble::Executor | Preamble::Stream { .. } | Preamble::Files => {
                 Err(refused("no files are copied here, only spaces served"))
             }

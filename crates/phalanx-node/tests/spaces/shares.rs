@@ -98,8 +98,9 @@ fn raw(at: &AtPort, name: &str) -> (Arc<Link>, Reader) {
         agreed.map(|agreed| agreed.levels).map_err(|conflict: Conflict| conflict.to_string())
     };
     let mut timed = socket.until(Instant::now() + PATIENCE);
-    Preamble::Space { shakes: true }.write(&mut timed).unwrap();
-    let shaken = choose(connection, decide, &[], &mut timed).unwrap();
+    let preamble = Preamble::Space { shakes: true };
+    preamble.write(&mut timed).unwrap();
+    let shaken = choose(connection, decide, &preamble.bound(), &mut timed).unwrap();
     Link::direct(socket, Some(shaken), 1 << 20).unwrap()
 }
 

@@ -14,7 +14,6 @@ use phalanx_core::wire::{VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::Link;
-use phalanx_net::preamble::Preamble;
 use phalanx_net::sync::lock;
 use std::io;
 use std::sync::Mutex;
@@ -76,7 +75,7 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     let from = peer.from.ok_or_else(|| refused("questions about files come over the network"))?;
     let place = terms.policy.place(Some(from), Role::User.name());
     let levels = protecting(terms.policy.offered(&place, Mark::None));
-    let (shaken, role, user) = peer.offer(terms.member, [levels; 3], &Preamble::Files.bytes())?;
+    let (shaken, role, user) = peer.offer(terms.member, [levels; 3])?;
     if role != Role::User {
         return Err(refused(format!("{user} is no user but has the role {}", role.name())));
     }

@@ -13,7 +13,7 @@ use crate::transfer::endpoint::common::Common;
 use phalanx_core::level::{Level, LevelSet, Mark};
 use phalanx_core::wire::transfer::{Carriage, Carried, Direction, MOST_STREAMS, Message, Request, Trouble, is_name};
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Role, random_token, role_and_name};
+use phalanx_net::identity::{Role, random_token};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
@@ -123,9 +123,8 @@ impl Service {
 
     /// Serves another executor, which was sent by a user.
     pub fn serve_executor(&self, mut peer: Peer) -> io::Result<()> {
-        let shaken = peer.shake_hands_as(&self.member, LEVELS, Role::Executor)?;
+        let (shaken, name) = peer.shake_hands_as(&self.member, LEVELS, Role::Executor)?;
         let certificate = shaken.peer_certificate().to_vec();
-        let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
         lock(&self.transfers).enter_showing(&certificate)?;
         let showing = Showing(self, certificate);
         let mut guest = self.greet(peer, shaken, name, Role::Executor)?;

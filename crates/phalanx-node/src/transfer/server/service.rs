@@ -19,7 +19,6 @@ use phalanx_core::wire::transfer::{
 };
 use phalanx_net::identity::{Member, Role, random_token};
 use phalanx_net::link::{Link, Reader};
-use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
 use phalanx_net::tls::Shaken;
@@ -246,20 +245,16 @@ impl Service {
             return Err(refused("a token from another machine than it was given to"));
         }
         let level = gathering.protection.level;
-        let said = Preamble::Stream { token, number }.bytes();
         let shaken = match level {
             Level::Clear => None,
             level => {
-                let (shaken, _, user) = peer.offer(&self.member, [LevelSet::from(level); 3], &said)?;
+                let (shaken, _, user) = peer.offer(&self.member, [LevelSet::only(level); 3])?;
                 if shaken.peer_certificate().as_ref() != gathering.certificate {
                     return Err(refused(format!("{user} shows a token that was given to somebody else")));
                 }
                 Some(shaken)
             }
         };
-        if shaken.as_ref().is_some_and(|shaken| Mark::ALL.iter().any(|mark| shaken.levels.of(*mark) != level)) {
-            return Err(refused("a stream of another level than was agreed on"));
-        }
         if gathering.end.streams() >= usize::from(MOST_STREAMS) {
             return Err(refused("too many streams"));
         }

@@ -18,7 +18,7 @@ use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, handshake};
+use phalanx_net::tls::{Shaken, choose_ahead};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -90,7 +90,7 @@ impl Links {
         let connection = own.client_of(Role::Executor).and_then(|client| client.connect()).map_err(io::Error::other)?;
         let mut timed = socket.until(Instant::now() + PATIENCE);
         Preamble::Replica.write(&mut timed)?;
-        let shaken = handshake(connection, control::LEVELS, &mut timed)?;
+        let shaken = choose_ahead(connection, control::LEVELS, &Preamble::Replica.bound(), &mut timed)?;
         check_name(&shaken, &to.name)?;
         let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY)?;
         let asking = Arc::new(Asking { link: link.clone(), open: Mutex::default() });
@@ -219,9 +219,8 @@ pub(crate) fn serve(
     find: impl Fn(&str) -> Option<Arc<Kept>>,
     over: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let shaken = peer.shake_hands_as(own, control::LEVELS, Role::Executor)?;
+    let (shaken, name) = peer.shake_hands_as(own, control::LEVELS, Role::Executor)?;
     peer.proved();
-    let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
     let (mut about, mut why) = (None, None);
     let at_once = Arc::new(AtomicUsize::new(0));
