@@ -24,10 +24,10 @@ MODULES = {
         "body",
         "memory",
         "frames seal sealed socket",
-        "runtime tls",
+        "runtime tls transport",
         "identity stream",
         "link",
-        "bundle connect",
+        "bundle dial",
         "root",
     ],
     "phalanx-node": [

@@ -1,12 +1,14 @@
 //! Links: the only sockets of phalanx, and the identities that open them.
 //!
-//! A link carries frames, in order, between two processes. [`link`] moves the bytes, [`tls`] does the handshake, and
-//! [`seal`] protects what follows. [`stream`] carries a transfer's blocks, [`identity`] identifies the peer, and
-//! [`socket`] wraps the connections of the operating system.
+//! A link carries frames, in order, between two processes. [`dial`] is the way out: it turns an address into a link over
+//! whatever transport leads there. [`link`] moves the bytes, [`tls`] does the handshake, and [`seal`] protects what
+//! follows. [`stream`] carries a transfer's blocks, [`identity`] identifies the peer, and [`socket`] wraps the
+//! connections of the operating system.
 
 pub mod address;
 pub mod body;
 pub mod copy;
+pub mod dial;
 pub mod forks;
 pub mod frames;
 pub mod identity;
@@ -21,3 +23,4 @@ pub mod socket;
 pub mod stream;
 pub mod sync;
 pub mod tls;
+mod transport;

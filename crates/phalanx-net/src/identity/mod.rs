@@ -207,6 +207,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// The role that the peer must have.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
     /// The client's side of another link.
     pub fn connect(&self) -> Result<Connection, IdentityError> {
         Ok(Connection::Client(ClientConnection::new(self.config.clone(), self.role.dns())?))

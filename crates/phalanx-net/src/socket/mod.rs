@@ -78,6 +78,11 @@ impl Socket {
 
     /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
     pub fn dial_path(path: &Path) -> io::Result<Socket> {
+        Socket::unix(path)
+    }
+
+    /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
+    pub(crate) fn unix(path: &Path) -> io::Result<Socket> {
         let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
         raw.connect(&SockAddr::unix(path)?)?;
         Ok(Socket { raw })

@@ -1,0 +1,199 @@
+//! The way out: a connection becomes a link to the member that was meant, at levels that both ends agreed on.
+//!
+//! Every link to another process that listens begins here: [`dial`] connects by whatever transport leads to the target,
+//! and this end then introduces itself: it sends the preamble, does the handshake, and checks which peer answers. The
+//! levels are known beforehand ([`Dialled::introduce`]), decided from what the server offers ([`Dialled::agree`]), or
+//! clear for everything ([`Dialled::introduce_in_clear`]).
+
+pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
+
+use crate::identity::{Client, IdentityError, KeyedCertificate, role_and_name};
+use crate::link::{Link, Reader};
+use crate::preamble::Preamble;
+use crate::socket::{Socket, Timed};
+use crate::tls::{Shaken, choose, choose_ahead};
+use phalanx_core::level::{LevelSet, Levels};
+use rustls::Connection;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Which peer must answer, and the identity that this end shows to it.
+#[derive(Debug, Clone, Copy)]
+pub enum Expected<'a> {
+    /// Any member of the grid in the client's role.
+    Any(&'a Client),
+    /// The member of this name.
+    Named(&'a Client, &'a str),
+    /// The member with this certificate, which answered before.
+    Same(&'a Client, &'a [u8]),
+    /// The process that holds the key of this certificate, which was announced over another link.
+    Holder(&'a KeyedCertificate, &'a [u8]),
+}
+
+/// Why no link was agreed on.
+#[derive(Debug)]
+pub enum Failure<E> {
+    /// This end cannot accept what the server offers.
+    Disagreed(E),
+    /// The connection, the handshake or the peer's identity is at fault.
+    Failed(io::Error),
+}
+
+impl<E> From<io::Error> for Failure<E> {
+    fn from(error: io::Error) -> Failure<E> {
+        Failure::Failed(error)
+    }
+}
+
+/// A connection that is ready for a link.
+#[derive(Debug)]
+pub struct Introduced {
+    pub socket: Socket,
+    /// `None`: there was no handshake.
+    pub shaken: Option<Shaken>,
+    /// As in [`Dialled`].
+    pub address: Option<SocketAddr>,
+    pub again: Target,
+}
+
+impl Dialled {
+    /// Introduces this end at levels that both ends know. The server may still refuse: its refusal arrives in place of
+    /// the first frame.
+    pub fn introduce(
+        self,
+        preamble: Preamble,
+        expected: Expected<'_>,
+        levels: Levels,
+        patience: Duration,
+    ) -> io::Result<Introduced> {
+        let ahead = |connection, said: &[u8], timed: &mut Timed<'_>| choose_ahead(connection, levels, said, timed);
+        self.shake_hands(preamble, expected, patience, ahead)
+    }
+
+    /// Like [`Dialled::introduce`], and waits until the server has proved itself and offers levels. For connections that
+    /// no [`Reader`] reads, which would hear the offer later.
+    pub fn introduce_and_wait(
+        self,
+        preamble: Preamble,
+        expected: Expected<'_>,
+        levels: Levels,
+        patience: Duration,
+    ) -> io::Result<Introduced> {
+        let known = |_| Ok::<_, Infallible>((levels, ()));
+        match self.agree(preamble, expected, known, patience) {
+            Ok((introduced, ())) => Ok(introduced),
+            Err(Failure::Failed(error)) => Err(error),
+            Err(Failure::Disagreed(never)) => match never {},
+        }
+    }
+
+    /// Introduces this end, and lets `decide` choose the levels, for each mark, from those that the server offers. It
+    /// returns the levels and whatever else the caller wants to keep of its decision.
+    ///
+    /// # Errors
+    /// [`Failure::Disagreed`] with the error of `decide`. A server that refuses is an error of kind `ConnectionAborted`.
+    pub fn agree<T, E>(
+        self,
+        preamble: Preamble,
+        expected: Expected<'_>,
+        decide: impl FnOnce([LevelSet; 3]) -> Result<(Levels, T), E>,
+        patience: Duration,
+    ) -> Result<(Introduced, T), Failure<E>> {
+        let mut decided = None;
+        let choice = |offered| match decide(offered) {
+            Ok((levels, kept)) => {
+                decided = Some(Ok(kept));
+                Ok(levels)
+            }
+            Err(error) => {
+                decided = Some(Err(error));
+                Err("no level is left")
+            }
+        };
+        let choosing = |connection, said: &[u8], timed: &mut Timed<'_>| choose(connection, choice, said, timed);
+        let introduced = self.shake_hands(preamble, expected, patience, choosing);
+        match (introduced, decided) {
+            (_, Some(Err(error))) => Err(Failure::Disagreed(error)),
+            (Ok(introduced), Some(Ok(kept))) => Ok((introduced, kept)),
+            (introduced, _) => Err(introduced.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into()).into()),
+        }
+    }
+
+    /// Introduces this end without a handshake. Nothing on the connection is protected.
+    pub fn introduce_in_clear(mut self, preamble: Preamble, patience: Duration) -> io::Result<Introduced> {
+        preamble.write(&mut self.socket.until(Instant::now() + patience))?;
+        Ok(self.introduced(None))
+    }
+
+    fn shake_hands(
+        mut self,
+        preamble: Preamble,
+        expected: Expected<'_>,
+        patience: Duration,
+        handshake: impl FnOnce(Connection, &[u8], &mut Timed<'_>) -> io::Result<Shaken>,
+    ) -> io::Result<Introduced> {
+        let connection = expected.connection().map_err(io::Error::other)?;
+        let mut timed = self.socket.until(Instant::now() + patience);
+        preamble.write(&mut timed)?;
+        let shaken = handshake(connection, &preamble.bound(), &mut timed)?;
+        expected.check(&shaken)?;
+        Ok(self.introduced(Some(shaken)))
+    }
+
+    fn introduced(self, shaken: Option<Shaken>) -> Introduced {
+        let Dialled { socket, address, again } = self;
+        Introduced { socket, shaken, address, again }
+    }
+}
+
+impl Introduced {
+    /// The link over this connection. A frame with a body of more than `most_body` bytes ends it.
+    pub fn link(self, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
+        Link::new(self.socket, self.shaken, most_body)
+    }
+
+    /// The name in the certificate of the member that answered.
+    pub fn name(&self) -> Result<String, IdentityError> {
+        let shaken = self.shaken.as_ref().ok_or(IdentityError::Missing("name"))?;
+        role_and_name(shaken.peer_certificate()).map(|(_, name)| name)
+    }
+
+    /// The certificate of the peer that answered, in DER. Empty if there was no handshake.
+    pub fn certificate(&self) -> Vec<u8> {
+        self.shaken.as_ref().map_or_else(Vec::new, |shaken| shaken.peer_certificate().to_vec())
+    }
+
+    /// An address, for callers that reach servers over the network only.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.address.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Expected<'_> {
+    fn connection(self) -> Result<Connection, IdentityError> {
+        match self {
+            Expected::Any(client) | Expected::Named(client, _) | Expected::Same(client, _) => client.connect(),
+            Expected::Holder(own, certificate) => own.client_of(certificate),
+        }
+    }
+
+    /// Checks what the handshake itself does not: it has checked the peer's role, or its one certificate.
+    fn check(self, shaken: &Shaken) -> io::Result<()> {
+        let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        match self {
+            Expected::Any(_) | Expected::Holder(..) => Ok(()),
+            Expected::Same(_, certificate) if shaken.peer_certificate().as_ref() == certificate => Ok(()),
+            Expected::Same(client, _) => refused(format!("another {} answers now", client.role().name())),
+            Expected::Named(_, expected) => {
+                let (role, name) = role_and_name(shaken.peer_certificate()).map_err(io::Error::other)?;
+                match name.eq_ignore_ascii_case(expected) {
+                    true => Ok(()),
+                    false => refused(format!("the {role} {name} answers in place of {expected}")),
+                }
+            }
+        }
+    }
+}
