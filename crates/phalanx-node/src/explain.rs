@@ -2,8 +2,8 @@
 
 use phalanx_core::level::{Agreed, Level, LevelSet, Mark, Policy};
 use phalanx_net::address::Address;
+use phalanx_net::dial::look_up;
 use phalanx_net::identity::Role;
-use phalanx_net::socket::look_up;
 use std::net::IpAddr;
 
 const MANAGER: &str = "manager";

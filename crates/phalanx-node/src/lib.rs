@@ -22,6 +22,7 @@ pub mod turn;
 
 mod control;
 mod credit;
+mod dial;
 mod door;
 #[cfg(unix)]
 mod ending;
@@ -30,4 +31,3 @@ mod local;
 mod places;
 mod remote;
 mod tables;
-mod unreachable;

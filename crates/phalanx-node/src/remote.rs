@@ -3,21 +3,21 @@
 //! One control link to each executor requests and releases interpreters. Each interpreter has a data link of its own, and does
 //! that link's handshake itself. No byte of a program passes through the executor.
 
-use crate::control::{self, Pulse, tell};
+use crate::control::{Pulse, tell};
+use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
-use crate::unreachable::why_unreachable;
 use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
-use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels, Policy};
-use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, VERSION, decode};
+use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
+use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::Address;
+use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Member, Role, role_and_name};
+use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, choose_ahead};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
@@ -27,8 +27,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Timeout for reaching a machine, and for each step of a handshake with it.
-pub(crate) const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout for an executor to start an interpreter, and for the interpreter's handshake. It is long because Python starts
 /// slowly on a busy machine. An executor that falls silent meanwhile is given up earlier.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -89,8 +87,8 @@ impl SessionState {
 struct Session {
     link: Arc<Link>,
     name: String,
-    /// The address at which the executor was reached. Data links go there too, even if its name resolves differently by then.
-    address: SocketAddr,
+    /// Where the executor was reached. Data links go there too, even if its name resolves differently by then.
+    target: Target,
     /// Set once the executor has said what it takes.
     agreed: OnceLock<Agreed>,
     /// The channel for answers about each interpreter, from the request until the interpreter has ended. `None` once the link
@@ -282,17 +280,14 @@ impl Host {
         token: [u8; 16],
         certificate: &[u8],
     ) -> io::Result<(Arc<Link>, Reader)> {
-        let mut socket = Socket::dial_at(&session.address, DIAL_PATIENCE)?;
-        let _opening = self.opens(&socket)?;
-        let mut timed = socket.until(Instant::now() + START_PATIENCE);
+        let dialled = dial(&session.target, DIAL_PATIENCE)?;
+        let _opening = self.opens(&dialled.socket)?;
         let preamble = Preamble::Data { token };
-        preamble.write(&mut timed)?;
-        let shake_hands = || {
-            let connection = self.own.client_of(certificate).map_err(io::Error::other)?;
-            choose_ahead(connection, levels, &preamble.bound(), &mut timed)
+        let introduced = match levels.need_handshake() {
+            true => dialled.introduce(preamble, Expected::Holder(&self.own, certificate), levels, START_PATIENCE)?,
+            false => dialled.introduce_in_clear(preamble, START_PATIENCE)?,
         };
-        let shaken = levels.need_handshake().then(shake_hands).transpose()?;
-        Link::new(socket, shaken, MAX_BODY)
+        introduced.link(MAX_BODY)
     }
 
     /// Registers a connection in progress, so that closing the manager aborts it. This holds as long as the returned value
@@ -333,55 +328,51 @@ impl Host {
     }
 
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
-        let called = self.call_control();
-        let (socket, shaken) = called.map_err(|error| self.unreachable(&error))?;
-        let (_, name) = role_and_name(shaken.peer_certificate())?;
-        let address = socket.peer()?;
-        let (link, reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY)?;
+        let called = self.call_control().map_err(|error| self.unreachable(&error))?;
+        let (name, address, target) = (called.name()?, called.address()?, called.again.clone());
+        let (link, reader) = called.link(MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
-        let session = Arc::new(Session { link, name, address, agreed, waiting, stopped, heard });
+        let session = Arc::new(Session { link, name, target, agreed, waiting, stopped, heard });
         let (sender, offer) = channel::<Offer>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
             .name(format!("phalanx-executor-{}", self.address))
             .spawn(move || host.read(reader, &reading, &sender))?;
         let refused = match offer.recv_timeout(DIAL_PATIENCE) {
-            Ok(offer) if offer.python == self.python && offer.phalanx == VERSION => {
-                match self.agree(&address, offer.levels) {
-                    Ok(agreed) => {
-                        self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
-                        self.used.store(0, Ordering::Relaxed);
-                        let _ = session.agreed.set(agreed);
-                        return Ok(session);
-                    }
-                    Err(conflict) => format!("{}: {conflict}", self.address),
+            Ok(offer) => match self.accept(&offer, &address) {
+                Ok(agreed) => {
+                    self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
+                    self.used.store(0, Ordering::Relaxed);
+                    let _ = session.agreed.set(agreed);
+                    return Ok(session);
                 }
-            }
-            Ok(Offer { python, phalanx, .. }) => format!(
-                "{} runs Python {} with phalanx {}, this program Python {} with phalanx {VERSION}; code travels between \
-                 equal versions only",
-                self.address,
-                printable(&python),
-                printable(&phalanx),
-                self.python,
-            ),
+                Err(why) => why,
+            },
             Err(_) => format!("{} refused this user (its executor's own output says why)", self.address),
         };
         session.link.close();
         Err(RecruitError::Unreachable(refused))
     }
 
-    fn call_control(&self) -> io::Result<(Socket, Shaken)> {
-        let socket = Socket::dial(&self.address, DIAL_PATIENCE)?;
-        let _opening = self.opens(&socket)?;
-        introduce(socket, &self.client, Preamble::Control)
+    fn call_control(&self) -> io::Result<Introduced> {
+        let dialled = dial(&(&self.address).into(), DIAL_PATIENCE)?;
+        let _opening = self.opens(&dialled.socket)?;
+        introduce(dialled, &self.client, Preamble::Control)
     }
 
-    /// Agrees on the levels of data links to the executor at `address`, which accepts the levels `theirs`.
-    fn agree(&self, address: &SocketAddr, theirs: [LevelSet; 3]) -> Result<Agreed, Conflict> {
+    /// Agrees on the levels of data links to the executor at `address`, if its versions are those of this program.
+    fn accept(&self, offer: &Offer, address: &SocketAddr) -> Result<Agreed, String> {
+        check_version(&self.address, &offer.phalanx)?;
+        if offer.python != self.python {
+            let theirs = printable(&offer.python);
+            return Err(format!(
+                "{} runs Python {theirs}, this program Python {}; code travels between equal versions only",
+                self.address, self.python
+            ));
+        }
         let place = self.policy.place(Some(address.ip()), Role::Executor.name());
-        self.policy.agree(&place, theirs)
+        self.policy.agree(&place, offer.levels).map_err(|conflict| format!("{}: {conflict}", self.address))
     }
 
     /// Reads the control link until it ends.
@@ -427,29 +418,6 @@ impl Host {
     fn count_back(&self) {
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_sub(1));
     }
-}
-
-/// Connects to an executor with this preamble, and does the handshake.
-pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io::Result<(Socket, Shaken)> {
-    introduce(Socket::dial(address, DIAL_PATIENCE)?, client, preamble)
-}
-
-fn introduce(mut socket: Socket, client: &Client, preamble: Preamble) -> io::Result<(Socket, Shaken)> {
-    let connection = client.connect().map_err(io::Error::other)?;
-    let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
-    preamble.write(&mut timed)?;
-    let shaken = choose_ahead(connection, control::LEVELS, &preamble.bound(), &mut timed)?;
-    Ok((socket, shaken))
-}
-
-/// The message for users about an executor that cannot be reached.
-pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
-    format!("{address}: {}", why_unreachable("executor", "phalanx executor", error))
-}
-
-/// Makes a peer's text safe for a terminal: shortens it, and removes control characters.
-pub(crate) fn printable(words: &str) -> String {
-    words.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 impl Session {
@@ -526,9 +494,9 @@ mod tests {
         let (socket, _other) = Socket::pair().unwrap();
         let (link, _reader) = Link::new(socket, None, MAX_CONTROL_BODY).unwrap();
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
-        let (name, address) = ("lab2".to_owned(), ([127, 0, 0, 1], 7400).into());
+        let (name, target) = ("lab2".to_owned(), Target::At(([127, 0, 0, 1], 7400).into()));
         let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
-        let session = Session { link, name, address, agreed, waiting, stopped, heard };
+        let session = Session { link, name, target, agreed, waiting, stopped, heard };
         let before = session.expect(1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));

@@ -9,15 +9,15 @@ use super::streams::Taker;
 use crate::control::{Pulse, tell};
 use crate::credit::Credit;
 use crate::explain::stronger;
-use crate::remote::{DIAL_PATIENCE, call, printable, unreachable};
+use crate::dial::{DIAL_PATIENCE, call, check_version, printable, unreachable};
 use bytes::Bytes;
 use phalanx_core::level::{Agreed, Level, LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
 use phalanx_core::wire::ranks::{FromRank, ToRank};
-use phalanx_core::wire::{VERSION, decode, encode};
+use phalanx_core::wire::{decode, encode};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::sync::lock;
@@ -85,10 +85,10 @@ impl Host {
     ) -> Result<Host, String> {
         let failed = |error: io::Error| unreachable(address, &error);
         let client = member.client_of(Role::Executor).map_err(|error| error.to_string())?;
-        let (socket, shaken) = call(address, &client, Preamble::Ranks).map_err(failed)?;
-        let (_, name) = role_and_name(shaken.peer_certificate()).map_err(|error| error.to_string())?;
-        let ip = socket.peer().map_err(failed)?.ip();
-        let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).map_err(failed)?;
+        let called = call(address, &client, Preamble::Ranks).map_err(failed)?;
+        let name = called.name().map_err(|error| error.to_string())?;
+        let ip = called.address().map_err(failed)?.ip();
+        let (link, reader) = called.link(MOST_PIECE as u64).map_err(failed)?;
         let (part, unwritten) = (Mutex::new(None), AtomicUsize::new(0));
         let [started, drained, forgotten, silent] = [const { AtomicBool::new(false) }; 4];
         let shared =
@@ -104,10 +104,9 @@ impl Host {
         let mut host = Host { name, ip, free: 0, address: address.clone(), shared, answers: Mutex::new(answers) };
         host.tell(&ToMachine::Ask { program });
         match host.answer(DIAL_PATIENCE) {
-            Ok(FromMachine::Offer { free, phalanx, .. }) if phalanx == VERSION => host.free = free,
-            Ok(FromMachine::Offer { phalanx, .. }) => {
-                let theirs = printable(&phalanx);
-                return Err(format!("{address} runs phalanx {theirs}, this program {VERSION}"));
+            Ok(FromMachine::Offer { free, phalanx, .. }) => {
+                check_version(address, &phalanx)?;
+                host.free = free;
             }
             Ok(_) => return Err(format!("{address} offers nothing")),
             Err(_) => return Err(format!("{address} refused this user (its executor's own output says why)")),

@@ -3,10 +3,10 @@
 //! The user names the certificate of the sending executor to the receiving one, and gets a ticket. The sending executor calls
 //! the receiving one and shows the ticket. The copy ends when the user's link to either executor ends.
 
-use super::calling::{Called, agree};
+use super::calling::Called;
 use super::job::{CopyError, Job, Report, Shared, asked};
 use crate::control::{Pulse, tell};
-use crate::remote::printable;
+use crate::dial::{agree, printable};
 use crate::transfer::endpoint::common::{Failure, MOST_TOLD};
 use crate::transfer::system::{from_bytes, to_bytes};
 use phalanx_core::level::{Level, LevelSet, Mark};

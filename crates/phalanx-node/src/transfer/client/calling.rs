@@ -4,19 +4,19 @@
 use super::dialling::{Dialling, Reached};
 use super::job::CopyError;
 use crate::control::{BEAT, tell};
-use crate::remote::{call, printable, unreachable};
+use crate::dial::{call, check_version, printable, unreachable};
 use crate::transfer::endpoint::end::{End, usual_threads};
 use crate::transfer::endpoint::greeting::Ear;
-use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
-use phalanx_core::wire::VERSION;
+use phalanx_core::level::{Level, LevelSet};
 use phalanx_core::wire::transfer::{MOST_BODY, Message, Totals};
 use phalanx_net::address::Address;
+use phalanx_net::dial::Target;
 use phalanx_net::identity::{Client, Member, Role};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -30,6 +30,8 @@ pub struct Called {
     /// As it was named.
     pub address: Address,
     pub at: SocketAddr,
+    /// Where the streams go.
+    again: Target,
     pub certificate: Vec<u8>,
     pub link: Arc<Link>,
     pub levels: LevelSet,
@@ -75,22 +77,18 @@ impl Called {
         let away = |error: io::Error| CopyError::Unreachable(unreachable(address, &error));
         let client = member.client_at(Role::Executor, &address.to_string());
         let client = client.map_err(|error| CopyError::Identity(error.to_string()))?;
-        let (socket, shaken) = call(address, &client, preamble).map_err(away)?;
-        let at = socket.peer().map_err(away)?;
-        let is_here = socket.is_within_machine();
-        let certificate = shaken.peer_certificate().to_vec();
-        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).map_err(away)?;
+        let called = call(address, &client, preamble).map_err(away)?;
+        let (at, again) = (called.address().map_err(away)?, called.again.clone());
+        let (is_here, certificate) = (called.socket.is_within_machine(), called.certificate());
+        let (link, reader) = called.link(MOST_BODY).map_err(away)?;
         on_link(&link);
         let (address, ear, levels) = (address.clone(), Ear::new(reader), LevelSet::from(Level::Private));
         let who = if preamble == Preamble::Executor { "the executor that copies to it" } else { "this user" };
-        let mut called = Called { address, at, certificate, link, levels, is_here, client, ear, began, who };
+        let mut called = Called { address, at, again, certificate, link, levels, is_here, client, ear, began, who };
         match called.hear()? {
-            Message::Offer { phalanx, levels } if phalanx == VERSION => called.levels = levels,
-            Message::Offer { phalanx, .. } => {
-                let (address, theirs) = (&called.address, printable(&phalanx));
-                let what =
-                    format!("{address} runs phalanx {theirs}, this machine {VERSION}; copy between equal versions");
-                return Err(CopyError::Refused(what));
+            Message::Offer { phalanx, levels } => {
+                check_version(&called.address, &phalanx).map_err(CopyError::Refused)?;
+                called.levels = levels;
             }
             Message::Refused { reason } => {
                 return Err(CopyError::Refused(format!("{}: {}", called.address, printable(&reason))));
@@ -154,9 +152,9 @@ impl Called {
         terms: Terms,
         mut on_pause: impl FnMut(&Link),
     ) -> Result<Ran, CopyError> {
-        let Called { client, at: address, certificate, ear, began, .. } = self;
+        let Called { client, again: target, certificate, ear, began, .. } = self;
         let reached =
-            Reached { client, address, certificate, protection: terms.protection, token, streams: terms.streams };
+            Reached { client, target, certificate, protection: terms.protection, token, streams: terms.streams };
         let streams = Dialling::new(&reached, end);
         let (threads, (reader, heard)) = (terms.threads.unwrap_or_else(usual_threads), ear.into_parts());
         let served = end.run(reader, heard, threads, |scope, link| {
@@ -174,29 +172,5 @@ impl Called {
         };
         let (lost, altered) = (common.lost.load(Ordering::Relaxed), common.altered.load(Ordering::Relaxed));
         Ok(Ran { totals, streams: streams.wanted(), lost, altered, setup: streams.ready(began) })
-    }
-}
-
-/// The level of streams to an executor at `address`, which takes `theirs`: as the policy says or, where a level was asked
-/// for, that one. And what decided it, for people.
-pub fn agree(
-    policy: &Policy,
-    asked: Option<Level>,
-    address: IpAddr,
-    theirs: LevelSet,
-) -> Result<(Level, String), String> {
-    let mut policy = policy.clone();
-    if let Some(level) = asked {
-        policy.rules.insert(0, Rule { network: Network::Any, role: None, mark: None, bound: Bound::Preferred(level) });
-    }
-    let place = policy.place(Some(address), Role::Executor.name());
-    let verdict = policy.decide(&place, Mark::None, theirs).map_err(|conflict| conflict.to_string())?;
-    match asked {
-        Some(asked) if asked == verdict.level => Ok((asked, "as asked".to_owned())),
-        Some(asked) => {
-            let both = format!("{asked} streams were asked for, but {}", verdict.why);
-            Err(format!("{both} (the other end takes {theirs})"))
-        }
-        None => Ok((verdict.level, verdict.why)),
     }
 }

@@ -1,8 +1,9 @@
 //! The user's end of a transfer: reaches the executor, agrees on a level, opens the streams, and says what came of it.
 
 use super::between;
-use super::calling::{Called, Ran, Terms, agree};
+use super::calling::{Called, Ran, Terms};
 use super::job::{CopyError, Here, Job, Report, Shared, asked};
+use crate::dial::agree;
 use crate::transfer::disk::exports::split_local;
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;

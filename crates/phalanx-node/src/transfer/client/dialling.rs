@@ -1,19 +1,17 @@
 //! Opens the streams of a transfer: as many as were asked for, or more while more of them carry more; and others in place of
 //! those that end.
 
-use crate::remote::DIAL_PATIENCE;
+use crate::dial::DIAL_PATIENCE;
 use crate::transfer::endpoint::end::End;
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::transfer::Growth;
 use phalanx_core::wire::transfer::{MOST_NUMBERS, MOST_STREAMS};
+use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::identity::Client;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::choose;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -27,7 +25,7 @@ const REST: Duration = Duration::from_millis(300);
 /// An executor that was reached, and what was agreed on with it.
 pub struct Reached {
     pub client: Client,
-    pub address: SocketAddr,
+    pub target: Target,
     pub certificate: Vec<u8>,
     pub protection: Protection,
     pub token: [u8; 12],
@@ -110,24 +108,17 @@ impl<'a> Dialling<'a> {
     }
 
     fn open(&self, number: u32) -> io::Result<()> {
-        let Reached { client, address, certificate, protection, token, .. } = self.reached;
-        let dialled = Instant::now();
-        let mut socket = Socket::dial_at(address, DIAL_PATIENCE)?;
+        let Reached { client, target, certificate, protection, token, .. } = self.reached;
+        let began = Instant::now();
+        let dialled = dial(target, DIAL_PATIENCE)?;
         // A busy machine is late to hear of a connection; the system that made it is not.
-        lock(&self.growth).on_round_trip(socket.round_trip().unwrap_or_else(|| dialled.elapsed()));
-        let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
+        lock(&self.growth).on_round_trip(dialled.socket.round_trip().unwrap_or_else(|| began.elapsed()));
         let preamble = Preamble::Stream { token: *token, number };
-        preamble.write(&mut timed)?;
-        let shaken = match protection.level {
-            Level::Clear => None,
+        let Introduced { socket, shaken, .. } = match protection.level {
+            Level::Clear => dialled.introduce_in_clear(preamble, DIAL_PATIENCE)?,
             level => {
-                let connection = client.connect().map_err(io::Error::other)?;
-                let shaken =
-                    choose(connection, |_| Ok::<_, String>(Levels::all(level)), &preamble.bytes(), &mut timed)?;
-                if shaken.peer_certificate().as_ref() != certificate {
-                    return Err(io::Error::other("another executor answers now"));
-                }
-                Some(shaken)
+                let expected = Expected::Same(client, certificate);
+                dialled.introduce_and_wait(preamble, expected, Levels::all(level), DIAL_PATIENCE)?
             }
         };
         socket.set_patience(None)?;

@@ -252,7 +252,7 @@ mod linux {
     }
 
     fn shown(name: &[u8]) -> String {
-        crate::remote::printable(&String::from_utf8_lossy(name))
+        crate::dial::printable(&String::from_utf8_lossy(name))
     }
 }
 

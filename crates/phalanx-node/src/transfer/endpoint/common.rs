@@ -1,7 +1,7 @@
 //! What both ends of a transfer have in common: the control link, the streams' connections, the failures, and how it ended.
 
 use crate::control::tell;
-use crate::remote::printable;
+use crate::dial::printable;
 use crate::transfer::system;
 use phalanx_core::wire::transfer::{MOST_NUMBERS, MOST_PATH, Message, Totals};
 use phalanx_net::link::Link;

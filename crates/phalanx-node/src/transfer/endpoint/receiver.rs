@@ -5,7 +5,7 @@ use super::common::Common;
 use super::compression::Decompressor;
 use super::streams::Streams;
 use crate::control::BEAT;
-use crate::remote::printable;
+use crate::dial::printable;
 use crate::transfer::disk::sink::{Sink, Step};
 use crate::transfer::system;
 use phalanx_core::error::WireError;

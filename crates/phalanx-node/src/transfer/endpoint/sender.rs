@@ -5,7 +5,7 @@ use super::common::{Common, PAUSE};
 use super::compression::Compressor;
 use super::rate_limit::RateLimit;
 use super::streams::Streams;
-use crate::remote::printable;
+use crate::dial::printable;
 use crate::transfer::disk::source::{Content, Source};
 use bytes::Bytes;
 use phalanx_core::level::Mark;

@@ -5,20 +5,19 @@ use super::line::{FilesError, GoesOn, Line, Outcome, Way};
 use super::room::Room;
 use super::serve::protecting;
 use crate::control::Pulse;
-use crate::remote::{DIAL_PATIENCE, printable, unreachable};
-use crate::transfer::client::calling::agree;
+use crate::dial::{DIAL_PATIENCE, agree, check_version, printable, unreachable};
 use bytes::Bytes;
-use phalanx_core::level::{Level, Levels, Policy};
+use phalanx_core::level::{Level, LevelSet, Levels, Policy};
 use phalanx_core::wire::files::{Answer, Ask, MOST_BODY, Why};
-use phalanx_core::wire::{VERSION, decode};
+use phalanx_core::wire::decode;
 use phalanx_net::address::Address;
+use phalanx_net::dial::{Expected, Failure, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
-use phalanx_net::tls::choose;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -36,6 +35,18 @@ pub struct Reach {
     pub policy: Policy,
     /// None: as the policy says.
     pub level: Option<Level>,
+}
+
+impl Reach {
+    /// The level of the link to the executor at `address`, which takes `theirs`, and what decided it.
+    fn decide(&self, address: IpAddr, theirs: LevelSet) -> Result<(Level, String), String> {
+        let asked = self.level.map(|level| level.max(Level::Safe));
+        let (level, why) = agree(&self.policy, asked, address, protecting(theirs))?;
+        match self.level {
+            Some(asked) if asked < level => Ok((level, "what is asked of files is at least safe".to_owned())),
+            _ => Ok((level, why)),
+        }
+    }
 }
 
 /// Where questions go. Dropping it ends what is open.
@@ -83,34 +94,16 @@ impl Session {
         let client = to.member.client_at(Role::Executor, &to.address.to_string());
         let client = client.map_err(|error| FilesError::Identity(error.to_string()))?;
         let away = |error: io::Error| FilesError::Unreachable(unreachable(&to.address, &error));
-        let mut socket = Socket::dial(&to.address, DIAL_PATIENCE).map_err(away)?;
-        let address = socket.peer().map_err(away)?;
-        let connection = client.connect().map_err(|error| FilesError::Identity(error.to_string()))?;
-        let mut timed = socket.until(Instant::now() + DIAL_PATIENCE);
-        let (mut agreed, mut disagreed) = (None, None);
-        let asked = to.level.map(|level| level.max(Level::Safe));
-        let decide = |theirs: [_; 3]| match agree(&to.policy, asked, address.ip(), protecting(theirs[0])) {
-            Ok((level, _)) if to.level.is_some_and(|asked| asked < level) => {
-                agreed = Some((level, "what is asked of files is at least safe".to_owned()));
-                Ok(Levels::all(level))
-            }
-            Ok((level, why)) => {
-                agreed = Some((level, why));
-                Ok(Levels::all(level))
-            }
-            Err(why) => {
-                disagreed = Some(format!("{}: {why}", to.address));
-                Err(why)
-            }
-        };
-        let said = Preamble::Files;
-        let shaken = said.write(&mut timed).and_then(|()| choose(connection, decide, &said.bytes(), &mut timed));
-        let shaken = match (shaken, disagreed) {
-            (_, Some(why)) => return Err(FilesError::Level(why)),
-            (shaken, None) => shaken.map_err(away)?,
-        };
-        let (level, why) = agreed.unwrap_or((Level::Private, String::new()));
-        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).map_err(away)?;
+        let dialled = dial(&(&to.address).into(), DIAL_PATIENCE).map_err(away)?;
+        let address = dialled.address.ok_or_else(|| away(io::ErrorKind::NotConnected.into()))?;
+        let decide = |theirs: [_; 3]| to.decide(address.ip(), theirs[0]).map(|(level, why)| (Levels::all(level), why));
+        let agreed = dialled.agree(Preamble::Files, Expected::Any(&client), decide, DIAL_PATIENCE);
+        let (introduced, why) = agreed.map_err(|failure| match failure {
+            Failure::Disagreed(why) => FilesError::Level(format!("{}: {why}", to.address)),
+            Failure::Failed(error) => away(error),
+        })?;
+        let (link, reader) = introduced.link(MOST_BODY).map_err(away)?;
+        let level = link.levels().base;
         let line = Line::new(Way::There(link.clone()), to.address.to_string());
         let first = line.await_first();
         let reading = {
@@ -128,11 +121,8 @@ impl Session {
     fn greeted(&self, first: Outcome) -> Result<(), FilesError> {
         let name = &self.line.name;
         match first {
-            Ok((Answer::Offer { phalanx }, _)) if phalanx == VERSION => Ok(()),
             Ok((Answer::Offer { phalanx }, _)) => {
-                let theirs = printable(&phalanx);
-                let what = format!("{name} runs phalanx {theirs}, this machine {VERSION}; use equal versions");
-                Err(FilesError::Failed(Why::Other, what))
+                check_version(name, &phalanx).map_err(|what| FilesError::Failed(Why::Other, what))
             }
             Err(FilesError::Lost(_)) => Err(FilesError::Unreachable(format!(
                 "{name}: the executor refused this user (its own output says why)"

@@ -5,7 +5,7 @@
 use super::client::Session;
 use super::line::{FilesError, GoesOn, Waiting};
 use super::opened::{Listing, Wanted};
-use crate::remote::printable;
+use crate::dial::printable;
 use bytes::Bytes;
 use phalanx_core::wire::files::{About, Answer, Ask, Found, Kind, Why};
 use phalanx_core::wire::transfer::Filter;

@@ -5,7 +5,7 @@ use super::beneath::MOST_DEEP;
 use super::client::{Session, done};
 use super::contents::Hasher;
 use super::line::{FilesError, GoesOn, Waiting};
-use crate::remote::printable;
+use crate::dial::printable;
 use crate::transfer::patterns::filter::{Matching, PathFilter};
 use crate::transfer::system::from_bytes;
 use bytes::Bytes;

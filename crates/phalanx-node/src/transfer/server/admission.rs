@@ -135,7 +135,7 @@ fn received(one: &Gathering) -> u64 {
 /// Why a copy is refused: another copy writes to the same place.
 fn in_use(other: &Gathering) -> String {
     let Target::Path { path, .. } = &other.request.target else { return "it is written already".to_owned() };
-    let path = crate::remote::printable(&String::from_utf8_lossy(path));
+    let path = crate::dial::printable(&String::from_utf8_lossy(path));
     let (user, from, seconds) = (&other.user, other.from, other.since.elapsed().as_secs());
     format!(
         "another copy by {user}, from {from}, has been writing to {path} for {seconds} s: wait until it ends, or end it"

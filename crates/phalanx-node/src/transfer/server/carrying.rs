@@ -6,8 +6,9 @@
 use super::service::{Guest, Idle, PATIENCE, Service, counted};
 use super::transfers::{Expected, Ticket, Transfers};
 use crate::control::{LEVELS, Pulse, tell};
+use crate::dial::{agree, printable};
 use crate::door::{Peer, refused};
-use crate::transfer::client::calling::{Called, Ran, Terms, agree};
+use crate::transfer::client::calling::{Called, Ran, Terms};
 use crate::transfer::client::job::CopyError;
 use crate::transfer::endpoint::common::Common;
 use phalanx_core::level::{Level, LevelSet, Mark};
@@ -171,7 +172,7 @@ impl Service {
         }
         let _carrying = Carrying(self, user.clone());
         self.log
-            .info(format!("serving {user}, who copies from here to {}", crate::remote::printable(&carriage.address)));
+            .info(format!("serving {user}, who copies from here to {}", printable(&carriage.address)));
         let (gone, told) = (AtomicBool::new(false), Mutex::new(None::<Instant>));
         thread::scope(|scope| {
             let attending = || {

@@ -282,7 +282,7 @@ fn describe(request: &Request) -> String {
     let way = if request.direction == Direction::Put { "to" } else { "from" };
     let what = match &request.target {
         Target::Memory { .. } => "memory".to_owned(),
-        Target::Path { path, .. } => crate::remote::printable(&String::from_utf8_lossy(path)),
+        Target::Path { path, .. } => crate::dial::printable(&String::from_utf8_lossy(path)),
     };
     format!("{way} {what} ({})", request.level)
 }
