@@ -12,20 +12,19 @@ use phalanx_core::level::Mark;
 use phalanx_core::space::Replica;
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::address::Address;
+use phalanx_net::dial::{Expected, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, choose_ahead};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -86,13 +85,11 @@ impl Links {
 
     fn dial(own: &Member, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
         let address: Address = to.address.parse().map_err(io::Error::other)?;
-        let mut socket = Socket::dial(&address, PATIENCE)?;
-        let connection = own.client_of(Role::Executor).and_then(|client| client.connect()).map_err(io::Error::other)?;
-        let mut timed = socket.until(Instant::now() + PATIENCE);
-        Preamble::Replica.write(&mut timed)?;
-        let shaken = choose_ahead(connection, control::LEVELS, &Preamble::Replica.bound(), &mut timed)?;
-        check_name(&shaken, &to.name)?;
-        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY)?;
+        let client = own.client_of(Role::Executor).map_err(io::Error::other)?;
+        let dialled = dial(&(&address).into(), PATIENCE)?;
+        let member = Expected::Named(&client, &to.name);
+        let introduced = dialled.introduce(Preamble::Replica, member, control::LEVELS, PATIENCE)?;
+        let (link, reader) = introduced.link(MOST_BODY)?;
         let asking = Arc::new(Asking { link: link.clone(), open: Mutex::default() });
         let answered = asking.clone();
         tell(&link, &Said::Open { space: space.to_owned() });
@@ -173,14 +170,6 @@ impl Asking {
             Ok(Said::Beat) => {}
             _ => self.link.close(),
         }
-    }
-}
-
-fn check_name(shaken: &Shaken, known: &str) -> io::Result<()> {
-    let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
-    match role == Role::Executor.name() && known.eq_ignore_ascii_case(&name) {
-        true => Ok(()),
-        false => Err(refused(format!("the {role} {name} is no member of this space"))),
     }
 }
 
