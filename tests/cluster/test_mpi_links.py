@@ -21,6 +21,7 @@ from laboratory.processes import Process, until
 MARKER = b"nobody on the way is to read this"
 PROGRAM = Path(__file__).with_name("rank_links.py")
 LISTENS = "0A"  # in /proc/net/tcp
+PREAMBLE_OF_RANK_3 = b"phlnx\x01\x09" + (3).to_bytes(4, "little") + bytes(12)
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_strangers_neither_join_nor_keep_others_from_joining(
         strangers = [stack.enter_context(grid.desk.connect(*call)) for call in calls]
         for stranger in strangers[::2]:
             with suppress(OSError):
-                stranger.sendall(b"phlnxrk\x01" + (3).to_bytes(4, "little") + b"\x16\x03\x01\x00\x05hello")
+                stranger.sendall(PREAMBLE_OF_RANK_3 + b"\x16\x03\x01\x00\x05hello")
         (tmp_path / "now").touch()
         assert len(finished(process).lines()) == 4
 

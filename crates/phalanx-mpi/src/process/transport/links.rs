@@ -7,12 +7,13 @@
 //! heard this in time; both use the connection from then on.
 
 use super::Link;
-use phalanx_core::level::{LevelSet, Levels, Mark};
 use phalanx_core::wire::ranks::{Entry, Listens};
+use phalanx_net::dial::{Dialled, Expected, Introduced, dial};
 use phalanx_net::identity::KeyedCertificate;
+use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket, Timed};
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{Shaken, choose, offer};
+use phalanx_net::tls::{Shaken, offer};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -40,7 +41,6 @@ const MOST_STRANGERS: usize = 64;
 /// Threads that make connections.
 const CALLERS: usize = 4;
 
-const MAGIC: [u8; 8] = *b"phlnxrk\x01";
 /// What who listens says when it has accepted.
 const WELCOME: u8 = 1;
 /// What the caller says when it has heard that.
@@ -231,17 +231,16 @@ impl Meeting<'_> {
     /// Hears who calls, and lets it prove it.
     fn meet(&self, mut socket: Socket, number: u64) -> io::Result<()> {
         let mut timed = socket.until(Instant::now() + SHAKING);
-        let mut hello = [0; MAGIC.len() + 4];
-        timed.read_exact(&mut hello)?;
-        let (magic, rank) = hello.split_at(MAGIC.len());
-        let rank = u32::from_le_bytes([rank[0], rank[1], rank[2], rank[3]]) as usize;
-        if magic != MAGIC || !self.above.contains(&rank) {
+        let preamble = Preamble::read(&mut timed)?;
+        let Preamble::Rank { rank } = preamble else { return Err(io::ErrorKind::InvalidData.into()) };
+        let rank = rank as usize;
+        if !self.above.contains(&rank) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.note(number, Came::SaidRank)?;
         let entry = &self.table[rank];
         let connection = self.own.server_of(&entry.listens.certificate).map_err(io::Error::other)?;
-        let shaken = offer(connection, offered(entry.levels), &[], &mut timed)?;
+        let shaken = offer(connection, entry.levels.exactly(), &preamble.bound(), &mut timed)?;
         self.note(number, Came::Proved)?;
         timed.write_all(&[WELCOME])?;
         // The caller may have given up just before; it calls again then.
@@ -263,33 +262,31 @@ impl Meeting<'_> {
     }
 
     fn call_once(&self, rank: usize) -> io::Result<()> {
-        let mut socket = Socket::dial_at(&self.table[rank].listens.address, DIALLING)?;
-        let handle = socket.try_clone()?;
+        let dialled = dial(&self.table[rank].listens.address.into(), DIALLING)?;
+        let handle = dialled.socket.try_clone()?;
         let mut calls = lock(&self.calls);
         if self.ends.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         calls.insert(rank, handle);
         drop(calls);
-        let shaken = self.prove(rank, &mut socket);
+        let proved = self.prove(rank, dialled);
         lock(&self.calls).remove(&rank);
-        self.keep(rank, socket, shaken?)
+        let (socket, shaken) = proved?;
+        self.keep(rank, socket, shaken)
     }
 
     /// Says and proves which rank this is, until the other one has heard it.
-    fn prove(&self, rank: usize, socket: &mut Socket) -> io::Result<Shaken> {
+    fn prove(&self, rank: usize, dialled: Dialled) -> io::Result<(Socket, Shaken)> {
         let Entry { listens, levels, .. } = &self.table[rank];
-        let mut timed = socket.until(Instant::now() + SHAKING);
-        timed.write_all(&[&MAGIC[..], &(self.me as u32).to_le_bytes()].concat())?;
-        let connection = self.own.client_of(&listens.certificate).map_err(io::Error::other)?;
-        let choice = |taken: [LevelSet; 3]| match taken == offered(*levels) {
-            true => Ok(*levels),
-            false => Err("the ends do not mean the same levels"),
-        };
-        let shaken = choose(connection, choice, &[], &mut timed)?;
+        let preamble = Preamble::Rank { rank: self.me as u32 };
+        let expected = Expected::Holder(self.own, &listens.certificate);
+        let until = Instant::now() + SHAKING;
+        let Introduced { mut socket, shaken, .. } = dialled.introduce_and_wait(preamble, expected, *levels, SHAKING)?;
+        let mut timed = socket.until(until);
         hear(WELCOME, &mut timed)?;
         timed.write_all(&[CONFIRMED])?;
-        Ok(shaken)
+        Ok((socket, shaken.ok_or(io::ErrorKind::InvalidData)?))
     }
 
     fn keep(&self, rank: usize, socket: Socket, shaken: Shaken) -> io::Result<()> {
@@ -301,10 +298,6 @@ impl Meeting<'_> {
         let _ = self.done.send((rank, link));
         Ok(())
     }
-}
-
-fn offered(levels: Levels) -> [LevelSet; 3] {
-    Mark::ALL.map(|mark| LevelSet::from(levels.of(mark)))
 }
 
 fn hear(expected: u8, timed: &mut Timed<'_>) -> io::Result<()> {

@@ -45,12 +45,12 @@ fn a_caller_that_gave_up_when_it_was_welcomed_calls_again() {
     let table = &[entry(0, &zero), entry(1, &one)];
     thread::scope(|scope| {
         let meeting = scope.spawn(move || zero.connect(0, table, &mut nobody));
-        let mut socket = Socket::dial_at(&table[0].listens.address, SHAKING).expect("it listens");
-        let mut timed = socket.until(Instant::now() + SHAKING);
-        timed.write_all(&[&MAGIC[..], &1u32.to_le_bytes()].concat()).expect("room");
-        let connection = one.own.client_of(&table[0].listens.certificate).expect("its certificate");
-        choose(connection, |_| Ok::<_, String>(table[0].levels), &[], &mut timed).expect("it is who it says");
-        hear(WELCOME, &mut timed).expect("a welcome");
+        let Entry { listens, levels, .. } = &table[0];
+        let (zero, rank) = (Expected::Holder(&one.own, &listens.certificate), Preamble::Rank { rank: 1 });
+        let dialled = dial(&listens.address.into(), SHAKING).expect("it listens");
+        let introduced = dialled.introduce_and_wait(rank, zero, *levels, SHAKING);
+        let mut socket = introduced.expect("it is the rank that it says").socket;
+        hear(WELCOME, &mut socket.until(Instant::now() + SHAKING)).expect("a welcome");
         drop(socket);
         let mut called = one.connect(1, table, &mut nobody).expect("it hears this one again");
         let mut heard = meeting.join().expect("no panic").expect("a link");
