@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails says so")]
 
 use phalanx_core::level::{Level, LevelSet, Levels};
+use phalanx_net::dial::dial;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::stream::{Incoming, Outgoing, PAYLOAD, Protection, Turns};
@@ -38,8 +39,8 @@ fn main() {
 }
 
 fn connection(listener: &Listener) -> (Socket, Socket) {
-    let socket = Socket::dial_at(&listener.address().unwrap(), SOON).unwrap();
-    (socket, listener.accept().unwrap().0)
+    let dialled = dial(&listener.address().unwrap().into(), SOON).unwrap();
+    (dialled.socket, listener.accept().unwrap().0)
 }
 
 fn transfer(protection: Protection, streams: usize, threads: usize, gigabytes: f64) -> (f64, f64) {

@@ -1,9 +1,12 @@
 //! Paths at which servers of this machine are found.
 #![cfg(unix)]
 
+use phalanx_net::dial::dial;
 use phalanx_net::runtime::{Place, paths_to};
 use phalanx_net::socket::{Listener, Socket};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
 use std::{fs, io};
 
 /// One test of all that depends on the folder, which the environment names for the whole process.
@@ -21,7 +24,7 @@ fn a_server_is_found_at_its_address_and_leaves_nothing() {
     let paths = paths_to(&"127.0.0.1:7477".parse().unwrap());
     assert!(paths.contains(&place.path().to_owned()), "who listens everywhere is found at each address");
     assert!(paths_to(&"192.0.2.1:7477".parse().unwrap()).is_empty(), "another machine's");
-    let client = Socket::dial_path(place.path()).unwrap();
+    let client = dial_path(place.path()).unwrap();
     let (accepted, from) = listener.accept().unwrap();
     assert!(from.is_none() && accepted.peer_is_same_user().unwrap() && client.peer_is_same_user().unwrap());
     assert_eq!(Place::of(&address).unwrap_err().kind(), io::ErrorKind::AddrInUse, "it is there");
@@ -52,9 +55,13 @@ fn a_server_is_found_at_its_address_and_leaves_nothing() {
     fs::remove_file(&named).unwrap();
     let (_listener, successor) = Place::at(&named).unwrap();
     drop(place);
-    assert!(Socket::dial_path(&named).is_ok(), "who ends leaves the path of another one alone");
+    assert!(dial_path(&named).is_ok(), "who ends leaves the path of another one alone");
     drop(successor);
     assert!(!named.exists());
     fs::write(&named, "a user's file").unwrap();
     assert!(Place::at(&named).is_err(), "nothing else is replaced");
+}
+
+fn dial_path(path: &Path) -> io::Result<Socket> {
+    dial(&path.into(), Duration::from_secs(60)).map(|dialled| dialled.socket)
 }

@@ -3,11 +3,9 @@
 
 use phalanx_core::level::{Level, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
+use phalanx_net::dial::{Expected, dial};
 use phalanx_net::identity::{Authority, Member, Role};
-use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
-use phalanx_net::tls::choose_ahead;
 use phalanx_node::executor::{Executor, Options};
 use std::time::{Duration, Instant};
 
@@ -29,14 +27,11 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
         Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
             .unwrap();
     let patience = Duration::from_secs(60);
-    let mut socket = Socket::dial(&executor.address().to_string().parse().unwrap(), patience).unwrap();
     let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
-    let mut timed = socket.until(Instant::now() + patience);
-    Preamble::Control.write(&mut timed).unwrap();
-    let private = Levels::all(Level::Private);
-    let said = Preamble::Control.bound();
-    let shaken = choose_ahead(client.connect().unwrap(), private, &said, &mut timed).unwrap();
-    let (link, mut reader) = Link::new(socket, Some(shaken), MAX_CONTROL_BODY).unwrap();
+    let (any, private) = (Expected::Any(&client), Levels::all(Level::Private));
+    let dialled = dial(&executor.address().into(), patience).unwrap();
+    let introduced = dialled.introduce(Preamble::Control, any, private, patience).unwrap();
+    let (link, mut reader) = introduced.link(MAX_CONTROL_BODY).unwrap();
     link.send(Mark::None, encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16] }, 0), Vec::new())
         .unwrap();
     let mut answer = None;

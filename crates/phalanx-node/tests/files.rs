@@ -6,10 +6,10 @@ use phalanx_core::level::{Level, Levels, Mark, Policy};
 use phalanx_core::wire::files::{Answer, Ask, Dated, MOST_AHEAD, MOST_BODY, MOST_FOUND, MOST_OPEN, Why};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::dial::dial;
 use phalanx_net::identity::{Authority, Client, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
 use phalanx_net::tls::choose;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::transfer::Exports;
@@ -64,7 +64,7 @@ impl Lab {
     }
 
     fn reach(&self, who: &Client, said: Preamble, level: Level) -> io::Result<Peer> {
-        let mut socket = Socket::dial_at(&self.executor.address(), PATIENCE)?;
+        let mut socket = dial(&self.executor.address().into(), PATIENCE)?.socket;
         let mut timed = socket.until(Instant::now() + PATIENCE);
         Preamble::Files.write(&mut timed)?;
         let levels = |_| Ok::<_, String>(Levels::all(level));

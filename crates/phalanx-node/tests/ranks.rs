@@ -6,12 +6,11 @@ use phalanx_core::level::{Level, Levels, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Program, ToMachine};
 use phalanx_core::wire::ranks::{Entry, Listens, ToRank};
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::dial::{Expected, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
-use phalanx_net::tls::choose_ahead;
 use phalanx_node::executor::{Executor, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,13 +41,11 @@ impl Launcher {
         let executor =
             Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
                 .unwrap();
-        let mut socket = Socket::dial(&executor.address().to_string().parse().unwrap(), PATIENCE).unwrap();
         let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
-        let mut timed = socket.until(Instant::now() + PATIENCE);
-        Preamble::Ranks.write(&mut timed).unwrap();
-        let levels = Levels::all(Level::Private);
-        let shaken = choose_ahead(client.connect().unwrap(), levels, &Preamble::Ranks.bound(), &mut timed).unwrap();
-        let (link, reader) = Link::new(socket, Some(shaken), MOST_PIECE as u64).unwrap();
+        let (any, private) = (Expected::Any(&client), Levels::all(Level::Private));
+        let dialled = dial(&executor.address().into(), PATIENCE).unwrap();
+        let introduced = dialled.introduce(Preamble::Ranks, any, private, PATIENCE).unwrap();
+        let (link, reader) = introduced.link(MOST_PIECE as u64).unwrap();
         let mut launcher = Launcher { link, reader, _executor: executor };
         launcher.say(&ToMachine::Ask { program: [3; 16] });
         assert!(matches!(launcher.hear(), FromMachine::Offer { capacity: 2, free: 2, .. }));

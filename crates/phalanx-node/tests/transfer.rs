@@ -8,12 +8,13 @@ use phalanx_core::wire::transfer::{
     Target, Totals, encode_chunk, encode_entry,
 };
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::dial::{Expected, dial};
 use phalanx_net::identity::{Authority, Client, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::stream::{Outgoing, Protection};
-use phalanx_net::tls::{choose, choose_ahead};
+use phalanx_net::tls::choose;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::transfer::Exports;
 use std::collections::VecDeque;
@@ -61,7 +62,7 @@ impl Lab {
     }
 
     fn dial(&self) -> Socket {
-        Socket::dial_at(&self.executor.address(), PATIENCE).unwrap()
+        dial(&self.executor.address().into(), PATIENCE).unwrap().socket
     }
 
     /// A control link, after the executor's offer.
@@ -72,12 +73,10 @@ impl Lab {
     }
 
     fn reach_as(&self, client: &Client, preamble: Preamble) -> Peer {
-        let mut socket = self.dial();
-        let mut timed = socket.until(Instant::now() + PATIENCE);
-        preamble.write(&mut timed).unwrap();
-        let levels = Levels::all(Level::Private);
-        let shaken = choose_ahead(client.connect().unwrap(), levels, &preamble.bound(), &mut timed).unwrap();
-        let (link, reader) = Link::new(socket, Some(shaken), MOST_BODY).unwrap();
+        let dialled = dial(&self.executor.address().into(), PATIENCE).unwrap();
+        let private = Levels::all(Level::Private);
+        let introduced = dialled.introduce(preamble, Expected::Any(client), private, PATIENCE).unwrap();
+        let (link, reader) = introduced.link(MOST_BODY).unwrap();
         Peer { link, reader, heard: VecDeque::new() }
     }
 

@@ -13,11 +13,10 @@ pub use listener::Listener;
 pub(crate) use unix::wait_for_events;
 pub use waker::Waker;
 
-use crate::address::Address;
 use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -57,28 +56,6 @@ impl Socket {
             end.set_send_buffer_size(BUFFER)?;
         }
         Ok((Socket { raw: one }, Socket { raw: other }))
-    }
-
-    /// Connects to an executor. Tries every address of the name until `patience` is over.
-    pub fn dial(address: &Address, patience: Duration) -> io::Result<Socket> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for target in (address.host.as_str(), address.port).to_socket_addrs()? {
-            match Socket::dial_at(&target, patience) {
-                Ok(socket) => return Ok(socket),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    /// Connects to an address that was reached before.
-    pub fn dial_at(target: &SocketAddr, patience: Duration) -> io::Result<Socket> {
-        Socket::tcp(TcpStream::connect_timeout(target, patience)?)
-    }
-
-    /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
-    pub fn dial_path(path: &Path) -> io::Result<Socket> {
-        Socket::unix(path)
     }
 
     /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
@@ -225,12 +202,6 @@ impl io::Write for Timed<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// The first address of the machine's name.
-pub fn look_up(address: &Address) -> io::Result<SocketAddr> {
-    let mut found = (address.host.as_str(), address.port).to_socket_addrs()?;
-    found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
 }
 
 impl io::Read for Socket {

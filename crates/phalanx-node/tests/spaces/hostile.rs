@@ -6,6 +6,7 @@ use phalanx_core::level::Mark;
 use phalanx_core::space::{Get, MOST_CLIENTS, Once, OutOptions, Pattern, Seat};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::dial::dial;
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -15,7 +16,7 @@ use std::io::Write;
 
 /// A connection that has said what it is for, and nothing yet of what it wants.
 fn connection(at: &AtPath) -> Socket {
-    let mut socket = Socket::dial_path(&at.socket()).unwrap();
+    let mut socket = dial(&at.socket().as_path().into(), PATIENCE).unwrap().socket;
     Preamble::Space { shakes: false }.write(&mut socket).unwrap();
     socket
 }

@@ -7,11 +7,11 @@ use phalanx_core::level::{Conflict, Mark};
 use phalanx_core::space::{Isolation, Options, OutOptions, Pattern, Replica, Seat};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::dial::dial;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Authority, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
 use phalanx_net::tls::choose;
 use phalanx_node::space::{Access, Caps, Client, Directory, Place, ServerOptions};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn one_user_has_a_share_of_transactions_and_waiting_requests_in_all_sessions_tog
 /// A user's link to the space `todo` on which anything can be said.
 fn raw(at: &AtPort, name: &str) -> (Arc<Link>, Reader) {
     let Place::Network(address) = at.server.address() else { panic!("listens at a port") };
-    let mut socket = Socket::dial(address, PATIENCE).unwrap();
+    let mut socket = dial(&address.into(), PATIENCE).unwrap().socket;
     let connection = at.member(Role::User, name).client_of(Role::Executor).unwrap().connect().unwrap();
     let policy = all_private();
     let decide = |theirs| {
@@ -166,7 +166,7 @@ fn who_floods_with_unfinished_messages_slows_down_nobody_else() {
 fn unfinished_messages_of_all_are_bounded_and_who_waits_goes_on_when_there_is_room() {
     let at = AtPath::start(ServerOptions { unfinished: 4 * UNIT, ..ServerOptions::default() });
     let (client, other) = (at.client("todo"), at.client("todo"));
-    let mut socket = Socket::dial_path(&at.socket()).unwrap();
+    let mut socket = dial(&at.socket().as_path().into(), PATIENCE).unwrap().socket;
     Preamble::Space { shakes: false }.write(&mut socket).unwrap();
     let holding = unfinished(Link::direct(socket, None, 1 << 20).unwrap(), 3 * UNIT);
     std::thread::scope(|scope| {

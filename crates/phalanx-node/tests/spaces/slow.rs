@@ -6,10 +6,11 @@ use phalanx_core::level::{Mark, Policy};
 use phalanx_core::space::{Get, OutOptions, Tuple, Value};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::dial::dial;
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::{Listener, Socket};
+use phalanx_net::socket::Listener;
 use phalanx_node::space::{Client, ClientError, Connect, Place, ServerOptions, SpaceAddress};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,7 @@ fn who_floods_does_not_starve_others() {
 
 /// A link to the space `todo` that nobody reads.
 fn deaf(at: &AtPath) -> Arc<Link> {
-    let mut socket = Socket::dial_path(&at.socket()).unwrap();
+    let mut socket = dial(&at.socket().as_path().into(), PATIENCE).unwrap().socket;
     Preamble::Space { shakes: false }.write(&mut socket).unwrap();
     let (link, reader) = Link::direct(socket, None, 1 << 20).unwrap();
     std::mem::forget(reader);
