@@ -124,7 +124,10 @@ fn another_member_than_the_expected_one_is_refused() {
     let error = grid.introduce(Expected::Named(&grid.client, "ws8")).unwrap_err();
     assert_eq!(error.to_string(), "the executor ws7 answers in place of ws8");
     let error = grid.introduce(Expected::Same(&grid.client, b"another certificate")).unwrap_err();
-    assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::PermissionDenied, "another executor answers now"));
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (io::ErrorKind::PermissionDenied, "another executor answers now")
+    );
 }
 
 #[test]

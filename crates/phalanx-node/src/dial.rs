@@ -105,7 +105,9 @@ mod tests {
         let error = check_version(&"lab:7400", "9.9\x1b[31m").unwrap_err();
         assert_eq!(
             error,
-            format!("lab:7400 runs phalanx 9.9[31m, this program phalanx {VERSION}; install the same version at both ends")
+            format!(
+                "lab:7400 runs phalanx 9.9[31m, this program phalanx {VERSION}; install the same version at both ends"
+            )
         );
     }
 }

@@ -3,9 +3,9 @@
 use super::desk::{Desk, Places};
 use super::room::Rooms;
 use crate::control::{Pulse, await_end, tell};
+use crate::dial::printable;
 use crate::door::{Peer, check_accepted, refused};
 use crate::log::Log;
-use crate::dial::printable;
 use crate::transfer::disk::exports::Exports;
 use bytes::Bytes;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};

@@ -171,8 +171,7 @@ impl Service {
             return Err(self.refuse(&link, reader, &user, &error));
         }
         let _carrying = Carrying(self, user.clone());
-        self.log
-            .info(format!("serving {user}, who copies from here to {}", printable(&carriage.address)));
+        self.log.info(format!("serving {user}, who copies from here to {}", printable(&carriage.address)));
         let (gone, told) = (AtomicBool::new(false), Mutex::new(None::<Instant>));
         thread::scope(|scope| {
             let attending = || {

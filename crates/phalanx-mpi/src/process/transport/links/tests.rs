@@ -1,7 +1,7 @@
 //! Processes that meet, each a thread, over the loopback interface.
 
 use super::*;
-use phalanx_core::level::Level;
+use phalanx_core::level::{Level, Levels};
 use std::net::TcpListener;
 use std::sync::atomic::AtomicUsize;
 
