@@ -370,7 +370,7 @@ mod tests {
         fn compare(&self, how: How) -> (Vec<String>, u64) {
             let side = |name: &str| Side {
                 session: Arc::new(Session::own().expect("begins")),
-                path: crate::transfer::to_bytes(self.at(name).as_os_str()),
+                path: crate::transfer::system::to_bytes(self.at(name).as_os_str()),
             };
             let go_on: &mut GoesOn<'_> = &mut || true;
             let mut comparison = Comparison::new(side("0"), Some(side("1")), how, go_on).expect("begins");
