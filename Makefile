@@ -24,7 +24,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV)/native $(VENV)/mpi ## the environment in .venv, with everything built; instant when nothing changed
+setup: $(VENV)/native $(VENV)/mpi $(VENV)/redis ## the environment in .venv, with everything built; instant when nothing changed
 build: setup ## the same: rebuilds the native part when a Rust file changed
 
 demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.txt" and others go to it
@@ -134,6 +134,11 @@ $(VENV)/dependencies: requirements/dev.txt | $(BIN)/uv
 # The package itself: its metadata, the command `phalanx`, and a path to the sources.
 $(VENV)/package: pyproject.toml $(VENV)/dependencies
 	PIP_QUIET=1 $(BIN)/maturin develop --release
+	@touch $@
+
+# The packages of this workspace that phalanx does not need. Their libraries are among the dependencies.
+$(VENV)/redis: packages/phalanx-redis/pyproject.toml $(VENV)/package
+	$(BIN)/uv pip install --quiet --system-certs --no-deps --editable $(<D) || $(BIN)/pip install --quiet --no-deps --editable $(<D)
 	@touch $@
 
 # The old library is unlinked first: a process that still runs it keeps it.

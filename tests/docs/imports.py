@@ -68,18 +68,19 @@ def resolved(path: str, module: str) -> list[str]:
     return parts
 
 
-def python_graph(source: Path) -> Graph:
+def python_graph(source: Path, package: str = "phalanx") -> Graph:
     """The modules of the package in `source`, as `cli.demo`. Imports in functions and for types count too."""
     files = {module_name(path, source, "."): path for path in source.rglob("*.py")}
     names = {*files, "_native"}
     return {
-        name: {longest(parts, names, ".") for parts in python_imports(path, source)} for name, path in files.items()
+        name: {longest(parts, names, ".") for parts in python_imports(path, source, package)}
+        for name, path in files.items()
     }
 
 
-def python_imports(path: Path, source: Path) -> Iterator[list[str]]:
+def python_imports(path: Path, source: Path, package: str) -> Iterator[list[str]]:
     """The parts of each name that a file imports from its own package, as seen from the package's root."""
-    folder = ["phalanx", *path.relative_to(source).parent.parts]
+    folder = [package, *path.relative_to(source).parent.parts]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found = [name.name.split(".") for name in node.names]
@@ -89,7 +90,7 @@ def python_imports(path: Path, source: Path) -> Iterator[list[str]]:
             found = [[*start, name.name] for name in node.names]
         else:
             continue
-        yield from (parts[1:] for parts in found if parts[0] == "phalanx")
+        yield from (parts[1:] for parts in found if parts[0] == package)
 
 
 def module_name(path: Path, source: Path, separator: str) -> str:

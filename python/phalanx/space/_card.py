@@ -14,6 +14,7 @@ from typing import Any
 
 from phalanx._native import LocalSpace, RemoteSpace
 from phalanx.errors import AccessError, SpaceError
+from phalanx.space._elsewhere import is_elsewhere
 from phalanx.space._engine import Engine
 from phalanx.space._placement import placing_positions
 
@@ -156,7 +157,7 @@ def _members(card: bytes, which: str = "members") -> list[str]:
     """The addresses that a card names. They are not trusted, because any client with the right to replace the card may
     have written them."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return [name for name in json.loads(card)[which] if isinstance(name, str) and not name.startswith("redis")]
+        return [name for name in json.loads(card)[which] if isinstance(name, str) and not is_elsewhere(name)]
     return []
 
 

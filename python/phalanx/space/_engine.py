@@ -1,9 +1,9 @@
 """The interface of the engine behind a :class:`phalanx.Space`: in this process, in another one, or in Redis.
 
-``_native.LocalSpace`` (the engine in this process), ``_native.RemoteSpace`` (a client) and ``_redis.RedisEngine`` have
-these methods, with the same meaning. The class :class:`phalanx.Space` does everything else in terms of them. Many
-threads may call them at once. They release the interpreter lock (GIL) while they wait. Arguments are positional, in
-this order, and the engine checks them.
+``_native.LocalSpace`` (the engine in this process), ``_native.RemoteSpace`` (a client) and ``RedisEngine`` of the
+package phalanx-redis have these methods, with the same meaning. The class :class:`phalanx.Space` does everything else
+in terms of them. Many threads may call them at once. They release the interpreter lock (GIL) while they wait. Arguments
+are positional, in this order, and the engine checks them.
 
 Words used below. *fields*: the values of a tuple. *template*: values (actuals), types (formals), :data:`phalanx.ANY`,
 queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: selectors, at most one of which is an

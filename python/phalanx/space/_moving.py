@@ -23,6 +23,7 @@ from phalanx.errors import SpaceError
 from phalanx.space._card import HIDDEN, addresses_on, moved_text, moved_to, moving_text, text_of
 from phalanx.space._commit import commit_parts, promise
 from phalanx.space._deadline import deadline, is_over
+from phalanx.space._elsewhere import is_elsewhere
 from phalanx.space._engine import Engine, Over
 from phalanx.space._open import members_of, open_engine, open_former
 from phalanx.space._placement import ByFields, placing_positions
@@ -137,7 +138,7 @@ class _Places:
         if not isinstance(member, str):
             self.engines[name] = _with_card(name, member.engine)
             return
-        if name.startswith("redis"):
+        if is_elsewhere(name):
             raise _without_card(name)
         try:
             engine = open_former(name, self._options)

@@ -17,6 +17,7 @@ from phalanx.errors import SpaceError
 from phalanx.hosts import Hosts, own_identity, read_identity
 from phalanx.security import policy_words
 from phalanx.space._card import Card
+from phalanx.space._elsewhere import is_elsewhere, open_elsewhere
 from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
 from phalanx.space._options import check_options
@@ -53,11 +54,8 @@ def open_engine(address: str | None, objects: bool, options: dict[str, Any]) -> 
     made with other options."""
     if address is None:
         return _here(objects, options)
-    if address.startswith(("redis://", "rediss://", "redis+")):
-        # Imported here, because the module needs the Redis client and most programs do not use it.
-        from phalanx.space._redis import RedisEngine
-
-        return RedisEngine(address, objects, options)
+    if (elsewhere := open_elsewhere(address, objects, options)) is not None:
+        return elsewhere
     engine = _at_members(reach(address, objects, **options), address, objects, options)
     return _as_asked(engine, address, options)
 
@@ -136,7 +134,7 @@ def reach(
 def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> tuple[str, list[str]]:
     """The address of a replicated space and its members: the first machines of a hosts file, or the machine of the
     address and ``members``. Raises SpaceError if their number is not ``replicas``."""
-    if not isinstance(address, str) or address.startswith(("unix:", "redis:", "rediss:", "redis+")):
+    if not isinstance(address, str) or address.startswith("unix:") or is_elsewhere(address):
         raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
     place, _, name = address.rpartition("/")
     named = None if members else _named(address)

@@ -1,4 +1,4 @@
-//! Converts fields to encoded bytes and back, for stores other than ours (`phalanx/space/_redis.py`).
+//! Converts fields to encoded bytes and back, for stores other than ours (the package `phalanx-redis`).
 
 use super::decode::decode_tuple;
 use super::encode::{Encoding, encode_field};

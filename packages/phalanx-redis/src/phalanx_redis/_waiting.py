@@ -9,8 +9,9 @@ from typing import Any
 
 from phalanx.space._deadline import deadline, left
 from phalanx.space._engine import Fields
-from phalanx.space._redis_store import Store
 from phalanx.space._uninterrupted import Uninterrupted
+
+from phalanx_redis._server import Store
 
 #: Seconds after which a waiting client asks again, and milliseconds without a question after which it counts as dead.
 _PATIENCE, _ALIVE = 5.0, 15_000

@@ -1,6 +1,6 @@
 """A space kept by a Redis or Valkey server: ``Space("redis://HOST:PORT/DATABASE/NAME")``.
 
-Atomic steps are a script that the server runs (``_redis.lua``). Fields travel in the encoding of phalanx, so equality
+Atomic steps are a script that the server runs (``_steps.lua``). Fields travel in the encoding of phalanx, so equality
 is as exact as in other spaces, and the server never unpickles. A waiting client is woken through a list of its own
 (BLPOP), and takes the tuple afterwards. A client that dies while it waits takes nothing. It may delay other clients
 that wait for the same tuple by five seconds at most. There are no transactions, watches and queries.
@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 from phalanx import _native
 from phalanx.errors import SpaceError
 from phalanx.space._engine import Coordinator, Cursor, Fields, Outcome
-from phalanx.space._redis_store import Store
-from phalanx.space._redis_wait import Request
 from phalanx.space._select import Selector
 from phalanx.space._template import ANY, formal_of
 from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.space._where import Query
+
+from phalanx_redis._server import Store
+from phalanx_redis._waiting import Request
 
 _PAGE_BYTES = 1 << 24
 #: First bytes of encoded fields, by the kinds that formals name.
@@ -50,8 +51,8 @@ class RedisEngine:
     ``address``: ``redis://[USER:PASSWORD@]HOST:PORT/DATABASE/NAME``; ``rediss://`` the same over TLS,
     ``redis+cluster://`` at a cluster, ``redis+unix://PATH/DATABASE/NAME`` over a unix socket. ``objects``: values
     without an encoding are pickled, and unpickled by clients that set it too. ``options``: ``order`` and ``lease`` as
-    for :class:`phalanx.Space`, but of this client only. Raises SpaceError if redis-py is not installed, or if the
-    server does not answer.
+    for :class:`phalanx.Space`, but of this client only. Raises SpaceError if the server does not
+    answer.
     """
 
     #: Tells :class:`phalanx.Space` that this engine has no transactions.

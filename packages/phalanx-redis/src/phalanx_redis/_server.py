@@ -9,6 +9,9 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
+import redis.backoff
+import redis.retry
 from phalanx.errors import SpaceError
 
 #: Seconds without an answer after which the server counts as lost.
@@ -18,7 +21,7 @@ _NAME = re.compile(r"[\w\-.:+@]{1,100}")
 
 
 class Store:
-    """The keys of one space at a server or cluster. Raises SpaceError if redis-py is missing or no server answers."""
+    """The keys of one space at a server or cluster. Raises SpaceError if no server answers."""
 
     def __init__(self, address: str) -> None:
         self._server, name = _connected(address)
@@ -26,14 +29,12 @@ class Store:
         self._base = f"{{phalanx:{name}}}".encode()
         self._address = address
         self.closed = False
-        self._script = files("phalanx.space").joinpath("_redis.lua").read_bytes()
+        self._script = files("phalanx_redis").joinpath("_steps.lua").read_bytes()
         with self._speaking():
             self._sha = self._server.script_load(self._script)
 
     def call(self, *arguments: Any) -> Any:
         """Runs one atomic step of the script."""
-        import redis
-
         if self.closed:
             raise SpaceError(f"{self._address} is closed")
         with self._speaking():
@@ -64,8 +65,6 @@ class Store:
 
     @contextmanager
     def _speaking(self) -> Iterator[None]:
-        import redis
-
         try:
             yield
         except redis.exceptions.ResponseError as error:
@@ -78,11 +77,6 @@ class Store:
 
 def _connected(address: str) -> tuple[Any, str]:
     """A client of the server in an address, and the name of the space."""
-    try:
-        import redis.backoff
-        import redis.retry
-    except ImportError:
-        raise SpaceError("spaces at Redis need redis-py: pip install 'phalanx[redis]'") from None
     parts = urlsplit(address)
     place, _, name = parts.path.rpartition("/")
     server, _, database = place.rpartition("/")
