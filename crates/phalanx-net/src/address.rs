@@ -10,10 +10,13 @@ pub const DEFAULT_PORT: u16 = 7400;
 /// The address of a machine's executor, as users write it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
+    /// A name, or the digits of an address without brackets.
     pub host: String,
+    /// The port, or [`DEFAULT_PORT`] if the text named none.
     pub port: u16,
 }
 
+/// The text is no address.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{0:?} is no address; write host:port, like lab.example.org:7400 or [::1]:7400")]
 pub struct AddressError(String);

@@ -12,7 +12,9 @@ use std::io::IoSlice;
 /// A frame that arrived: the header (one encoded message) and the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
+    /// One encoded message.
     pub header: Vec<u8>,
+    /// The bytes that belong to the message. They may be in shared memory.
     pub body: Bytes,
 }
 

@@ -5,6 +5,8 @@
 //! follows. [`stream`] carries a transfer's blocks, [`identity`] identifies the peer, and [`socket`] wraps the
 //! connections of the operating system.
 
+#![deny(missing_docs)]
+
 pub mod address;
 pub mod body;
 pub mod copy;

@@ -24,10 +24,16 @@ pub enum Preamble {
     /// A manager's control link, answered by the executor itself.
     Control,
     /// The data link of the interpreter that was started under this token.
-    Data { token: [u8; 16] },
+    Data {
+        /// What the interpreter was started with, so that no other process can be mistaken for it.
+        token: [u8; 16],
+    },
     /// A client of tuple spaces. With `shakes`, both ends prove their identity and agree on levels. Otherwise the
     /// operating system has confirmed that the client runs as the server's user.
-    Space { shakes: bool },
+    Space {
+        /// Whether a handshake follows.
+        shakes: bool,
+    },
     /// Another member of a replicated space.
     Replica,
     /// The launcher of a message passing program that wants to start ranks here.
@@ -37,7 +43,12 @@ pub enum Preamble {
     /// The control link of a transfer from another executor, which has a ticket for it.
     Executor,
     /// A stream, by its number, of the transfer that was begun under the token.
-    Stream { token: [u8; 12], number: u32 },
+    Stream {
+        /// The token of the transfer, from its control link.
+        token: [u8; 12],
+        /// The number of the stream in the transfer.
+        number: u32,
+    },
     /// A user's requests about files.
     Files,
     /// The rank that connects to another rank of its program.

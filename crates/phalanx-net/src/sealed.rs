@@ -19,6 +19,7 @@ const PURPOSE: &[u8] = b"phalanx sealed value";
 /// A sealed value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
+    /// The authentication tag. Equal values that were sealed as `matched` with the same key have the same one.
     pub fingerprint: [u8; FINGERPRINT],
     /// The nonce, followed by the encrypted value.
     pub ciphertext: Vec<u8>,

@@ -28,6 +28,7 @@ const WORD: usize = 3;
 /// The result of a handshake, as a link over the connection needs it.
 #[derive(Debug)]
 pub struct Shaken {
+    /// The levels that both ends have agreed on.
     pub levels: Levels,
     pub(crate) seal: Context,
     pub(crate) open: Context,

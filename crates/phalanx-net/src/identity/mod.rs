@@ -64,22 +64,35 @@ impl FromStr for Role {
     }
 }
 
+/// Why a certificate cannot be made, read or used.
 #[derive(Debug, Error)]
 pub enum IdentityError {
+    /// A member of a grid cannot have this name.
     #[error("{0:?} is no name for a member: use letters, digits and -, at most 63")]
     Name(String),
+    /// The identity file lacks this part.
     #[error("no {0} in the identity file; make one with: phalanx grid create, phalanx grid issue")]
     Missing(&'static str),
+    /// The identity file cannot be read as one.
     #[error("the identity file is damaged: {0}")]
     Damaged(String),
+    /// The file of a grid's authority lacks this part.
     #[error("the authority's file is damaged: it has no whole {0}")]
     DamagedAuthority(&'static str),
+    /// The certificate was issued for another role.
     #[error(
         "this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME"
     )]
-    Role { is: String, wanted: &'static str },
+    Role {
+        /// The role in the certificate.
+        is: String,
+        /// The role that is needed here.
+        wanted: &'static str,
+    },
+    /// The library that makes keys and certificates failed.
     #[error(transparent)]
     Generation(#[from] rcgen::Error),
+    /// The TLS library refused the certificate or the key.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
 }
@@ -87,6 +100,7 @@ pub enum IdentityError {
 /// A certificate with its private key.
 #[derive(Debug)]
 pub struct KeyedCertificate {
+    /// The certificate, which everyone may see.
     pub certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }

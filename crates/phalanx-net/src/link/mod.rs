@@ -38,12 +38,16 @@ const KEY: usize = 0;
 /// Why a link ended.
 #[derive(Debug, Error)]
 pub enum LinkError {
+    /// This end closed the link.
     #[error("the link was closed")]
     Closed,
+    /// The peer closed the connection, or its process ended.
     #[error("the connection ended")]
     Ended,
+    /// The operating system reported an error of the connection.
     #[error("the connection failed: {0}")]
     Failed(io::Error),
+    /// The peer sent bytes that break the protocol.
     #[error("{0}")]
     Wire(#[from] WireError),
 }
@@ -78,8 +82,9 @@ pub struct Spent {
 /// The traffic of a link.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Bytes read from and written to the socket, as on the network.
+    /// Bytes read from the socket, as on the network.
     pub received: AtomicU64,
+    /// Bytes written to the socket.
     pub sent: AtomicU64,
     /// One entry per level, from clear to private.
     pub levels: [Spent; Level::ALL.len()],

@@ -28,6 +28,7 @@ const CHECKSUM: [u8; SECRET] = *b"phalanx: checksum, not a secret!";
 /// How the frames of a stream are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
+    /// The level of the stream.
     pub level: Level,
     /// Whether unprotected frames carry a checksum.
     pub checked: bool,

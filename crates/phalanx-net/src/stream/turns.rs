@@ -18,6 +18,7 @@ use std::time::Duration;
 pub trait Stream: Send {
     /// The event that the stream waits for.
     fn interest(&self, key: usize) -> Event;
+    /// The connection below the stream.
     fn raw(&self) -> &Socket;
     /// Waits up to `pause` for this event, in the calling thread and without the poller.
     #[cfg(unix)]
@@ -72,7 +73,9 @@ type Slot<S> = Mutex<Option<Polled<S>>>;
 /// A stream that only its holder serves. Dropping it ends the stream; [`Turns::pause`] puts it back.
 #[derive(Debug)]
 pub struct Turn<S: Stream> {
+    /// The key under which the stream was added.
     pub key: usize,
+    /// The stream itself.
     pub stream: Polled<S>,
 }
 
@@ -152,6 +155,7 @@ impl<S: Stream> Turns<S> {
         Ok((!self.closed.load(Ordering::Acquire)).then_some(turn))
     }
 
+    /// The stream cannot go on now. Any thread goes on with it when it can.
     #[cfg(not(unix))]
     pub fn pause(&self, turn: Turn<S>, _: usize, _: Duration) -> io::Result<Option<Turn<S>>> {
         self.again(turn).map(|()| None)
