@@ -5,6 +5,7 @@ use thiserror::Error;
 
 /// A frame that breaks the protocol. The peer is at fault, and its link ends.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text of each error says what it is")]
 pub enum WireError {
     #[error("a header of {is} bytes is longer than the limit of {most}")]
     HeaderTooLong { is: u64, most: u64 },
@@ -24,6 +25,7 @@ pub enum WireError {
 
 /// Why bytes are not a tuple, template or query (the encoding is in `space::value`). The sender is at fault.
 #[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the text of each error says what it is")]
 pub enum EncodingError {
     #[error("a tuple's bytes end too early")]
     TooShort,
@@ -41,6 +43,7 @@ pub enum EncodingError {
 
 /// Why a space refuses a request. The space is unchanged.
 #[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the text of each error says what it is")]
 pub enum SpaceError {
     #[error(transparent)]
     Encoding(#[from] EncodingError),

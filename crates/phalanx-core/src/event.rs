@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// An event at a manager.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Event {
     /// An interpreter is ready for work.
     Recruited { id: InterpreterId, name: String, machine: String, pid: u32, level: Level },
@@ -29,6 +30,7 @@ pub enum Event {
 
 /// Why an interpreter was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Cause {
     /// Its process ended, so the task that it was firing is suspect.
     Died { how: String },
@@ -63,6 +65,7 @@ impl std::fmt::Display for Cause {
 
 /// A command to the driver.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Command {
     /// Send a message. Messages must go out on the link in the order of the commands.
     Send { to: InterpreterId, message: ToInterpreter, body: Vec<Bytes> },
@@ -78,6 +81,7 @@ pub enum Command {
 
 /// An outcome that a run delivers to its reader.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Outcome {
     /// Results of the tasks from `first` on, one per token.
     Results { first: TaskId, tokens: Tokens },
@@ -110,32 +114,18 @@ impl Outcome {
 /// time that the interpreter's end of the link has spent on cryptography so far.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Fact {
-    Recruited {
-        interpreter: InterpreterId,
-        name: String,
-        machine: String,
-        pid: u32,
-        level: Level,
-    },
-    RecruitFailed {
-        reason: String,
-    },
+    /// An interpreter is ready for work.
+    Recruited { interpreter: InterpreterId, name: String, machine: String, pid: u32, level: Level },
+    /// No interpreter could be found.
+    RecruitFailed { reason: String },
     /// How an interpreter's link is protected, and what decided that. `weaker`: the user's explicit words lowered it
     /// below the default.
-    Protected {
-        interpreter: InterpreterId,
-        levels: Levels,
-        why: [String; 3],
-        weaker: bool,
-    },
-    Fired {
-        interpreter: InterpreterId,
-        run: RunId,
-        instruction: u16,
-        tasks: u32,
-        bytes: u64,
-    },
+    Protected { interpreter: InterpreterId, levels: Levels, why: [String; 3], weaker: bool },
+    /// Work was sent to an interpreter.
+    Fired { interpreter: InterpreterId, run: RunId, instruction: u16, tasks: u32, bytes: u64 },
+    /// An interpreter answered work.
     Answered {
         interpreter: InterpreterId,
         run: RunId,
@@ -146,73 +136,29 @@ pub enum Fact {
         protection: u64,
     },
     /// Output of an instruction stayed at its interpreter, which fired the next instruction on it at once.
-    Stayed {
-        interpreter: InterpreterId,
-        run: RunId,
-        instruction: u16,
-        bytes: u64,
-        busy: u64,
-    },
-    Raised {
-        interpreter: InterpreterId,
-        run: RunId,
-        task: TaskId,
-    },
-    Returned {
-        interpreter: InterpreterId,
-        tasks: u32,
-    },
+    Stayed { interpreter: InterpreterId, run: RunId, instruction: u16, bytes: u64, busy: u64 },
+    /// A task raised an exception.
+    Raised { interpreter: InterpreterId, run: RunId, task: TaskId },
+    /// An interpreter returned tasks that it had not begun.
+    Returned { interpreter: InterpreterId, tasks: u32 },
     /// Work that `of` has held for too long was also fired at `interpreter`.
-    Doubled {
-        interpreter: InterpreterId,
-        of: InterpreterId,
-        run: RunId,
-        tasks: u32,
-    },
+    Doubled { interpreter: InterpreterId, of: InterpreterId, run: RunId, tasks: u32 },
     /// The later answer of a race was dropped.
-    Dropped {
-        interpreter: InterpreterId,
-        run: RunId,
-        tasks: u32,
-        bytes: u64,
-        busy: u64,
-        protection: u64,
-    },
-    Lost {
-        interpreter: InterpreterId,
-        cause: String,
-        tasks: u32,
-    },
-    Delivered {
-        run: RunId,
-        tasks: u32,
-    },
+    Dropped { interpreter: InterpreterId, run: RunId, tasks: u32, bytes: u64, busy: u64, protection: u64 },
+    /// An interpreter was lost with so many tasks in flight.
+    Lost { interpreter: InterpreterId, cause: String, tasks: u32 },
+    /// The reader of the run got the outcomes of so many tasks.
+    Delivered { run: RunId, tasks: u32 },
     /// The traffic of an interpreter's link, recorded when the link ends. One number per level, from clear to private.
     /// `protection` is the time spent at this end.
-    Spent {
-        interpreter: InterpreterId,
-        bytes: [u64; Level::ALL.len()],
-        protection: [u64; Level::ALL.len()],
-    },
+    Spent { interpreter: InterpreterId, bytes: [u64; Level::ALL.len()], protection: [u64; Level::ALL.len()] },
     /// The contract now wants another number of interpreters.
-    Wanted {
-        interpreters: u32,
-    },
+    Wanted { interpreters: u32 },
     /// The contract no longer needs the interpreter. It was released with nothing in flight.
-    Released {
-        interpreter: InterpreterId,
-    },
+    Released { interpreter: InterpreterId },
     /// How a contract on time is met for a run: so far, and at the end as a whole. `asked` and `reached` are tasks per
     /// second, or seconds from the first task to the last result. While the run goes on, `reached` is an estimate.
-    Contract {
-        run: RunId,
-        asked: f64,
-        reached: f64,
-        met: bool,
-        why: Option<String>,
-    },
+    Contract { run: RunId, asked: f64, reached: f64, met: bool, why: Option<String> },
     /// The program ended and released the interpreter.
-    Dismissed {
-        interpreter: InterpreterId,
-    },
+    Dismissed { interpreter: InterpreterId },
 }

@@ -4,6 +4,8 @@
 //! events with the time at which they happened, and return commands. So whole protocols are tested without a port and
 //! without a sleep.
 
+#![deny(missing_docs)]
+
 pub mod error;
 pub mod event;
 pub mod flow;

@@ -16,9 +16,15 @@ pub enum Takes {
     /// One token.
     Token,
     /// All tokens of a group of this fan, in order. This joins the parts of a split token.
-    Parts { fan: u16 },
+    Parts {
+        /// The fan whose groups are joined.
+        fan: u16,
+    },
     /// One token from each of `count` others.
-    Inputs { count: u16 },
+    Inputs {
+        /// The number of inputs.
+        count: u16,
+    },
 }
 
 /// Where a token goes.
@@ -27,7 +33,12 @@ pub enum Target {
     /// It is a result.
     Result,
     /// It is input number `slot` of this instruction.
-    Instruction { instruction: u16, slot: u16 },
+    Instruction {
+        /// The number of the instruction.
+        instruction: u16,
+        /// The number of the input.
+        slot: u16,
+    },
 }
 
 /// An instruction of a graph.
@@ -35,6 +46,7 @@ pub enum Target {
 pub struct Instruction {
     /// The fan in which its tokens are numbered.
     pub fan: u16,
+    /// Its input.
     pub takes: Takes,
     /// The targets of its output.
     pub on: Vec<Target>,

@@ -5,7 +5,9 @@ use crate::level::Mark;
 /// Whether the inputs and the outputs of an instruction must be protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MarkedData {
+    /// Whether the inputs must be protected.
     pub takes: bool,
+    /// Whether the outputs must be protected.
     pub gives: bool,
 }
 

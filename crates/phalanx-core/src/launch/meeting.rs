@@ -22,9 +22,11 @@ impl Meetings {
 /// Some processes of a world on one executor, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
+    /// The name of the executor.
     pub name: String,
     /// The index of the host.
     pub host: usize,
+    /// How many processes.
     pub processes: u32,
 }
 

@@ -33,6 +33,7 @@ use worlds::{State, World};
 
 /// A command to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Command {
     /// Send a message to ranks of one machine. Ranks that have ended get nothing.
     Tell { ranks: Vec<u32>, message: ToRank },

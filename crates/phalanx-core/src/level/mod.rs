@@ -56,12 +56,16 @@ impl FromStr for Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
+    /// Nothing.
     None,
+    /// The input and output of a function.
     Data,
+    /// The function itself.
     Code,
 }
 
 impl Mark {
+    /// All marks, in the order of arrays with one entry per mark.
     pub const ALL: [Mark; 3] = [Mark::None, Mark::Data, Mark::Code];
 
     /// The name that users read and type.
@@ -77,8 +81,11 @@ impl Mark {
 /// The levels of one link, for unmarked frames and for each mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Levels {
+    /// The level of unmarked frames.
     pub base: Level,
+    /// The level of marked data.
     pub data: Level,
+    /// The level of marked code.
     pub code: Level,
 }
 
@@ -113,6 +120,7 @@ impl Levels {
 pub struct LevelSet(u8);
 
 impl LevelSet {
+    /// All four levels.
     pub const EVERY: LevelSet = LevelSet(0b1111);
 
     /// The given level and no other.
@@ -125,16 +133,19 @@ impl LevelSet {
         Level::ALL.into_iter().filter(|other| *other < level).fold(LevelSet::EVERY, LevelSet::without)
     }
 
+    /// The set without this level.
     #[must_use]
     pub fn without(self, level: Level) -> LevelSet {
         LevelSet(self.0 & !(1 << level as u8))
     }
 
+    /// The levels that are in both sets.
     #[must_use]
     pub fn both(self, other: LevelSet) -> LevelSet {
         LevelSet(self.0 & other.0)
     }
 
+    /// Whether the level is in the set.
     pub fn contains(self, level: Level) -> bool {
         self.0 & (1 << level as u8) != 0
     }

@@ -30,6 +30,7 @@ impl fmt::Display for Reach {
 /// The other end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
+    /// How far away it is.
     pub reach: Reach,
     /// `None` on the same machine.
     pub address: Option<IpAddr>,
@@ -40,9 +41,13 @@ pub struct Place<'a> {
 /// The links that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
+    /// All links.
     Any,
+    /// Links to other processes of this machine.
     SameMachine,
+    /// Links to networks that the user declared trusted.
     Trusted,
+    /// Links to addresses in this range.
     Range(IpNet),
 }
 
@@ -71,9 +76,13 @@ pub enum Bound {
 /// One line of the user's table. A condition that it leaves out is always met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    /// Where the link goes.
     pub network: Network,
+    /// The role in the peer's certificate.
     pub role: Option<String>,
+    /// What the link carries.
     pub mark: Option<Mark>,
+    /// What the rule says about the level.
     pub bound: Bound,
 }
 
@@ -120,15 +129,18 @@ impl Usual {
 /// The wishes of one end of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
+    /// The default, if no rule says otherwise.
     pub usual: Usual,
     /// Networks that the user declared trusted.
     pub trusted: Vec<IpNet>,
+    /// The user's table.
     pub rules: Vec<Rule>,
 }
 
 /// A decision, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
+    /// The level.
     pub level: Level,
     /// For people: the default or rule that decided.
     pub why: String,
@@ -139,8 +151,11 @@ pub struct Verdict {
 /// The levels of a link. For each mark also what decided it, and whether the user's explicit words made it weaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
+    /// The level for each mark.
     pub levels: Levels,
+    /// For people: what decided each level.
     pub why: [String; 3],
+    /// For each mark: whether the user's explicit words made the level weaker than the default.
     pub weaker: [bool; 3],
 }
 

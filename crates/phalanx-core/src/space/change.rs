@@ -24,6 +24,7 @@ const MOST_USER: usize = 256;
 /// A fact about a space. Times are milliseconds since the Unix epoch, so that they stay valid on another machine and
 /// after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Change {
     /// The first change of every log: the options of the space.
     Opened { options: Box<Options> },
@@ -62,13 +63,16 @@ pub enum Change {
 /// A tuple and the options that it was put with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
+    /// The tuple.
     #[serde(with = "unchecked")]
     pub tuple: Tuple,
     /// An encoded field, unique among the tuples of the space.
     pub key: Option<Bytes>,
     /// An encoded field that many tuples may share.
     pub label: Option<Bytes>,
+    /// The priority.
     pub priority: i64,
+    /// When the lease expires; `None`: never.
     pub expires: Option<u64>,
     /// The user who put the tuple, if the space tells users apart. The lease belongs to this user.
     pub user: Option<String>,
@@ -80,7 +84,9 @@ pub struct Record {
 /// reconnections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Taker {
+    /// The client's random number.
     pub client: u128,
+    /// The number of its request.
     pub request: RequestId,
 }
 
@@ -89,6 +95,7 @@ pub struct Taker {
 pub struct Prepared {
     /// The time at which it is aborted, if it has not ended by then.
     pub until: u64,
+    /// The tuples to put, and their numbers.
     pub puts: Vec<(u64, Record)>,
     /// Numbers of the tuples to take. Until the end, they stay stored but reserved for this transaction.
     pub takes: Vec<u64>,
@@ -96,6 +103,7 @@ pub struct Prepared {
 
 /// Why bytes are not valid changes, or do not belong to this space.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text of each error says what it is")]
 pub enum ChangeError {
     #[error("bytes that are no changes of a space, or of another version of phalanx")]
     Unknown,

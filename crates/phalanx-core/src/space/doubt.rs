@@ -38,7 +38,9 @@ pub(super) struct Doubt {
 /// A question for the coordinator of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InDoubt {
+    /// The transaction.
     pub transaction: TransactionId,
+    /// The space that decides on it.
     pub coordinator: Coordinator,
     /// How long ago the transaction was prepared here. It was not decided before that.
     pub age: Duration,

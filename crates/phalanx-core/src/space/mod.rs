@@ -75,6 +75,7 @@ use users::Users;
 
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Command {
     /// A waiting request gets its tuple, or an error.
     Answer { session: SessionId, request: RequestId, answer: Result<Tuple, SpaceError> },
@@ -85,6 +86,7 @@ pub enum Command {
 /// A page of matching tuples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
+    /// The tuples, in their order.
     pub tuples: Vec<Tuple>,
     /// Where the next page begins. `None`: this was the last page.
     pub next: Option<Cursor>,
@@ -93,7 +95,9 @@ pub struct Page {
 /// The session that asks, and the number of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Asker {
+    /// The session.
     pub session: SessionId,
+    /// The session's number for the request.
     pub request: RequestId,
     /// Whether a taken tuple counts as on its way until [`Space::acknowledge`]. Without effect under a transaction.
     pub acknowledges: bool,

@@ -27,6 +27,7 @@ const MOST_STEPS: u64 = 32;
 /// Number of actuals whose comparison costs about as much as one operation.
 const ACTUALS_OF_STEP: u64 = 8;
 
+/// A step from a value to one of its fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Field of a tuple or list, from 0.
@@ -35,13 +36,21 @@ pub enum Step {
     Name(String),
 }
 
+/// How a field is compared with an actual. Numbers have an order, whatever their kind. Other values of different kinds
+/// have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
+    /// `<`
     Less,
+    /// `<=`
     AtMost,
+    /// `==`
     Equal,
+    /// `!=`
     NotEqual,
+    /// `>`
     More,
+    /// `>=`
     AtLeast,
 }
 
@@ -69,14 +78,23 @@ impl Comparison {
 
 /// Actuals are encoded fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Operation {
+    /// Whether the field compares so with `actual`.
     Compare { path: Vec<Step>, comparison: Comparison, actual: Vec<u8> },
+    /// Whether the field is at least `low` and at most `high`.
     Between { path: Vec<Step>, low: Vec<u8>, high: Vec<u8> },
+    /// Whether the text or the bytes begin with `start`.
     StartsWith { path: Vec<Step>, start: Vec<u8> },
+    /// Whether a text or bytes have `part` in them, or whether a list or tuple has it as an element.
     Contains { path: Vec<Step>, part: Vec<u8> },
+    /// Whether the field equals one of `actuals`.
     In { path: Vec<Step>, actuals: Vec<Vec<u8>> },
+    /// Whether both of the last two answers are true.
     And,
+    /// Whether one of the last two answers is true, or both.
     Or,
+    /// Whether the last answer is false.
     Not,
 }
 
@@ -126,6 +144,7 @@ impl Query {
         }
     }
 
+    /// The operations, in postfix order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }

@@ -4,32 +4,54 @@ use crate::error::EncodingError;
 
 /// The tags of the kinds of fields.
 pub mod tag {
+    /// Python's None.
     pub const NONE: u8 = 0;
+    /// False.
     pub const FALSE: u8 = 1;
+    /// True.
     pub const TRUE: u8 = 2;
+    /// An integer of 64 bits.
     pub const INT: u8 = 3;
+    /// A longer integer.
     pub const BIG: u8 = 4;
+    /// A floating-point number.
     pub const FLOAT: u8 = 5;
+    /// A text.
     pub const STR: u8 = 6;
+    /// Bytes.
     pub const BYTES: u8 = 7;
+    /// An array.
     pub const ARRAY: u8 = 8;
+    /// A tuple.
     pub const TUPLE: u8 = 9;
+    /// A list.
     pub const LIST: u8 = 10;
+    /// A dataclass.
     pub const RECORD: u8 = 11;
+    /// A pickled object.
     pub const OBJECT: u8 = 12;
+    /// A value that the server cannot read.
     pub const SEALED: u8 = 13;
 }
 
 /// Sets of tags: the kinds of fields that a formal matches.
 pub mod mask {
     use super::tag;
+    /// Truth values.
     pub const BOOL: u32 = 1 << tag::FALSE | 1 << tag::TRUE;
+    /// Integers of any size.
     pub const INT: u32 = 1 << tag::INT | 1 << tag::BIG;
+    /// Floating-point numbers.
     pub const FLOAT: u32 = 1 << tag::FLOAT;
+    /// Texts.
     pub const STR: u32 = 1 << tag::STR;
+    /// Bytes.
     pub const BYTES: u32 = 1 << tag::BYTES;
+    /// Arrays.
     pub const ARRAY: u32 = 1 << tag::ARRAY;
+    /// Tuples.
     pub const TUPLE: u32 = 1 << tag::TUPLE;
+    /// Lists.
     pub const LIST: u32 = 1 << tag::LIST;
     pub(in crate::space) const CLASS: u32 = 1 << tag::RECORD | 1 << tag::OBJECT;
     pub(in crate::space) const ALL: u32 = u32::MAX;
@@ -71,6 +93,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// A reader at the start of these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, at: 0 }
     }
@@ -85,6 +108,7 @@ impl<'a> Reader<'a> {
         &self.bytes[start..self.at]
     }
 
+    /// The bytes that are not read yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -97,6 +121,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8> {
         let byte = *self.bytes.get(self.at).ok_or(EncodingError::TooShort)?;
@@ -104,6 +129,7 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
+    /// The next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: u64) -> Result<&'a [u8]> {
         let count = usize::try_from(count).map_err(|_| EncodingError::TooShort)?;
@@ -112,6 +138,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// The next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         Ok(self.take(N as u64)?.try_into().expect("so many were taken"))
     }
@@ -359,10 +386,12 @@ fn is_unit(text: &str) -> bool {
         && count.is_some_and(|count| count.is_empty() || count.parse::<i32>().is_ok_and(|count| count > 0))
 }
 
+/// An integer as an unsigned one, so that small ones are short whatever their sign.
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
+/// The integer that [`zigzag`] made unsigned.
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }

@@ -12,10 +12,15 @@ use std::time::Duration;
 /// A query.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
+    /// The session that asks, and the number of its request.
     pub asker: Asker,
+    /// What a tuple must match.
     pub template: &'a Template,
+    /// The options of the request.
     pub get: &'a Get,
+    /// The transaction under which the request is made.
     pub transaction: Option<TransactionId>,
+    /// What the answer is.
     pub goal: Goal,
 }
 
@@ -34,9 +39,11 @@ pub enum Goal {
 /// The result of a query so far.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
+    /// A page of tuples.
     Found(Page),
     /// The answer to a query for one tuple.
     One(Option<Tuple>),
+    /// The number of matching tuples.
     Counted(u64),
     /// The request waits. A [`Command::Answer`](super::Command) follows, or was issued already; at the latest at the
     /// deadline (see [`Space::on_tick`]).

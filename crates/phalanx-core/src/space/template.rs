@@ -35,6 +35,7 @@ pub enum Pattern {
     Actual(Vec<u8>),
     /// Anything, including None.
     Any,
+    /// A formal: any value of this type.
     Type(Type),
     /// A record or object with this name among its classes' names.
     Class(String),
@@ -317,6 +318,7 @@ impl Template {
         self.query.iter().for_each(|query| query.encode(to));
     }
 
+    /// One pattern per field.
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
     }

@@ -19,8 +19,11 @@ pub struct Users {
 /// `space::once`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
+    /// Limit on the waiting requests and watches of one user.
     pub waiters: u64,
+    /// Limit on the open transactions of one user.
     pub transactions: u64,
+    /// Limit on the registered clients of one user.
     pub clients: u64,
 }
 

@@ -61,10 +61,12 @@ impl Tuple {
         values(&mut reader).unwrap_or_default()
     }
 
+    /// The encoded fields.
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 
+    /// The encoded fields, without copying them.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
@@ -86,36 +88,34 @@ fn pass(reader: &mut Reader, limits: &Limits) -> Result<(), EncodingError> {
 
 /// One decoded field, for Rust programs and for tests. Python's values are encoded and decoded without it.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Value {
+    /// Python's None.
     None,
+    /// A truth value.
     Bool(bool),
+    /// An integer of 64 bits.
     Int(i64),
     /// Two's complement, little endian. Encoding makes it minimal, and turns it into an `Int` if it fits.
     Big(Vec<u8>),
+    /// A floating-point number.
     Float(f64),
+    /// A text.
     Str(String),
+    /// Bytes.
     Bytes(Vec<u8>),
     /// `dtype` as numpy writes it, like `<f8`; `items` in C order.
-    Array {
-        dtype: String,
-        shape: Vec<u64>,
-        items: Vec<u8>,
-    },
+    Array { dtype: String, shape: Vec<u64>, items: Vec<u8> },
+    /// A tuple.
     Tuple(Vec<Value>),
+    /// A list.
     List(Vec<Value>),
     /// A dataclass: names of its class and of the bases that are dataclasses, and its fields.
-    Record {
-        classes: Vec<String>,
-        fields: Vec<(String, Value)>,
-    },
-    Object {
-        classes: Vec<String>,
-        pickle: Vec<u8>,
-    },
-    Sealed {
-        fingerprint: [u8; 16],
-        ciphertext: Vec<u8>,
-    },
+    Record { classes: Vec<String>, fields: Vec<(String, Value)> },
+    /// A pickled object, and the names of its class and its bases.
+    Object { classes: Vec<String>, pickle: Vec<u8> },
+    /// A value that the server cannot read.
+    Sealed { fingerprint: [u8; 16], ciphertext: Vec<u8> },
 }
 
 impl Value {
@@ -216,16 +216,19 @@ pub fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
+/// Appends a sealed value.
 pub fn put_sealed(to: &mut Vec<u8>, fingerprint: &[u8; 16], ciphertext: &[u8]) {
     to.push(tag::SEALED);
     to.extend_from_slice(fingerprint);
     put_string(to, ciphertext);
 }
 
+/// Appends a truth value.
 pub fn put_bool(to: &mut Vec<u8>, value: bool) {
     to.push(if value { tag::TRUE } else { tag::FALSE });
 }
 
+/// Appends an integer of 64 bits.
 pub fn put_int(to: &mut Vec<u8>, value: i64) {
     to.push(tag::INT);
     put_number(to, zigzag(value));
@@ -249,17 +252,20 @@ pub fn put_big(to: &mut Vec<u8>, mut bytes: &[u8]) {
     put_int(to, i64::from_le_bytes(small));
 }
 
+/// Appends a floating-point number. All NaNs become the same.
 pub fn put_float(to: &mut Vec<u8>, value: f64) {
     to.push(tag::FLOAT);
     let bits = if value.is_nan() { NAN } else { value.to_bits() };
     to.extend_from_slice(&bits.to_le_bytes());
 }
 
+/// Appends a text.
 pub fn put_str(to: &mut Vec<u8>, value: &str) {
     to.push(tag::STR);
     put_string(to, value.as_bytes());
 }
 
+/// Appends bytes.
 pub fn put_bytes(to: &mut Vec<u8>, value: &[u8]) {
     to.push(tag::BYTES);
     put_string(to, value);

@@ -16,7 +16,9 @@ const MOST_BYTES: u64 = 4 << 20;
 /// A tuple and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Whole {
+    /// The tuple.
     pub tuple: Tuple,
+    /// Its attributes.
     pub beside: Beside,
 }
 

@@ -13,14 +13,18 @@ pub struct Envelope {
     pub context: u64,
     /// The sender's rank in the communicator.
     pub source: i32,
+    /// The tag that the sender gave.
     pub tag: i32,
 }
 
 /// The parts of a receive that decide which message it matches. `None` is a wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
+    /// The context, which must be the message's.
     pub context: u64,
+    /// The sender's rank.
     pub source: Option<i32>,
+    /// The tag.
     pub tag: Option<i32>,
 }
 

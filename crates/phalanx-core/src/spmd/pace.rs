@@ -47,6 +47,7 @@ pub struct Slow {
     pub process: u32,
     /// For this many steps in a row, it took `times` as long as the others.
     pub steps: u32,
+    /// How many times as long.
     pub times: f64,
 }
 

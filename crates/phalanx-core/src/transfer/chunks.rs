@@ -3,9 +3,9 @@
 //! Content-defined chunks with a gear hash and normalized chunk sizes: FastCDC (Xia and others, USENIX ATC 2016, sections
 //! 3.2 to 3.4). An insertion changes the chunk that it is in; the cuts behind it come where they came before.
 
-/// Files that are compared have this size at least, and that one at most. Comparing smaller files costs about
-/// as much as sending them; the chunks of longer files would not fit into memory.
+/// Shorter files are not compared with an older version, because comparing them costs about as much as sending them.
 pub const LEAST_COMPARED: u64 = 1 << 20;
+/// Longer files are not compared, because their chunks would not fit into memory.
 pub const MOST_COMPARED: u64 = 1 << 40;
 /// Chunks of one file: `MOST_COMPARED` in chunks of the least length then. Their digests take 2.6 MB.
 pub const MOST_CHUNKS: u32 = 1 << 17;

@@ -65,6 +65,7 @@ struct Trial {
 }
 
 impl Compression {
+    /// The decisions for one transfer.
     pub fn new(how: Compress) -> Compression {
         let level = if how == Compress::Always { USUAL } else { 0 };
         let (window, trial) = (Window::default(), Trial::default());

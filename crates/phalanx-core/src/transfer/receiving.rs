@@ -37,6 +37,7 @@ pub enum Outcome {
     Kept,
     /// Its share is there, and others bring the rest.
     Shared,
+    /// It could not be copied.
     Failed,
 }
 

@@ -14,8 +14,11 @@ const MOST_BEGUN: usize = 128;
 /// Bytes of one entry that go into one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
+    /// The number of the entry.
     pub entry: u32,
+    /// Where the bytes begin in the file.
     pub offset: u64,
+    /// How many bytes.
     pub length: u32,
 }
 

@@ -16,140 +16,79 @@ pub const MOST_NAMES: usize = 1024;
 pub const MOST_OPEN: usize = 64;
 /// Limit on the requests that wait for their answers.
 pub const MOST_AHEAD: usize = 16;
-/// Limits on the failures reported for one request, and on their bytes. Further failures are only counted.
+/// Limit on the failures reported for one request. Further failures are only counted.
 pub const MOST_FAILURES: usize = 1000;
+/// Limit on the bytes of these failures.
 pub const MOST_TOLD: usize = 256 << 10;
 
 /// A request. Paths are absolute. Names, for example of files, are relative to a folder and lead through no symbolic
 /// link. A handle is a number that the client has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Ask {
     /// List a folder, and its subfolders down to `depth`. `matching`: report only entries that match one of these
     /// patterns as a whole; none: everything.
-    List {
-        handle: u32,
-        path: Vec<u8>,
-        depth: u32,
-        filter: Filter,
-        matching: Vec<String>,
-    },
+    List { handle: u32, path: Vec<u8>, depth: u32, filter: Filter, matching: Vec<String> },
     /// The next page.
-    More {
-        handle: u32,
-    },
+    More { handle: u32 },
     /// Describe what is at a path; the target of a symbolic link, if it `follows`.
-    Look {
-        path: Vec<u8>,
-        follows: bool,
-    },
+    Look { path: Vec<u8>, follows: bool },
     /// The identities of the folders around a place, so that the client can tell whether another place is inside it.
-    Locate {
-        path: Vec<u8>,
-    },
+    Locate { path: Vec<u8> },
     /// Remove. A folder is removed with its contents if `all` is set; otherwise only if it is empty.
-    Remove {
-        folder: Vec<u8>,
-        names: Vec<Vec<u8>>,
-        all: bool,
-    },
+    Remove { folder: Vec<u8>, names: Vec<Vec<u8>>, all: bool },
     /// `above`: also make missing parent folders. The folder may exist already.
-    MakeFolder {
-        path: Vec<u8>,
-        above: bool,
-    },
+    MakeFolder { path: Vec<u8>, above: bool },
     /// Rename, replacing what is there.
-    Rename {
-        from: Vec<u8>,
-        to: Vec<u8>,
-    },
+    Rename { from: Vec<u8>, to: Vec<u8> },
     /// Set the modification times of files.
-    SetTimes {
-        folder: Vec<u8>,
-        names: Vec<Vec<u8>>,
-        times: Vec<Dated>,
-    },
+    SetTimes { folder: Vec<u8>, names: Vec<Vec<u8>>, times: Vec<Dated> },
     /// The BLAKE3 digests of files.
-    Digests {
-        folder: Vec<u8>,
-        names: Vec<Vec<u8>>,
-    },
-    Open {
-        handle: u32,
-        path: Vec<u8>,
-    },
+    Digests { folder: Vec<u8>, names: Vec<Vec<u8>> },
+    /// Open a file for reading. Answer: `Opened`.
+    Open { handle: u32, path: Vec<u8> },
     /// Read. Near the end of the file, fewer bytes are returned.
-    Read {
-        handle: u32,
-        offset: u64,
-        length: u32,
-    },
+    Read { handle: u32, offset: u64, length: u32 },
     /// Check that a file has not changed since it was opened.
-    Settle {
-        handle: u32,
-    },
+    Settle { handle: u32 },
     /// Begin a file, which gets its name when it is complete. `new`: fail if something is there by then; otherwise
     /// replace it.
-    Create {
-        handle: u32,
-        path: Vec<u8>,
-        new: bool,
-    },
+    Create { handle: u32, path: Vec<u8>, new: bool },
     /// The next bytes, in the body.
-    Write {
-        handle: u32,
-    },
+    Write { handle: u32 },
     /// The file is complete. It must have this many bytes and this BLAKE3 digest.
-    Commit {
-        handle: u32,
-        length: u64,
-        digest: [u8; 32],
-    },
+    Commit { handle: u32, length: u64, digest: [u8; 32] },
     /// Close a handle. A file that is not committed is discarded.
-    Close {
-        handle: u32,
-    },
+    Close { handle: u32 },
     /// Heartbeat of the client.
     Beat,
 }
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Answer {
     /// First message of an executor.
-    Offer {
-        phalanx: String,
-    },
+    Offer { phalanx: String },
     /// A page with this many entries, in the body. `more`: whether there may be further pages.
-    Page {
-        count: u32,
-        more: bool,
-    },
+    Page { count: u32, more: bool },
     /// `None`: nothing is there.
     Found(Option<About>),
     /// Whether something is there, and its identity, followed by that of each folder above it. Equal identities are the
     /// same folder, even at another executor of the same machine. `None` if the system does not tell.
-    Located {
-        exists: bool,
-        folders: Vec<Place>,
-    },
+    Located { exists: bool, folders: Vec<Place> },
     /// All names of the request were tried; these failed.
-    Tried {
-        done: u64,
-        failed: u64,
-        failures: Vec<Failure>,
-    },
+    Tried { done: u64, failed: u64, failures: Vec<Failure> },
     /// In the order of the names.
     Digests(Vec<Result<[u8; 32], String>>),
+    /// The file is open.
     Opened(About),
     /// Bytes of a file, in the body. `digest`: their BLAKE3, if the link gives no protection.
-    Data {
-        digest: Option<[u8; 32]>,
-    },
+    Data { digest: Option<[u8; 32]> },
+    /// The request is done.
     Done,
-    Failed {
-        why: Why,
-        reason: String,
-    },
+    /// The request failed.
+    Failed { why: Why, reason: String },
     /// Heartbeat of the executor.
     Beat,
 }
@@ -157,21 +96,32 @@ pub enum Answer {
 /// Why a request failed, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
+    /// Nothing is there.
     Missing,
+    /// Something is there already.
     Exists,
+    /// The system or the executor's exports do not allow it.
     Denied,
+    /// A part of the path is no folder.
     NoFolder,
+    /// A folder is where a file is needed.
     IsFolder,
+    /// The folder has contents.
     NotEmpty,
+    /// The disk is full.
     Full,
+    /// For any other reason.
     Other,
 }
 
 /// A failed operation and the reason. The path is relative to the folder, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// The path, relative to the folder.
     pub path: Vec<u8>,
+    /// Why, for programs.
     pub why: Why,
+    /// Why, for people.
     pub reason: String,
 }
 
@@ -184,6 +134,7 @@ pub type Time = (i64, u32);
 /// The modification time to set for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dated {
+    /// The time to set.
     pub time: Time,
     /// The size and time seen earlier: if the file differs, it is left alone. `None`: set in any case.
     pub seen: Option<(u64, Time)>,
@@ -192,6 +143,7 @@ pub struct Dated {
 /// A file, folder, link or something else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
+    /// What it is.
     pub kind: Kind,
     /// Permission bits; `None` if the system has none.
     pub mode: Option<u32>,
@@ -199,18 +151,31 @@ pub struct About {
     pub modified: Time,
 }
 
+/// The kind of what is at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    File { size: u64 },
+    /// A regular file.
+    File {
+        /// Its size, in bytes.
+        size: u64,
+    },
+    /// A folder.
     Folder,
-    Link { target: Vec<u8> },
+    /// A symbolic link.
+    Link {
+        /// The path in the link, as bytes.
+        target: Vec<u8>,
+    },
+    /// A device, a socket or a pipe.
     Other,
 }
 
 /// An entry of a listing, by its path within the listed folder, or why it could not be examined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
+    /// Its path within the listed folder, as bytes.
     pub path: Vec<u8>,
+    /// What it is, or why it could not be examined.
     pub about: Result<About, String>,
 }
 

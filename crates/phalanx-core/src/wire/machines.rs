@@ -35,9 +35,11 @@ pub struct Program {
 pub struct Part {
     /// The number of the world's first process. 0 unless the world was spawned.
     pub base: u32,
-    /// The number of processes of the world, and the first one on this machine.
+    /// The number of processes of the world.
     pub size: u32,
+    /// The number of the first process on this machine.
     pub first: u32,
+    /// A secret that only this program's processes know.
     pub secret: [u8; 32],
     /// For each program, the number of consecutive ranks that run it.
     pub programs: Vec<(u32, Program)>,
@@ -61,14 +63,18 @@ impl Part {
 /// An output stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Source {
+    /// The rank.
     pub rank: u32,
+    /// Which of its streams.
     pub kind: Kind,
 }
 
 /// Standard output or standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
+    /// Standard output.
     Output,
+    /// Standard error.
     Error,
 }
 
@@ -87,6 +93,7 @@ pub enum Exit {
 
 /// From a launcher to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToMachine {
     /// First message: a program of the user, identified by its own random token, asks for an offer. Places used by the
     /// interpreters of the program's manager count as its own.
@@ -114,6 +121,7 @@ pub enum ToMachine {
 
 /// From a machine to a launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromMachine {
     /// The number of ranks that this machine can have, and how many places are free now for the asking program.
     Offer { capacity: u32, free: u32, phalanx: String },

@@ -11,6 +11,7 @@ pub const PAST: u32 = u32::MAX;
 
 /// From a manager to one of its interpreters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToInterpreter {
     /// The code of a program, sent once. The body is the pickled tuple of its instructions' functions.
     Stage { program: ProgramId, mark: Mark },
@@ -47,14 +48,18 @@ pub enum ToInterpreter {
 /// An instruction that is fired on the output of the one before it, and the mark of its own output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follow {
+    /// The number of the instruction in the program.
     pub instruction: u16,
+    /// The mark of its output.
     pub gives: Mark,
 }
 
 /// Output of one instruction that stayed at the interpreter: its bytes, and the nanoseconds that it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stayed {
+    /// The length of the output.
     pub bytes: u64,
+    /// Nanoseconds that the instruction took.
     pub busy: u64,
 }
 
@@ -74,6 +79,7 @@ impl ToInterpreter {
 
 /// From an interpreter to its manager. The answers to a firing are in the order of its tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromInterpreter {
     /// First message: the interpreter is ready for work.
     Ready { pid: u32 },
@@ -101,6 +107,7 @@ pub enum FromInterpreter {
 
 /// From a user's manager to an executor, on its control link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToExecutor {
     /// Start an interpreter that talks to this user over a data link of these levels. `request` is the user's number
     /// for it. `program`: the token of the user's program. All models of a program share its places.
@@ -113,6 +120,7 @@ pub enum ToExecutor {
 
 /// From an executor to a user's manager, on the control link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromExecutor {
     /// First message: the number of interpreters that this machine offers. `python` is a version like `3.11`: code
     /// travels between equal versions only. `levels`: the levels that a data link may have, for each mark.

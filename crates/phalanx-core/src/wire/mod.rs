@@ -49,8 +49,11 @@ pub const SLOTS: u8 = 16;
 /// with the prefix. The receiver knows other segments from earlier frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
+    /// The number of the slot, below [`SLOTS`].
     pub slot: u8,
+    /// How often the slot had another segment before.
     pub generation: u16,
+    /// Whether the segment's file comes with the prefix.
     pub fresh: bool,
 }
 
@@ -76,8 +79,11 @@ impl Place {
 /// The start of every frame: its lengths, and the place of its body. Without a place, the body follows the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
+    /// Length of the header, in bytes.
     pub header: usize,
+    /// Length of the body, in bytes.
     pub body: u64,
+    /// Where the body is, if it is in shared memory.
     pub place: Option<Place>,
 }
 

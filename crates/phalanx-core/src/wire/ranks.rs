@@ -36,6 +36,7 @@ pub const MOST_RANKS: u32 = 1 << 16;
 
 /// From a process to its launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromRank {
     /// The process has begun to pass messages (MPI_Init). `listens`: where ranks of other machines reach it. Required
     /// if the program runs on several machines.
@@ -61,6 +62,7 @@ pub enum FromRank {
 
 /// Why a machine is to be left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Why {
     /// The process asks for it.
     Asked,
@@ -79,6 +81,7 @@ pub struct Listens {
 
 /// From a launcher to one of its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToRank {
     /// All ranks have joined. Where each of them is reached, in order. Only for programs on more than one machine.
     Table { entries: Vec<Entry> },
@@ -109,6 +112,7 @@ pub enum ToRank {
 pub struct Entry {
     /// The number of its machine in this program. Ranks of one machine share it.
     pub machine: u32,
+    /// Where the rank is reached.
     pub listens: Listens,
     /// The levels of links between the reader's machine and this one.
     pub levels: Levels,
@@ -157,7 +161,9 @@ impl Messages {
 /// What a process is told at its start: its rank, and the resources that it shares with the other ranks of its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
+    /// Its rank in its world.
     pub rank: u32,
+    /// The number of processes of its world.
     pub size: u32,
     /// The number of the world's first process in the universe. 0 unless the world was spawned.
     pub base: u32,
@@ -165,13 +171,15 @@ pub struct Seat {
     pub app: u32,
     /// File descriptor of the control socket.
     pub control: i32,
-    /// File descriptor of the memory shared by the machine's ranks, and its length in bytes.
+    /// File descriptor of the memory shared by the machine's ranks.
     pub segment: i32,
+    /// Length of this memory, in bytes.
     pub bytes: u64,
     /// File descriptors of the doorbells of ranks `first`, `first + 1`, …
     pub bells: Vec<i32>,
-    /// This machine has the ranks `first .. first + local`.
+    /// The first rank of this machine, which has the ranks `first .. first + local`.
     pub first: u32,
+    /// The number of ranks on this machine.
     pub local: u32,
     /// A secret that only this program's processes know.
     pub secret: [u8; 32],

@@ -25,20 +25,27 @@ pub struct Options {
     pub order: Order,
     /// The lease of tuples that are put without one.
     pub lease: Option<Duration>,
+    /// Limit on the number of tuples.
     pub most_tuples: u64,
     /// Approximate bytes of memory for tuples and their indexes.
     pub most_bytes: u64,
     /// Limit on one tuple, in bytes.
     pub most_tuple_bytes: u64,
+    /// Limit on the fields of one tuple.
     pub most_fields: u64,
+    /// Limit on the depth of tuples and lists inside each other.
     pub most_nesting: u32,
+    /// Limit on the waiting requests and watches of all sessions.
     pub most_waiters: u64,
+    /// Limit on the waiting requests and watches of one session.
     pub most_session_waiters: u64,
+    /// Limit on the transactions that are open.
     pub most_transactions: u64,
     /// Limit on the duration of a transaction, and on the time that it stays prepared.
     pub longest_transaction: Duration,
-    /// Limits on the events kept for watches that reconnect: their number and their bytes.
+    /// Limit on the events kept for watches that reconnect.
     pub log_events: u64,
+    /// Limit on the bytes of these events.
     pub log_bytes: u64,
     /// Over networks that are not trusted, the space is reached over private links only.
     pub secure: bool,
@@ -108,6 +115,7 @@ pub struct OutOptions {
 /// Identifies a request that happens once. The client must have sent [`ToSpace::Register`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Once {
+    /// The random number under which the client registered.
     pub client: u128,
     /// The number among the client's requests of this kind.
     pub number: u64,
@@ -164,9 +172,13 @@ pub struct Get {
 /// A position between two pages. The client returns it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
+    /// The partition where the page ended.
     pub partition: u32,
+    /// The slot in the partition.
     pub slot: u32,
+    /// The number of the last tuple.
     pub number: u64,
+    /// The priority of the last tuple.
     pub priority: i64,
     /// Tuples with this number or a higher one were put after the first page, and are on no page.
     pub end: u64,
@@ -175,179 +187,105 @@ pub struct Cursor {
 /// How long to wait if no tuple matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
+    /// Answer at once.
     No,
+    /// At most this long.
     For(Duration),
+    /// Until a tuple matches or the request is cancelled.
     Forever,
 }
 
 /// From a client to a space.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToSpace {
     /// First message. `create`: the space may be made. Answer: `Opened`.
-    Open {
-        request: RequestId,
-        name: String,
-        create: Option<Options>,
-    },
+    Open { request: RequestId, name: String, create: Option<Options> },
     /// Answer: `Done` with the number of the first tuple. The others have the numbers that follow.
-    Out {
-        request: RequestId,
-        tuples: u32,
-        options: OutOptions,
-        transaction: Option<TransactionId>,
-    },
+    Out { request: RequestId, tuples: u32, options: OutOptions, transaction: Option<TransactionId> },
     /// Answer: `Got`. After waiting, it has one tuple. Tuples taken outside of a transaction come back if the session
     /// ends before the `Ack`.
-    Get {
-        request: RequestId,
-        get: Get,
-        wait: Wait,
-        transaction: Option<TransactionId>,
-    },
+    Get { request: RequestId, get: Get, wait: Wait, transaction: Option<TransactionId> },
     /// Cancels a waiting request. It is still answered, with `Got` or `Failed`.
-    Cancel {
-        request: RequestId,
-    },
+    Cancel { request: RequestId },
     /// The client has received the answer to a taking request. No answer.
-    Ack {
-        request: RequestId,
-    },
+    Ack { request: RequestId },
     /// The client has received the answer to a taking request but does not want it. Its tuples go back into the space.
     /// No answer.
-    GiveBack {
-        request: RequestId,
-    },
+    GiveBack { request: RequestId },
     /// Answer: `Counted`.
-    Count {
-        request: RequestId,
-        transaction: Option<TransactionId>,
-    },
+    Count { request: RequestId, transaction: Option<TransactionId> },
     /// Renews a lease: the tuple with this number stays for `lease` from now; `None`: for ever. Answer: `Done`.
-    Renew {
-        request: RequestId,
-        number: u64,
-        lease: Option<Duration>,
-    },
+    Renew { request: RequestId, number: u64, lease: Option<Duration> },
     /// Answer: `Done`.
-    Begin {
-        request: RequestId,
-        transaction: TransactionId,
-        timeout: Duration,
-        isolation: Isolation,
-    },
+    /// Begins a transaction, which the space aborts after `timeout`. Answer: `Done`.
+    Begin { request: RequestId, transaction: TransactionId, timeout: Duration, isolation: Isolation },
     /// Promise that the transaction can be committed, even after this session's end. In that case the coordinator says
     /// how it ends. Answer: `Done`.
-    Prepare {
-        request: RequestId,
-        transaction: TransactionId,
-        coordinator: Option<Coordinator>,
-    },
-    Commit {
-        request: RequestId,
-        transaction: TransactionId,
-        once: Option<Once>,
-    },
-    Abort {
-        request: RequestId,
-        transaction: TransactionId,
-    },
+    Prepare { request: RequestId, transaction: TransactionId, coordinator: Option<Coordinator> },
+    /// Commits a transaction. Answer: `Done`.
+    Commit { request: RequestId, transaction: TransactionId, once: Option<Once> },
+    /// Aborts a transaction. Answer: `Done`.
+    Abort { request: RequestId, transaction: TransactionId },
     /// Watch: events for matching tuples that are put from now on, or that came after the event `since`. Answer:
     /// `Watching`.
-    Watch {
-        request: RequestId,
-        since: Option<u64>,
-    },
+    Watch { request: RequestId, since: Option<u64> },
     /// Answer: `Done`.
-    Unwatch {
-        request: RequestId,
-        watch: RequestId,
-    },
+    Unwatch { request: RequestId, watch: RequestId },
     /// Answer: `Info`.
-    Info {
-        request: RequestId,
-    },
+    Info { request: RequestId },
     /// Asks for the name in the server's certificate. Allowed before `Open`. Answer: `Name`.
-    Name {
-        request: RequestId,
-    },
+    Name { request: RequestId },
     /// Heartbeat of the client.
     Beat,
     /// To a durable space: the random number under which the client reconnects. No answer.
-    Known {
-        client: u128,
-    },
+    Known { client: u128 },
     /// To a durable space that was restored: this client received the answers of all its requests except the `open`
     /// ones, whose tuples are put back. Answer: `Done`.
-    Back {
-        request: RequestId,
-        client: u128,
-        open: Vec<RequestId>,
-    },
+    Back { request: RequestId, client: u128, open: Vec<RequestId> },
     /// Registers the client for requests that happen once. Answer: `Done`.
-    Register {
-        request: RequestId,
-        client: u128,
-    },
+    Register { request: RequestId, client: u128 },
     /// To a server, before `Open`: become a member of a space that others keep. Answer: `Done`.
-    Join {
-        request: RequestId,
-        name: String,
-        seat: Box<Seat>,
-    },
+    Join { request: RequestId, name: String, seat: Box<Seat> },
     /// To the leading member: add and remove members, by their addresses. Answer: `Done`, when the new members have all
     /// data.
-    Members {
-        request: RequestId,
-        add: Vec<Joining>,
-        remove: Vec<String>,
-    },
+    Members { request: RequestId, add: Vec<Joining>, remove: Vec<String> },
     /// From now on, the session uses `card`, which says who the members of a spread space are and how tuples are
     /// placed. The space must have this card, or `replaces`, which is then replaced. Answer: `Card`, with the space's
     /// card if it is another one.
-    GoBy {
-        request: RequestId,
-        card: Vec<u8>,
-        replaces: Option<Vec<u8>>,
-    },
+    GoBy { request: RequestId, card: Vec<u8>, replaces: Option<Vec<u8>> },
     /// To a server, before `Open`, from another server whose space prepared the transaction `age` ago: how did it end
     /// here? Answer: `Decided`.
-    Decide {
-        request: RequestId,
-        space: String,
-        identity: u128,
-        transaction: TransactionId,
-        age: Duration,
-    },
+    Decide { request: RequestId, space: String, identity: u128, transaction: TransactionId, age: Duration },
     /// A page of all tuples, whatever they look like, behind the page that ended with `after`. Answer: `Whole`.
-    Browse {
-        request: RequestId,
-        after: Option<Spot>,
-    },
+    Browse { request: RequestId, after: Option<Spot> },
     /// Take the tuples that are still at these spots, under a transaction. Answer: `Whole`.
-    Withdraw {
-        request: RequestId,
-        spots: Vec<Spot>,
-        transaction: TransactionId,
-    },
+    Withdraw { request: RequestId, spots: Vec<Spot>, transaction: TransactionId },
 }
 
 /// The place of a tuple, and its number. The client returns it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spot {
+    /// The partition of the tuple.
     pub partition: u32,
+    /// The slot in the partition.
     pub slot: u32,
+    /// The number of the tuple.
     pub number: u64,
 }
 
 /// The attributes of a tuple.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beside {
+    /// Where the tuple is.
     pub spot: Spot,
     /// The time that is left of its lease.
     pub lease: Option<Duration>,
-    /// Encoded fields.
+    /// An encoded field.
     pub key: Option<Vec<u8>>,
+    /// An encoded field.
     pub label: Option<Vec<u8>>,
+    /// The priority.
     pub priority: i64,
 }
 
@@ -369,6 +307,7 @@ pub struct Coordinator {
 pub enum Decision {
     /// Not yet.
     Open,
+    /// It was committed.
     Committed,
     /// Aborted, or unknown to the coordinator. In both cases it will never be committed.
     Aborted,
@@ -390,12 +329,15 @@ pub struct Seat {
 /// A new member and its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joining {
+    /// The number of the new member. No other member ever had it.
     pub number: u64,
+    /// Its name and address.
     pub replica: Replica,
 }
 
 /// From a space to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromSpace {
     /// `created`: the space did not exist before. `secure`: tuples and templates travel at the level of marked data.
     /// `durable`: the client must send [`ToSpace::Known`]. `most_body`: a longer body of a message makes the space end
@@ -411,87 +353,66 @@ pub enum FromSpace {
         identity: u128,
     },
     /// Empty if the server has no certificate.
-    Name {
-        request: RequestId,
-        name: String,
-    },
-    Done {
-        request: RequestId,
-        number: u64,
-    },
+    Name { request: RequestId, name: String },
+    /// The request is done. `number` is 0 where a request has no number to answer with.
+    Done { request: RequestId, number: u64 },
     /// `next`: there may be more tuples.
-    Got {
-        request: RequestId,
-        tuples: u32,
-        next: Option<Cursor>,
-    },
-    Counted {
-        request: RequestId,
-        count: u64,
-    },
+    Got { request: RequestId, tuples: u32, next: Option<Cursor> },
+    /// The number of matching tuples.
+    Counted { request: RequestId, count: u64 },
     /// `last`: the number of the event before the next one. `missed`: the number of events after `since`, matching or
     /// not, that were forgotten.
-    Watching {
-        request: RequestId,
-        last: u64,
-        missed: u64,
-    },
+    Watching { request: RequestId, last: u64, missed: u64 },
     /// A tuple that matches was put.
-    Event {
-        watch: RequestId,
-        sequence: u64,
-    },
-    Info {
-        request: RequestId,
-        info: Box<Info>,
-    },
-    Failed {
-        request: RequestId,
-        error: SpaceError,
-    },
+    Event { watch: RequestId, sequence: u64 },
+    /// The space's statistics.
+    Info { request: RequestId, info: Box<Info> },
+    /// The request is refused, and nothing was done unless the error says otherwise.
+    Failed { request: RequestId, error: SpaceError },
     /// Heartbeat of the space.
     Beat,
-    Decided {
-        request: RequestId,
-        decision: Decision,
-    },
+    /// How the transaction ended here.
+    Decided { request: RequestId, decision: Decision },
     /// `None`: the session now uses the card that it named.
-    Card {
-        request: RequestId,
-        other: Option<Vec<u8>>,
-    },
+    Card { request: RequestId, other: Option<Vec<u8>> },
     /// The tuples are in the body, one after the other. `next`: there may be more.
-    Whole {
-        request: RequestId,
-        tuples: Vec<Beside>,
-        next: Option<Spot>,
-    },
+    Whole { request: RequestId, tuples: Vec<Beside>, next: Option<Spot> },
 }
 
 /// Statistics of a space.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Info {
+    /// The options of the space.
     pub options: Options,
+    /// The number of tuples.
     pub tuples: u64,
     /// Approximate bytes of memory for tuples and indexes.
     pub bytes: u64,
     /// Bytes of the encoded tuples.
     pub encoded_bytes: u64,
-    /// Waiting takers and readers.
+    /// Waiting takers.
     pub takers: u64,
+    /// Waiting readers.
     pub readers: u64,
+    /// Watches.
     pub watches: u64,
+    /// Open transactions.
     pub transactions: u64,
     /// Taken tuples that their takers have not acknowledged.
     pub unacknowledged: u64,
     /// Number of events so far.
     pub events: u64,
+    /// One entry per signature.
     pub partitions: Vec<PartitionInfo>,
-    /// Totals since the start: tuples put, read, taken, expired; and tuples that a search looked at without a match.
+    /// Tuples put since the start. The four numbers that follow are such totals too.
     pub outs: u64,
+    /// Tuples that requests have read.
     pub reads: u64,
+    /// Tuples that requests have taken.
     pub takes: u64,
+    /// Tuples whose lease ended.
     pub expired: u64,
+    /// Tuples that a search looked at without a match.
     pub looked_at: u64,
     /// Only for a space that several members keep.
     pub keepers: Option<Keepers>,
@@ -506,6 +427,7 @@ pub struct Keepers {
     pub term: u64,
     /// The number of entries in their log.
     pub entries: u64,
+    /// One entry per member.
     pub members: Vec<Keeper>,
 }
 
@@ -514,7 +436,9 @@ pub struct Keepers {
 pub struct Keeper {
     /// The name in its certificate.
     pub name: String,
+    /// `HOST:PORT`, where the clients reach it.
     pub address: String,
+    /// Whether it leads.
     pub leads: bool,
     /// The number of log entries that it lacks, as far as known; `None`: it was not heard since the present leader took
     /// over.
@@ -533,6 +457,7 @@ impl Keeper {
 pub struct PartitionInfo {
     /// The kinds of the fields, like `Str, Int`. Empty for the partition of all further signatures.
     pub signature: String,
+    /// The number of tuples with this signature.
     pub tuples: u64,
     /// The positions that each index covers.
     pub indexes: Vec<Vec<u16>>,

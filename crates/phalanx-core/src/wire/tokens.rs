@@ -11,6 +11,7 @@ static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 /// The layout of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Shape {
     /// One pickle of a list of `count` plain immutable objects (numbers, strings). This is the cheapest form.
     Packed { count: u32, bytes: u64 },
@@ -21,7 +22,9 @@ pub enum Shape {
 /// A buffer that the pickle of token number `token` refers to (pickle protocol 5, out of band).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
+    /// The number of the token.
     pub token: u32,
+    /// The length of the buffer.
     pub bytes: u64,
 }
 

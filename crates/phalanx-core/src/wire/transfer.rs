@@ -14,15 +14,19 @@ pub const MOST_BODY: u64 = 4 << 20;
 pub const MOST_BATCH: usize = 4096;
 /// Entries of one transfer.
 pub const MOST_ENTRIES: u32 = 1 << 26;
-/// Longest name of a file, and longest target of a link, in bytes.
+/// Longest name of a file, in bytes.
 pub const MOST_NAME: usize = 255;
+/// Longest target of a symbolic link, in bytes.
 pub const MOST_TARGET: usize = 4095;
 /// Longest path in a request, in bytes.
 pub const MOST_PATH: usize = 4095;
-/// Names in the top folder of a copy, where not all are copied; patterns of one kind, and the bytes of one of them.
+/// Names in the top folder of a copy, where not all are copied.
 pub const MOST_ONLY: usize = 4096;
+/// Bytes of all these names.
 pub const MOST_ONLY_BYTES: usize = 256 << 10;
+/// Patterns of one kind (included, excluded) in one request.
 pub const MOST_PATTERNS: usize = 256;
+/// Longest pattern, in bytes.
 pub const MOST_PATTERN: usize = 1024;
 /// Streams of one transfer at a time.
 pub const MOST_STREAMS: u16 = 64;
@@ -36,13 +40,17 @@ pub const MOST_SHARES: u16 = 16;
 pub const RECORD: usize = 16;
 /// Longest payload of a frame, as it is before it is compressed.
 pub const MOST_PAYLOAD: usize = 256 << 10;
-/// Bytes of a chunk's length and digest in a body, and chunks in one message.
+/// Bytes of a chunk's length and digest in a body.
 pub const CHUNK: usize = 20;
+/// Chunks in one message.
 pub const MOST_CHUNKS_TOLD: usize = 4096;
-/// Longest name and value of an extended attribute, how many a file may have, and bytes of all of them.
+/// Longest name of an extended attribute, in bytes.
 pub const MOST_ATTRIBUTE: usize = 255;
+/// Longest value of an extended attribute, in bytes.
 pub const MOST_VALUE: usize = 64 << 10;
+/// Extended attributes of one file.
 pub const MOST_ATTRIBUTES: usize = 1024;
+/// Bytes of all names and values of one file's extended attributes.
 pub const MOST_ATTRIBUTE_BYTES: usize = 512 << 10;
 /// Longest name of a user or a group.
 pub const MOST_OWNER: usize = 255;
@@ -51,6 +59,7 @@ pub const MOST_SAME: usize = 4096;
 
 /// Every message; each end takes those that are for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Message {
     /// An executor's first: which levels streams may have.
     Offer { phalanx: String, levels: LevelSet },
@@ -105,6 +114,7 @@ pub enum Message {
 /// A piece of a file, cut where its content says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
+    /// Its length, in bytes.
     pub length: u32,
     /// The first half of its BLAKE3 under the copy's key.
     pub digest: [u8; 16],
@@ -113,8 +123,11 @@ pub struct Chunk {
 /// What the user's end wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
+    /// Which end sends.
     pub direction: Direction,
+    /// What the executor reads or writes.
     pub target: Target,
+    /// The level of the streams.
     pub level: Level,
     /// Whether frames that the level does not protect have a checksum.
     pub checked: bool,
@@ -122,6 +135,7 @@ pub struct Request {
     pub anew: bool,
     /// Nothing is taken from older versions of files.
     pub whole_file: bool,
+    /// Whether the sending end compresses.
     pub compress: Compress,
     /// For the executor's end.
     pub threads: u16,
@@ -144,6 +158,7 @@ pub struct Request {
 pub struct Share {
     /// From 0.
     pub index: u16,
+    /// The number of shares.
     pub count: u16,
 }
 
@@ -158,23 +173,30 @@ pub struct Carriage {
     pub exact: bool,
     /// None: as many as are worth it.
     pub streams: Option<u16>,
-    /// The other executor's address, and its certificate.
+    /// The other executor's address.
     pub address: String,
+    /// The certificate of the other executor.
     pub certificate: Vec<u8>,
+    /// What the other executor accepts in place of the user's certificate.
     pub ticket: [u8; 16],
 }
 
 /// What came of a copy from one executor to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
+    /// The level that the streams had.
     pub level: Level,
+    /// What decided the level.
     pub why: String,
+    /// The number of streams.
     pub streams: u16,
-    /// Streams that ended before, and those of them on which something was altered.
+    /// Streams that ended before the copy did.
     pub lost: u32,
+    /// The number of lost streams on which bytes were altered.
     pub altered: u32,
     /// Microseconds until the first stream could carry bytes.
     pub setup: u64,
+    /// What the receiving executor counted.
     pub totals: Totals,
 }
 
@@ -194,12 +216,15 @@ pub enum Trouble {
 /// Seen from the user: to the executor, or from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
+    /// The user's end sends.
     Put,
+    /// The executor sends.
     Get,
 }
 
 /// What is copied there or from there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Target {
     /// A path, as bytes. `folder`: the copy goes into it, under its own name.
     Path { path: Vec<u8>, folder: bool },
@@ -216,19 +241,26 @@ pub struct Filter {
     pub include: Vec<String>,
     /// Nothing is taken that matches one of these, and no folder that does is looked into.
     pub exclude: Vec<String>,
+    /// What becomes of symbolic links.
     pub links: Links,
+    /// What is kept beside contents, permissions and times.
     pub keeps: Keeps,
 }
 
 /// What is kept beside contents, permissions and times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keeps {
+    /// The owner.
     pub owner: bool,
+    /// The group.
     pub group: bool,
     /// Owners and groups have the same number, and not the same name.
     pub numeric: bool,
+    /// Extended attributes.
     pub xattrs: bool,
+    /// Access control lists.
     pub acls: bool,
+    /// Hard links: several names of one file stay names of one file.
     pub hard_links: bool,
 }
 
@@ -249,10 +281,12 @@ pub enum Links {
 /// Whether the sending end compresses what compresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compress {
+    /// The sending end never compresses.
     Never,
     /// While the line is slow enough that it saves time.
     #[default]
     BySpeed,
+    /// Whatever the line's speed.
     Always,
 }
 
@@ -263,6 +297,7 @@ pub struct Entry {
     pub parent: Option<u32>,
     /// One name, without a path.
     pub name: Vec<u8>,
+    /// File, folder or link.
     pub kind: Kind,
     /// Permission bits; none where the system has no such.
     pub mode: Option<u32>,
@@ -275,16 +310,20 @@ pub struct Entry {
 /// What an entry has beside contents, permissions and times, as far as that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
+    /// The owner, if it was asked for.
     pub owner: Option<Owner>,
+    /// The group, if it was asked for.
     pub group: Option<Owner>,
     /// Extended attributes, among them access control lists: names and values.
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
+    /// `None`: the file has no other name in the copy.
     pub hard_link: Option<HardLink>,
 }
 
 /// A user or a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
+    /// The number at the sending end.
     pub number: u32,
     /// Empty where it has none.
     pub name: Vec<u8>,
@@ -299,14 +338,19 @@ pub enum HardLink {
     Same(u32),
 }
 
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
+    /// A regular file.
     File {
+        /// Its size, in bytes.
         size: u64,
     },
+    /// A folder.
     Folder,
     /// A symbolic link, and what it says.
     Link {
+        /// The path in the link, as bytes.
         target: Vec<u8>,
     },
 }
@@ -314,6 +358,7 @@ pub enum Kind {
 /// Which bytes of an entry are there already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct There {
+    /// The number of the entry.
     pub entry: u32,
     /// From, to; in order, not touching.
     pub ranges: Vec<(u64, u64)>,
@@ -322,13 +367,17 @@ pub struct There {
 /// What came of a transfer, by its receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
+    /// Files in their place.
     pub files: u64,
+    /// Folders in their place.
     pub folders: u64,
+    /// Symbolic links in their place.
     pub links: u64,
     /// Of files that are in their place.
     pub bytes: u64,
     /// Of these, those that were there already.
     pub kept_files: u64,
+    /// Entries that failed.
     pub failed: u64,
     /// Bytes of files in their place that were taken from older versions.
     pub reused: u64,
@@ -465,8 +514,11 @@ pub fn encode_chunk(chunk: &Chunk, body: &mut Vec<u8>) {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
+    /// The number of the entry.
     pub entry: u32,
+    /// Where its bytes begin in the file.
     pub offset: u64,
+    /// How many bytes.
     pub length: u32,
     /// The entry's source was looked at when all of it had been read, and had not changed.
     pub settles: bool,
@@ -475,6 +527,7 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record as it precedes its data.
     pub fn encode(self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         bytes[..4].copy_from_slice(&self.entry.to_le_bytes());
@@ -507,6 +560,7 @@ impl Record {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packed {
+    /// Length of the records before compression, in bytes.
     pub length: u32,
 }
 
@@ -514,6 +568,7 @@ impl Packed {
     /// Where a record has its flags; none of a record is this one.
     const MARK: u8 = 4;
 
+    /// The head as it precedes the compressed records.
     pub fn encode(self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         bytes[..4].copy_from_slice(&self.length.to_le_bytes());

@@ -13,12 +13,14 @@ pub const MOST_PORT_NAME: usize = 255;
 pub struct Side {
     /// A context chosen by the first process of the side. No other process can choose the same.
     pub context: u64,
+    /// Their numbers in the universe.
     pub processes: Vec<u32>,
 }
 
 /// Some processes of one program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
+    /// How many processes.
     pub processes: u32,
     /// The program and its arguments.
     pub command: Vec<Vec<u8>>,
@@ -57,8 +59,9 @@ impl Members {
 /// One process's contribution to an agreement of a communicator (ULFM, MPIX_Comm_agree and MPIX_Comm_shrink).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ballot {
-    /// The communicator, and the turn: which of its agreements this is.
+    /// The context of the communicator.
     pub context: u64,
+    /// Which of the communicator's agreements this is.
     pub turn: u32,
     /// All processes of the communicator.
     pub members: Members,
@@ -78,69 +81,46 @@ pub struct Ballot {
 
 /// A question of a process. Each gets one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Question {
     /// Start a world with these parents (MPI_Comm_spawn_multiple).
-    Spawn {
-        parents: Side,
-        programs: Vec<Wanted>,
-    },
+    Spawn { parents: Side, programs: Vec<Wanted> },
     /// The asking process has chosen a name that cannot be guessed.
-    OpenPort {
-        port: String,
-    },
-    ClosePort {
-        port: String,
-    },
-    Publish {
-        service: String,
-        port: String,
-    },
-    Unpublish {
-        service: String,
-    },
-    Lookup {
-        service: String,
-    },
+    OpenPort { port: String },
+    /// Nothing can connect to the port any more.
+    ClosePort { port: String },
+    /// Give a port the name of a service.
+    Publish { service: String, port: String },
+    /// Take the name of a service away.
+    Unpublish { service: String },
+    /// The port of a service.
+    Lookup { service: String },
     /// Wait at a port until the other side connects.
-    Accept {
-        port: String,
-        side: Side,
-    },
-    Connect {
-        port: String,
-        side: Side,
-    },
+    Accept { port: String, side: Side },
+    /// Wait until the other side accepts at the port.
+    Connect { port: String, side: Side },
     /// Agree with the remaining processes of a communicator.
     Agree(Ballot),
 }
 
 /// What the launcher answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Answer {
+    /// The question is settled.
     Done,
     /// The port of a service.
     Port(String),
     /// The other side: the processes that accepted or connected, or that were started.
     Side(Side),
-    Refused {
-        why: Refusal,
-        text: String,
-    },
+    /// The request is refused.
+    Refused { why: Refusal, text: String },
     /// The result of an agreement, the same for all: the bits that all have set; the lost members in ascending order;
     /// whether one of these was not acknowledged by all; the context chosen by the first remaining process; and whether
     /// any process said that the communicator is protected.
-    Agreed {
-        flag: i32,
-        lost: Vec<u32>,
-        unacknowledged: bool,
-        offer: u64,
-        secured: bool,
-    },
+    Agreed { flag: i32, lost: Vec<u32>, unacknowledged: bool, offer: u64, secured: bool },
     /// Some processes could not be started, given by their places in the request. All others of the request were ended.
-    NotSpawned {
-        text: String,
-        failed: Vec<u32>,
-    },
+    NotSpawned { text: String, failed: Vec<u32> },
 }
 
 /// Why a request was refused.
