@@ -14,7 +14,14 @@ pub enum Place {
     /// Child processes on this machine.
     ThisMachine,
     /// The executors at these addresses. `program` is the token by which they recognise the user's program.
-    Executors { addresses: Vec<Address>, member: Box<Member>, program: [u8; 16] },
+    Executors {
+        /// The addresses of the executors.
+        addresses: Vec<Address>,
+        /// The user's certificate.
+        member: Box<Member>,
+        /// The token by which the executors recognise the user's program.
+        program: [u8; 16],
+    },
 }
 
 /// Reaches the place. `asked` is the contract, which the machines must be able to meet.

@@ -11,8 +11,11 @@ const MANAGER: &str = "manager";
 /// Two machines, and the level of links between them for data with one mark.
 #[derive(Debug)]
 pub struct Pair {
+    /// The name of one machine.
     pub one: String,
+    /// The name of the other machine.
     pub other: String,
+    /// What the data is marked as.
     pub mark: Mark,
     /// The level, the rule that decided it, and whether it is weaker than the default. Or why the two cannot communicate.
     pub verdict: Result<(Level, String, bool), String>,

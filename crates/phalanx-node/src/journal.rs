@@ -20,13 +20,15 @@ pub struct Summary {
     pub tasks: u64,
     /// Time from the first firing to the last delivery.
     pub wall: f64,
-    /// Number of interpreters that were lost, and of those recruited in their place.
+    /// Number of interpreters that were lost.
     pub lost: u64,
+    /// Number of interpreters that were recruited in place of lost ones.
     pub replaced: u64,
     /// Number of tasks that were in flight at an interpreter when it was lost.
     pub refired: u64,
     /// Number of tasks that were also fired at a second interpreter, because the first one took too long.
     pub doubled: u64,
+    /// The totals of each interpreter.
     pub interpreters: BTreeMap<InterpreterId, InterpreterSummary>,
     /// How the most recently checked computation keeps its contract on time.
     pub contract: Option<ContractSummary>,
@@ -36,8 +38,11 @@ pub struct Summary {
 /// A contract on time: tasks per second, or seconds from the first task to the last result.
 #[derive(Debug, Clone)]
 pub struct ContractSummary {
+    /// What the contract asks for.
     pub asked: f64,
+    /// What is reached.
     pub reached: f64,
+    /// Whether the contract is met.
     pub met: bool,
     /// Why the contract is not met.
     pub why: Option<String>,
@@ -46,27 +51,39 @@ pub struct ContractSummary {
 /// The totals of one interpreter.
 #[derive(Debug, Clone)]
 pub struct InterpreterSummary {
+    /// The name of the interpreter.
     pub name: String,
+    /// The machine that it runs on.
     pub machine: String,
+    /// The number of its process.
     pub pid: u32,
+    /// The level of its link for unmarked data.
     pub level: Level,
+    /// What it does, or how it ended: one word.
     pub state: &'static str,
+    /// Number of tasks that it has answered.
     pub tasks: u64,
-    /// Bytes of tokens sent to the interpreter, and received from it.
+    /// Bytes of tokens sent to the interpreter.
     pub bytes_in: u64,
+    /// Bytes of tokens received from the interpreter.
     pub bytes_out: u64,
     /// Bytes of tokens that stayed at the interpreter between two instructions.
     pub bytes_stayed: u64,
+    /// Seconds in which it computed.
     pub busy: f64,
-    /// Seconds spent in cryptography at the interpreter's end of the link, and at the manager's.
+    /// Seconds spent in cryptography at the interpreter's end of the link.
     pub protection_there: f64,
+    /// Seconds spent in cryptography at the manager's end.
     pub protection_here: f64,
     /// For each level: bytes of frames in both directions, and seconds in cryptography at the manager's end.
     pub spent: [(u64, f64); Level::ALL.len()],
-    /// The link's levels, and what decided them: for unmarked data, marked data and marked code.
+    /// The link's levels for unmarked data, marked data and marked code.
     pub levels: Levels,
+    /// For people: what decided each of these levels.
     pub why: [String; 3],
+    /// Whether the user's explicit words made a level weaker than the default.
     pub weaker: bool,
+    /// Why the interpreter was lost; `None`: it was not.
     pub cause: Option<String>,
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The only crate that reads a clock, starts threads and processes, and touches the disk.
 
+#![deny(missing_docs)]
+
 pub mod connect;
 pub mod executor;
 pub mod explain;

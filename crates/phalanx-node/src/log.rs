@@ -23,6 +23,7 @@ pub struct Log(Arc<Take>);
 type Take = dyn Fn(Severity, &str) + Send + Sync;
 
 impl Log {
+    /// A log that hands its lines to a function.
     pub fn new(take: impl Fn(Severity, &str) + Send + Sync + 'static) -> Log {
         Log(Arc::new(take))
     }
@@ -42,14 +43,17 @@ impl Log {
         })
     }
 
+    /// Logs a line for those who look for a mistake.
     pub fn debug(&self, text: impl AsRef<str>) {
         (self.0)(Severity::Debug, text.as_ref());
     }
 
+    /// Logs a line about what happened.
     pub fn info(&self, text: impl AsRef<str>) {
         (self.0)(Severity::Info, text.as_ref());
     }
 
+    /// Logs a line about what does not work as it should.
     pub fn warning(&self, text: impl AsRef<str>) {
         (self.0)(Severity::Warning, text.as_ref());
     }

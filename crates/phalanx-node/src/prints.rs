@@ -23,13 +23,17 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// Lines that an interpreter printed. Only the last one may lack a line end.
 #[derive(Debug)]
 pub struct Printed {
+    /// The name of the interpreter.
     pub interpreter: Arc<str>,
+    /// Standard output or standard error.
     pub kind: Kind,
+    /// The lines with their line ends, as bytes.
     pub lines: Vec<u8>,
 }
 
 /// How lines are shown to the user.
 pub struct Show {
+    /// Called with lines, in their order. It may block; meanwhile the interpreters wait.
     pub with: Box<dyn Fn(Vec<Printed>) + Send + Sync>,
     /// Whether an incomplete line waits until it is complete. Otherwise it is shown at the interpreter's next answer.
     pub whole: bool,
@@ -65,6 +69,7 @@ struct State {
 }
 
 impl Voice {
+    /// The output of this interpreter. What was shown is acknowledged over `link`.
     pub fn new(id: InterpreterId, name: &str, link: &Arc<Link>) -> Arc<Voice> {
         Arc::new(Voice {
             id,
@@ -84,6 +89,7 @@ impl Voice {
 }
 
 impl Prints {
+    /// A queue that shows its lines with `show`; `None`: it discards them.
     pub fn new(show: Option<Show>) -> Arc<Prints> {
         let state = State { lines: Lines::new(), waiting: VecDeque::new(), started: false, closed: false };
         let [came, shown] = [const { AtomicU64::new(0) }; 2];

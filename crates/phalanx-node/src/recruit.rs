@@ -25,26 +25,43 @@ pub struct Start {
 /// Why no interpreter can be recruited.
 #[derive(Debug, Error)]
 pub enum RecruitError {
+    /// The machines offer fewer interpreters than the contract asks for.
     #[error("{asked} interpreters were asked for, but the machines offer {offered}: {offers}")]
-    Contract { asked: u32, offered: u32, offers: String },
+    Contract {
+        /// The number that the contract asks for.
+        asked: u32,
+        /// The number that the machines offer together.
+        offered: u32,
+        /// What each machine offers, for people.
+        offers: String,
+    },
+    /// A machine cannot be reached, or refuses.
     #[error("{0}")]
     Unreachable(String),
+    /// No level is left for a link.
     #[error(transparent)]
     Level(#[from] Conflict),
+    /// The user's certificate is missing or wrong.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The operating system cannot start a process.
     #[error("an interpreter cannot be started: {0}")]
     Start(#[from] io::Error),
 }
 
 /// A recruited interpreter: its link, and the hold that keeps it alive.
 pub struct Recruit {
+    /// The sending half of its link.
     pub link: Arc<Link>,
+    /// The receiving half of its link.
     pub reader: Reader,
+    /// The name of the interpreter.
     pub name: String,
+    /// The machine that it runs on.
     pub machine: String,
     /// The link's levels, and what decided them.
     pub agreed: Agreed,
+    /// Ends the interpreter when it is dropped.
     pub hold: Box<dyn Hold>,
 }
 

@@ -9,12 +9,25 @@ const MOST: usize = 1000;
 /// What is wrong with such a file.
 #[derive(Debug, Error)]
 pub enum TablesError {
+    /// The text is not TOML of this form.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
+    /// A table of the file says something wrong.
     #[error("{kind} {number}: {what}")]
-    Table { kind: &'static str, number: usize, what: String },
+    Table {
+        /// The kind of the table.
+        kind: &'static str,
+        /// Its position among those of its kind, from 1.
+        number: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// The file has too many tables.
     #[error("more than {MOST} tables [[{kind}]]")]
-    TooMany { kind: &'static str },
+    TooMany {
+        /// The kind of these tables.
+        kind: &'static str,
+    },
 }
 
 /// Reads TOML into a struct of lists of tables.

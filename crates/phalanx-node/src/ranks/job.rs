@@ -13,10 +13,13 @@ use thiserror::Error;
 /// A program to be started.
 #[derive(Debug, Clone)]
 pub struct Job {
+    /// The programs. Ranks are numbered through all of them.
     pub programs: Vec<Block>,
     /// Environment variables for every process, beside those of the process that starts it.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How output is shown.
     pub look: Look,
+    /// Whether the others go on when a process is lost or fails.
     pub keep_going: bool,
     /// The executors to run on; `None`: this machine.
     pub hosts: Option<Hosts>,
@@ -48,6 +51,7 @@ pub struct Checkpoints {
 pub struct Block {
     /// Number of processes. `None`, allowed in one block: as many as there are free places.
     pub processes: Option<u32>,
+    /// The program and its arguments, as bytes, because arguments need not be UTF-8.
     pub command: Vec<Vec<u8>>,
     /// The folder to run in. `None`: this process's folder or, on executors, the folder with the files.
     pub folder: Option<Vec<u8>>,
@@ -56,8 +60,10 @@ pub struct Block {
 /// Why a program cannot be started.
 #[derive(Debug, Error)]
 pub enum LaunchError {
+    /// A process, a pipe or shared memory could not be made.
     #[error("the program cannot be started: {0}")]
     Start(#[from] io::Error),
+    /// The executors cannot run the program.
     #[error("{0}")]
     Hosts(String),
 }
@@ -65,10 +71,13 @@ pub enum LaunchError {
 /// The executors that the user named, and the settings for reaching them.
 #[derive(Debug, Clone)]
 pub struct Hosts {
+    /// The addresses of the executors.
     pub addresses: Vec<Address>,
+    /// The user's certificate.
     pub member: Member,
     /// The user's program that starts this one. The two share the user's places.
     pub program: [u8; 16],
+    /// The user's policy for links.
     pub policy: Policy,
     /// Most ranks on each executor.
     pub most: Option<u32>,
@@ -77,6 +86,8 @@ pub struct Hosts {
 /// A file that goes to every machine: its name there, and its path here.
 #[derive(Debug, Clone)]
 pub struct Staged {
+    /// The name in the folder of the program there.
     pub name: String,
+    /// The path here.
     pub path: PathBuf,
 }

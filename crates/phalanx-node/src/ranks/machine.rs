@@ -22,9 +22,25 @@ use std::time::{Duration, Instant};
 /// An event of the ranks.
 #[derive(Debug)]
 pub enum Event {
-    Said { rank: u32, message: FromRank },
-    Nonsense { rank: u32 },
-    Ended { rank: u32, exit: Exit },
+    /// A rank sent the launcher a message.
+    Said {
+        /// The rank.
+        rank: u32,
+        /// The message.
+        message: FromRank,
+    },
+    /// A rank sent bytes that are not a message.
+    Nonsense {
+        /// The rank.
+        rank: u32,
+    },
+    /// A rank has ended.
+    Ended {
+        /// The rank.
+        rank: u32,
+        /// How it ended.
+        exit: Exit,
+    },
 }
 
 /// Interval between two checks for stopped processes.
@@ -49,6 +65,7 @@ pub struct Machine {
 pub struct Streams {
     /// The input of rank 0, if it is on this machine.
     pub input: Option<OwnedFd>,
+    /// Standard output and standard error of each rank.
     pub outputs: Vec<Stream>,
 }
 

@@ -33,6 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the machine's owner grants to programs.
 pub struct Terms<'a> {
+    /// The number of ranks that this machine can have.
     pub capacity: u32,
     /// The user whose launcher this is.
     pub user: &'a str,

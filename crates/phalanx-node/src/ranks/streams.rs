@@ -37,6 +37,7 @@ pub trait Taker: Send {
 }
 
 impl Stream {
+    /// The read end of a rank's pipe. `ended` becomes readable when the rank has ended.
     pub fn new(source: Source, pipe: OwnedFd, ended: Arc<OwnedFd>) -> Stream {
         Stream { source, pipe, ended, left: None }
     }

@@ -38,7 +38,12 @@ pub enum Who {
     /// A process of this machine that runs as the server's own user. Nothing could be kept from it.
     Owner,
     /// A member of the grid, by the role and name in its certificate.
-    Member { role: Role, name: String },
+    Member {
+        /// The role in its certificate.
+        role: Role,
+        /// The name in its certificate.
+        name: String,
+    },
 }
 
 impl Who {
@@ -89,6 +94,7 @@ enum Whom {
 /// What one peer may do in one space.
 #[derive(Debug, Clone)]
 pub enum Rights {
+    /// Every verb, for all tuples.
     Everything,
     /// These verbs, each for tuples with the given first field if there is one.
     Some(Vec<(Verb, Option<Vec<u8>>)>),

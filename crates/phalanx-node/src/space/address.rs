@@ -22,16 +22,22 @@ pub enum Place {
 /// The address of a space at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceAddress {
+    /// The server.
     pub place: Place,
+    /// The name of the space at the server.
     pub name: String,
 }
 
+/// Why a text is no address of a space.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpaceAddressError {
+    /// The text has another form.
     #[error("{0:?} is no address of a space; write HOST:PORT/NAME, like lab:7400/passwords, or unix:PATH/NAME")]
     Form(String),
+    /// The part before the name is no address of a server.
     #[error("{0:?} is no address of a server; write HOST:PORT, like lab:7400, or unix:PATH")]
     Server(String),
+    /// A space cannot have this name.
     #[error("{0:?} is no name of a space; use letters, digits and -_.:+@ , at most {MOST_NAME}")]
     Name(String),
 }

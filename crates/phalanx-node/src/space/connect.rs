@@ -35,8 +35,11 @@ pub struct Connect {
 
 /// A link to a server.
 pub struct Reached {
+    /// The sending half of the link.
     pub link: Arc<Link>,
+    /// The receiving half of the link.
     pub reader: Reader,
+    /// The link's levels, and what decided them.
     pub agreed: Agreed,
 }
 

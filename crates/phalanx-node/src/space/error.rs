@@ -8,19 +8,33 @@ use thiserror::Error;
 /// Why a space cannot be used.
 #[derive(Debug, Clone, Error)]
 pub enum ClientError {
+    /// The space refuses the request.
     #[error(transparent)]
     Space(#[from] SpaceError),
+    /// The server cannot be reached.
     #[error("{0}")]
     Unreachable(String),
+    /// The connection ended with requests open.
     #[error(
         "the connection to the space {space} ended: {why}. What waited has taken nothing; whether what was put without \
          an answer is there, nobody here knows"
     )]
-    Ended { space: String, why: String },
+    Ended {
+        /// The address of the space.
+        space: String,
+        /// Why the connection ended.
+        why: String,
+    },
+    /// The server did not answer in time.
     #[error("no answer came in time from {space}")]
-    Late { space: String },
+    Late {
+        /// The address of the space.
+        space: String,
+    },
+    /// No level is left for the link.
     #[error(transparent)]
     Level(#[from] Conflict),
+    /// The user's certificate is missing or wrong.
     #[error("{0}")]
     Identity(String),
 }

@@ -39,6 +39,7 @@ pub struct ServerOptions {
     pub creates: bool,
     /// The folder for durable spaces. `None`: there are no durable spaces.
     pub directory: Option<Directory>,
+    /// The owner's upper limits.
     pub caps: Caps,
     /// Most clients at a time; each has a thread.
     pub sessions: usize,

@@ -21,6 +21,7 @@ use std::time::Duration;
 /// The server owner's upper limits. They hold whatever options a space is created with.
 #[derive(Debug, Clone)]
 pub struct Caps {
+    /// Most spaces at a time.
     pub spaces: usize,
     /// The upper limit of each option of a space.
     pub options: Options,

@@ -18,7 +18,9 @@ const MOST_EVENT_BYTES: usize = 64 << 20;
 /// The answer to a request. It is never [`FromSpace::Failed`], which becomes an error.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// The message.
     pub message: FromSpace,
+    /// The tuples that belong to it, encoded.
     pub body: Bytes,
 }
 

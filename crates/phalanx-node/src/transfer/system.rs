@@ -161,10 +161,12 @@ mod unix {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     use std::os::unix::fs::{FileExt, MetadataExt as _, PermissionsExt};
 
+    /// The bytes of a name, as they travel.
     pub fn to_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
         name.as_bytes().to_vec()
     }
 
+    /// The name with these bytes. Fails if this system cannot have it.
     pub fn from_bytes(name: Vec<u8>) -> io::Result<OsString> {
         Ok(OsString::from_vec(name))
     }
@@ -272,10 +274,12 @@ mod portable {
     /// Without positioned reads and writes, one thread at a time may use a file's position.
     static PLACE: Mutex<()> = Mutex::new(());
 
+    /// The bytes of a name, as they travel.
     pub fn to_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
         name.to_string_lossy().into_owned().into_bytes()
     }
 
+    /// The name with these bytes. Fails if this system cannot have it.
     pub fn from_bytes(name: Vec<u8>) -> io::Result<OsString> {
         let name = String::from_utf8(name).map_err(|_| io::Error::other("this name cannot exist here"))?;
         Ok(name.into())

@@ -60,18 +60,41 @@ pub trait Log: Send + Sync {
 /// discard the engine and end its sessions.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum LogError {
+    /// The operating system reported an error of the disk.
     #[error("the store {path} cannot be used: {why}")]
-    Disk { path: String, why: String },
+    Disk {
+        /// The path of the store.
+        path: String,
+        /// The error.
+        why: String,
+    },
+    /// Another process has the store open.
     #[error("the store {0} is in use by another process; a durable space is served by one")]
     InUse(String),
+    /// The store's contents are damaged.
     #[error(
         "the store {path} is damaged ({why}). Put back a copy that is whole, or move it away to begin with an empty space"
     )]
-    Damaged { path: String, why: String },
+    Damaged {
+        /// The path of the store.
+        path: String,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// Another version of phalanx has written the store.
     #[error("the store {path} was written by another version of phalanx (format {is}, this one reads {reads})")]
-    Version { path: String, is: String, reads: u8 },
+    Version {
+        /// The path of the store.
+        path: String,
+        /// The format of the store.
+        is: String,
+        /// The format that this version reads.
+        reads: u8,
+    },
+    /// The driver asks for a change that the log cannot hold.
     #[error("a change does not fit what the log holds: {0}")]
     Misfit(String),
+    /// The log was closed by this process.
     #[error("the log was closed")]
     Closed,
     /// The change may or may not have happened.

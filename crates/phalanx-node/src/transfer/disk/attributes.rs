@@ -45,7 +45,7 @@ impl Refusals {
 ///
 /// Any user may set `user.*`, only root may set `trusted.*`. `security.*` is never copied: `security.capability` grants a
 /// program rights like a setuid bit, which is not copied either.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+#[cfg(target_os = "linux")]
 fn is_kept(name: &[u8], keeps: Keeps, is_root: bool) -> bool {
     let is_acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
     match is_acl {

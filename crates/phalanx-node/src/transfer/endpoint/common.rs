@@ -27,6 +27,7 @@ const MOST_WAITING: usize = 64 << 20;
 pub struct Failure {
     /// The path within the copy.
     pub path: PathBuf,
+    /// Why, for people.
     pub reason: String,
 }
 

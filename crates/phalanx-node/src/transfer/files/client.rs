@@ -30,8 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whose files are asked for.
 pub struct Reach {
+    /// The address of the executor.
     pub address: Address,
+    /// The user's certificate.
     pub member: Member,
+    /// The user's policy for links.
     pub policy: Policy,
     /// None: as the policy says.
     pub level: Option<Level>,
@@ -53,8 +56,9 @@ impl Reach {
 pub struct Session {
     pub(super) line: Arc<Line>,
     next: AtomicU32,
-    /// What protects it, and what decided that, for people.
+    /// The level of the link.
     pub level: Level,
+    /// What decided the level, for people.
     pub why: String,
     thread: Option<JoinHandle<()>>,
 }

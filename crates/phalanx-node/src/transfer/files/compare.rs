@@ -28,13 +28,16 @@ const PAGE: usize = 4096;
 
 /// A folder at one end.
 pub struct Side {
+    /// The files of this end.
     pub session: Arc<Session>,
+    /// The path of the folder, as bytes.
     pub path: Vec<u8>,
 }
 
 /// What is compared, and what is reported.
 #[derive(Debug, Clone, Default)]
 pub struct How {
+    /// What is left out.
     pub filter: Filter,
     /// Files of the same size are compared by their contents, not by their times.
     pub contents: bool,
@@ -49,17 +52,22 @@ pub struct How {
 /// An entry that differs between the ends, or that an end could not examine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
+    /// The path within the folders, as bytes.
     pub path: Vec<u8>,
     /// The entry at the source and at the target; `None`: it is not there.
     pub ends: [Option<About>; 2],
+    /// How the two differ.
     pub verdict: Verdict,
 }
 
+/// How the two ends of a path differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The listings differ.
     Listed,
+    /// The content is the same. Something else is not.
     SameContent,
+    /// The content is another one.
     OtherContent,
     /// The source could not read its contents, and why.
     Unread(String),
@@ -88,7 +96,9 @@ pub struct Comparison {
 /// Counts of the entries at the source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Files.
     pub files: u64,
+    /// Folders.
     pub folders: u64,
     /// Links, special files and partial files.
     pub others: u64,

@@ -23,25 +23,34 @@ pub type GoesOn<'a> = dyn FnMut() -> bool + 'a;
 /// Why a request has failed.
 #[derive(Debug, Clone, Error)]
 pub enum FilesError {
+    /// The executor cannot be reached.
     #[error("{0}")]
     Unreachable(String),
+    /// No level is left for the link.
     #[error("{0}")]
     Level(String),
+    /// The user's certificate is missing or wrong.
     #[error("{0}")]
     Identity(String),
     /// The other end could not do it.
     #[error("{1}")]
     Failed(Why, String),
+    /// The connection ended.
     #[error("the connection to {0} ended")]
     Lost(String),
+    /// This end closed the link.
     #[error("the link was closed here")]
     Closed,
+    /// The other end broke the protocol.
     #[error("the other end does not speak as an executor does")]
     Nonsense,
+    /// The question cannot be asked: a path or a pattern is wrong.
     #[error("a path or a pattern is empty, too long, or leads up again")]
     NoQuestion,
+    /// The caller does not wait any more.
     #[error("nobody waits for it any more")]
     Interrupted,
+    /// An earlier error has left a gap in the file.
     #[error("a part of the file is missing since an earlier error: open it again")]
     Broken,
 }

@@ -84,10 +84,13 @@ struct Next {
 
 /// A listing to request.
 pub struct Wanted {
+    /// The path of the folder, as bytes.
     pub path: Vec<u8>,
     /// How deep folders are entered.
     pub depth: u32,
+    /// What is left out.
     pub filter: Filter,
+    /// Only entries that match one of these patterns as a whole are told; empty: all of them.
     pub matching: Vec<String>,
 }
 
@@ -158,6 +161,7 @@ impl Listing {
 /// A file that is read.
 pub struct OpenFile {
     opened: Opened,
+    /// What the file was when it was opened.
     pub about: About,
     size: u64,
     at: Mutex<Place>,
@@ -174,6 +178,7 @@ struct Place {
 }
 
 impl OpenFile {
+    /// Opens a file for reading.
     pub fn new(session: &Arc<Session>, path: Vec<u8>, go_on: &mut GoesOn<'_>) -> Result<OpenFile, FilesError> {
         let opened = Opened::new(session);
         let Answer::Opened(about) = session.ask(&Ask::Open { handle: opened.handle, path }, go_on)? else {

@@ -175,6 +175,7 @@ impl Asking {
 
 /// A space of this process that other members may ask about.
 pub struct Kept {
+    /// The log that the members keep together.
     pub replicated: Arc<Replicated>,
     /// The names of the members as this member was told them, used before it has learnt the list from the log.
     names: Vec<String>,
@@ -183,6 +184,7 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// A member's log. `names`: the members as this member was told them.
     pub fn new(replicated: Arc<Replicated>, names: Vec<String>) -> Kept {
         Kept { replicated, names, over: AtomicBool::new(false) }
     }

@@ -14,6 +14,7 @@ const SEAT: &str = "seat";
 /// The open file of a member.
 pub struct MemberFile {
     store: Store,
+    /// The member that the file belongs to, and the options of the space.
     pub seat: Seat,
 }
 
