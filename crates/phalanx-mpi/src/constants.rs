@@ -1,6 +1,8 @@
 //! The numbers of the standard interface, as C programs spell them (MPI 5.0, appendix A). Error classes are in
 //! [`crate::error`]. The C header is made of these.
 
+#![allow(missing_docs, reason = "the names are the standard's")]
+
 macro_rules! numbers {
     ($type:ty: $($(#[$about:meta])* { $($name:ident = $number:literal;)* })*) => {
         $($(pub const $name: $type = $number;)*)*

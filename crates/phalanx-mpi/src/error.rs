@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+/// What a function of this crate returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A failed call. The words name the argument and say what is wrong with it; the C interface puts the call's name
@@ -10,7 +11,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Error {
+    /// The error class.
     pub class: Class,
+    /// What happened, for people.
     pub text: String,
     /// The code that a function of this program returned, which its own calls return in turn.
     #[serde(skip)]
@@ -18,6 +21,7 @@ pub struct Error {
 }
 
 impl Error {
+    /// An error of a class.
     pub fn new(class: Class, text: impl Into<String>) -> Error {
         Error { class, text: text.into(), code: None }
     }
@@ -33,9 +37,10 @@ macro_rules! classes {
         /// The error classes, with the numbers of the standard interface (MPI 5.0, 9.4); those of ULFM with MPICH's.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[repr(i32)]
-        pub enum Class { $($name = $number,)* }
+        pub enum Class { $(#[doc = $words] $name = $number,)* }
 
         impl Class {
+            /// All of them.
             pub const ALL: &[Class] = &[$(Class::$name),*];
 
             /// As C programs spell it.

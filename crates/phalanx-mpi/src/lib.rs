@@ -5,6 +5,9 @@
 //!
 //! The wings stand one above the other: [`process`], [`objects`], [`operations`], [`universe`], [`bsp`].
 
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::disallowed_types, reason = "tests put links onto plain sockets"))]
+
 pub mod bsp;
 pub mod constants;
 pub mod error;

@@ -26,6 +26,7 @@ pub(super) struct Saving {
 /// How a program goes on where it can be taken up again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Point {
+    /// The program goes on.
     GoOn,
     /// It is time for a checkpoint: [`Bsp::save`] is to be called with what the program declares.
     Save,

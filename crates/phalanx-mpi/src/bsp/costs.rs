@@ -14,6 +14,7 @@ pub struct Superstep {
     pub sync: f64,
     /// Bytes of data to and from other processes.
     pub sent: u64,
+    /// Bytes of data from other processes.
     pub received: u64,
 }
 

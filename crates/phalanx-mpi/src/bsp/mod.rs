@@ -129,10 +129,12 @@ impl Bsp {
         }
     }
 
+    /// The number of this process, from 0.
     pub fn pid(&self) -> usize {
         self.comm.rank
     }
 
+    /// The number of processes.
     pub fn nprocs(&self) -> usize {
         self.comm.size()
     }

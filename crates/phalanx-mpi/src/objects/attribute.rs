@@ -14,8 +14,11 @@ use std::sync::{Arc, Mutex};
 /// What may have attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// Communicators.
     Comm,
+    /// Datatypes.
     Type,
+    /// Windows.
     Win,
 }
 
@@ -49,10 +52,12 @@ impl Value {
         }
     }
 
+    /// A number as wide as an address.
     pub fn wide(number: isize) -> Value {
         Value::Wide(Arc::new(AtomicIsize::new(number)))
     }
 
+    /// An int.
     pub fn narrow(number: i32) -> Value {
         Value::Narrow(Arc::new(AtomicI32::new(number)))
     }

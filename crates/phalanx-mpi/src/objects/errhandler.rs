@@ -19,26 +19,34 @@ static OF: Mutex<BTreeMap<u32, Arc<Errhandler>>> = Mutex::new(BTreeMap::new());
 /// What may have an error handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// A communicator.
     Comm,
+    /// A window.
     Win,
+    /// A file.
     File,
+    /// A session.
     Session,
 }
 
 /// Whose error handler is called.
 #[derive(Clone)]
 pub struct Owner {
+    /// The handle of the object.
     pub object: u32,
+    /// What the object is.
     pub kind: Kind,
     /// The handler itself, where the object was freed and something of it is still under way.
     pub kept: Option<Arc<Errhandler>>,
 }
 
 impl Owner {
+    /// An object of this kind.
     pub const fn new(object: u32, kind: Kind) -> Owner {
         Owner { object, kind, kept: None }
     }
 
+    /// A communicator.
     pub fn comm(object: u32) -> Owner {
         Owner::new(object, Kind::Comm)
     }
@@ -53,6 +61,7 @@ impl Owner {
 /// failed call returns, which it may have changed.
 pub type Call = Box<dyn Fn(u32, i32) -> i32 + Send + Sync>;
 
+/// What happens on an error (MPI 5.0, 9.3).
 pub enum Errhandler {
     /// Ends the program.
     Fatal,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 /// Processes by their numbers in the program. A process's place is its rank.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
+    /// Their numbers, in the order of their ranks.
     pub processes: Vec<u32>,
     /// Of the session that it comes from: memory for buffered sends, also in communicators that are made of it.
     pub attached: Option<Arc<Attached>>,
@@ -32,6 +33,7 @@ impl Group {
         Group { processes: processes.into(), attached: self.attached.clone() }
     }
 
+    /// The number of processes.
     #[inline]
     pub fn size(&self) -> usize {
         self.processes.len()

@@ -13,7 +13,9 @@ pub(crate) const MOST: usize = ((1 << 26) - FIRST as usize) / KINDS as usize;
 /// An object that a call uses. Predefined ones are there always, so that nobody counts who uses them: that would cost as much as
 /// the rest of a short call.
 pub enum Held<T: 'static> {
+    /// An object that is always there.
     Predefined(&'static Arc<T>),
+    /// An object that the program has made.
     Made(Arc<T>),
 }
 

@@ -33,6 +33,7 @@ impl Info {
         lock(&self.pairs).iter().find(|pair| pair.0 == key).map(|pair| pair.1.clone())
     }
 
+    /// Sets the value of a key.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
         if value.len() > LONGEST_VALUE {
@@ -46,6 +47,7 @@ impl Info {
         Ok(())
     }
 
+    /// Removes a key.
     pub fn delete(&self, key: &str) -> Result<()> {
         check_key(key)?;
         let mut pairs = lock(&self.pairs);
@@ -58,6 +60,7 @@ impl Info {
         }
     }
 
+    /// All keys and their values, in the order in which the keys were first set.
     pub fn pairs(&self) -> Vec<(String, String)> {
         lock(&self.pairs).clone()
     }

@@ -40,6 +40,7 @@ pub enum Active {
 
 /// A generalized request (MPI 5.0, 13.2).
 pub trait General: Send + Sync {
+    /// Whether the program has completed it.
     fn is_complete(&self) -> bool;
     /// Its outcome: calls the program's query function. Called without any lock.
     fn query(&self) -> Result<Status>;
@@ -52,6 +53,7 @@ pub trait General: Send + Sync {
 /// Begins what a persistent request stands for.
 pub type Start = Box<dyn Fn() -> Result<Active> + Send + Sync>;
 
+/// A request: an operation that was begun, or that a persistent request stands for.
 pub struct Request {
     /// The communicator, window, file or session whose error handler hears of failures.
     owner: Mutex<Owner>,
@@ -141,10 +143,12 @@ impl Request {
         }
     }
 
+    /// Whether it can be started again and again.
     pub fn is_persistent(&self) -> bool {
         self.start.is_some()
     }
 
+    /// Whether its operation was begun and not completed.
     pub fn is_active(&self) -> bool {
         !matches!(*lock(&self.active), Active::No)
     }

@@ -15,7 +15,9 @@ use std::sync::Arc;
 /// How a send is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
+    /// The send is done when the buffer may be used again.
     Standard,
+    /// The send is done when a receive has matched it.
     Synchronous,
     /// From a copy, in the memory that the program attached for it.
     Buffered,
@@ -135,10 +137,12 @@ fn explain(class: Class) -> Error {
 
 /// Canonical handles of messages.
 pub const MESSAGE_NULL: u32 = 0x128;
+/// MPI_MESSAGE_NO_PROC.
 pub const MESSAGE_NO_PROC: u32 = 0x129;
 
 /// A message that was taken out by a probe.
 pub struct Message {
+    /// The handle of the communicator.
     pub comm: u32,
     taken: Taken,
 }

@@ -12,8 +12,11 @@ use crate::process::world::world;
 /// A buffer as a program passes it, and lends it for a call.
 #[derive(Clone, Copy)]
 pub struct Passed {
+    /// Its address.
     pub start: *mut u8,
+    /// The number of elements.
     pub count: i64,
+    /// The handle of the datatype.
     pub datatype: u32,
 }
 

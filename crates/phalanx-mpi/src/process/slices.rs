@@ -26,6 +26,7 @@ pub fn ask_for_short() {
     }
 }
 
+/// Nothing, because this system has no such slices.
 #[cfg(not(target_os = "linux"))]
 pub fn ask_for_short() {}
 

@@ -23,7 +23,9 @@ use std::sync::Arc;
 
 /// What came of a spawn: the communicator with the children, or why there is none.
 pub struct Spawned {
+    /// The communicator with the children.
     pub made: Result<Arc<Comm>>,
+    /// The error of each process that was asked for.
     pub codes: Codes,
 }
 
@@ -38,10 +40,12 @@ pub struct Codes {
 }
 
 impl Codes {
+    /// The number of processes that were asked for.
     pub fn count(&self) -> usize {
         self.count
     }
 
+    /// The error of a process, by its place in the request; `None`: it was started.
     pub fn of(&self, place: usize) -> Option<Class> {
         let failed = self.failed.iter().any(|failed| *failed as usize == place);
         if failed { Some(Class::Spawn) } else { self.others }
@@ -77,7 +81,9 @@ async fn ask_for(world: &'static World, comm: &Comm, programs: Vec<Wanted>) -> (
 /// Whether a group waits at a port or comes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
+    /// The side that accepts.
     Accepts,
+    /// The side that connects.
     Connects,
 }
 

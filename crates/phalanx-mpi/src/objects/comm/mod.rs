@@ -23,14 +23,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// Canonical handles.
 pub const COMM_NULL: u32 = 0x100;
+/// MPI_COMM_WORLD.
 pub const COMM_WORLD: u32 = 0x101;
+/// MPI_COMM_SELF.
 pub const COMM_SELF: u32 = 0x102;
 
 /// Special ranks and tags, with the numbers of the standard interface.
 pub const ANY_SOURCE: i32 = -1;
+/// MPI_ANY_TAG.
 pub const ANY_TAG: i32 = -2;
+/// MPI_PROC_NULL.
 pub const PROC_NULL: i32 = -3;
+/// MPI_ROOT.
 pub const ROOT: i32 = -4;
+/// MPI_UNDEFINED.
 pub const UNDEFINED: i32 = -32766;
 /// The greatest tag (MPI_TAG_UB).
 pub const TAG_MOST: i32 = i32::MAX;
@@ -41,7 +47,9 @@ const SECURE: &str = "phalanx_secure";
 /// What a message is for: the last bits of its context.
 #[derive(Debug, Clone, Copy)]
 pub enum Use {
+    /// A message between two ranks.
     Point = 0,
+    /// A message of a collective operation.
     Collective = 1,
     /// Windows and files.
     Aside = 2,
@@ -53,6 +61,7 @@ pub enum Use {
 pub struct Comm {
     /// The same number in all its processes, and in no other communicator; its last two bits say what a message is for.
     pub context: u64,
+    /// The processes, in the order of their ranks.
     pub group: Arc<Group>,
     /// This process's rank in `group`.
     pub rank: usize,
@@ -82,6 +91,7 @@ pub struct Comm {
 
 /// The other side of an intercommunicator.
 pub struct Remote {
+    /// The processes of that side, in the order of their ranks.
     pub group: Arc<Group>,
     /// This side's own communicator.
     pub local: Arc<Comm>,
@@ -96,6 +106,7 @@ static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(FIRST_CHOSEN);
 const PROCESS: u64 = 1 << 40;
 
 impl Comm {
+    /// A communicator of a group. `rank`: this process's rank in it. `remote`: the other side of an intercommunicator.
     pub fn new(context: u64, group: Arc<Group>, rank: usize, remote: Option<Remote>) -> Arc<Comm> {
         let (topology, turn, attached) = (OnceLock::new(), AtomicI32::new(0), Attached::default());
         let (machines, name, hints) = (OnceLock::new(), Mutex::default(), Mutex::default());
@@ -157,6 +168,7 @@ impl Comm {
         COMMS.take(handle).ok_or_else(|| Error::new(Class::Comm, "comm is no communicator, or was freed"))
     }
 
+    /// The number of processes; of an intercommunicator, of this side.
     pub fn size(&self) -> usize {
         self.group.size()
     }
@@ -208,6 +220,7 @@ impl Comm {
         if self.is_revoked() { fail(Class::Revoked, Class::Revoked.words()) } else { Ok(()) }
     }
 
+    /// Whether a process has revoked it.
     #[inline]
     pub fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Relaxed)
@@ -255,6 +268,7 @@ impl Comm {
         lock(&self.name).clone()
     }
 
+    /// Names the communicator.
     pub fn set_name(&self, name: &str) {
         *lock(&self.name) = name.to_string();
     }

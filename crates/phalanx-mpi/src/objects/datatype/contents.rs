@@ -7,22 +7,39 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Combiner {
+    /// MPI_COMBINER_NAMED: a predefined datatype.
     Named = 101,
+    /// MPI_COMBINER_DUP.
     Dup = 102,
+    /// MPI_COMBINER_CONTIGUOUS.
     Contiguous = 103,
+    /// MPI_COMBINER_VECTOR.
     Vector = 104,
+    /// MPI_COMBINER_HVECTOR.
     Hvector = 105,
+    /// MPI_COMBINER_INDEXED.
     Indexed = 106,
+    /// MPI_COMBINER_HINDEXED.
     Hindexed = 107,
+    /// MPI_COMBINER_INDEXED_BLOCK.
     IndexedBlock = 108,
+    /// MPI_COMBINER_HINDEXED_BLOCK.
     HindexedBlock = 109,
+    /// MPI_COMBINER_STRUCT.
     Struct = 110,
+    /// MPI_COMBINER_SUBARRAY.
     Subarray = 111,
+    /// MPI_COMBINER_DARRAY.
     Darray = 112,
+    /// MPI_COMBINER_F90_REAL.
     F90Real = 113,
+    /// MPI_COMBINER_F90_COMPLEX.
     F90Complex = 114,
+    /// MPI_COMBINER_F90_INTEGER.
     F90Integer = 115,
+    /// MPI_COMBINER_RESIZED.
     Resized = 116,
+    /// MPI_COMBINER_VALUE_INDEX.
     ValueIndex = 117,
 }
 
@@ -36,11 +53,15 @@ impl Combiner {
 /// The arguments of the call, in the order in which the standard gives them back.
 #[derive(Debug, Clone)]
 pub struct Contents {
+    /// The call.
     pub combiner: Combiner,
+    /// Its arguments of type int.
     pub integers: Vec<i64>,
+    /// Its arguments of type MPI_Aint.
     pub addresses: Vec<isize>,
     /// Only when the call was one for large counts (MPI_Type_vector_c, ...).
     pub counts: Vec<i64>,
+    /// Its datatypes.
     pub types: Vec<Arc<Datatype>>,
 }
 

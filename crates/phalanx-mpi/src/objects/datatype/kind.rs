@@ -5,16 +5,23 @@ use super::number::Number::{self, *};
 /// What a predefined operation may be applied to (MPI 5.0, 5.9.2 "groups of MPI basic datatypes").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
+    /// C's integers.
     Integer,
+    /// Fortran's integers.
     FortranInteger,
+    /// Floating-point numbers.
     Floating,
+    /// Truth values.
     Logical,
+    /// Complex numbers.
     Complex,
+    /// MPI_BYTE.
     Byte,
     /// MPI_AINT, MPI_OFFSET, MPI_COUNT: the same in all languages.
     Address,
     /// Printable: no operation.
     Character,
+    /// MPI_PACKED.
     Packed,
     /// A value and its index, for MPI_MINLOC and MPI_MAXLOC.
     Pair,
@@ -23,6 +30,7 @@ pub enum Family {
 /// Of which numbers one element is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
+    /// One number.
     One(Number),
     /// Two equal numbers: one basic element.
     Complex(Number),
@@ -33,9 +41,13 @@ pub enum Form {
 /// A predefined datatype. There is one of each: compare by `handle`.
 #[derive(Debug)]
 pub struct Kind {
+    /// Its handle, with the number of the standard interface.
     pub handle: u32,
+    /// Its name, as C programs spell it.
     pub name: &'static str,
+    /// What a predefined operation may be applied to.
     pub family: Family,
+    /// The numbers that one element is made of.
     pub form: Form,
     /// How many bytes its (first) number has in the portable representation "external32" (MPI 5.0, 14.5.2).
     external: usize,

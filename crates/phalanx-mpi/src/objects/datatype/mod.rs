@@ -61,6 +61,7 @@ impl Datatype {
         self.extent
     }
 
+    /// The lower bound, in bytes.
     pub fn lower_bound(&self) -> isize {
         self.lower_bound
     }
@@ -171,6 +172,7 @@ impl Datatype {
         given.unwrap_or_else(own)
     }
 
+    /// Names the datatype.
     pub fn set_name(&self, name: &str) {
         *lock(&self.name) = Some(name.to_string());
     }

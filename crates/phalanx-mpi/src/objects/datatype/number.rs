@@ -3,19 +3,33 @@
 /// A number as the machine has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
+    /// An integer of 8 bits.
     I8,
+    /// An integer of 16 bits.
     I16,
+    /// An integer of 32 bits.
     I32,
+    /// An integer of 64 bits.
     I64,
+    /// An integer of 128 bits.
     I128,
+    /// An unsigned integer of 8 bits.
     U8,
+    /// An unsigned integer of 16 bits.
     U16,
+    /// An unsigned integer of 32 bits.
     U32,
+    /// An unsigned integer of 64 bits.
     U64,
+    /// An unsigned integer of 128 bits.
     U128,
+    /// A floating-point number of 16 bits.
     F16,
+    /// A floating-point number of 32 bits.
     F32,
+    /// A floating-point number of 64 bits.
     F64,
+    /// A floating-point number of 128 bits.
     F128,
     /// C's `long double`.
     LongDouble,

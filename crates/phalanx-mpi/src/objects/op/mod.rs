@@ -29,11 +29,19 @@ pub type UserFunction = dyn Fn(*const u8, *mut u8, usize, u32) + Send + Sync;
 
 /// See the module.
 pub enum Op {
+    /// One of the standard's.
     Predefined(Predefined),
-    User { commutative: bool, function: Box<UserFunction> },
+    /// One of the program's.
+    User {
+        /// Whether operands may change places.
+        commutative: bool,
+        /// The program's function.
+        function: Box<UserFunction>,
+    },
 }
 
 impl Op {
+    /// An operation of the program's.
     pub fn user(commutative: bool, function: Box<UserFunction>) -> Arc<Op> {
         Arc::new(Op::User { commutative, function })
     }

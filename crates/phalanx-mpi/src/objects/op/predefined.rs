@@ -6,25 +6,40 @@ use crate::objects::datatype::kind::Family;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Predefined {
+    /// MPI_SUM.
     Sum = 0x21,
+    /// MPI_MIN.
     Min = 0x22,
+    /// MPI_MAX.
     Max = 0x23,
+    /// MPI_PROD.
     Prod = 0x24,
+    /// MPI_BAND.
     Band = 0x28,
+    /// MPI_BOR.
     Bor = 0x29,
+    /// MPI_BXOR.
     Bxor = 0x2a,
+    /// MPI_LAND.
     Land = 0x30,
+    /// MPI_LOR.
     Lor = 0x31,
+    /// MPI_LXOR.
     Lxor = 0x32,
+    /// MPI_MINLOC.
     Minloc = 0x38,
+    /// MPI_MAXLOC.
     Maxloc = 0x39,
+    /// MPI_REPLACE.
     Replace = 0x3c,
+    /// MPI_NO_OP.
     NoOp = 0x3d,
 }
 
 use Predefined::*;
 
 impl Predefined {
+    /// All of them.
     pub const ALL: [Predefined; 14] =
         [Sum, Min, Max, Prod, Band, Bor, Bxor, Land, Lor, Lxor, Minloc, Maxloc, Replace, NoOp];
 

@@ -3,7 +3,7 @@
 use super::neighbours::Neighbours;
 use crate::error::{Class, Result, fail};
 
-/// See the module.
+/// A grid, known to all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cartesian {
     /// Processes along each dimension.
@@ -25,6 +25,7 @@ impl Cartesian {
         Ok(Cartesian { dims: dims.to_vec(), periods })
     }
 
+    /// The number of places on the grid.
     pub fn nodes(&self) -> usize {
         self.dims.iter().map(|dim| *dim as usize).product()
     }

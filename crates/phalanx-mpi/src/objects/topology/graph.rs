@@ -8,6 +8,7 @@ use crate::error::{Class, Result, fail};
 pub struct Graph {
     /// Where in `edges` each node's neighbours end.
     pub index: Vec<i32>,
+    /// The neighbours of all nodes, one node after the other.
     pub edges: Vec<i32>,
 }
 
@@ -26,6 +27,7 @@ impl Graph {
         Ok(Graph { index: index.to_vec(), edges })
     }
 
+    /// The neighbours of a node.
     pub fn neighbours(&self, rank: usize) -> &[i32] {
         let start = if rank == 0 { 0 } else { self.index[rank - 1] as usize };
         &self.edges[start..self.index[rank] as usize]
@@ -35,9 +37,13 @@ impl Graph {
 /// The neighbours of one process, known to it alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Distributed {
+    /// The processes from which edges come.
     pub sources: Vec<i32>,
+    /// The weights of these edges.
     pub source_weights: Vec<i32>,
+    /// The processes to which edges go.
     pub destinations: Vec<i32>,
+    /// The weights of these edges.
     pub destination_weights: Vec<i32>,
     /// Without, the weights mean nothing.
     pub is_weighted: bool,

@@ -16,6 +16,7 @@ pub enum Part {
     Toward(usize),
 }
 
+/// Waits until all of the other group have come too.
 pub async fn barrier(call: &Call) {
     dissemination::meet(call.local()).await;
     if call.rank() == 0 {
@@ -24,6 +25,7 @@ pub async fn barrier(call: &Call) {
     bcast(call.local(), Span::EMPTY, 0).await;
 }
 
+/// The root's data to all of the other group.
 pub async fn bcast_across(call: &Call, data: Span, part: Part) {
     match part {
         Part::Root => call.put(0, data).await,
@@ -46,6 +48,7 @@ pub async fn gather_across(call: &Call, own: Span, blocks: Option<&Blocks>, part
     }
 }
 
+/// A block of the root's to each of the other group.
 pub async fn scatter_across(call: &Call, blocks: Option<&Blocks>, own: Span, part: Part) {
     match (part, blocks) {
         (Part::Toward(root), _) => call.get(root, own).await,
@@ -60,6 +63,7 @@ pub async fn allgather_across(call: &Call, own: Span, blocks: &Blocks) {
     call.transfer(peers(call).map(|to| (to, own)), receives).await;
 }
 
+/// A block to each of the other group, and a block from each.
 pub async fn alltoall_across(call: &Call, send: &Blocks, receive: &Blocks) {
     let receives = peers(call).map(|from| (from, receive.at(from)));
     call.transfer(peers(call).map(|to| (to, send.at(to))), receives).await;

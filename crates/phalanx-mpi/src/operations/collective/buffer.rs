@@ -12,6 +12,7 @@ pub struct Argument<'a> {
     pub name: &'static str,
     /// None is MPI_IN_PLACE.
     pub start: Option<*mut u8>,
+    /// The number and datatype of the elements.
     pub shape: Shape<'a>,
 }
 
@@ -19,14 +20,28 @@ pub struct Argument<'a> {
 #[derive(Clone, Copy)]
 pub enum Shape<'a> {
     /// As many for each rank.
-    Equal { count: i64, datatype: u32 },
+    Equal {
+        /// The number of elements.
+        count: i64,
+        /// The handle of the datatype.
+        datatype: u32,
+    },
     /// For each rank its count and displacement, in elements.
-    Vector { block: &'a dyn Fn(usize) -> Result<(i64, i64)>, datatype: u32 },
+    Vector {
+        /// Gives the count and the displacement of a rank.
+        block: &'a dyn Fn(usize) -> Result<(i64, i64)>,
+        /// The handle of the datatype.
+        datatype: u32,
+    },
     /// For each rank its count, displacement in bytes, and datatype.
-    Mixed { block: &'a dyn Fn(usize) -> Result<(i64, i64, u32)> },
+    Mixed {
+        /// Gives the count, the displacement and the datatype of a rank.
+        block: &'a dyn Fn(usize) -> Result<(i64, i64, u32)>,
+    },
 }
 
 impl Argument<'_> {
+    /// Whether the program passed MPI_IN_PLACE.
     pub fn is_in_place(&self) -> bool {
         self.start.is_none()
     }

@@ -22,7 +22,9 @@ const PERSISTENT: i32 = 1 << 30;
 /// do not fail but note what went wrong, so that an algorithm goes its way to the end, the others do not wait for ever for its
 /// messages, and nothing that was begun is left behind. What was noted is the [`outcome`](Call::outcome).
 pub struct Call {
+    /// This process.
     pub world: &'static World,
+    /// The communicator.
     pub comm: Held<Comm>,
     tag: i32,
     /// Of an intercommunicator: the same operation among the processes of this side.
@@ -96,6 +98,7 @@ impl Call {
         self.members.as_ref().map_or(self.comm.rank, |(_, place)| *place)
     }
 
+    /// The number of those who take part.
     #[inline]
     pub fn size(&self) -> usize {
         self.members.as_ref().map_or(self.comm.size(), |(ranks, _)| ranks.len())

@@ -8,6 +8,7 @@ pub async fn neighbour_allgather(call: &Call, neighbours: &Neighbours, own: Span
     exchange(call, neighbours, |_| own, receive).await;
 }
 
+/// A block to each destination, a block from each source.
 pub async fn neighbour_alltoall(call: &Call, neighbours: &Neighbours, send: &Blocks, receive: &Blocks) {
     exchange(call, neighbours, |index| send.at(index), receive).await;
 }

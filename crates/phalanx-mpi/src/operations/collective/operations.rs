@@ -70,10 +70,12 @@ fn not_aliased(own: &Elements, block: &Elements) -> Result<()> {
     }
 }
 
+/// MPI_Barrier.
 pub fn barrier() -> impl Operation {
     async |call: &Call| super::barrier(call).await
 }
 
+/// MPI_Bcast.
 pub fn bcast(comm: &Comm, buffer: Argument<'_>, root: i32) -> Result<impl Operation + use<>> {
     let root = Root::of(comm, root)?;
     let is_significant = !matches!(root, Root::Across(Part::Nothing));
@@ -223,9 +225,13 @@ pub fn alltoall(comm: &Comm, send: Argument<'_>, receive: Argument<'_>) -> Resul
 pub struct Operands {
     /// None is MPI_IN_PLACE.
     pub send: Option<*mut u8>,
+    /// The result. `None` where the call has none.
     pub receive: Option<*mut u8>,
+    /// The number of elements.
     pub count: i64,
+    /// The handle of the datatype.
     pub datatype: u32,
+    /// The handle of the operation.
     pub op: u32,
 }
 
@@ -254,6 +260,7 @@ impl Operands {
     }
 }
 
+/// MPI_Reduce.
 pub fn reduce_to(comm: &Comm, operands: Operands, root: i32) -> Result<impl Operation + use<>> {
     let root = Root::of(comm, root)?;
     let here = root.is_here(comm);
@@ -280,6 +287,7 @@ pub fn reduce_to(comm: &Comm, operands: Operands, root: i32) -> Result<impl Oper
     })
 }
 
+/// MPI_Allreduce.
 pub fn allreduce(comm: &Comm, operands: Operands) -> Result<impl Operation + use<>> {
     let reducer = operands.reducer()?;
     let (own, result) = (operands.own(comm.remote.is_none())?, operands.result()?);

@@ -24,6 +24,7 @@ impl Reducer {
         self.datatype.size()
     }
 
+    /// Whether operands may change places.
     pub fn is_commutative(&self) -> bool {
         self.op.is_commutative()
     }

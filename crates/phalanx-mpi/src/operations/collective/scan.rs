@@ -5,6 +5,7 @@ use super::{Call, Reducer, Scratch, Span};
 /// Whether this rank's own operand belongs to its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
+    /// It belongs to the result (MPI_Scan).
     Inclusive,
     /// Rank 0 has no result: it stays as it was.
     Exclusive,

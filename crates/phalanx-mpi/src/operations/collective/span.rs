@@ -14,6 +14,7 @@ pub struct Span {
 }
 
 impl Span {
+    /// No memory.
     pub const EMPTY: Span = Span { start: std::ptr::NonNull::dangling().as_ptr(), length: 0 };
 
     /// # Safety
@@ -27,14 +28,17 @@ impl Span {
         Span { start: bytes.as_mut_ptr(), length: bytes.len() }
     }
 
+    /// How many bytes.
     pub fn length(self) -> usize {
         self.length
     }
 
+    /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.length == 0
     }
 
+    /// The address of the first byte.
     pub fn start(self) -> *mut u8 {
         self.start
     }
@@ -87,7 +91,12 @@ impl Span {
 #[derive(Debug)]
 pub enum Blocks {
     /// In a row, equally long; where the memory ends before, the last ones are shorter or empty.
-    Equal { all: Span, each: usize },
+    Equal {
+        /// The memory of all blocks.
+        all: Span,
+        /// The length of one block.
+        each: usize,
+    },
     /// Wherever they lie.
     Each(Vec<Span>),
 }
@@ -110,6 +119,7 @@ impl Blocks {
         Blocks::Each(lengths.into_iter().map(next).collect())
     }
 
+    /// The block of a rank.
     #[inline]
     pub fn at(&self, rank: usize) -> Span {
         match self {
@@ -134,6 +144,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Memory for so many bytes.
     #[inline]
     pub fn new(length: usize) -> Scratch {
         let long = if length > SHORT { Vec::with_capacity(length.div_ceil(16)) } else { Vec::new() };

@@ -32,10 +32,12 @@ pub async fn everybody_says(call: &Call, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
     call.outcome().map(|()| all)
 }
 
+/// A word as bytes.
 pub fn packed(word: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(word).expect("words serialize into memory")
 }
 
+/// The word in these bytes. Fails if another call has sent them.
 pub fn unpacked<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let different = |_| fail(Class::NotSame, "the processes do not make the same call");
     postcard::from_bytes(bytes).or_else(different)

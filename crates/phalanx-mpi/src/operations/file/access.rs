@@ -12,15 +12,19 @@ use crate::process::tasks::Task;
 use phalanx_net::sync::lock;
 use std::sync::Arc;
 
+/// Whether data is read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
+    /// Data is read.
     Read,
+    /// Data is written.
     Write,
 }
 
 /// Where in the view, in etypes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
+    /// At this offset.
     At(i64),
     /// Where the individual pointer is.
     Own,
@@ -33,8 +37,11 @@ pub enum Place {
 /// A split collective operation: which call ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
+    /// MPI_File_read_at_all_end, MPI_File_write_at_all_end.
     At(Way),
+    /// MPI_File_read_all_end, MPI_File_write_all_end.
     Own(Way),
+    /// MPI_File_read_ordered_end, MPI_File_write_ordered_end.
     Ordered(Way),
 }
 
@@ -75,6 +82,7 @@ impl File {
         Ok(())
     }
 
+    /// Ends the split collective operation that was begun.
     pub fn end_split(&self, split: Split) -> Result<Status> {
         let mut begun = lock(&self.split);
         match &*begun {

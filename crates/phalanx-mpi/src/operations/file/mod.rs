@@ -88,6 +88,7 @@ impl File {
         Ok(file)
     }
 
+    /// The file's communicator.
     pub fn comm(&self) -> &Arc<Comm> {
         &self.comm
     }
@@ -159,6 +160,7 @@ impl File {
         block_on(self.world, together::agree(&self.call(), written.map(|()| Vec::new())))
     }
 
+    /// Whether the atomic mode is set.
     pub fn is_atomic(&self) -> bool {
         self.atomic.load(Ordering::Relaxed)
     }

@@ -9,8 +9,11 @@ use phalanx_net::sync::lock;
 /// From where an offset counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
+    /// From the start of the file (MPI_SEEK_SET).
     Start,
+    /// From where the pointer is (MPI_SEEK_CUR).
     Current,
+    /// From the end of the file (MPI_SEEK_END).
     End,
 }
 

@@ -8,12 +8,14 @@ use crate::objects::buffer::Buffer;
 use crate::objects::datatype::Datatype;
 use std::sync::Arc;
 
+/// The part of a file that a process sees (MPI 5.0, 14.3).
 #[derive(Debug)]
 pub struct View {
     /// Bytes of the file before the first filetype.
     pub displacement: i64,
     /// As they lie in the file.
     pub etype: Arc<Datatype>,
+    /// The datatype that lays out the etypes that the process sees.
     pub filetype: Arc<Datatype>,
     /// The program's own.
     pub given: [Arc<Datatype>; 2],

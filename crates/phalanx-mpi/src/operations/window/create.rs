@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 pub struct Unit(usize);
 
 impl Unit {
+    /// Fails if the number is not positive.
     pub fn new(bytes: i64) -> Result<Unit> {
         match usize::try_from(bytes) {
             Ok(bytes @ 1..) => Ok(Unit(bytes)),

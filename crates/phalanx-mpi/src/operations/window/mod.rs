@@ -58,9 +58,13 @@ const DEFAULT_HINTS: [(&str, &str); 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Flavor {
+    /// MPI_Win_create.
     Create = MPI_WIN_FLAVOR_CREATE,
+    /// MPI_Win_allocate.
     Allocate = MPI_WIN_FLAVOR_ALLOCATE,
+    /// MPI_Win_create_dynamic.
     Dynamic = MPI_WIN_FLAVOR_DYNAMIC,
+    /// MPI_Win_allocate_shared.
     Shared = MPI_WIN_FLAVOR_SHARED,
 }
 
@@ -69,6 +73,7 @@ pub enum Flavor {
 pub struct Part {
     /// Where this process sees it; 0 for what it does not see.
     pub base: usize,
+    /// Its length, in bytes.
     pub size: usize,
     /// Bytes that displacements count.
     pub unit: usize,
@@ -79,6 +84,7 @@ pub struct Window {
     world: &'static World,
     /// The window's own.
     pub(crate) comm: Arc<Comm>,
+    /// How it was made.
     pub flavor: Flavor,
     /// By rank.
     parts: Vec<Part>,
@@ -88,6 +94,7 @@ pub struct Window {
     open: quick::Open,
     /// Of operations that needed no message.
     calls: AtomicU32,
+    /// What the predefined attributes point to.
     pub shown: Shown,
     name: Mutex<String>,
     hints: Mutex<Vec<(String, String)>>,
@@ -96,9 +103,13 @@ pub struct Window {
 /// What the predefined attributes point to; the C interface fills in its own numbers.
 #[derive(Debug)]
 pub struct Shown {
+    /// MPI_WIN_SIZE.
     pub size: isize,
+    /// MPI_WIN_DISP_UNIT.
     pub unit: AtomicI32,
+    /// MPI_WIN_CREATE_FLAVOR.
     pub flavor: AtomicI32,
+    /// MPI_WIN_MODEL.
     pub model: AtomicI32,
 }
 
@@ -130,6 +141,7 @@ impl Window {
         self.parts[self.comm.rank]
     }
 
+    /// The group of the window's processes.
     pub fn group(&self) -> &Arc<crate::objects::group::Group> {
         &self.comm.group
     }
@@ -148,10 +160,12 @@ impl Window {
         Ok(if part.base == 0 { Part { size: 0, ..part } } else { part })
     }
 
+    /// The window's name.
     pub fn name(&self) -> String {
         lock(&self.name).clone()
     }
 
+    /// Names the window.
     pub fn set_name(&self, name: &str) {
         *lock(&self.name) = name.to_string();
     }
@@ -167,6 +181,7 @@ impl Window {
         Info::of(pairs)
     }
 
+    /// Sets the hints that mean something.
     pub fn set_hints(&self, hints: &Info) -> Result<()> {
         self.comm.heed(self.world, hints)?;
         *lock(&self.hints) = hints.known(&DEFAULT_HINTS.map(|(key, _)| key));

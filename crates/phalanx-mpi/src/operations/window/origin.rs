@@ -21,9 +21,13 @@ use std::task::Poll;
 /// Where in the target's memory an operation works.
 #[derive(Clone)]
 pub struct Place {
+    /// The rank of the target.
     pub rank: i32,
+    /// The displacement in its part, in its units.
     pub displacement: i64,
+    /// The number of elements.
     pub count: usize,
+    /// The datatype of each.
     pub datatype: Arc<Datatype>,
 }
 

@@ -32,9 +32,13 @@ struct Used(Option<&'static Slot>, &'static Window);
 /// The elements of a target as a program passes them.
 #[derive(Clone, Copy)]
 pub struct Spot {
+    /// The rank of the target.
     pub rank: i32,
+    /// The displacement in its part, in its units.
     pub displacement: i64,
+    /// The number of elements.
     pub count: i64,
+    /// The handle of the datatype.
     pub datatype: u32,
 }
 

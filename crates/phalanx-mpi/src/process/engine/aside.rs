@@ -14,11 +14,13 @@ pub const MOST_WAITING: usize = 1024;
 
 /// A word that has arrived.
 pub struct Aside {
+    /// The context of the word.
     pub context: u64,
     /// The process that it is from.
     pub from: u32,
     /// The rank that the sender says it has.
     pub source: i32,
+    /// The word.
     pub bytes: Vec<u8>,
 }
 

@@ -18,6 +18,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// A process that nothing more comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
+    /// The number of the process.
     pub peer: u32,
     /// It has said farewell.
     pub left: bool,
@@ -217,6 +218,7 @@ impl Engine {
         }
     }
 
+    /// Whether this process was lost.
     pub fn is_lost(&self, peer: u32) -> bool {
         self.lost.contains(&peer)
     }

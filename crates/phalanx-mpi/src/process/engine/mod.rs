@@ -72,12 +72,19 @@ pub struct Peer {
     head_is_weak: bool,
 }
 
+/// The way to a process.
 pub enum Path {
+    /// This process itself.
     Own,
+    /// Shared memory, for a process of this machine.
     Shared {
+        /// Its number on this machine.
         local: usize,
+        /// The channel to it.
         sender: Sender,
+        /// The channel from it.
         receiver: Receiver,
+        /// Wakes it.
         bell: Arc<Bell>,
     },
     /// On another machine, or of another world.
@@ -102,7 +109,9 @@ struct Waiting {
 /// How a send is done (MPI 5.0, 3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
+    /// The send is done when its data may be overwritten.
     Standard,
+    /// The send is done when a receive has matched it.
     Synchronous,
     /// Without data: the receive fails, since a process was lost that had a part in what would be sent.
     Failed,

@@ -8,11 +8,15 @@ use std::sync::Arc;
 /// Who sent what was received, and how much of it (MPI 5.0, 3.2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
+    /// The sender's rank in the communicator.
     pub source: i32,
+    /// The tag that the sender gave.
     pub tag: i32,
     /// Bytes of data.
     pub bytes: u64,
+    /// Whether the request was cancelled.
     pub cancelled: bool,
+    /// Why the request failed, if it did.
     pub error: Option<Class>,
 }
 
@@ -25,7 +29,9 @@ pub(super) const INTERRUPTED: Status = Status { error: Some(Class::ProcFailedPen
 /// The data of a message that is sent. The engine does not look at borrowed memory after the send is done.
 #[derive(Debug)]
 pub enum Outgoing {
+    /// Memory of the program, by address and length.
     Borrowed(*const u8, usize),
+    /// Bytes that the engine keeps.
     Owned(Vec<u8>),
 }
 
@@ -33,6 +39,7 @@ pub enum Outgoing {
 unsafe impl Send for Outgoing {}
 
 impl Outgoing {
+    /// How many bytes.
     #[inline]
     pub fn length(&self) -> usize {
         match self {
@@ -54,6 +61,7 @@ impl Outgoing {
         }
     }
 
+    /// The address of the first byte.
     #[inline]
     pub fn start(&self) -> *const u8 {
         match self {
@@ -73,7 +81,9 @@ pub trait Scatter: Send + Sync {
 
 /// Where the data of a message that is received goes.
 pub enum Target {
+    /// One run of memory, by address and length.
     Plain(*mut u8, usize),
+    /// Several runs of memory.
     Scattered(Arc<dyn Scatter>),
 }
 
@@ -81,6 +91,7 @@ pub enum Target {
 unsafe impl Send for Target {}
 
 impl Target {
+    /// The most bytes that fit.
     pub fn capacity(&self) -> usize {
         match self {
             Target::Plain(_, length) => *length,

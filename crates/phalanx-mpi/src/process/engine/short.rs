@@ -13,7 +13,9 @@ const OFTEN: u32 = 64;
 
 /// What a look at a channel finds.
 pub enum Found {
+    /// Nothing has come.
     Nothing,
+    /// The message was received.
     Message(Status),
     /// Something that needs [`Engine::receive`].
     Other,

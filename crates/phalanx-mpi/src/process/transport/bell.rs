@@ -50,8 +50,11 @@ impl Bell {
 /// What has ended a sleep.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Woken {
+    /// Another process has rung.
     pub bell: bool,
+    /// Something has come from another machine.
     pub socket: bool,
+    /// The launcher has sent something.
     pub control: bool,
 }
 
@@ -87,6 +90,7 @@ impl Sleepers {
         }
     }
 
+    /// How many threads sleep.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)

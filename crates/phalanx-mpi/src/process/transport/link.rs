@@ -25,13 +25,16 @@ const TOGETHER: usize = 512;
 /// Where the data of a frame that is arriving goes.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
+    /// The address of the first byte.
     pub start: *mut u8,
+    /// How many bytes.
     pub length: usize,
 }
 
 /// What a read has brought.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrived {
+    /// Nothing.
     Nothing,
     /// So many bytes of data, at their place.
     Placed(usize),

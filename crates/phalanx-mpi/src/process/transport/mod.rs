@@ -70,14 +70,19 @@ pub const FAILED: u16 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Header {
+    /// Messages of different contexts never match.
     pub context: u64,
     /// Of the payload, in bytes.
     pub length: u64,
+    /// The number of the send or the receive that the frame is about.
     pub id: u64,
     /// The sender's rank in the communicator.
     pub source: i32,
+    /// The tag that the sender gave.
     pub tag: i32,
+    /// The number of the frame's [`Kind`].
     pub kind: u16,
+    /// [`SYNCHRONOUS`] and [`FAILED`].
     pub flags: u16,
 }
 

@@ -113,14 +113,15 @@ mod tests {
                     watched(|watch| watch.store(&raw const *self as usize, size_of::<$number>(), ordering));
                     self.0.store(value, ordering);
                 }
-
-                #[allow(dead_code)]
-                pub fn swap(&self, value: $number, ordering: Ordering) -> $number {
-                    self.0.swap(value, ordering)
-                }
             }
         };
     }
     atomic!(AtomicU32, u32);
     atomic!(AtomicU64, u64);
+
+    impl AtomicU32 {
+        pub fn swap(&self, value: u32, ordering: Ordering) -> u32 {
+            self.0.swap(value, ordering)
+        }
+    }
 }
