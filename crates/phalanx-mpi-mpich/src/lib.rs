@@ -4,8 +4,6 @@
 
 // Names are C's.
 #![allow(non_camel_case_types, non_upper_case_globals)]
-// Functions use what they need of the interface.
-#![allow(dead_code)]
 #![cfg_attr(test, allow(unused_imports))]
 // How many arguments a function has, the standard says; sets of numbers convert to and from C.
 #![allow(clippy::too_many_arguments, clippy::wrong_self_convention)]

@@ -1,6 +1,6 @@
 //! The standard binary interface (MPI 5.0, chapter 20): its numbers are those of `phalanx_mpi`, so nothing is converted.
 
-use phalanx_mpi::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_LASTCODE, MPI_KEYVAL_INVALID};
+use phalanx_mpi::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_KEYVAL_INVALID};
 use std::ffi::{c_int, c_void};
 use std::ptr::without_provenance_mut;
 
@@ -124,22 +124,18 @@ pub const SEEK: Numbers = Numbers;
 pub const KEYVAL: Numbers = Numbers;
 
 pub const KEYVAL_INVALID: c_int = MPI_KEYVAL_INVALID;
-pub const LASTCODE: c_int = MPI_ERR_LASTCODE;
 pub const DISPLACEMENT_CURRENT: i64 = -1;
-pub const BSEND_OVERHEAD: usize = 512;
 
 /// Longest strings, with the zero at their end.
 pub mod longest {
     pub const DATAREP: usize = 128;
     pub const ERROR: usize = 512;
     pub const INFO_KEY: usize = 256;
-    pub const INFO_VALUE: usize = 1024;
     pub const LIBRARY_VERSION: usize = 8192;
     pub const OBJECT_NAME: usize = 128;
     pub const PORT: usize = 1024;
     pub const PROCESSOR: usize = 256;
     pub const PSET: usize = 1024;
-    pub const STRINGTAG: usize = 1024;
 }
 
 /// Addresses that stand for something else.
@@ -152,7 +148,6 @@ pub mod address {
     pub const STATUS_IGNORE: *const super::MPI_Status = std::ptr::null();
     /// The copy function that copies (MPI_COMM_DUP_FN).
     pub const DUP_FN: *const c_void = without_provenance(1);
-    pub const T_ALL_HANDLES: *const c_void = without_provenance(1);
 
     pub fn unweighted() -> *const c_int {
         without_provenance(10)

@@ -54,6 +54,7 @@ fn proxies() -> MutexGuard<'static, BTreeMap<i32, Proxy>> {
 }
 
 /// Functions of this key are called by this.
+#[allow(dead_code)] // only MPICH's interface has Fortran's functions
 pub fn set_proxy(keyval: c_int, proxy: Proxy) {
     proxies().insert(abi::KEYVAL.from_c(keyval), proxy);
 }
@@ -262,6 +263,7 @@ fn find<T: Attributed>(object: T, keyval: c_int) -> Result<Option<Value>> {
 }
 
 /// The same for Fortran, which gets numbers (MPI 5.0, 19.3.7).
+#[allow(dead_code)] // only MPICH's interface has Fortran's functions
 pub fn find_number<T: Attributed>(object: T, keyval: c_int) -> Result<Option<isize>> {
     let found = find(object, keyval)?;
     Ok(found.map(|value| match abi::KEYVAL.from_c(keyval) {

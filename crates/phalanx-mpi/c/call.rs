@@ -50,8 +50,11 @@ macro_rules! mpi_define {
     ($name:ident $suffix:literal [$count:ty, $displacement:ty, $address:ty] [$($check:ident)?]
      [$($argument:ident: $type:ty),*] [$($owner:ident)?] $body:block) => {
         const _: () = {
+            #[allow(dead_code)] // not every function has one
             type Count = $count;
+            #[allow(dead_code)] // not every function has one
             type Displacement = $displacement;
+            #[allow(dead_code)] // not every function has one
             type Address = $address;
 
             #[inline(always)]

@@ -110,6 +110,7 @@ impl Drop for Generalized {
 }
 
 /// The request was made by Fortran.
+#[allow(dead_code)] // only MPICH's interface has Fortran's functions
 pub fn set_fortran(request: MPI_Request) {
     if let Some(own) = under_way().get(&request.id()) {
         own.fortran.store(true, Ordering::Relaxed);

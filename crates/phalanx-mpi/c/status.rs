@@ -1,18 +1,8 @@
 //! What became of a message (MPI 5.0, 3.2.5), and how Fortran has it (19.3.5).
 
 use super::argument::{In, Out};
-use crate::abi::{self, MPI_Status};
-use phalanx_mpi::process::engine::Status;
+use crate::abi::MPI_Status;
 use std::ffi::c_int;
-
-impl MPI_Status {
-    /// All but the error, which is told where there are several (MPI 5.0, 3.2.5).
-    pub fn fill(&mut self, status: &Status) {
-        (self.source, self.tag) = (abi::RANK.to_c(status.source), abi::TAG.to_c(status.tag));
-        self.set_bytes(status.bytes);
-        self.set_cancelled(status.cancelled);
-    }
-}
 
 mpi! {
     early_fn MPI_Status_get_source(status: In<MPI_Status>, source: Out<c_int>) {

@@ -17,20 +17,17 @@ pub const VERSION: (std::ffi::c_int, std::ffi::c_int) = (-1, -1);
 pub const KEYVAL_INVALID: i32 = 0x2400_0000;
 pub const LASTCODE: i32 = 0x3fff_ffff;
 pub const DISPLACEMENT_CURRENT: i64 = -54_278_278;
-pub const BSEND_OVERHEAD: usize = 96;
 
 /// Longest strings, with the zero at their end (but for keys, which may have 255 characters).
 pub mod longest {
     pub const DATAREP: usize = 128;
     pub const ERROR: usize = 512;
     pub const INFO_KEY: usize = 256;
-    pub const INFO_VALUE: usize = 1024;
     pub const LIBRARY_VERSION: usize = 8192;
     pub const OBJECT_NAME: usize = 128;
     pub const PORT: usize = 256;
     pub const PROCESSOR: usize = 128;
     pub const PSET: usize = 256;
-    pub const STRINGTAG: usize = 256;
 }
 
 /// Addresses that stand for something else.
