@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         TransactionError,
         TransferError,
     )
-    from phalanx.files import Files
+    from phalanx.transfer import CopyReport, Files, SyncReport, copy, sync
     from phalanx.hosts import Hosts
     from phalanx.launching import LaunchResult, RankResult, bsprun, mpirun
     from phalanx.manager import Manager
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
         where,
     )
     from phalanx.summary import Bill, BillLine, ContractSummary, InterpreterSummary, Summary
-    from phalanx.syncing import SyncReport, sync
-    from phalanx.transfer import CopyReport, copy
 
 __version__: str
 #: The public names of each module.
@@ -81,7 +79,6 @@ _HOMES = {
         "RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError StagingError "
         "TransactionConflictError TransactionError TransferError"
     ),
-    "files": "Files",
     "hosts": "Hosts",
     "launching": "LaunchResult RankResult bsprun mpirun",
     "manager": "Manager",
@@ -91,8 +88,7 @@ _HOMES = {
         "ANY Event Lease Record Sealed SealingKey Space SpaceInfo Transaction fifo key label lifo move_tuples priority "
         "where"
     ),
-    "syncing": "SyncReport sync",
-    "transfer": "CopyReport copy",
+    "transfer": "CopyReport Files SyncReport copy sync",
     "summary": "Bill BillLine ContractSummary InterpreterSummary Summary",
 }
 _MODULES = {"bsp", "errors", "profile", "space", "summary"}

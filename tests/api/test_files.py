@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 from phalanx import _native
 from phalanx.cli import commands
 from phalanx.errors import PhalanxError
-from phalanx.files import ALL, Entry, Unknown
+from phalanx.transfer._files import ALL, Entry, Unknown
 
 from laboratory.processes import reads, until
 
@@ -297,7 +297,7 @@ def test_names_in_errors_do_not_steer_the_terminal_either(lab: Lab, tmp_path: Pa
 def test_a_listing_without_end_does_not_fill_memory(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (lab.ro / str(number)).touch()
-    monkeypatch.setattr("phalanx.files._MOST", 9)
+    monkeypatch.setattr("phalanx.transfer._files._MOST", 9)
     with pytest.raises(px.TransferError, match="more than 9 files"):
         px.copy(lab.at(lab.ro / "*"), lab.rw, identity=lab.identity)
     with pytest.raises(px.TransferError, match="more than 9 files"):

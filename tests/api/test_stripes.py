@@ -16,9 +16,9 @@ import pytest
 from api.exporters import TRUSTED, Exporters
 from api.test_transfer import look, tree
 from click.testing import CliRunner
-from phalanx import striping
 from phalanx.cli import commands
-from phalanx.transfer import Progress, Reach
+from phalanx.transfer import Progress, _stripes
+from phalanx.transfer._copy import Reach
 
 #: Divided from 32 MiB on.
 LARGE = 70_000_001
@@ -136,13 +136,13 @@ def test_a_machine_that_refuses_the_user_is_not_taken_for_one_that_is_away(lab: 
 
 def watch_the_last(monkeypatch: pytest.MonkeyPatch, look_at: Callable[[], object]) -> None:
     """Looks at what shares have brought, just before the copy of all begins."""
-    last = striping._all_of_it
+    last = _stripes._all_of_it
 
     def watched(*words: Any) -> dict[str, Any]:
         look_at()
         return last(*words)
 
-    monkeypatch.setattr(striping, "_all_of_it", watched)
+    monkeypatch.setattr(_stripes, "_all_of_it", watched)
 
 
 def test_shares_bring_what_is_in_a_folder_and_the_last_copy_finds_it(
@@ -192,7 +192,7 @@ def test_what_a_machine_refuses_ends_the_copy_and_who_dies_while_it_is_asked_is_
     reached, looked = Reach.files, px.Files.look
 
     def other_version(reach: Reach, match: re.Match[str]) -> px.Files:
-        if striping.name(match) == lab.hosts[1]:
+        if _stripes.name(match) == lab.hosts[1]:
             raise px.TransferError("it runs another version")
         return reached(reach, match)
 

@@ -242,7 +242,7 @@ def test_nothing_goes_if_nothing_can_come(lab: Lab, monkeypatch: pytest.MonkeyPa
         raise px.TransferError("the other executor is out of reach")
 
     with monkeypatch.context() as patch:
-        patch.setattr("phalanx.syncing.copy", cut)
+        patch.setattr("phalanx.transfer._sync.copy", cut)
         with pytest.raises(px.TransferError, match="out of reach"):
             lab.sync(delete=True)
     assert (lab.target / "extra").exists()
@@ -267,7 +267,7 @@ def test_a_copy_is_made_as_was_asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
         return px.copy(src, dst, **how)  # type: ignore[arg-type]
 
     tree(lab.source)
-    monkeypatch.setattr("phalanx.syncing.copy", copy)
+    monkeypatch.setattr("phalanx.transfer._sync.copy", copy)
     assert lab.run("--limit", "100MB/s", "--no-check", "--streams", "2", "--patience", "3").exit_code == 0
     words = {"limit": "100MB/s", "check": False, "streams": 2, "patience": 3.0, "stripes": None, "threads": None}
     assert [{word: how[word] for word in words} for how in asked] == [words]

@@ -1,4 +1,4 @@
-//! Files at an executor, or here, for `phalanx/files.py`.
+//! Files at an executor, or here, for `phalanx/transfer/_files.py`.
 
 use crate::errors::{identity, raise};
 use crate::policy::Words;

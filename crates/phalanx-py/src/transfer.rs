@@ -1,4 +1,4 @@
-//! A copy for `phalanx/transfer.py`.
+//! A copy for `phalanx/transfer/_copy.py`.
 
 use crate::errors::{identity, raise};
 use crate::policy::Words;

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from phalanx.errors import TransferError
-from phalanx.files import Entry, Files, Unknown, has_magic
-from phalanx.transfer import copy
+from phalanx.transfer._copy import copy
+from phalanx.transfer._files import Entry, Files, Unknown, has_magic
 
 if TYPE_CHECKING:
     from phalanx._native import NewFile, OpenFile

@@ -14,9 +14,9 @@ from typing import Any, TextIO
 import click
 
 from phalanx.errors import TransferError
-from phalanx.files import THERE, Entry, Files, Unknown, hint, place_of, there
 from phalanx.security import read_policy
-from phalanx.transfer import KEPT
+from phalanx.transfer._copy import KEPT
+from phalanx.transfer._files import THERE, Entry, Files, Unknown, hint, place_of, there
 
 #: A pipe whose reader has gone, as a shell says it.
 BROKEN_PIPE = 141

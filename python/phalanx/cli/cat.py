@@ -8,8 +8,8 @@ import click
 
 from phalanx.cli._there import Reached, complain, reaches, split
 from phalanx.errors import TransferError
-from phalanx.files import Files, expand
-from phalanx.transfer import standard_output
+from phalanx.transfer._copy import standard_output
+from phalanx.transfer._files import Files, expand
 
 
 @click.command()

@@ -14,7 +14,7 @@ import click
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, is_terminal, printable, reaches
 from phalanx.errors import PhalanxError
-from phalanx.transfer import CopyReport, Progress, as_facts, copy
+from phalanx.transfer._copy import CopyReport, Progress, as_facts, copy
 
 #: The reason of a failure that is told once for all, if there are more of them.
 _LEADS_OUT = "the link leads out of what is copied"

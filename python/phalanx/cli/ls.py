@@ -13,7 +13,7 @@ import click
 
 from phalanx.cli._there import Reached, complain, facts, printable, reaches, split
 from phalanx.errors import TransferError
-from phalanx.files import ALL, Entry, Files, Unknown, expand
+from phalanx.transfer._files import ALL, Entry, Files, Unknown, expand
 
 #: Entries that are sorted; of a larger folder they come as they are found.
 _MOST_SORTED = 10_000

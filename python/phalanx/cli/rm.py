@@ -12,7 +12,7 @@ import click
 
 from phalanx.cli._there import BROKEN_PIPE, Reached, complain, drop_output, reaches, split
 from phalanx.errors import TransferError
-from phalanx.files import Files, Unknown, expand, outermost
+from phalanx.transfer._files import Files, Unknown, expand, outermost
 
 
 @click.command()

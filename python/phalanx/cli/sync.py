@@ -11,8 +11,8 @@ import click
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, printable, reaches
 from phalanx.cli.cp import more, of_older, shown, tell_losses, told
-from phalanx.syncing import SyncReport, as_json
-from phalanx.syncing import sync as run
+from phalanx.transfer._sync import SyncReport, as_json
+from phalanx.transfer._sync import sync as run
 
 
 @click.command(cls=Habitual)

@@ -12,11 +12,9 @@ from itertools import takewhile
 from typing import Any
 
 from phalanx.errors import TransferError
-from phalanx.files import Entry, Files, Path, Unknown, compare, has_magic, hint, place_of, read_hosts, there
 from phalanx.hosts import Hosts
 from phalanx.security import Rules, listed
-from phalanx.striping import further
-from phalanx.transfer import (
+from phalanx.transfer._copy import (
     CopyReport,
     Progress,
     Reach,
@@ -27,6 +25,8 @@ from phalanx.transfer import (
     copy,
     to_rate,
 )
+from phalanx.transfer._files import Entry, Files, Path, Unknown, compare, has_magic, hint, place_of, read_hosts, there
+from phalanx.transfer._stripes import further
 
 #: For a file that is to be copied although it has the source's size and time: another time, which any file system can
 #: have and take for another one.

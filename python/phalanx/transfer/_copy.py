@@ -1,4 +1,4 @@
-"""Bulk transfer: files and folders between machines, over parallel secured streams (paper 003)."""
+"""One copy: files and folders between this machine and executors, over parallel secured streams (paper 003)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,25 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, BinaryIO
 
-from phalanx import striping
 from phalanx._copying import CopyOrder
 from phalanx._native import Copy
 from phalanx.errors import TransferError
-from phalanx.files import Files, batches, expand, has_magic, hint, named, outermost, place_of, read_hosts, there
-from phalanx.files import address_of as _address
 from phalanx.hosts import Hosts, read_identity
 from phalanx.security import Rules, listed, policy_words
+from phalanx.transfer import _stripes
+from phalanx.transfer._files import (
+    Files,
+    batches,
+    expand,
+    has_magic,
+    hint,
+    named,
+    outermost,
+    place_of,
+    read_hosts,
+    there,
+)
+from phalanx.transfer._files import address_of as _address
 
 _MEMORY = re.compile(r"memory(?::(?:(?P<number>\d+(?:\.\d+)?)(?P<unit>[KMGT]?)B?)?)?")
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[kKMGT]?)B?(?:/s)?")
@@ -273,15 +284,15 @@ def _copy(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, 
 def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, how: _How) -> CopyReport:
     """The same by several machines."""
     source, target = (how.source, match) if puts else (match, None)
-    machines = striping.further(how.stripes or "", source, target)
-    ends, is_new, lost = striping.look(striping.Ends(*machines, *((here, path) if puts else (path, here))), reach.files)
+    machines = _stripes.further(how.stripes or "", source, target)
+    ends, is_new, lost = _stripes.look(_stripes.Ends(*machines, *((here, path) if puts else (path, here))), reach.files)
     if not puts:
         is_new = _memory(here) is None and _is_new(here, path)
     pairs, seconds = ends.pairs(), time.monotonic()
     rate = to_rate(how.limit)
     how = replace(how, copy=secrets.token_bytes(16))
 
-    def begin(pair: striping.Pair, share: tuple[int, int] | None, fresh: bool) -> Copy:
+    def begin(pair: _stripes.Pair, share: tuple[int, int] | None, fresh: bool) -> Copy:
         part = how
         if share:  # a machine that is gone is not waited for while others can bring its share
             limit = max(rate // share[1], _LEAST_RATE) if rate else None
@@ -296,7 +307,7 @@ def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reac
             how.progress(Progress(*far, time.monotonic() - seconds))
 
     finishes = _memory(path if puts else here) is None
-    facts = striping.carry(pairs, begin, is_new, finishes, tell)
+    facts = _stripes.carry(pairs, begin, is_new, finishes, tell)
     return _report({**facts, "lost_stripes": [*lost, *facts["lost_stripes"]]})
 
 

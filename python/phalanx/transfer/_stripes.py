@@ -19,7 +19,7 @@ from typing import Any
 
 from phalanx._native import Copy
 from phalanx.errors import TransferError
-from phalanx.files import THERE, Entry, Files, named
+from phalanx.transfer._files import THERE, Entry, Files, named
 
 #: Half as many as an executor takes copies of one user: those of a round may end there while the next one begins.
 MOST = 8
